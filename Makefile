@@ -1,0 +1,61 @@
+# Every target makes what it needs on first use: a virtual environment in .venv, with what pyproject.toml lists for it.
+# The stamps .venv/.examples, .venv/.test and .venv/.dev say what is installed; editing pyproject.toml renews them.
+#   PYTHON=/path/to/python3   the interpreter that .venv is made from (otherwise the first good one that is found)
+
+SHELL := /bin/sh
+VENV := .venv
+RUN := $(VENV)/bin/python
+INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
+CLEAN := .venv .venv-smoke-* digits.npz build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+.PHONY: help train test check clean venv-matches
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@echo 'usage: make TARGET [PYTHON=/path/to/python3]'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-7s %s\n", $$1, $$2 }' Makefile
+
+train: $(VENV)/.examples ## train a small network on handwritten digits (DATA=folder of MNIST files, ARGS="--epochs 3 ...")
+	@$(RUN) examples/train_digits.py $(if $(DATA),--data '$(DATA)') $(ARGS)
+
+test: $(VENV)/.test ## the smoke suite on every other Python found, then all tests (ARGS="-k name ...")
+	@sh tools/smoke.sh $(RUN)
+	@$(RUN) -m pytest $(ARGS)
+
+check: $(VENV)/.dev ## lint, format and types
+	@$(RUN) -m ruff check .
+	@$(RUN) -m ruff format --check .
+	@$(RUN) -m mypy
+
+clean: ## remove everything that these targets made
+	rm -rf $(CLEAN)
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUN):
+	@sh tools/python.sh venv $(VENV) '$(PYTHON)'
+
+$(VENV)/.examples: pyproject.toml $(RUN)
+	@echo 'installing tensorgrad and what its examples need into $(VENV)'
+	@$(INSTALL) '.[examples]'
+	@touch $@
+
+# torch is tried by itself, so that everything else is there where it has no wheel.
+$(VENV)/.test: pyproject.toml $(RUN)
+	@echo 'installing tensorgrad and what its tests need, torch among it, into $(VENV)'
+	@$(INSTALL) '.[test-tools,examples,dev]'
+	@$(INSTALL) '.[test]' --only-binary torch >$(VENV)/torch.log 2>&1 || \
+	  echo 'torch could not be installed ($(VENV)/torch.log says why): the tests that compare with it will be skipped'
+	@touch $@ $(VENV)/.examples $(VENV)/.dev
+
+$(VENV)/.dev: pyproject.toml $(RUN)
+	@echo 'installing tensorgrad, ruff and mypy into $(VENV)'
+	@$(INSTALL) '.[dev]'
+	@touch $@
+
+# A PYTHON that an existing .venv was not made from would otherwise be passed over in silence.
+ifneq ($(PYTHON),)
+$(RUN): | venv-matches
+venv-matches:
+	@sh tools/python.sh matches $(VENV) '$(PYTHON)'
+endif

@@ -1,0 +1,75 @@
+"""Handwritten digits as NumPy arrays: scikit-learn's embedded scans, or MNIST's files from a folder.
+
+Both loaders return ``(train_images, train_labels, test_images, test_labels)``: images are float32 of shape
+(count, 1, height, width) between 0 (paper) and 1 (ink), labels are int64 from 0 to 9. The split never depends on a
+random seed, so that a saved model is evaluated on digits that it has not seen.
+"""
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+UNSIGNED_BYTE = 0x08  # the idx format's code for the one element type that MNIST uses
+
+
+def load_digits():
+    """The 1,797 scans of 8 x 8 pixels that come with scikit-learn: 1,437 to train on, 360 held out."""
+    try:
+        from sklearn.datasets import load_digits as embedded
+    except ImportError:
+        raise ValueError('the embedded digits need scikit-learn: pip install -e ".[examples]"') from None
+    scans = embedded()
+    # The scans lie in the order of their writers: mixed, so that both parts contain every hand.
+    order = np.random.default_rng(0).permutation(len(scans.target))
+    images = (scans.images[order, None] / 16).astype(np.float32)
+    labels = scans.target[order].astype(np.int64)
+    return images[:1437], labels[:1437], images[1437:], labels[1437:]
+
+
+def load_mnist(folder):
+    """MNIST from its four idx .gz files in `folder`; with only the two t10k ones, 9,000 to train on, 1,000 held out.
+
+    Raises ValueError, naming the file, when one is missing, is not what its name says or does not match its pair.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder")
+    test_images, test_labels = load_pair(folder, "t10k")
+    if any(folder.glob("train-*-ubyte.gz")):
+        return *load_pair(folder, "train"), test_images, test_labels
+    if len(test_labels) != 10_000:
+        raise ValueError(f"{folder}: expected 10,000 t10k digits to split into 9,000 and 1,000, got {len(test_labels)}")
+    return test_images[:9000], test_labels[:9000], test_images[9000:], test_labels[9000:]
+
+
+def load_pair(folder, part):
+    """Images and labels of one part ("train" or "t10k") of MNIST, checked against each other."""
+    images_file, labels_file = folder / f"{part}-images-idx3-ubyte.gz", folder / f"{part}-labels-idx1-ubyte.gz"
+    images, labels = read_idx(images_file, dimensions=3), read_idx(labels_file, dimensions=1)
+    if len(images) != len(labels):
+        raise ValueError(f"{images_file} holds {len(images)} images, but {labels_file} {len(labels)} labels")
+    if images.shape[1:] != (28, 28):
+        raise ValueError(f"{images_file}: expected images of 28 x 28 pixels, got {images.shape[1]} x {images.shape[2]}")
+    if labels.size and labels.max() > 9:
+        raise ValueError(f"{labels_file}: expected labels from 0 to 9, got {labels.max()}")
+    return images[:, None].astype(np.float32) / 255, labels.astype(np.int64)
+
+
+def read_idx(file, dimensions):
+    """The array in a gzipped idx file: two zero bytes, type, rank, each size as a big-endian int32, then the bytes."""
+    try:
+        content = gzip.decompress(Path(file).read_bytes())
+    except FileNotFoundError:
+        raise ValueError(f"{file} is missing") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{file} cannot be read: {error}") from None
+    header = 4 + 4 * dimensions
+    if len(content) < header or content[:4] != bytes([0, 0, UNSIGNED_BYTE, dimensions]):
+        raise ValueError(f"{file} is no idx file of {dimensions}-dimensional bytes: it begins with {content[:4]!r}")
+    shape = tuple(int(size) for size in np.frombuffer(content, ">i4", dimensions, offset=4))
+    if min(shape) < 0 or math.prod(shape) != len(content) - header:
+        raise ValueError(f"{file} promises {shape} bytes, but holds {len(content) - header}")
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)

@@ -1,0 +1,175 @@
+"""The two ways to ask for gradients: `backward` fills `.grad`, `grad` returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorgrad.autograd import engine
+from tensorgrad.autograd.views import edge_of
+from tensorgrad.tensor import Tensor, share
+
+
+def _roots(tensors, gradients, create_graph: bool, who: str):
+    """Pairs each output's edge with its gradient (ones for a scalar).
+
+    Raises: RuntimeError for an output that needs no gradient, or a missing or misshapen gradient.
+    """
+    roots = []
+    for i, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
+        edge = edge_of(tensor)
+        if edge is None:
+            raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
+        array = tensor._array
+        if gradient is None:
+            if array.size != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if array.dtype.kind == "c":
+                raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {tensor.dtype}")
+            ones = _ones(array, tensor)
+            roots.append((edge, ones))
+            continue
+        if not isinstance(gradient, Tensor):
+            raise TypeError(f"gradients can be either Tensors, ints, or None, but got {type(gradient).__name__}")
+        if gradient._array.shape != array.shape:
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and output[{i}] has a shape of "
+                f"{tensor.shape}."
+            )
+        if gradient._array.dtype.kind == "c" and array.dtype.kind != "c":
+            raise RuntimeError(
+                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
+                f"dtype: grad_output[{i}] has a dtype of {gradient.dtype} and output[{i}] has a dtype of {tensor.dtype}."
+            )
+        roots.append((edge, gradient))
+    return roots
+
+
+def _ones(array, tensor: Tensor) -> Tensor:
+    storage = tensor._storage.__class__
+    if storage.xp is not None:
+        made = storage.xp.ones(array.shape, array.dtype)
+    else:
+        made = storage.empty(array.shape, array.dtype, storage.device_of(array))
+        storage.write(made, 1)
+    return share(made, storage.of(made))
+
+
+def _listed(value, count: int) -> list:
+    if value is None:
+        return [None] * count
+    values = [value] if isinstance(value, Tensor) else list(value)
+    if len(values) != count:
+        raise RuntimeError(f"got {count} tensors and {len(values)} gradients")
+    return values
+
+
+def backward(
+    tensors, grad_tensors=None, retain_graph: bool | None = None, create_graph: bool = False, inputs=None
+) -> None:
+    """Adds to `.grad` of every leaf below `tensors` (or only of `inputs`) the gradient of their sum.
+
+    Args:
+        tensors: the outputs, one or several.
+        grad_tensors: for each output the gradient it starts with, of its shape; may be None for scalars (means 1).
+        retain_graph: keep what the graph saved, to run backward again; defaults to `create_graph`.
+        create_graph: record the backward pass itself, for higher derivatives.
+        inputs: the only tensors whose `.grad` is to be filled.
+
+    Raises: RuntimeError when an output is not differentiable, or when the graph was already used and freed.
+    """
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    roots = _roots(tensors, _listed(grad_tensors, len(tensors)), create_graph, "backward")
+    keep = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        engine.run(roots, keep_graph=keep, create_graph=create_graph)
+        return
+    wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    if not wanted:
+        raise RuntimeError("'inputs' argument to backward() cannot be empty.")
+    for tensor in wanted:
+        if edge_of(tensor) is None:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    targets = [edge_of(t) for t in wanted]
+    for tensor, found in zip(wanted, engine.run(roots, keep_graph=keep, create_graph=create_graph, targets=targets), strict=True):
+        if found is not None:
+            tensor._grad = (found if create_graph else found.clone()) if tensor._grad is None else tensor._grad + found
+
+
+def grad(
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the sum of `outputs` with respect to each of `inputs`; `.grad` stays as it is.
+
+    Args:
+        grad_outputs: for each output the gradient it starts with; with `is_grads_batched` each has one more leading
+            dimension, over which the gradients are computed one by one and stacked.
+        allow_unused: return None for an input that no output depends on, instead of raising.
+        materialize_grads: return zeros for those.
+        (others as in `backward`)
+
+    Raises: RuntimeError when an input does not require grad, or is unused and that is not allowed.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> torch.autograd.grad(x * x, x)
+    (tensor(6.),)
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    gradients = _listed(grad_outputs, len(outputs))
+    keep = create_graph if retain_graph is None else retain_graph
+    targets = [edge_of(t) for t in inputs]
+    if any(t is None for t in targets):
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    if is_grads_batched:
+        return _batched(outputs, inputs, gradients, keep, create_graph, allow_unused, materialize_grads)
+    roots = _roots(outputs, gradients, create_graph, "grad")
+    found = engine.run(roots, keep_graph=keep, create_graph=create_graph, targets=targets)
+    results = []
+    for i, (gradient, tensor) in enumerate(zip(found, inputs, strict=True)):
+        if gradient is None:
+            if not allow_unused:
+                raise RuntimeError(
+                    "One of the differentiated Tensors appears to not have been used in the graph. Set "
+                    f"allow_unused=True if this is the desired behavior. (input {i}, shape {list(tensor.shape)})"
+                )
+            gradient = tensor.new_zeros(tensor.shape) if materialize_grads else None
+        results.append(gradient)
+    return tuple(results)
+
+
+def _batched(outputs, inputs, gradients: Sequence, keep, create_graph, allow_unused, materialize):
+    from tensorgrad.ops.join import stack
+
+    count = len(gradients[0])
+    rows = [
+        grad(outputs, inputs, [g[i] for g in gradients], keep or i < count - 1, create_graph, allow_unused,
+             materialize_grads=materialize)
+        for i in range(count)
+    ]  # fmt: skip
+    return tuple(None if column[0] is None else stack(column) for column in zip(*rows, strict=True))
+
+
+def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
+    """Adds to `.grad` of every leaf below this tensor its gradient; see `torch.autograd.backward`.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+    backward(self, gradient, retain_graph, create_graph, inputs)
+
+
+Tensor.backward = _backward_method  # type: ignore[attr-defined]

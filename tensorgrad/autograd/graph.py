@@ -1,0 +1,283 @@
+"""The graph: nodes, edges, and the values that nodes keep for the backward pass.
+
+An op that is recorded leaves a `Node`. An *edge* is the pair `(target, output_nr)`: the target is the node that made
+the value, or, for a leaf, the leaf tensor itself. Nodes point only backwards, to what they were computed from, so
+there are no reference cycles: dropping the last tensor frees the graph by reference counting alone.
+
+A saved tensor is the triple `(array, storage, version)`. It is not the tensor: the tensor may later be written in
+place and so come to depend on this very node, which would close a cycle. Its place in the graph is the node's own
+edge for that input.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+from tensorgrad import dtypes
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.tensor import Tensor, share
+
+next_sequence_nr = itertools.count().__next__
+
+FREED: Any = ("freed",)  # what `saved` becomes once backward has consumed a node
+
+
+class Node:
+    """One recorded op. What `tensor.grad_fn` returns.
+
+    `edges[i]` says where the gradient of the i-th tensor input goes (None: nowhere); `saved` and `args` are what the
+    op's formulas read; `outputs[i]` is `(shape, dtype, array class)` of the i-th result; `sequence_nr` orders the
+    backward pass: later ops first.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "args", "edges", "hooks", "op", "outputs", "saved", "sequence_nr")
+
+    op: Any
+    edges: tuple
+    saved: Any
+    args: tuple
+    outputs: tuple
+    sequence_nr: int
+    hooks: NodeHooks | None
+
+    def apply(self, grads: list) -> tuple:
+        """The gradients of the inputs, from those of the outputs."""
+        return self.op.backward(self, grads)
+
+    def release(self) -> None:
+        """Lets go of what was saved: the node has been used."""
+        if self.saved:
+            self.saved = FREED
+
+    def name(self) -> str:
+        """PyTorch's name of the node, such as `MulBackward0`."""
+        return self.op.backward_name
+
+    @property
+    def next_functions(self) -> tuple:
+        """For each input `(node, output_nr)`; `(None, 0)` for inputs that need no gradient."""
+        return tuple((None, 0) if e is None else (as_node(e[0]), e[1]) for e in self.edges)
+
+    @property
+    def metadata(self) -> dict:
+        """A dictionary for the user's notes on this node."""
+        return self.__dict__.setdefault("_metadata", {})
+
+    def register_hook(self, hook):
+        """Calls `hook(grad_inputs, grad_outputs)` after the node ran; a returned tuple replaces `grad_inputs`."""
+        return RemovableHandle.add(hooks_of(self).after, hook)
+
+    def register_prehook(self, hook):
+        """Calls `hook(grad_outputs)` before the node runs; a returned tuple replaces them."""
+        return RemovableHandle.add(hooks_of(self).before, hook)
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+
+class NodeHooks:
+    """What users attached to a node: hooks on it, and on the tensors it made."""
+
+    __slots__ = ("after", "before", "on_output", "retained")
+
+    def __init__(self):
+        self.before: dict = {}
+        self.after: dict = {}
+        self.on_output: dict[int, dict] = {}  # output_nr -> tensor hooks
+        self.retained: dict[int, Any] = {}  # output_nr -> weak reference to a tensor that wants its `.grad`
+
+
+def hooks_of(node: Node) -> NodeHooks:
+    """The node's hooks, made when first asked for."""
+    if node.hooks is None:
+        node.hooks = NodeHooks()
+    return node.hooks
+
+
+class LeafHooks:
+    """What users attached to a leaf: hooks on its gradient, and its `AccumulateGrad` if they hold it."""
+
+    __slots__ = ("accumulator", "after", "on_grad", "post_accumulate")
+
+    def __init__(self):
+        self.on_grad: dict = {}
+        self.post_accumulate: dict = {}
+        self.after: dict = {}  # hooks on the AccumulateGrad node
+        self.accumulator: Any = None  # weak reference
+
+
+def leaf_hooks_of(tensor: Tensor) -> LeafHooks:
+    """The leaf's hooks, made when first asked for."""
+    if tensor._hooks is None:
+        tensor._hooks = LeafHooks()
+    return tensor._hooks
+
+
+class AccumulateGrad(Node):
+    """The end of an edge into a leaf, as users see it. The graph itself holds the leaf (see the module's text)."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Tensor):
+        self.variable = variable
+        self.edges, self.saved, self.args, self.hooks = (), (), (), None
+        self.outputs = ((variable._array.shape, variable._array.dtype, variable._array.__class__),)
+        self.sequence_nr = 2**63 - 1  # PyTorch's: leaves first
+
+    def name(self) -> str:
+        return "torch::autograd::AccumulateGrad"
+
+    def register_hook(self, hook):
+        """Calls `hook(grad_inputs, grad_outputs)` after the leaf's gradient was accumulated."""
+        return RemovableHandle.add(leaf_hooks_of(self.variable).after, hook)
+
+    def register_prehook(self, hook):
+        """Calls `hook(grad_outputs)` before accumulation; a returned tuple replaces the gradient."""
+
+        def on_grad(grad):
+            replaced = hook((grad,))
+            return None if replaced is None else replaced[0]
+
+        return RemovableHandle.add(leaf_hooks_of(self.variable).on_grad, on_grad)
+
+    def __repr__(self) -> str:
+        return f"<AccumulateGrad object at {id(self):#x}>"
+
+
+def as_node(target) -> Node:
+    """The node at the end of an edge: a leaf's is its `AccumulateGrad`, one object as long as somebody holds it."""
+    if isinstance(target, Node):
+        return target
+    hooks = leaf_hooks_of(target)
+    node = hooks.accumulator and hooks.accumulator()
+    if node is None:
+        node = AccumulateGrad(target)
+        hooks.accumulator = weakref.ref(node)
+    return node
+
+
+class RemovableHandle:
+    """Returned by every `register_*hook`: `remove()` takes the hook out again; also a context manager."""
+
+    __slots__ = ("__weakref__", "hooks", "id")
+    next_id = itertools.count().__next__
+
+    def __init__(self, hooks: dict):
+        self.hooks, self.id = weakref.ref(hooks) if hasattr(hooks, "__weakref__") else hooks, RemovableHandle.next_id()
+
+    @classmethod
+    def add(cls, hooks: dict, hook) -> RemovableHandle:
+        """Puts `hook` last into `hooks` and returns its handle."""
+        handle = cls(hooks)
+        hooks[handle.id] = hook
+        return handle
+
+    def remove(self) -> None:
+        """Takes the hook out; nothing happens the second time."""
+        hooks = self.hooks() if isinstance(self.hooks, weakref.ref) else self.hooks
+        if hooks is not None:
+            hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.remove()
+
+
+# --- edges and saved values --------------------------------------------------------------------------------------
+
+
+def save(value):
+    """What a node keeps of an input or output for its formulas; Python numbers stay themselves.
+
+    Raises: RuntimeError for a tensor made in inference mode, whose later writes nobody would notice.
+    """
+    if isinstance(value, Tensor):
+        storage = value._storage
+        if storage.version is None:
+            raise RuntimeError(
+                "Inference tensors cannot be saved for backward. To work around you can make a clone to get a normal "
+                "tensor and use it in autograd."
+            )
+        return (value._array, storage, storage.version)
+    return value if value.__class__ is not list else [save(v) for v in value]
+
+
+def unpack(node: Node, saved, edge):
+    """The tensor (or number) that `save` kept, in its place in the graph when the graph is being recorded.
+
+    Raises: RuntimeError if it was written in place since.
+    """
+    if saved.__class__ is not tuple:
+        if saved.__class__ is list:
+            return [unpack(node, s, e) for s, e in zip(saved, edge, strict=True)]
+        return saved() if saved.__class__ is Packed else saved
+    array, storage, version = saved
+    if storage.version != version:
+        raise_modified(node, array, storage, version, edge)
+    if edge is None or not GRAD.enabled:
+        return share(array, storage)
+    target = edge[0]
+    if isinstance(target, Tensor) and target._array is array:
+        return target
+    tensor = share(array, storage)
+    tensor._edge, tensor._requires_grad = edge, True
+    return tensor
+
+
+class Packed:
+    """A saved value that went through `saved_tensors_hooks`: called, it gives the tensor back."""
+
+    __slots__ = ("edge", "packed", "unpack_hook")
+
+    def __init__(self, packed, unpack_hook, edge):
+        self.packed, self.unpack_hook, self.edge = packed, unpack_hook, edge
+
+    def __call__(self):
+        tensor = self.unpack_hook(self.packed)
+        if self.edge is None or not GRAD.enabled:
+            return tensor
+        tensor = share(tensor._array, tensor._storage)
+        target, nr = self.edge
+        tensor._edge = (target, nr) if isinstance(target, Node) else None
+        tensor._requires_grad = True
+        return target if tensor._edge is None else tensor
+
+
+def raise_modified(node: Node, array, storage, version, edge):
+    """The error for a saved tensor that was written in place: names it, and both versions."""
+    kind = legacy_type_name(array)
+    made_by = ""
+    if edge is not None and isinstance(edge[0], Node):
+        made_by = f", which is output {edge[1]} of {edge[0].name()},"
+    raise RuntimeError(
+        f"one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{kind} {list(array.shape)}]{made_by} is at version {storage.version}; expected version {version} instead "
+        f"(needed by {node.name()}). Hint: enable anomaly detection to find the operation that failed to compute its "
+        "gradient, with torch.autograd.set_detect_anomaly(True)."
+    )
+
+
+def raise_freed() -> None:
+    """The error for running backward twice through a graph that was freed."""
+    raise RuntimeError(
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+        "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+        "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+        "saved tensors after calling backward."
+    )
+
+
+_LEGACY = {
+    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "uint8": "Byte",
+    "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "bool": "Bool",
+    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
+
+
+def legacy_type_name(array) -> str:
+    """PyTorch's old name of a tensor type, which its messages still use: `torch.FloatTensor`."""
+    return f"torch.{_LEGACY[dtypes.from_numpy_dtype(array.dtype).name]}Tensor"

@@ -1,0 +1,152 @@
+"""Grad mode: whether ops record the graph. Thread-local, nestable, and usable as decorators."""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+
+class _Mode(threading.local):
+    enabled = True  # are ops recorded in this thread?
+    inference = False  # are results marked as never usable in autograd?
+
+
+GRAD = _Mode()
+
+
+class _Decorator:
+    """Lets a context manager wrap functions and generators: each call (and each resumption) runs inside the mode."""
+
+    def _copy(self):
+        return self.__class__()
+
+    def __call__(self, function):
+        import inspect  # only when used as a decorator: keeps the package's import light
+
+        if inspect.isclass(function):
+            raise TypeError(f"{type(self).__name__} decorates functions and methods, not the class {function.__name__}")
+        if inspect.isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def generator(*args, **kwargs):
+                with self._copy():
+                    running = function(*args, **kwargs)
+                value = error = None
+                while True:
+                    try:
+                        with self._copy():
+                            item = running.throw(error) if error is not None else running.send(value)
+                    except StopIteration as stop:
+                        return stop.value
+                    try:
+                        value, error = (yield item), None
+                    except GeneratorExit:
+                        running.close()
+                        raise
+                    except BaseException as thrown:
+                        value, error = None, thrown
+
+            return generator
+
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            with self._copy():
+                return function(*args, **kwargs)
+
+        return wrapped
+
+
+class no_grad(_Decorator):
+    """Ops inside record no graph; results do not require grad.
+
+    >>> import tensorgrad as torch
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> with torch.no_grad():
+    ...     (w * 2).requires_grad
+    False
+    """
+
+    mode = False
+
+    def __new__(cls, function=None):
+        made = object.__new__(cls)
+        return made if function is None else made(function)  # allows `@torch.no_grad` without parentheses
+
+    def __enter__(self) -> None:
+        self.before, GRAD.enabled = GRAD.enabled, self.mode
+
+    def __exit__(self, *exception) -> None:
+        GRAD.enabled = self.before
+
+
+class enable_grad(no_grad):
+    """Ops inside record the graph, also within `no_grad`."""
+
+    mode = True
+
+
+class set_grad_enabled(_Decorator):
+    """Switches recording on or off, at once; as a context manager, restores it at the end."""
+
+    def __init__(self, mode: bool):
+        self.before, self.mode = GRAD.enabled, bool(mode)
+        GRAD.enabled = self.mode
+
+    def _copy(self):
+        return set_grad_enabled(self.mode)
+
+    def __call__(self, function):
+        GRAD.enabled = self.before  # used as a decorator: the switch belongs inside the calls
+        return super().__call__(function)
+
+    def __enter__(self) -> None:
+        GRAD.enabled = self.mode
+
+    def __exit__(self, *exception) -> None:
+        GRAD.enabled = self.before
+
+
+def is_grad_enabled() -> bool:
+    """Whether ops are recorded in this thread."""
+    return GRAD.enabled
+
+
+class inference_mode(_Decorator):
+    """Like `no_grad`, and results are marked: they may never take part in autograd, also not later.
+
+    Raises (later): RuntimeError when such a tensor is saved for backward or written to outside the mode.
+    """
+
+    def __new__(cls, mode=True):
+        made = object.__new__(cls)
+        if callable(mode):  # `@torch.inference_mode` without parentheses
+            made.mode = True
+            return made(mode)
+        return made
+
+    def __init__(self, mode: bool = True):
+        self.mode = bool(mode)
+
+    def _copy(self):
+        return inference_mode(self.mode)
+
+    def __enter__(self) -> None:
+        from tensorgrad.ops import callpath
+
+        self.before = GRAD.enabled, GRAD.inference
+        GRAD.inference = self.mode
+        GRAD.enabled = not self.mode
+        if self.mode:
+            callpath.rare(+1)
+
+    def __exit__(self, *exception) -> None:
+        from tensorgrad.ops import callpath
+
+        GRAD.enabled, GRAD.inference = self.before
+        if self.mode:
+            callpath.rare(-1)
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is inside `inference_mode`."""
+    return GRAD.inference

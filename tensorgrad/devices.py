@@ -1,0 +1,61 @@
+"""Devices: names such as "cpu" or "cuda:0" as objects. What a device can do is its storage's business (floor 1)."""
+
+from __future__ import annotations
+
+TYPES = {"cpu", "cuda", "meta"}  # a storage for another device adds its name (storage/stubs.py)
+
+
+class device:
+    """Where a tensor lives: a type and, for devices of which there are several, an index.
+
+    >>> import tensorgrad as torch
+    >>> torch.device("cuda", 1), torch.device("cpu")
+    (device(type='cuda', index=1), device(type='cpu'))
+
+    Raises: RuntimeError for an unknown type or a malformed string.
+    """
+
+    __slots__ = ("index", "type")
+
+    def __init__(self, type, index: int | None = None):
+        if isinstance(type, device):
+            type, index = type.type, type.index if index is None else index
+        elif isinstance(type, int):
+            type, index = "cuda", type
+        elif not isinstance(type, str):
+            raise TypeError(f"device(): argument 'type' must be str, int or device, not {type.__class__.__name__}")
+        elif ":" in type:
+            if index is not None:
+                raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {type}")
+            type, _, number = type.partition(":")
+            if not number.isdigit():
+                raise RuntimeError(f"Invalid device string: '{type}:{number}'")
+            index = int(number)
+        if type not in TYPES:
+            raise RuntimeError(
+                f"Expected one of {', '.join(sorted(TYPES))} device type at start of device string: {type}"
+            )
+        object.__setattr__(self, "type", type)
+        object.__setattr__(self, "index", index)
+
+    def __setattr__(self, name, value):
+        raise AttributeError(f"attribute '{name}' of 'torch.device' objects is not writable")
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, device) and self.type == other.type and self.index == other.index
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        return f"device(type='{self.type}'" + (")" if self.index is None else f", index={self.index})")
+
+    def __reduce__(self):
+        return device, (self.type, self.index)
+
+
+CPU = device("cpu")
+META = device("meta")

@@ -1,0 +1,280 @@
+"""Element types: their names, their limits, and PyTorch's rules for mixing them.
+
+A `dtype` is PyTorch's object (`torch.float32`); its `numpy` attribute is what the arrays carry.
+Promotion is a lattice in three categories (integers < floating < complex), with two kinds of weak operands:
+0-dimensional tensors and Python numbers change the result only when their *category* is higher.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class dtype:
+    """One element type, such as `torch.float32`. There is exactly one object per type: compare with `is` or `==`.
+
+    Attributes: `itemsize` (bytes), `is_floating_point`, `is_complex`, `is_signed`, `numpy` (the array library's dtype).
+    """
+
+    __slots__ = ("_numpy", "category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name")
+
+    def __init__(self, name: str, itemsize: int, category: int):
+        self.name, self.itemsize, self.category = name, itemsize, category
+        self.is_floating_point = category == FLOATING
+        self.is_complex = category == COMPLEX
+        self.is_signed = name not in ("bool", "uint8")
+        self._numpy = None if name == "bfloat16" else np.dtype(name)
+
+    @property
+    def numpy(self) -> np.dtype:
+        if self._numpy is None:  # only bfloat16: NumPy itself has none
+            try:
+                import ml_dtypes
+            except ImportError:
+                raise ImportError(
+                    "torch.bfloat16 needs the package ml_dtypes: pip install '.[bfloat16]' (or ml_dtypes)"
+                ) from None
+            self._numpy = np.dtype(ml_dtypes.bfloat16)
+            FROM_NUMPY[self._numpy] = self
+        return self._numpy
+
+    def to_real(self) -> dtype:
+        """The real type of a complex one; the type itself otherwise."""
+        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+
+    def to_complex(self) -> dtype:
+        """The complex type that holds this type's values."""
+        return complex128 if self.name in ("float64", "complex128") else complex64
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self):
+        return _by_name, (self.name,)
+
+
+BOOL, INTEGER, FLOATING, COMPLEX = range(4)
+
+bool = dtype("bool", 1, BOOL)
+uint8 = dtype("uint8", 1, INTEGER)
+int8 = dtype("int8", 1, INTEGER)
+int16 = short = dtype("int16", 2, INTEGER)
+int32 = int = dtype("int32", 4, INTEGER)
+int64 = long = dtype("int64", 8, INTEGER)
+float16 = half = dtype("float16", 2, FLOATING)
+bfloat16 = dtype("bfloat16", 2, FLOATING)
+float32 = float = dtype("float32", 4, FLOATING)
+float64 = double = dtype("float64", 8, FLOATING)
+complex64 = cfloat = dtype("complex64", 8, COMPLEX)
+complex128 = cdouble = dtype("complex128", 16, COMPLEX)
+
+ALL = (bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128)
+BY_NAME = {d.name: d for d in ALL}
+FROM_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
+# What a Python number stands for; its exact type follows the default dtype.
+NUMBERS = frozenset({True.__class__, (1).__class__, (1.0).__class__, (1j).__class__})
+
+F32, F64, I64, B1 = np.dtype("float32"), np.dtype("float64"), np.dtype("int64"), np.dtype("bool")
+
+
+def _by_name(name: str) -> dtype:
+    return BY_NAME[name]
+
+
+def from_numpy_dtype(np_dtype) -> dtype:
+    """The `dtype` of an array's element type.
+
+    Raises: TypeError for types PyTorch's arrays cannot hold (strings, objects, dates, ...).
+    """
+    found = FROM_NUMPY.get(np_dtype)
+    if found is None:
+        np_dtype = np.dtype(np_dtype)
+        if np_dtype.name == "bfloat16":
+            bfloat16.numpy  # noqa: B018  registers itself
+        found = FROM_NUMPY.get(np_dtype.newbyteorder("="))
+        if found is None:
+            raise TypeError(
+                f"can't convert np.ndarray of type {np_dtype.type.__module__}.{np_dtype.type.__name__}. The only "
+                f"supported types are: {', '.join(d.name for d in reversed(ALL))}."
+            )
+    return found
+
+
+# --- the default dtype -------------------------------------------------------------------------------------------
+
+
+class _Default:
+    """What a Python float becomes: changed by `set_default_dtype`, one for the process as in PyTorch."""
+
+    floating: dtype = float32
+    complex: dtype = complex64
+
+
+DEFAULT = _Default()
+
+
+def get_default_dtype() -> dtype:
+    """The dtype of tensors made from Python floats; `torch.float32` unless changed."""
+    return DEFAULT.floating
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Makes `d` the dtype of tensors made from Python floats (and its complex partner that of complex numbers).
+
+    Raises: TypeError if `d` is not a floating-point dtype.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_default_dtype(torch.float64)
+    >>> torch.tensor(1.5).dtype
+    torch.float64
+    >>> torch.set_default_dtype(torch.float32)
+    """
+    if d.__class__ is not dtype or not d.is_floating_point:
+        raise TypeError(f"only floating-point types are supported as the default type, got {d!r}")
+    DEFAULT.floating, DEFAULT.complex = d, d.to_complex()
+
+
+def of_number(value) -> dtype:
+    """The dtype a Python number stands for."""
+    if value.__class__ is True.__class__:
+        return bool
+    if isinstance(value, (1).__class__):
+        return int64
+    return DEFAULT.complex if isinstance(value, (1j).__class__) else DEFAULT.floating
+
+
+# --- promotion ---------------------------------------------------------------------------------------------------
+
+_SIGNED = (int8, int16, int32, int64)
+
+
+def _promote(a: dtype, b: dtype) -> dtype:
+    if a is b:
+        return a
+    if a.category > b.category:
+        a, b = b, a  # b has the higher category, or the same
+    if b.category == COMPLEX:
+        wide = a.name in ("float64", "complex128") or b is complex128
+        return complex128 if wide else complex64
+    if b.category > a.category:
+        return b
+    if b.category == FLOATING:
+        if a.itemsize == b.itemsize:  # float16 with bfloat16: neither holds the other
+            return float32
+        return a if a.itemsize > b.itemsize else b
+    if uint8 in (a, b):  # an unsigned byte needs a signed type wider than itself
+        other = b if a is uint8 else a
+        return other if other.itemsize > 1 else int16
+    return a if a.itemsize > b.itemsize else b
+
+
+PROMOTION = {(a, b): _promote(a, b) for a in ALL for b in ALL}
+
+
+def promote_types(type1: dtype, type2: dtype) -> dtype:
+    """The smallest dtype that both `type1` and `type2` convert to.
+
+    >>> import tensorgrad as torch
+    >>> torch.promote_types(torch.uint8, torch.int8)
+    torch.int16
+    """
+    return PROMOTION[type1, type2]
+
+
+def can_cast(from_: dtype, to: dtype) -> True.__class__:
+    """Whether PyTorch's casting rules let a result of type `from_` be stored as `to`.
+
+    A category may only rise: complex to real, floating to integer and anything to bool are refused.
+
+    >>> import tensorgrad as torch
+    >>> torch.can_cast(torch.double, torch.float), torch.can_cast(torch.float, torch.int)
+    (True, False)
+    """
+    return from_.category <= to.category
+
+
+def _combine(higher: dtype | None, lower: dtype | None) -> dtype | None:
+    """The result of a stronger group of operands with a weaker one: only a higher category changes the stronger."""
+    if higher is None or lower is None:
+        return higher or lower
+    if higher.is_complex:
+        return higher
+    if higher.is_floating_point:
+        return higher.to_complex() if lower.is_complex else higher
+    if higher is bool or lower.is_floating_point or lower.is_complex:
+        return PROMOTION[higher, lower]
+    return higher
+
+
+def result_type_of(operands) -> dtype:
+    """The dtype of mixing `operands`: arrays (anything with `.dtype` and `.ndim`) and Python numbers."""
+    strong = weak = number = None
+    for x in operands:
+        if x.__class__ in NUMBERS:
+            d = of_number(x)
+            number = d if number is None else PROMOTION[number, d]
+        else:
+            d = from_numpy_dtype(x.dtype)
+            if x.ndim:
+                strong = d if strong is None else PROMOTION[strong, d]
+            else:
+                weak = d if weak is None else PROMOTION[weak, d]
+    return _combine(strong, _combine(weak, number))  # type: ignore[return-value]
+
+
+def to_floating(d: dtype) -> dtype:
+    """The dtype in which a real-valued function (exp, sqrt, mean) of `d` is computed."""
+    return d if d.category >= FLOATING else DEFAULT.floating
+
+
+# --- limits ------------------------------------------------------------------------------------------------------
+
+
+class finfo:
+    """Limits of a floating-point dtype: `bits eps max min tiny smallest_normal resolution`.
+
+    For a complex dtype the limits are those of its real part. Raises TypeError for integer dtypes.
+
+    >>> import tensorgrad as torch
+    >>> torch.finfo(torch.float32).eps
+    1.1920928955078125e-07
+    """
+
+    def __init__(self, type: dtype | None = None):
+        d = (type or DEFAULT.floating).to_real()
+        if not d.is_floating_point:
+            raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{d!r}'")
+        if d is bfloat16:
+            import ml_dtypes
+
+            info = ml_dtypes.finfo(d.numpy)
+        else:
+            info = np.finfo(d.numpy)
+        number = (1.0).__class__
+        self.dtype, self.bits = d.name, d.itemsize * 8
+        self.eps, self.max, self.min = number(info.eps), number(info.max), number(info.min)
+        self.tiny = self.smallest_normal = number(info.smallest_normal)
+        self.resolution = number(info.resolution)
+
+    def __repr__(self) -> str:
+        fields = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        return f"finfo({', '.join(f'{f}={getattr(self, f):g}' for f in fields)}, dtype={self.dtype})"
+
+
+class iinfo:
+    """Limits of an integer dtype: `bits min max`. Raises TypeError for other dtypes.
+
+    >>> import tensorgrad as torch
+    >>> torch.iinfo(torch.int8).max
+    127
+    """
+
+    def __init__(self, type: dtype):
+        if type.category != INTEGER:
+            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type!r}'")
+        info = np.iinfo(type.numpy)
+        self.dtype, self.bits = type.name, type.itemsize * 8
+        self.min, self.max = (1).__class__(info.min), (1).__class__(info.max)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

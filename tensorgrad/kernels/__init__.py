@@ -1,0 +1,1 @@
+"""Kernels: how each op runs on plain arrays."""

@@ -1,0 +1,381 @@
+"""Activations over plain arrays: each in as few passes and temporaries as NumPy allows.
+
+All keep the dtype of `x` (float32 or float64; two-byte floats are computed in float32). A `*_grad` kernel takes the
+gradient of its output first, then what it needs of the forward pass.
+"""
+
+import math
+
+import numpy as np
+
+from .special import TINY, as_float32, erf, erf_argument, expit, in_blocks, select, table
+
+sigmoid = expit
+
+_SQRT_HALF = math.sqrt(0.5)
+_INV_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
+_TANH_SLOPE = math.sqrt(2 / math.pi)  # gelu's tanh form: tanh(slope * (x + cubic * x^3))
+_TANH_CUBIC = 0.044715
+_ALL_ONES_LESS = {4: np.int32, 8: np.int64}
+_LARGE = 4096  # elements from which the vector forms below beat one call of the obvious ufunc
+
+
+def _two_byte(*arrays):
+    return arrays[0].dtype.itemsize == 2
+
+
+def clear_where(xp, drop, g):
+    """`where(drop, 0, g)`: an exact 0 even for infinite `g`, by bits where there are many elements."""
+    if xp is not np or g.size < _LARGE or g.dtype.itemsize not in _ALL_ONES_LESS or drop.shape != g.shape:
+        return xp.where(drop, table(xp, (0.0,), g.dtype)[0], g)
+    keep = drop.astype(_ALL_ONES_LESS[g.dtype.itemsize])
+    keep -= 1  # all ones where kept, 0 where dropped
+    keep &= np.ascontiguousarray(g).view(keep.dtype)
+    return keep.view(g.dtype)
+
+
+# ---------------------------------------------------------------- piecewise linear
+
+
+def clamp(xp, x, low, high):
+    """`x` limited to [low, high], nan kept."""
+    return xp.clip(x, low, high)
+
+
+def relu(xp, x):
+    """`max(x, 0)`, nan kept."""
+    if x.size < _LARGE or x.dtype.kind != "f":
+        return xp.maximum(x, table(xp, (0,), x.dtype)[0])
+    return xp.clip(x, 0, np.inf)  # NumPy's maximum with a scalar takes five times as long
+
+
+def threshold(xp, x, limit, value):
+    """`x` where it exceeds `limit`, else `value`; nan kept."""
+    return xp.where(x <= limit, x.dtype.type(value), x)
+
+
+def threshold_grad(xp, g, out, limit=0.0):
+    """Gradient of `threshold`, and of `relu` from its output: `g` except where `out <= limit`."""
+    return clear_where(xp, out <= limit if limit else out <= table(xp, (0,), out.dtype)[0], g)
+
+
+def leaky_relu(xp, x, negative_slope=0.01):
+    """`x` where positive, else `negative_slope * x`."""
+    if _two_byte(x):
+        return as_float32(leaky_relu, xp, x, negative_slope=negative_slope)
+    scaled = x * negative_slope
+    if negative_slope < 0:
+        return select(xp, x > 0, x, scaled)
+    return xp.maximum(x, scaled) if negative_slope <= 1 else xp.minimum(x, scaled)
+
+
+def leaky_relu_grad(xp, g, x, negative_slope=0.01):
+    """Gradient of `leaky_relu`; for a positive slope `x` may be its output."""
+    if _two_byte(g):
+        return as_float32(leaky_relu_grad, xp, g, x, negative_slope=negative_slope)
+    return select(xp, x > 0, g, g * negative_slope)
+
+
+def hardtanh(xp, x, low=-1.0, high=1.0):
+    """`x` limited to [low, high]."""
+    return xp.clip(x, low, high)
+
+
+def hardtanh_grad(xp, g, x, low=-1.0, high=1.0):
+    """Gradient of `hardtanh`: 0 on and outside the limits."""
+    return clear_where(xp, (x <= low) | (x >= high), g)
+
+
+def hardsigmoid(xp, x):
+    """`clip(x + 3, 0, 6) / 6`."""
+    if _two_byte(x):
+        return as_float32(hardsigmoid, xp, x)
+    return xp.clip(x + 3, 0, 6) / 6
+
+
+def hardsigmoid_grad(xp, g, x):
+    """Gradient of `hardsigmoid`: 1/6 strictly inside (-3, 3)."""
+    if _two_byte(g):
+        return as_float32(hardsigmoid_grad, xp, g, x)
+    return clear_where(xp, (x <= -3) | (x >= 3), g * (1 / 6))
+
+
+def hardswish(xp, x):
+    """`x * clip(x + 3, 0, 6) / 6`."""
+    if _two_byte(x):
+        return as_float32(hardswish, xp, x)
+    with np.errstate(all="ignore"):
+        return xp.clip(x + 3, 0, 6) * x / 6
+
+
+def hardswish_grad(xp, g, x):
+    """Gradient of `hardswish`: 0 up to -3, `g` from 3, `g * (x / 3 + 1/2)` between."""
+    if _two_byte(g):
+        return as_float32(hardswish_grad, xp, g, x)
+    with np.errstate(all="ignore"):
+        between = select(xp, x >= 3, g, (x / 3 + 0.5) * g)
+    return clear_where(xp, x <= -3, between)
+
+
+# ---------------------------------------------------------------- gelu
+
+
+def _gelu_float32(xp, out, x):
+    one, half = table(xp, (1.0, 0.5), x.dtype)
+    erf_argument(xp, x, _SQRT_HALF, out)
+    xp.tanh(out, out)
+    xp.add(out, one, out)
+    xp.multiply(out, x, out)
+    xp.multiply(out, half, out)
+
+
+def _gelu_float64(xp, out, x):
+    xp.multiply(erf(xp, x * _SQRT_HALF), 0.5, out)
+    xp.add(out, 0.5, out)
+    xp.multiply(out, x, out)
+
+
+def _gelu_tanh(xp, out, x):
+    one, half, slope, cubic = table(xp, (1.0, 0.5, _TANH_SLOPE, _TANH_SLOPE * _TANH_CUBIC), x.dtype)
+    xp.multiply(x, x, out)
+    xp.multiply(out, cubic, out)
+    xp.add(out, slope, out)
+    xp.multiply(out, x, out)
+    xp.tanh(out, out)
+    xp.add(out, one, out)
+    xp.multiply(out, x, out)
+    xp.multiply(out, half, out)
+
+
+def gelu(xp, x, approximate="none"):
+    """Gaussian error linear unit `x Phi(x)`, or its tanh form (D. Hendrycks, K. Gimpel, arXiv:1606.08415)."""
+    if _two_byte(x):
+        return as_float32(gelu, xp, x, approximate=approximate)
+    if approximate == "tanh":
+        return in_blocks(xp, _gelu_tanh, [x])
+    if xp is np and x.size <= TINY:  # see special.TINY
+        values = [0.5 * v * (1.0 + math.erf(v * _SQRT_HALF)) for v in x.ravel().tolist()]
+        return np.array(values, x.dtype).reshape(x.shape)
+    return in_blocks(xp, _gelu_float32 if x.dtype == np.float32 else _gelu_float64, [x])
+
+
+def _gelu_grad(xp, out, g, x):
+    half, slope = table(xp, (-0.5, _INV_SQRT_2PI), x.dtype)
+    density = xp.multiply(x, x)
+    xp.multiply(density, half, density)
+    xp.exp(density, density)
+    xp.multiply(density, x, density)
+    xp.multiply(density, slope, density)
+    if x.dtype == np.float32:
+        erf_argument(xp, x, _SQRT_HALF, out)
+        xp.tanh(out, out)
+    else:
+        out[...] = erf(xp, x * _SQRT_HALF)
+    xp.subtract(out, -1, out)
+    xp.multiply(out, table(xp, (0.5,), x.dtype)[0], out)
+    xp.add(out, density, out)
+    xp.multiply(out, g, out)
+
+
+def _gelu_tanh_grad(xp, out, g, x):
+    square = xp.multiply(x, x)
+    t = square * (_TANH_SLOPE * _TANH_CUBIC)
+    t += _TANH_SLOPE
+    t *= x
+    xp.tanh(t, t)
+    xp.multiply(t, t, out)
+    xp.subtract(1, out, out)  # derivative of tanh
+    square *= 3 * _TANH_SLOPE * _TANH_CUBIC
+    square += _TANH_SLOPE
+    square *= x
+    out *= square
+    out += t
+    out += 1
+    out *= 0.5
+    out *= g
+
+
+def gelu_grad(xp, g, x, approximate="none"):
+    """Gradient of `gelu`: `g (Phi(x) + x phi(x))`, or that of the tanh form."""
+    if _two_byte(g):
+        return as_float32(gelu_grad, xp, g, x, approximate=approximate)
+    return in_blocks(xp, _gelu_tanh_grad if approximate == "tanh" else _gelu_grad, [g, x])
+
+
+# ---------------------------------------------------------------- built on exp
+
+
+def _silu(xp, out, x):
+    xp.negative(x, out)
+    xp.exp(out, out)
+    xp.add(out, table(xp, (1.0,), x.dtype)[0], out)
+    xp.divide(x, out, out)
+
+
+def silu(xp, x):
+    """`x * sigmoid(x)`."""
+    return as_float32(silu, xp, x) if _two_byte(x) else in_blocks(xp, _silu, [x])
+
+
+def _silu_grad(xp, out, g, x):
+    s = xp.negative(x)
+    xp.exp(s, s)
+    s += 1
+    xp.reciprocal(s, s)
+    xp.subtract(1, s, out)
+    out *= x
+    out += 1
+    out *= s
+    out *= g
+
+
+def silu_grad(xp, g, x):
+    """Gradient of `silu`: `g s (1 + x (1 - s))` with `s = sigmoid(x)`."""
+    return as_float32(silu_grad, xp, g, x) if _two_byte(g) else in_blocks(xp, _silu_grad, [g, x])
+
+
+def sigmoid_grad(xp, g, out):
+    """Gradient of `sigmoid` from its output: `g out (1 - out)`."""
+    if _two_byte(g):
+        return as_float32(sigmoid_grad, xp, g, out)
+    r = xp.asarray(1 - out)
+    r = r * out
+    return r * g
+
+
+def tanh_grad(xp, g, out):
+    """Gradient of `tanh` from its output: `g (1 - out^2)`."""
+    if _two_byte(g):
+        return as_float32(tanh_grad, xp, g, out)
+    return (1 - out * out) * g
+
+
+def _log1p_exp_minus_abs(xp, out, x):
+    """`log(1 + exp(-|x|))` into `out`: NumPy's log1p takes ten times its log, so the rounding of 1 + e is put back."""
+    e = xp.abs(x)
+    xp.negative(e, e)
+    xp.exp(e, e)
+    u = 1 + e
+    xp.log(u, out)
+    e -= u - 1
+    e /= u
+    out += e
+
+
+def _softplus(xp, out, x, beta, limit):
+    z = x * beta if beta != 1 else x
+    _log1p_exp_minus_abs(xp, out, z)
+    out += xp.clip(z, 0, np.inf)
+    if beta != 1:
+        out /= beta
+    if limit < 20 or x.dtype != np.float32:  # from 20 on float32 does not see the difference
+        linear = z > limit
+        if linear.any():
+            out[...] = select(xp, linear, x, out)
+
+
+def softplus(xp, x, beta=1.0, threshold=20.0):
+    """`log(1 + exp(beta x)) / beta`, and `x` itself where `beta x > threshold`."""
+    if _two_byte(x):
+        return as_float32(softplus, xp, x, beta=beta, threshold=threshold)
+    return in_blocks(xp, _softplus, [x], beta, threshold)
+
+
+def softplus_grad(xp, g, x, beta=1.0, threshold=20.0):
+    """Gradient of `softplus`: `g sigmoid(beta x)`, and `g` where `beta x > threshold`."""
+    if _two_byte(g):
+        return as_float32(softplus_grad, xp, g, x, beta=beta, threshold=threshold)
+    z = xp.asarray(x * beta)
+    return select(xp, z > threshold, g, xp.asarray(expit(xp, z) * g))
+
+
+def _log_sigmoid(xp, out, x):
+    _log1p_exp_minus_abs(xp, out, x)
+    xp.subtract(xp.clip(x, -np.inf, 0), out, out)
+
+
+def log_sigmoid(xp, x):
+    """`log(sigmoid(x))` without underflow."""
+    return as_float32(log_sigmoid, xp, x) if _two_byte(x) else in_blocks(xp, _log_sigmoid, [x])
+
+
+def log_sigmoid_grad(xp, g, x):
+    """Gradient of `log_sigmoid`: `g sigmoid(-x)`."""
+    if _two_byte(g):
+        return as_float32(log_sigmoid_grad, xp, g, x)
+    return expit(xp, xp.asarray(-x)) * g
+
+
+def _elu(xp, out, x, negative, scale, input_scale):
+    xp.clip(x, -np.inf, 0, out)
+    if input_scale != 1:
+        out *= input_scale
+    xp.expm1(out, out)
+    out *= negative
+    positive = xp.clip(x, 0, np.inf)
+    if scale != 1:
+        positive *= scale
+    out += positive
+
+
+def elu(xp, x, alpha=1.0, scale=1.0, input_scale=1.0):
+    """`scale x` where positive, else `scale alpha (exp(input_scale x) - 1)`: the form `selu` and `celu` share."""
+    if _two_byte(x):
+        return as_float32(elu, xp, x, alpha=alpha, scale=scale, input_scale=input_scale)
+    return in_blocks(xp, _elu, [x], alpha * scale, scale, input_scale)
+
+
+def elu_grad(xp, g, x, alpha=1.0, scale=1.0, input_scale=1.0):
+    """Gradient of `elu` from its input."""
+    if _two_byte(g):
+        return as_float32(elu_grad, xp, g, x, alpha=alpha, scale=scale, input_scale=input_scale)
+    with np.errstate(all="ignore"):
+        below = xp.exp(xp.clip(x, -np.inf, 0) * input_scale) * (g * (alpha * scale * input_scale))
+        return select(xp, x > 0, xp.asarray(g * scale), xp.asarray(below))
+
+
+SELU_ALPHA = 1.6732632423543772848170429916717
+SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def selu(xp, x):
+    """Self-normalising `elu` (G. Klambauer et al., arXiv:1706.02515)."""
+    return elu(xp, x, SELU_ALPHA, SELU_SCALE)
+
+
+def celu(xp, x, alpha=1.0):
+    """`max(0, x) + min(0, alpha (exp(x / alpha) - 1))` (J. T. Barron, arXiv:1704.07483)."""
+    return elu(xp, x, alpha, 1.0, 1.0 / alpha)
+
+
+def _mish_gate(xp, x):
+    """tanh(softplus(x)) = n / (n + 2) with n = e (e + 2), e = exp(x): no logarithm and no cancellation."""
+    e = xp.exp(xp.clip(x, -np.inf, 40))  # beyond, the gate is 1
+    n = e + 2
+    n *= e
+    return xp.divide(n, n + 2, n), e
+
+
+def _mish(xp, out, x):
+    xp.multiply(_mish_gate(xp, x)[0], x, out)
+
+
+def mish(xp, x):
+    """`x tanh(softplus(x))` (D. Misra, arXiv:1908.08681)."""
+    return as_float32(mish, xp, x) if _two_byte(x) else in_blocks(xp, _mish, [x])
+
+
+def _mish_grad(xp, out, g, x):
+    gate, e = _mish_gate(xp, x)
+    e /= 1 + e
+    e *= x
+    xp.multiply(gate, gate, out)
+    xp.subtract(1, out, out)
+    out *= e
+    out += gate
+    out *= g
+
+
+def mish_grad(xp, g, x):
+    """Gradient of `mish`: `g (t + x sigmoid(x) (1 - t^2))` with `t = tanh(softplus(x))`."""
+    return as_float32(mish_grad, xp, g, x) if _two_byte(g) else in_blocks(xp, _mish_grad, [g, x])

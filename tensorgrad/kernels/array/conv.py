@@ -1,0 +1,404 @@
+"""Convolution on plain arrays, in one text for one, two and three spatial dimensions.
+
+Everything rests on one matrix product.  Each output point looks at a window of the input; written out as a column
+of ``channels * taps`` numbers, the windows of many points make a matrix, and
+
+- the forward pass is ``weights @ columns`` (gather the windows, multiply),
+- the gradient of the weights is ``columns @ grad.T``,
+- the gradient of the input is the forward pass's transpose: ``weights.T @ grad``, whose rows are added back to where
+  the windows came from (multiply, scatter).  A transposed convolution is that same function.
+
+The columns are up to ``taps`` times larger than the input, so they are made and used piece by piece (a few small
+images, or some rows of a large one): a piece stays in the processor's cache, where making it costs little.
+
+Shapes: ``x`` is (N, C, *S), ``w`` is (O, C / groups, *K), the output is (N, O, *P); ``stride``, ``padding`` and
+``dilation`` hold one int for each spatial dimension.  Complex gradients are plain transposes: the caller conjugates.
+
+Source: Chellapilla, Puri, Simard, "High Performance Convolutional Neural Networks for Document Processing", 2006
+(convolution as a matrix product); Dumoulin, Visin, "A guide to convolution arithmetic for deep learning", 2016.
+"""
+
+from itertools import product
+from math import prod
+
+import numpy as np
+
+# Measured: pieces of 1 to 4 MiB are equally fast; below 0.5 MiB the matrix products get too small to be efficient.
+PIECE_BYTES = 2 << 20
+# Deep inputs have long columns; with fewer of them than this, rereading the weights costs more than the cache saves.
+PIECE_COLUMNS = 512
+
+
+def conv(xp, x, w, bias, stride, padding, dilation, groups):
+    """Convolve (cross-correlate, as in PyTorch) ``x`` with ``w`` and add ``bias``, an (O,) array or None.
+
+    Returns a fresh contiguous (N, O, *P) array of ``x``'s dtype.
+
+    >>> import numpy as np
+    >>> conv(np, np.arange(5.0).reshape(1, 1, 5), np.ones((1, 1, 3)), None, (1,), (0,), (1,), 1)
+    array([[[3., 6., 9.]]])
+    """
+    dtype = x.dtype
+    x, w = widen(xp, x), widen(xp, w)
+    kernel, points = w.shape[2:], _points(x.shape[2:], w.shape[2:], stride, padding, dilation)
+    batch, channels = x.shape[0], w.shape[0] if x.shape[1] else 0  # PyTorch: no channels in, none out
+    out = xp.empty((batch, channels, *points), x.dtype)
+    if out.size:
+        weights = w.reshape(groups, channels // groups, -1)
+        flat = out.reshape(batch, groups, channels // groups, -1)
+        shift = None if bias is None else widen(xp, bias).reshape(groups, -1, 1)
+        with np.errstate(all="ignore"):
+            for first, last, start, stop, columns in _columns(xp, x, kernel, points, stride, padding, dilation, groups):
+                if last - first == 1:  # the product is written straight to where it belongs
+                    part = flat[first, :, :, start:stop]
+                    xp.matmul(weights, columns, out=part)
+                    if shift is not None:
+                        part += shift
+                else:
+                    part = xp.matmul(weights, columns)
+                    if shift is not None:
+                        part += shift
+                    part = part.reshape(*part.shape[:2], last - first, -1)
+                    flat[first:last] = part.transpose(2, 0, 1, 3)
+    return out.astype(dtype, copy=False)
+
+
+def conv_grad_weight(xp, g, x, w_shape, stride, padding, dilation, groups):
+    """The gradient of :func:`conv` for its weights, from the output's gradient ``g`` (N, O, *P) and the input ``x``.
+
+    Returns an array of shape ``w_shape`` and of ``g``'s dtype.
+
+    >>> import numpy as np
+    >>> conv_grad_weight(np, np.ones((1, 1, 3)), np.arange(5.0).reshape(1, 1, 5), (1, 1, 3), (1,), (0,), (1,), 1)
+    array([[[3., 6., 9.]]])
+    """
+    dtype = g.dtype
+    g, x = widen(xp, g), widen(xp, x)
+    batch, channels, kernel, points = g.shape[0], w_shape[0], tuple(w_shape[2:]), g.shape[2:]
+    # Kept transposed, (rows of the columns, O): in this order BLAS runs the long inner products faster.
+    total = xp.zeros((groups, prod(w_shape[1:]), channels // groups), g.dtype)
+    if g.size and total.size:
+        flat = g.reshape(batch, groups, channels // groups, -1)
+        with np.errstate(all="ignore"):
+            for first, last, start, stop, columns in _columns(xp, x, kernel, points, stride, padding, dilation, groups):
+                if last - first == 1:
+                    part = flat[first, :, :, start:stop]
+                else:
+                    part = flat[first:last].transpose(1, 2, 0, 3).reshape(groups, channels // groups, -1)
+                total += xp.matmul(columns, part.swapaxes(1, 2))
+    return xp.ascontiguousarray(total.swapaxes(1, 2)).reshape(w_shape).astype(dtype, copy=False)
+
+
+def conv_grad_input(xp, g, w, x_shape, stride, padding, dilation, groups):
+    """The gradient of :func:`conv` for its input, from the output's gradient ``g`` (N, O, *P) and the weights.
+
+    Returns an array of shape ``x_shape`` and of ``g``'s dtype.
+
+    >>> import numpy as np
+    >>> conv_grad_input(np, np.ones((1, 1, 3)), np.ones((1, 1, 3)), (1, 1, 5), (1,), (0,), (1,), 1)
+    array([[[1., 2., 3., 2., 1.]]])
+    """
+    dtype = g.dtype
+    g, w = widen(xp, g), widen(xp, w)
+    out = xp.empty(x_shape, g.dtype)
+    if not out.size or not g.size:
+        out.fill(0)
+    else:
+        with np.errstate(all="ignore"):
+            _scatter(xp, g, w, out, stride, padding, dilation, groups)
+    return out.astype(dtype, copy=False)
+
+
+def conv_transpose(xp, x, w, bias, stride, padding, output_padding, dilation, groups):
+    """The transposed convolution of ``x`` (N, C, *S) with ``w`` (C, O / groups, *K) plus ``bias``, (O,) or None.
+
+    It is the gradient of a convolution that goes from O to C channels.  Returns a fresh array of ``x``'s dtype.
+
+    >>> import numpy as np
+    >>> conv_transpose(np, np.array([[[1.0, 2.0]]]), np.ones((1, 1, 2)), None, (2,), (0,), (0,), (1,), 1)
+    array([[[1., 1., 2., 2.]]])
+    """
+    size = _transposed_points(x.shape[2:], w.shape[2:], stride, padding, output_padding, dilation)
+    shape = (x.shape[0], w.shape[1] * groups, *size)
+    out = conv_grad_input(xp, widen(xp, x), w, shape, stride, padding, dilation, groups)
+    if bias is not None:
+        out += widen(xp, bias).reshape(-1, *[1] * len(size))
+    return out.astype(x.dtype, copy=False)
+
+
+def widen(xp, array):
+    """16-bit floats are computed in float32, as in PyTorch; every other array is returned as it is."""
+    dtype = array.dtype
+    return array.astype(xp.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else array
+
+
+# Gathering: input -> columns
+
+
+def _columns(xp, x, kernel, points, stride, padding, dilation, groups):
+    """Yield ``(first, last, start, stop, columns)``: the windows of images first..last, output points start..stop.
+
+    ``columns`` is (groups, C / groups * taps, images * points) and is overwritten by the next piece.
+    """
+    batch, channels, dims = x.shape[0], x.shape[1], len(kernel)
+    depth = channels * prod(kernel)
+    if _plain_product(kernel, stride, padding) and prod(points) >= 128:  # below that, one product of all images wins
+        for image in range(batch):  # the image itself is the matrix
+            yield image, image + 1, 0, prod(points), x[image].reshape(groups, depth // groups, -1)
+        return
+    images, regions = _pieces(batch, points, depth * x.dtype.itemsize)
+    inner = x
+    if any(padding):  # one buffer for all: its border is zeroed once, its inside overwritten for each piece
+        padded = xp.zeros((images, channels, *[s + 2 * p for s, p in zip(x.shape[2:], padding)]), x.dtype)
+        inner = padded[(..., *[slice(p, p + s) for s, p in zip(x.shape[2:], padding)])]
+        source = padded
+    else:
+        source = x
+    steps = source.strides[2:]
+    windows = _strided(
+        xp,
+        source,
+        (channels, *kernel, source.shape[0], *points),
+        (
+            source.strides[1],
+            *[t * d for t, d in zip(steps, dilation)],
+            source.strides[0],
+            *[t * s for t, s in zip(steps, stride)],
+        ),
+    )
+    buffer = xp.empty(depth * images * max(stop - start for _, start, stop in regions), x.dtype)
+    for first in range(0, batch, images):
+        last = min(first + images, batch)
+        if any(padding):
+            inner[: last - first] = x[first:last]
+            here = slice(0, last - first)
+        else:
+            here = slice(first, last)
+        for region, start, stop in regions:
+            view = windows[(slice(None),) * (1 + dims) + (here, *region)]
+            columns = buffer[: view.size]
+            columns.reshape(view.shape)[...] = view
+            yield first, last, start, stop, columns.reshape(groups, depth // groups, -1)
+
+
+def _pieces(batch, points, column_bytes):
+    """How many images make a piece, and the regions ``(slices, start, stop)`` of output points to do in turn."""
+    fitting = max(PIECE_BYTES // max(column_bytes, 1), PIECE_COLUMNS)
+    images = fitting // prod(points)
+    if images >= 1:
+        images = _even(batch, images)
+        return images, [((slice(None),) * len(points), 0, prod(points))]
+    axis = 0  # the first dimension of which a single step fits
+    while axis < len(points) - 1 and prod(points[axis + 1 :]) > fitting:
+        axis += 1
+    step = prod(points[axis + 1 :])
+    rows = _even(points[axis], fitting // step)
+    regions, start = [], 0
+    for lead in product(*map(range, points[:axis])):
+        for row in range(0, points[axis], rows):
+            stop = start + (min(row + rows, points[axis]) - row) * step
+            slices = (*[slice(i, i + 1) for i in lead], slice(row, row + rows))
+            regions.append((slices + (slice(None),) * (len(points) - axis - 1), start, stop))
+            start = stop
+    return 1, regions
+
+
+def _even(total, most):
+    """The size of a part when ``total`` is cut into the fewest parts of at most ``most``, all about equal."""
+    most = min(max(most, 1), total)
+    return -(-total // -(-total // most))
+
+
+def _strided(xp, array, shape, strides):
+    if xp is np and array.flags.c_contiguous:
+        return np.ndarray(shape, array.dtype, array, 0, strides)  # as_strided, without its 5 microseconds
+    return xp.lib.stride_tricks.as_strided(array, shape, strides)
+
+
+def _plain_product(kernel, stride, padding):
+    return all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding)
+
+
+# Scattering: columns -> input
+
+
+def _scatter(xp, g, w, out, stride, padding, dilation, groups):
+    """Fill ``out`` (N, C, *S) with the windows' contributions ``w.T @ g``, added up where windows overlap."""
+    batch, channels, *size = out.shape
+    inner, kernel, points = channels // groups, w.shape[2:], g.shape[2:]
+    taps = prod(kernel)
+    weights = w.reshape(groups, -1, inner, taps).transpose(0, 3, 2, 1).reshape(groups, taps * inner, -1)
+    if _plain_product(kernel, stride, padding):
+        target = out.reshape(batch, groups, inner, -1)
+        xp.matmul(weights, g.reshape(batch, groups, -1, prod(points)), out=target)
+        return
+    full = tuple(s + 2 * p for s, p in zip(size, padding))
+    offsets = list(product(*[range(0, k * d, d) for k, d in zip(kernel, dilation)]))
+    flatten = _worth_flattening(points, full, stride)
+    grid, room, step = points, full, stride
+    if flatten:
+        # Give the gradient rows as long as the padded input's, filled with zeros: then a tap is a shift by one number,
+        # and whole planes are added in one run instead of row by row.
+        rows = (points[0], *full[1:])
+        pitch = [prod(full[axis + 1 :]) for axis in range(len(full))]
+        offsets = [(sum(o * t for o, t in zip(offset, pitch)),) for offset in offsets]
+        grid, step = (prod(rows),), (1,)
+        room = (max(prod(full), offsets[-1][0] + grid[0]),)
+    images, regions = _pieces(batch, grid, taps * channels * g.dtype.itemsize)
+    total = xp.empty((groups, inner, images, *room), g.dtype)
+    image = total[..., : prod(full)] if flatten else total
+    image = image.reshape(channels, images, *full)[(..., *[slice(p, p + s) for s, p in zip(size, padding)])]
+    if flatten:
+        spread = xp.zeros((g.shape[1], images, *rows), g.dtype)
+        spread_inner = spread[(..., *[slice(0, p) for p in points])]
+    for first in range(0, batch, images):
+        last = min(first + images, batch)
+        count = last - first
+        source = g[first:last].swapaxes(0, 1)
+        if flatten:
+            spread_inner[:, :count] = source
+            source = spread[:, :count]
+        source = source.reshape(groups, -1, count * prod(grid))
+        total.fill(0)
+        for region, start, stop in regions:
+            columns = xp.matmul(weights, source if len(regions) == 1 else source[:, :, start:stop])
+            lengths = [len(range(*r.indices(n))) for r, n in zip(region, grid)]
+            columns = columns.reshape(groups, taps, inner, count, *lengths)
+            begins = [(r.start or 0) * s for r, s in zip(region, step)]
+            for tap, offset in enumerate(offsets):
+                place = [
+                    slice(b + o, b + o + (n - 1) * s + 1, s) for b, o, n, s in zip(begins, offset, lengths, step)
+                ]
+                view = total[(slice(None), slice(None), slice(0, count), *place)]
+                xp.add(view, columns[:, tap], out=view)
+        out[first:last] = image[:, :count].swapaxes(0, 1)
+
+
+def _worth_flattening(points, full, stride):
+    """Short rows are slow to add one by one; the zeros that join them cost multiplications."""
+    if len(points) == 1 or any(s != 1 for s in stride):
+        return False
+    return prod(full[1:]) <= 1.3 * prod(points[1:])
+
+
+# Shapes
+
+
+def conv_shape(x_shape, w_shape, stride, padding, dilation, groups):
+    """The shape of :func:`conv`'s result for ``x`` of (N, C, *S) and ``w`` of (O, C / groups, *K).
+
+    Raises RuntimeError, in PyTorch's words, where the arguments do not fit together.
+
+    >>> conv_shape((1, 3, 32, 32), (16, 3, 5, 5), (2, 2), (0, 0), (1, 1), 1)
+    (1, 16, 14, 14)
+    """
+    x_shape, w_shape = tuple(x_shape), tuple(w_shape)
+    _check_parameters(stride, padding, dilation, groups)
+    _check_weight(w_shape, groups)
+    if x_shape[1] != w_shape[1] * groups:
+        raise RuntimeError(
+            f"Given groups={groups}, weight of size {list(w_shape)}, expected input{list(x_shape)} to have "
+            f"{w_shape[1] * groups} channels, but got {x_shape[1]} channels instead"
+        )
+    padded = [s + 2 * p for s, p in zip(x_shape[2:], padding)]
+    reach = [d * (k - 1) + 1 for k, d in zip(w_shape[2:], dilation)]
+    if any(s < r for s, r in zip(padded, reach)):
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({_times(padded)}). Kernel size: ({_times(reach)}). "
+            "Kernel size can't be greater than actual input size"
+        )
+    _check_sizes(x_shape, w_shape)
+    points = _points(x_shape[2:], w_shape[2:], stride, padding, dilation)
+    return (x_shape[0], w_shape[0] if x_shape[1] else 0, *points)  # PyTorch: no channels in, none out
+
+
+def conv_transpose_shape(x_shape, w_shape, stride, padding, output_padding, dilation, groups):
+    """The shape of :func:`conv_transpose`'s result for ``x`` of (N, C, *S) and ``w`` of (C, O / groups, *K).
+
+    Raises RuntimeError, in PyTorch's words, where the arguments do not fit together.
+
+    >>> conv_transpose_shape((1, 8, 7, 7), (8, 4, 3, 3), (2, 2), (1, 1), (1, 1), (1, 1), 1)
+    (1, 4, 14, 14)
+    """
+    x_shape, w_shape = tuple(x_shape), tuple(w_shape)
+    _check_parameters(stride, padding, dilation, groups)
+    if any(p < 0 for p in output_padding):
+        raise RuntimeError("negative output_padding is not supported")
+    _check_weight(w_shape, groups)
+    if x_shape[1] != w_shape[0]:
+        raise RuntimeError(
+            f"Given transposed=1, weight of size {list(w_shape)}, expected input{list(x_shape)} to have "
+            f"{w_shape[0]} channels, but got {x_shape[1]} channels instead"
+        )
+    _check_sizes(x_shape, w_shape)
+    if any(p >= s and p >= d for p, s, d in zip(output_padding, stride, dilation)):
+        # PyTorch speaks of height and width in one dimension too
+        groups_of = (("output_padding", output_padding, 0), ("stride", stride, 1), ("dilation", dilation, 1))
+        words = " ".join(_named(name, values, fill, "_") for name, values, fill in groups_of)
+        raise RuntimeError(f"output padding must be smaller than either stride or dilation, but got {words}")
+    size = _transposed_points(x_shape[2:], w_shape[2:], stride, padding, output_padding, dilation)
+    if any(s < 1 for s in size):
+        before, after = list(x_shape[2:]), list(size)
+        if len(size) == 1:
+            before, after = [1, *before], [1, *after]
+        raise RuntimeError(
+            f"Given input size per channel: ({_times(before)}). "
+            f"Calculated output size per channel: ({_times(after)}). Output size is too small"
+        )
+    return (x_shape[0], w_shape[1] * groups, *size)
+
+
+def _points(size, kernel, stride, padding, dilation):
+    return tuple(
+        (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(size, kernel, stride, padding, dilation)
+    )
+
+
+def _transposed_points(size, kernel, stride, padding, output_padding, dilation):
+    return tuple(
+        (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
+        for n, k, s, p, extra, d in zip(size, kernel, stride, padding, output_padding, dilation)
+    )
+
+
+def _check_parameters(stride, padding, dilation, groups):
+    if any(p < 0 for p in padding):
+        raise RuntimeError("negative padding is not supported")
+    if any(s <= 0 for s in stride):
+        raise RuntimeError("non-positive stride is not supported")
+    if any(d <= 0 for d in dilation):
+        raise RuntimeError(f"dilation should be greater than zero, but got {list(dilation)}")
+    if groups <= 0:
+        raise RuntimeError("non-positive groups is not supported")
+
+
+def _check_weight(w_shape, groups):
+    if w_shape[0] < groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, "
+            f"but got weight of size {list(w_shape)} instead"
+        )
+    if w_shape[0] % groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
+            f"but got weight of size [{list(w_shape)}] instead"
+        )
+
+
+def _check_sizes(x_shape, w_shape):
+    if any(k <= 0 for k in w_shape[2:]):
+        words = _named("kernel", w_shape[2:], 1, "_")
+        raise RuntimeError(f"kernel size should be greater than zero, but got {words}")
+    if x_shape[0] and x_shape[1] and 0 in x_shape[2:]:
+        shown = list(x_shape) if len(x_shape) > 3 else [*x_shape[:2], 1, *x_shape[2:]]
+        raise RuntimeError(f"Only zero batch or zero channel inputs are supported, but got input shape: {shown}")
+
+
+def _named(name, values, fill, joint):
+    """``height: 1 width: 2`` and the like; PyTorch runs one dimension as two, the first of them filled in."""
+    values = (fill, *values) if len(values) == 1 else tuple(values)
+    return " ".join(f"{name}{joint}{word}: {v}" for word, v in zip(("depth", "height", "width")[-len(values) :], values))
+
+
+def _times(sizes):
+    return " x ".join(map(str, sizes))

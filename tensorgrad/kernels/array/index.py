@@ -1,0 +1,272 @@
+"""Gathering and scattering over plain arrays. Every kernel returns a new array.
+
+Index arrays are int64 (or any integer), shapes as PyTorch's `gather` and `scatter` have them: `index` may be smaller
+than the array in the dimensions that are not indexed, and only its own places are read or written.
+"""
+
+import numpy as np
+
+# Rows of a table that receive more gradients than this are summed one row at a time.
+_MANY = 64
+
+
+def extremes(xp, index):
+    """Smallest and largest element as Python numbers, by the way that is fastest for the size."""
+    if xp is np and index.size <= 64:
+        values = index.ravel().tolist()
+        return min(values), max(values)
+    if xp is np and index.dtype == np.int64:
+        high = int(index.view(np.uint64).max())  # one pass when no element is negative
+        if high < 1 << 63:
+            return 0, high
+    return int(index.min()), int(index.max())
+
+
+def check_bounds(xp, index, size, dim):
+    """Raises RuntimeError for an index outside [0, size)."""
+    if not index.size:
+        return
+    low, high = extremes(xp, index)
+    if low < 0 or high >= size:
+        wrong = low if low < 0 else high
+        raise RuntimeError(f"index {wrong} is out of bounds for dimension {dim} with size {size}")
+
+
+def _linear(xp, shape, dim, index):
+    """Positions in a contiguous array of `shape` that `index` means along `dim`."""
+    stride = 1
+    strides = [0] * len(shape)
+    for i in range(len(shape) - 1, -1, -1):
+        strides[i] = stride
+        stride *= shape[i]
+    where = index * strides[dim] if strides[dim] != 1 else index
+    for i, n in enumerate(index.shape):
+        if i != dim and n > 1:
+            steps = xp.arange(0, n * strides[i], strides[i]).reshape((n,) + (1,) * (index.ndim - 1 - i))
+            where = where + steps
+    return where
+
+
+def _prepared(xp, x, dim, index):
+    """Positions of `index` in `x` after its check; 0-dim operands count as one element."""
+    shape = x.shape or (1,)
+    check_bounds(xp, index, shape[dim], dim)
+    return _linear(xp, shape, dim, index if index.ndim else index.reshape(1))
+
+
+def gather(xp, x, dim, index):
+    """`out[i, j, ...] = x[index[i, j, ...], j, ...]` for `dim` 0, and so on; the shape is `index`'s."""
+    where = _prepared(xp, x, dim, index)
+    return x.reshape(-1).take(where).reshape(index.shape)
+
+
+def _source(src, shape):
+    """The part of `src` that `index` of `shape` covers; scalars and 0-dim arrays serve every place."""
+    if not getattr(src, "ndim", 0) or src.shape == shape:
+        return src
+    return src[tuple(slice(0, n) for n in shape)]
+
+
+def scatter(xp, x, dim, index, src):
+    """A copy of `x` with `src` written to the places of `index` along `dim`; the last of several values stays."""
+    where = _prepared(xp, x, dim, index)
+    out = xp.array(x, order="C")
+    out.reshape(-1)[where] = _source(src, index.shape if index.ndim else (1,))
+    return out
+
+
+def _accumulate_flat(xp, flat, where, values):
+    """`flat[where] += values` with repeats, in place: the one-dimensional `add.at` is a tight loop in NumPy."""
+    where = where.reshape(-1)
+    if getattr(values, "ndim", 0) and values.size == where.size:
+        values = xp.ascontiguousarray(values).reshape(-1)
+    xp.add.at(flat, where, values)
+
+
+def scatter_add(xp, x, dim, index, src):
+    """A copy of `x` with `src` added to the places of `index` along `dim`."""
+    where = _prepared(xp, x, dim, index)
+    src = _source(src, index.shape if index.ndim else (1,))
+    if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
+        out = xp.array(x, dtype=np.float32, order="C")
+        _accumulate_flat(xp, out.reshape(-1), where, xp.asarray(src, dtype=np.float32))
+        return out.astype(x.dtype)
+    out = xp.array(x, order="C")
+    _accumulate_flat(xp, out.reshape(-1), where, src)
+    return out
+
+
+def _reduce_flat(xp, flat, where, values, reduce):
+    if reduce in ("sum", "mean"):
+        _accumulate_flat(xp, flat, where, values)
+        return
+    ufunc = {"prod": xp.multiply, "amax": xp.maximum, "amin": xp.minimum}[reduce]
+    ufunc.at(flat, where.reshape(-1), xp.ascontiguousarray(xp.broadcast_to(values, where.shape)).reshape(-1))
+
+
+def _start_of(reduce, dtype):
+    """The neutral element of a reduction in `dtype`."""
+    if reduce in ("sum", "mean"):
+        return 0
+    if reduce == "prod":
+        return 1
+    if dtype.kind == "b":
+        return reduce == "amin"
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min if reduce == "amax" else np.iinfo(dtype).max
+    return -np.inf if reduce == "amax" else np.inf
+
+
+def scatter_reduce(xp, x, dim, index, src, reduce, include_self=True):
+    """A copy of `x` with `src` reduced into the places of `index` along `dim`.
+
+    `reduce` is "sum", "prod", "mean", "amax" or "amin". Without `include_self` the old value of a place that is
+    written does not count. Means of integers are rounded down.
+    """
+    if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
+        lifted = scatter_reduce(
+            xp, x.astype(np.float32), dim, index, xp.asarray(src, dtype=np.float32), reduce, include_self
+        )
+        return lifted.astype(x.dtype)
+    where = _prepared(xp, x, dim, index)
+    src = _source(src, index.shape if index.ndim else (1,))
+    out = xp.array(x, order="C")
+    flat = out.reshape(-1)
+    with np.errstate(all="ignore"):
+        if not include_self:
+            flat[where] = _start_of(reduce, x.dtype)
+        _reduce_flat(xp, flat, where, src, reduce)
+        if reduce == "mean":
+            count = xp.bincount(where.reshape(-1), minlength=flat.size)
+            count += include_self
+            xp.maximum(count, 1, out=count)
+            if x.dtype.kind in "iu":
+                xp.floor_divide(flat, count.astype(x.dtype), out=flat)
+            else:
+                xp.divide(flat, count.astype(flat.real.dtype), out=flat)
+    return out
+
+
+def _add_rows(xp, table, rows, g):
+    """`table[rows[k]] += g[k]`, repeats included, in place; `table` (V, E) contiguous, `g` (K, E).
+
+    The first gradients of all distinct rows are added at once, then the second of those that have two, and so on,
+    up to `_MANY` steps; the few rows that have more are summed one by one.
+    """
+    if not rows.size or not table.size:
+        return
+    if xp is not np or rows.size * table.shape[1] < 512:
+        xp.add.at(table, rows, g)
+        return
+    order = rows.argsort(kind="stable")
+    ordered = rows[order]
+    starts = np.concatenate(([0], (ordered[1:] != ordered[:-1]).nonzero()[0] + 1))
+    counts = np.diff(starts, append=rows.size)
+    by_count = counts.argsort(kind="stable")[::-1]
+    starts, counts = starts[by_count], counts[by_count]
+    targets = ordered[starts]
+    often = int(np.searchsorted(-counts, -_MANY, side="left"))
+    for start, count, row in zip(starts[:often].tolist(), counts[:often].tolist(), targets[:often].tolist()):
+        table[row] += np.add.reduce(g[order[start : start + count]], 0)
+    starts, counts, targets = starts[often:], counts[often:], targets[often:]
+    if not counts.size:
+        return
+    total = table[targets]
+    total += g[order[starts]]
+    # the rows with more than r gradients are the first `active[r - 1]`
+    active = np.searchsorted(-counts, -np.arange(1, counts[0]), side="left")
+    for r, n in enumerate(active.tolist(), 1):
+        total[:n] += g[order[starts[:n] + r]]
+    table[targets] = total
+
+
+def index_add(xp, x, dim, index, src, alpha=1):
+    """A copy of `x` with `alpha * src` added: slice k of `src` along `dim` to slice `index[k]` of `x`."""
+    shape = x.shape or (1,)
+    index = index.reshape(-1)
+    check_bounds(xp, index, shape[dim], dim)
+    if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
+        lifted = index_add(xp, x.astype(np.float32), dim, index, src.astype(np.float32), alpha)
+        return lifted.astype(x.dtype)
+    if alpha != 1:
+        src = xp.asarray(src * alpha)
+    src = src.reshape(shape[:dim] + (index.size,) + shape[dim + 1 :])
+    if len(shape) == 1:
+        out = xp.array(x.reshape(shape))
+        xp.add.at(out, index, src.astype(out.dtype, copy=False))
+        return out.reshape(x.shape)
+    out = xp.array(x, order="C")
+    if dim == 0:
+        _add_rows(xp, out.reshape(shape[0], -1), index, src.reshape(index.size, -1))
+        return out
+    where = _linear(xp, shape, dim, xp.broadcast_to(index.reshape((-1,) + (1,) * (len(shape) - 1 - dim)), src.shape))
+    _accumulate_flat(xp, out.reshape(-1), where, src.astype(out.dtype, copy=False))
+    return out
+
+
+def _normalised(xp, x, indices):
+    """Integer index arrays (None keeps a whole dimension) checked and made non-negative; bool masks as they are."""
+    found, dim = [], 0
+    for index in indices:
+        if index is None:
+            found.append(slice(None))
+            dim += 1
+        elif index.dtype == bool:
+            found.append(index)
+            dim += index.ndim
+        else:
+            size = x.shape[dim]
+            if index.size:
+                low, high = extremes(xp, index)
+                if low < -size or high >= size:
+                    wrong = high if high >= size else low
+                    raise IndexError(f"index {wrong} is out of bounds for dimension {dim} with size {size}")
+            found.append(index)
+            dim += 1
+    return tuple(found)
+
+
+def index_put(xp, x, indices, values, accumulate=False):
+    """A copy of `x` with `values` written to (or, with `accumulate`, added at) `x[indices]`.
+
+    `indices` holds an integer or bool array, or None for a whole dimension, per leading dimension.
+    """
+    at = _normalised(xp, x, indices)
+    out = xp.array(x, order="C")
+    if not accumulate:
+        out[at] = values
+        return out
+    if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
+        return index_put(xp, x.astype(np.float32), indices, values.astype(np.float32), True).astype(x.dtype)
+    single = at[0] if at and not isinstance(at[0], slice) and at[0].dtype != bool else None
+    if len(at) == 1 and single is not None and x.ndim > 1:
+        rows = single.reshape(-1)
+        rows = xp.where(rows < 0, rows + x.shape[0], rows)
+        shape = single.shape + x.shape[1:]
+        g = xp.ascontiguousarray(xp.broadcast_to(values, shape)).reshape(rows.size, -1)
+        _add_rows(xp, out.reshape(x.shape[0], -1), rows, g.astype(out.dtype, copy=False))
+        return out
+    # positions through the same indexing, so that one flat accumulation serves every mixture of indices
+    positions = xp.arange(x.size).reshape(x.shape)[at]
+    values = xp.broadcast_to(xp.asarray(values, dtype=out.dtype), positions.shape)
+    _accumulate_flat(xp, out.reshape(-1), xp.asarray(positions), values)
+    return out
+
+
+def embedding_grad(xp, g, index, num_rows, padding_idx=None):
+    """Gradient of the table of an embedding: row `index[k]` gets the sum of its `g[k]`, `padding_idx` nothing.
+
+    `g` is `index.shape + (width,)`; the result (num_rows, width) in `g`'s dtype.
+    """
+    width = g.shape[-1]
+    rows = index.reshape(-1)
+    g2 = g.reshape(-1, width)
+    if padding_idx is not None:
+        kept = rows != padding_idx
+        if not kept.all():
+            kept = kept.nonzero()
+            rows, g2 = rows[kept], g2[kept]
+    low = g.dtype.itemsize == 2
+    table = xp.zeros((num_rows, width), np.float32 if low else g.dtype)
+    _add_rows(xp, table, rows, g2.astype(table.dtype, copy=False))
+    return table.astype(g.dtype) if low else table

@@ -1,0 +1,146 @@
+"""The attention layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorgrad as torch
+from tensorgrad.nn import init
+from tensorgrad.nn.functional_attention import additive_mask, multi_head_attention_forward
+from tensorgrad.nn.linear import Linear
+from tensorgrad.nn.module import Module
+from tensorgrad.nn.parameter import Parameter
+from tensorgrad.tensor import Tensor
+
+
+class NonDynamicallyQuantizableLinear(Linear):
+    """A Linear under the name that PyTorch prints for the output projection of an attention layer."""
+
+
+class MultiheadAttention(Module):
+    """Several attentions side by side, each on its share of the features (Vaswani et al., 2017).
+
+    Args:
+        embed_dim: features of the query and of the result.
+        num_heads: how many attentions; must divide ``embed_dim``.
+        dropout: the probability that an attention weight is dropped while training.
+        bias: whether the projections have a bias.
+        add_bias_kv: append a learned key and value.
+        add_zero_attn: append a key and value of zeros, to look at when nothing else is worth it.
+        kdim, vdim: features of key and value; by default ``embed_dim``.
+        batch_first: tensors are (batch, length, features), not (length, batch, features).
+
+    Raises:
+        ValueError, AssertionError: sizes that do not fit.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> x = torch.zeros(2, 5, 16)
+        >>> y, weights = torch.nn.MultiheadAttention(16, 4, batch_first=True)(x, x, x)
+        >>> y.shape, weights.shape
+        (torch.Size([2, 5, 16]), torch.Size([2, 5, 5]))
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if embed_dim <= 0 or num_heads <= 0:
+            raise ValueError(
+                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and "
+                f"num_heads={num_heads} instead"
+            )
+        if embed_dim % num_heads:
+            raise AssertionError("embed_dim must be divisible by num_heads")
+        super().__init__()
+        self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self.dropout, self.batch_first, self.add_zero_attn = dropout, batch_first, add_zero_attn
+        self._qkv_same_embed_dim = self.kdim == embed_dim and self.vdim == embed_dim
+
+        def made(*shape: int) -> Parameter:
+            return Parameter(torch.empty(shape, device=device, dtype=dtype))
+
+        # The order is that of PyTorch's state_dict.
+        packed = self._qkv_same_embed_dim
+        names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+        separate = zip(names, (embed_dim, self.kdim, self.vdim), strict=True)
+        if packed:
+            self.in_proj_weight = made(3 * embed_dim, embed_dim)
+        for name, features in separate:
+            self.register_parameter(name, None if packed else made(embed_dim, features))
+        if not packed:
+            self.register_parameter("in_proj_weight", None)
+        self.register_parameter("in_proj_bias", made(3 * embed_dim) if bias else None)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.bias_k = made(1, 1, embed_dim) if add_bias_kv else None
+        self.bias_v = made(1, 1, embed_dim) if add_bias_kv else None
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if weight is not None:
+                init.xavier_uniform_(weight)
+        if self.in_proj_bias is not None:
+            init.zeros_(self.in_proj_bias)
+            init.zeros_(self.out_proj.bias)
+        for bias in (self.bias_k, self.bias_v):
+            if bias is not None:
+                init.xavier_normal_(bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """For every query, the mean of the values, weighted by how well their keys fit it.
+
+        Args:
+            query: (L, N, embed_dim); key: (S, N, kdim); value: (S, N, vdim); N first if ``batch_first``, or absent.
+            key_padding_mask: (N, S): keys that nobody may look at.
+            need_weights: also return the attention weights; without, the computation is faster.
+            attn_mask: (L, S) or (N·heads, L, S): which keys a query may not look at.
+            average_attn_weights: return the mean of the heads' weights instead of each head's.
+            is_causal: a hint that ``attn_mask`` is the causal mask.
+
+            A mask is True, or minus infinity, where one may not look.
+
+        Returns:
+            The result, of the query's shape, and the weights or ``None``.
+        """
+        key_padding_mask = additive_mask(key_padding_mask, "key_padding_mask", attn_mask, query.dtype)
+        attn_mask = additive_mask(attn_mask, "attn_mask", None, query.dtype)
+        swap = self.batch_first and query.dim() == 3
+        if swap:
+            same_key, same_value = key is query, value is key
+            query = query.transpose(0, 1)
+            # Equal inputs must stay the same object: that is how fewer matrix products are needed.
+            key = query if same_key else key.transpose(0, 1)
+            value = key if same_value else value.transpose(0, 1)
+        out, weights = multi_head_attention_forward(
+            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias,
+            self.bias_k, self.bias_v, self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias,
+            training=self.training, key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask,
+            use_separate_proj_weight=not self._qkv_same_embed_dim, q_proj_weight=self.q_proj_weight,
+            k_proj_weight=self.k_proj_weight, v_proj_weight=self.v_proj_weight,
+            average_attn_weights=average_attn_weights, is_causal=is_causal,
+        )  # fmt: skip
+        return (out.transpose(0, 1) if swap else out), weights

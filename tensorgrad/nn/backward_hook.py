@@ -1,0 +1,111 @@
+"""How a module's backward hooks see the gradients of its inputs and outputs.
+
+The tensors that enter the module, and those that leave it, pass through an identity op whose derivative reports the
+gradients that flow through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensorgrad.autograd.function import Function
+from tensorgrad.tensor import Tensor
+
+
+class BackwardHookFunction(Function):
+    """The identity; ``seen(gradients)`` is called with the gradients on their way back and may return others."""
+
+    @staticmethod
+    def forward(ctx: Any, seen: Callable, *tensors: Tensor) -> tuple:
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(t for t in tensors if not t.requires_grad))
+        ctx.seen = seen
+        return tuple(t.view_as(t) for t in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple:
+        return None, *ctx.seen(grads)
+
+
+class BackwardHook:
+    """The backward hooks of one call of one module.
+
+    Args:
+        module: what the hooks are told.
+        hooks: ``hook(module, grad_input, grad_output)``, run once the gradients of the inputs are known.
+        pre_hooks: ``hook(module, grad_output)``, run before the module's backward pass.
+    """
+
+    def __init__(self, module: Any, hooks: list[Callable], pre_hooks: list[Callable]):
+        self.module, self.hooks, self.pre_hooks = module, hooks, pre_hooks
+        self.grad_outputs: tuple | None = None
+        self.inputs_watched = False
+        self.n_inputs = 0
+
+    def watch_inputs(self, args: tuple) -> tuple:
+        """``args`` with their tensors sent through the identity that reports their gradients."""
+        self.n_inputs = len(args)
+        args, self.inputs_watched = _through(args, self._inputs_done)
+        return args
+
+    def watch_outputs(self, result: Any) -> Any:
+        """The module's result, with its tensors sent through the identity that reports their gradients."""
+        single = not isinstance(result, tuple)
+        result, _ = _through((result,) if single else result, self._outputs_done)
+        return result[0] if single else result
+
+    def _outputs_done(self, grads: tuple) -> tuple:
+        for hook in self.pre_hooks:
+            grads = _checked(hook(self.module, grads), grads, "Backward pre hook", "grad_output")
+        self.grad_outputs = grads
+        if not self.inputs_watched:  # no input has a gradient to wait for
+            nothing = (None,) * self.n_inputs
+            for hook in self.hooks:
+                given = hook(self.module, nothing, grads)
+                if given is not None and not (isinstance(given, tuple) and all(g is None for g in given)):
+                    raise RuntimeError(
+                        "Backward hook for Modules where no input requires gradient should always return None or None "
+                        "for all gradients."
+                    )
+            self.grad_outputs = None
+        return grads
+
+    def _inputs_done(self, grads: tuple) -> tuple:
+        outputs = self.grad_outputs
+        if outputs is None:  # the inputs were used around the module: nothing came back through its outputs
+            return grads
+        for hook in self.hooks:
+            grads = _checked(hook(self.module, grads, outputs), grads, "Backward hook", "grad_input")
+        self.grad_outputs = None
+        return grads
+
+
+def _through(values: tuple, done: Callable) -> tuple[tuple, bool]:
+    """``values`` with their tensors replaced by the identity's, and whether any of them can have a gradient."""
+    places = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+
+    def seen(grads: tuple) -> tuple:
+        padded: list = [None] * len(values)
+        for i, grad in zip(places, grads, strict=True):
+            padded[i] = grad
+        padded = done(tuple(padded))
+        return tuple(padded[i] for i in places)
+
+    import tensorgrad as torch
+
+    if not torch.is_grad_enabled() or not any(values[i].requires_grad for i in places):
+        return values, False
+    replaced = list(values)
+    for i, tensor in zip(places, BackwardHookFunction.apply(seen, *(values[i] for i in places)), strict=True):
+        replaced[i] = tensor
+    return tuple(replaced), True
+
+
+def _checked(given: Any, grads: tuple, who: str, what: str) -> tuple:
+    if given is None:
+        return grads
+    given = given if isinstance(given, tuple) else (given,)
+    if len(given) != len(grads):
+        raise RuntimeError(f"{who} returned an invalid number of {what}, got {len(given)}, but expected {len(grads)}")
+    return given

@@ -1,0 +1,211 @@
+"""Normalisation by statistics that are kept from batch to batch: batch norm, and instance norm, which may keep them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import tensorgrad as torch
+from tensorgrad.nn import functional as F
+from tensorgrad.nn.normalization import _Scaled
+from tensorgrad.tensor import Tensor
+
+
+class _Tracked(_Scaled):
+    _version = 2  # since then, num_batches_tracked is part of the state
+    ranks: tuple[int, ...]  # how many dimensions the input may have
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self._make(num_features, affine, bias, device, dtype)
+        track = track_running_stats
+        zeros, ones = torch.zeros, torch.ones
+        self.register_buffer("running_mean", zeros(num_features, device=device, dtype=dtype) if track else None)
+        self.register_buffer("running_var", ones(num_features, device=device, dtype=dtype) if track else None)
+        self.register_buffer("num_batches_tracked", zeros((), dtype=torch.int64, device=device) if track else None)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Forgets the batches seen so far."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Sets the scale to one and the shift to zero, and forgets the batches seen so far."""
+        self.reset_running_stats()
+        super().reset_parameters()
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim not in self.ranks:
+            expected = " or ".join(f"{rank}D" for rank in self.ranks)
+            raise ValueError(f"expected {expected} input (got {input.dim()}D input)")
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: dict, *args: Any) -> None:
+        key = prefix + "num_batches_tracked"
+        if (local_metadata.get("version") or 0) < 2 and self.track_running_stats and key not in state_dict:
+            counter = self.num_batches_tracked
+            known = counter is not None and not counter.is_meta
+            state_dict[key] = counter if known else torch.zeros((), dtype=torch.int64)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
+
+
+class _BatchNorm(_Tracked):
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        factor = self.momentum
+        training, mean, var = self.training, self.running_mean, self.running_var
+        if training:
+            if not self.track_running_stats:
+                mean = var = None
+            elif self.num_batches_tracked is not None:
+                self.num_batches_tracked.add_(1)
+                if factor is None:  # the plain mean over all batches
+                    factor = 1.0 / float(self.num_batches_tracked)
+        else:
+            training = mean is None and var is None
+        return F.batch_norm(
+            input, mean, var, self.weight, self.bias, training, 0.0 if factor is None else factor, self.eps
+        )  # fmt: skip
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch norm of (N, C) or (N, C, L). The arguments are those of :class:`BatchNorm2d`."""
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """(x - mean) / √(var + eps) · weight + bias, over everything but the channels of (N, C, H, W).
+
+    While training, mean and variance are the batch's, and the running ones move towards them; afterwards the running
+    ones are used (Ioffe and Szegedy, 2015).
+
+    Args:
+        num_features: C.
+        eps: added to the variance.
+        momentum: how far the running statistics move; ``None``: they are the plain mean over all batches.
+        affine: whether there are a weight and a bias, one number per channel.
+        track_running_stats: whether there are running statistics; without, the batch's are always used.
+        bias: whether there is a bias.
+
+    Raises:
+        ValueError: the input has another number of dimensions.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> norm = torch.nn.BatchNorm2d(3)
+        >>> norm(torch.zeros(2, 3, 4, 4)).shape, norm.num_batches_tracked
+        (torch.Size([2, 3, 4, 4]), tensor(1))
+    """
+
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch norm of (N, C, D, H, W). The arguments are those of :class:`BatchNorm2d`."""
+
+    ranks = (5,)
+
+
+class _InstanceNorm(_Tracked):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: dict, strict: bool, missing: list, unexpected: list, errors: list
+    ) -> None:
+        if local_metadata.get("version") is None and not self.track_running_stats:
+            stale = [key for name in ("running_mean", "running_var") if (key := prefix + name) in state_dict]
+            if stale:
+                names, kind = " and ".join(f'"{key}"' for key in stale), type(self).__name__
+                errors.append(
+                    f"Unexpected running stats buffer(s) {names} for {kind} with track_running_stats=False. If "
+                    "state_dict is a checkpoint saved before 0.4.0, this may be expected because "
+                    f"{kind} does not track running stats by default since 0.4.0. Please remove these keys from "
+                    "state_dict. If the running stats are actually needed, instead set track_running_stats=True in "
+                    f"{kind} to enable them. See the documentation of {kind} for details."
+                )
+                for key in stale:
+                    state_dict.pop(key)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing, unexpected, errors)
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        unbatched = input.ndim == self.ranks[0]
+        channels = input.shape[0 if unbatched else 1]
+        if channels != self.num_features:
+            dim = 0 if unbatched else 1
+            if self.affine:
+                raise ValueError(
+                    f"expected input's size at dim={dim} to match num_features ({self.num_features}), but got: {channels}."
+                )
+            warnings.warn(
+                f"input's size at dim={dim} does not match num_features. You can silence this warning by not passing in "
+                "num_features, which is not used because affine=False",
+                stacklevel=2,
+            )
+        out = F.instance_norm(
+            input.unsqueeze(0) if unbatched else input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            0.0 if self.momentum is None else self.momentum,
+            self.eps,
+        )
+        return out.squeeze(0) if unbatched else out
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance norm of (N, C, L) or (C, L). The arguments are those of :class:`InstanceNorm2d`."""
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Normalises each channel of each sample of (N, C, H, W) or (C, H, W) by itself (Ulyanov et al., 2016).
+
+    The arguments are those of :class:`BatchNorm2d`; ``affine`` and ``track_running_stats`` are off by default.
+    """
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance norm of (N, C, D, H, W) or (C, D, H, W). The arguments are those of :class:`InstanceNorm2d`."""
+
+    ranks = (4, 5)

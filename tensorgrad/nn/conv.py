@@ -1,0 +1,300 @@
+"""Convolutions in one, two and three dimensions, and their transposes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorgrad as torch
+from tensorgrad.nn import functional as F
+from tensorgrad.nn import init
+from tensorgrad.nn.module import Module
+from tensorgrad.nn.parameter import Parameter
+from tensorgrad.tensor import Tensor
+
+_MODES = {"zeros", "reflect", "replicate", "circular"}
+
+
+def per_dimension(value: Any, n: int) -> tuple:
+    """``value`` for each of ``n`` dimensions: an iterable as it is, anything else repeated."""
+    return tuple(value) if hasattr(value, "__iter__") else (value,) * n
+
+
+class _ConvNd(Module):
+    """What all convolutions share: their settings, parameters, initial values and printed form."""
+
+    dimensions: int
+    transposed = False
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        output_padding: Any,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any,
+        dtype: Any,
+    ) -> None:
+        super().__init__()
+        if groups <= 0:
+            raise ValueError("groups must be a positive integer")
+        if in_channels % groups != 0:
+            raise ValueError("in_channels must be divisible by groups")
+        if out_channels % groups != 0:
+            raise ValueError("out_channels must be divisible by groups")
+        n = self.dimensions
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size = per_dimension(kernel_size, n)
+        self.stride = per_dimension(stride, n)
+        self.padding = padding if isinstance(padding, str) else per_dimension(padding, n)
+        self.dilation = per_dimension(dilation, n)
+        self.output_padding = per_dimension(output_padding, n)
+        if isinstance(padding, str):
+            if padding not in ("same", "valid"):
+                raise ValueError(f"Invalid padding string {padding!r}, should be one of {{'same', 'valid'}}")
+            if padding == "same" and any(s != 1 for s in self.stride):
+                raise ValueError("padding='same' is not supported for strided convolutions")
+        if padding_mode not in _MODES:
+            raise ValueError(f"padding_mode must be one of {_MODES}, but got padding_mode='{padding_mode}'")
+        self.padding_mode = padding_mode
+        channels = (in_channels, out_channels // groups) if self.transposed else (out_channels, in_channels // groups)
+        self.weight = Parameter(torch.empty((*channels, *self.kernel_size), device=device, dtype=dtype))
+        self.register_parameter("bias", Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws new initial values: evenly from ±1/√fan_in."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
+            if fan_in != 0:
+                bound = 1 / math.sqrt(fan_in)
+                init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        n = self.dimensions
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        if self.padding != (0,) * n:
+            text += f", padding={self.padding}"
+        if self.dilation != (1,) * n:
+            text += f", dilation={self.dilation}"
+        if self.output_padding != (0,) * n:
+            text += f", output_padding={self.output_padding}"
+        if self.groups != 1:
+            text += f", groups={self.groups}"
+        if self.bias is None:
+            text += ", bias=False"
+        if self.padding_mode != "zeros":
+            text += f", padding_mode={self.padding_mode}"
+        return text
+
+
+class _Conv(_ConvNd):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode, device, dtype
+        )  # fmt: skip
+
+    def _reversed_padding(self) -> list[int]:
+        """The padding as ``F.pad`` wants it: last dimension first, before and after."""
+        if self.padding == "valid":
+            return [0] * (2 * self.dimensions)
+        amounts: list[int] = []
+        for i in reversed(range(self.dimensions)):
+            if self.padding == "same":
+                total = self.dilation[i] * (self.kernel_size[i] - 1)
+                amounts += (total // 2, total - total // 2)
+            else:
+                amounts += (self.padding[i], self.padding[i])
+        return amounts
+
+    def _conv(self, conv: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input = F.pad(input, self._reversed_padding(), mode=self.padding_mode)
+            padding = 0
+        return conv(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+
+class Conv1d(_Conv):
+    """Convolution (cross-correlation) over sequences: (N, C, L) or (C, L).
+
+    The arguments are those of :class:`Conv2d`.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.nn.Conv1d(16, 33, 3, stride=2)(torch.zeros(20, 16, 50)).shape
+        torch.Size([20, 33, 24])
+    """
+
+    dimensions = 1
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._conv(F.conv1d, input, self.weight, self.bias)
+
+
+class Conv2d(_Conv):
+    """Convolution (cross-correlation) over images: (N, C, H, W) or (C, H, W).
+
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the result, one filter each.
+        kernel_size: size of the filters; like the next three a number or one per dimension.
+        stride: how far the filter moves from one output to the next.
+        padding: what is added on both sides; also ``"valid"`` (nothing) or ``"same"`` (the size is kept).
+        dilation: distance between the filter's taps.
+        groups: blocks of channels that do not see each other.
+        bias: whether a number per channel is added.
+        padding_mode: ``zeros``, ``reflect``, ``replicate`` or ``circular``.
+
+    ``weight`` is (out_channels, in_channels / groups, *kernel_size).
+
+    Raises:
+        ValueError: groups that do not divide the channels, or an unknown padding.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.nn.Conv2d(3, 8, 3, padding=1)(torch.zeros(1, 3, 32, 32)).shape
+        torch.Size([1, 8, 32, 32])
+    """
+
+    dimensions = 2
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.padding_mode == "zeros":
+            return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        return self._conv(F.conv2d, input, self.weight, self.bias)
+
+
+class Conv3d(_Conv):
+    """Convolution (cross-correlation) over volumes: (N, C, D, H, W) or (C, D, H, W).
+
+    The arguments are those of :class:`Conv2d`.
+    """
+
+    dimensions = 3
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._conv(F.conv3d, input, self.weight, self.bias)
+
+
+class _ConvTranspose(_ConvNd):
+    transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias, padding_mode,
+            device, dtype,
+        )  # fmt: skip
+
+    def _output_padding(self, input: Tensor, output_size: Any) -> tuple:
+        """How much to add on one side so that the result has the size asked for: strides make several sizes possible."""
+        if output_size is None:
+            return self.output_padding
+        n = self.dimensions
+        spatial = input.dim() - n
+        if len(output_size) == input.dim():
+            output_size = output_size[spatial:]
+        if len(output_size) != n:
+            raise ValueError(
+                f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} or {input.dim()} elements "
+                f"(got {len(output_size)})"
+            )
+        low = [
+            (input.size(i + spatial) - 1) * self.stride[i]
+            - 2 * self.padding[i]
+            + self.dilation[i] * (self.kernel_size[i] - 1)
+            + 1
+            for i in range(n)
+        ]
+        high = [size + stride - 1 for size, stride in zip(low, self.stride, strict=True)]
+        for size, least, most in zip(output_size, low, high, strict=True):
+            if not least <= size <= most:
+                raise ValueError(
+                    f"requested an output size of {output_size}, but valid sizes range from {low} to {high} "
+                    f"(for an input of {input.size()[2:]})"
+                )
+        return tuple(size - least for size, least in zip(output_size, low, strict=True))
+
+    def _transpose(self, conv: Any, input: Tensor, output_size: Any) -> Tensor:
+        extra = self._output_padding(input, output_size)
+        return conv(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """The transpose of :class:`Conv1d`, which spreads every input over a window. Arguments: :class:`ConvTranspose2d`."""
+
+    dimensions = 1
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        return self._transpose(F.conv_transpose1d, input, output_size)
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """The transpose of :class:`Conv2d`: its gradient as a layer, which spreads every input over a window.
+
+    Args:
+        in_channels, out_channels, kernel_size, groups, bias, dilation: as in :class:`Conv2d`.
+        stride: how far apart neighbouring inputs land in the result.
+        padding: what the convolution would have added, hence what is cut from the result.
+        output_padding: what is added at the far side of the result; ``forward(input, output_size)`` works it out.
+
+    ``weight`` is (in_channels, out_channels / groups, *kernel_size).
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.nn.ConvTranspose2d(4, 2, 3, stride=2)(torch.zeros(1, 4, 5, 5), output_size=(12, 12)).shape
+        torch.Size([1, 2, 12, 12])
+    """
+
+    dimensions = 2
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        return self._transpose(F.conv_transpose2d, input, output_size)
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """The transpose of :class:`Conv3d`, which spreads every input over a window. Arguments: :class:`ConvTranspose2d`."""
+
+    dimensions = 3
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        return self._transpose(F.conv_transpose3d, input, output_size)

@@ -1,0 +1,78 @@
+"""Layers that drop some of their input while training."""
+
+from __future__ import annotations
+
+from tensorgrad.nn import functional as F
+from tensorgrad.nn.module import Module
+from tensorgrad.tensor import Tensor
+
+
+class _Dropout(Module):
+    """
+    Args:
+        p: the probability that something is dropped, in [0, 1].
+        inplace: write into the input.
+
+    Raises:
+        ValueError: ``p`` is outside [0, 1].
+    """
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        if p < 0 or p > 1:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        self.p, self.inplace = p, inplace
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_Dropout):
+    """While training, sets each element to 0 with probability ``p`` and divides the others by 1 - p.
+
+    Hinton et al., 2012, *Improving neural networks by preventing co-adaptation of feature detectors*.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.nn.Dropout(0.2).eval()(torch.ones(3))
+        tensor([1., 1., 1.])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout(input, self.p, self.training, self.inplace)
+
+
+class Dropout1d(_Dropout):
+    """As :class:`Dropout`, but drops whole channels of (N, C, L) or (C, L)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout1d(input, self.p, self.training, self.inplace)
+
+
+class Dropout2d(_Dropout):
+    """As :class:`Dropout`, but drops whole channels of (N, C, H, W) or (N, C, L)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout2d(input, self.p, self.training, self.inplace)
+
+
+class Dropout3d(_Dropout):
+    """As :class:`Dropout`, but drops whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout3d(input, self.p, self.training, self.inplace)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout that keeps zero mean and unit variance, for use with SELU (Klambauer et al., 2017)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.alpha_dropout(input, self.p, self.training)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """As :class:`AlphaDropout`, but drops whole channels."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.feature_alpha_dropout(input, self.p, self.training)

@@ -1,0 +1,255 @@
+"""Multi-head attention as a function (Vaswani et al., 2017, *Attention Is All You Need*).
+
+Everything is laid out (length, batch, features), or (length, features) without a batch. A mask says where *not* to
+look: True in a boolean one, minus infinity in a floating-point one, which is added to the scores.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import tensorgrad as torch
+from tensorgrad.nn import functional as F
+from tensorgrad.tensor import Tensor
+
+
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """What :class:`~tensorgrad.nn.MultiheadAttention` computes; its arguments are explained there.
+
+    Args:
+        embed_dim_to_check: the features that ``query`` must have.
+        bias_k, bias_v: (1, 1, features), a learned key and value appended to all others.
+        use_separate_proj_weight: project by the three ``?_proj_weight`` instead of ``in_proj_weight``.
+        static_k, static_v: (batch·heads, length, features / heads), used instead of the projected key and value.
+
+    Returns:
+        The result, of the query's shape, and the attention weights, (batch, length, source length) averaged over the
+        heads or (batch, heads, length, source length), or ``None`` without ``need_weights``.
+
+    Raises:
+        AssertionError, RuntimeError: shapes that do not fit; the text names them.
+    """
+    batched = _check_dims(query, key, value, key_padding_mask, attn_mask, num_heads)
+    if not batched:
+        query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
+        key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+    length, batch, features = query.shape
+    _check_sizes(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
+
+    key_padding_mask = additive_mask(key_padding_mask, "key_padding_mask", attn_mask, query.dtype)
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
+            "`generate_square_subsequent_mask` to create this mask."
+        )
+    if is_causal and key_padding_mask is None and not need_weights:
+        attn_mask = None  # the hint says all that the mask does, and is faster
+    else:
+        attn_mask = additive_mask(attn_mask, "attn_mask", None, query.dtype)
+        is_causal = False
+    attn_mask = _check_mask(attn_mask, batch * num_heads, length, key.shape[0])
+
+    weights = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else in_proj_weight
+    q, k, v = _project(query, key, value, weights, in_proj_bias)
+    if (bias_k is None) != (bias_v is None):
+        raise AssertionError(
+            "bias_k is set but bias_v is None" if bias_v is None else "bias_v is set but bias_k is None"
+        )
+    if bias_k is not None and bias_v is not None:
+        for name, static in (("key", static_k), ("value", static_v)):
+            if static is not None:
+                raise AssertionError(f"bias cannot be added to static {name}.")
+        k, v = torch.cat([k, bias_k.repeat(1, batch, 1)]), torch.cat([v, bias_v.repeat(1, batch, 1)])
+
+    q = _heads(q, batch, num_heads)
+    k = _heads(k, batch, num_heads) if static_k is None else _static("static_k", static_k, q)
+    v = _heads(v, batch, num_heads) if static_v is None else _static("static_v", static_v, q)
+    if add_zero_attn:
+        k, v = (torch.cat([t, t.new_zeros((t.shape[0], 1, t.shape[2]))], dim=1) for t in (k, v))
+    source = k.shape[1]
+    extra = (bias_k is not None) + bool(add_zero_attn)  # what was appended may always be looked at
+    mask = _merge(attn_mask, key_padding_mask, extra, batch, num_heads, source)
+
+    if not training:
+        dropout_p = 0.0
+    attention: Tensor | None = None
+    if need_weights:
+        scores = torch.bmm(q * math.sqrt(1.0 / q.shape[-1]), k.transpose(-2, -1))
+        attention = F.softmax(scores if mask is None else scores + mask, dim=-1)
+        if dropout_p > 0.0:
+            attention = F.dropout(attention, p=dropout_p)
+        mixed = torch.bmm(attention, v)
+        attention = attention.view(batch, num_heads, length, source)
+        if average_attn_weights:
+            attention = attention.mean(dim=1)
+    else:
+        by_head = (batch, num_heads)
+        if mask is not None:
+            mask = mask.unsqueeze(0) if mask.shape[0] == 1 else mask.view(*by_head, -1, source)
+        mixed = F.scaled_dot_product_attention(
+            q.view(*by_head, length, -1), k.view(*by_head, source, -1), v.view(*by_head, source, -1), mask, dropout_p,
+            is_causal,
+        ).reshape(batch * num_heads, length, -1)  # fmt: skip
+
+    out = F.linear(mixed.transpose(0, 1).reshape(length * batch, features), out_proj_weight, out_proj_bias)
+    out = out.view(length, batch, out.shape[1])
+    if batched:
+        return out, attention
+    return out.squeeze(1), None if attention is None else attention.squeeze(0)
+
+
+def additive_mask(mask: Tensor | None, name: str, other: Tensor | None, dtype: Any) -> Tensor | None:
+    """A mask to be added to scores: a boolean one becomes minus infinity where it is True.
+
+    Raises:
+        AssertionError: the mask is neither boolean nor floating-point.
+    """
+    if mask is None:
+        return None
+    if mask.dtype != torch.bool and not mask.is_floating_point():
+        raise AssertionError(f"only bool and floating types of {name} are supported")
+    if other is not None and other.dtype != mask.dtype:
+        warnings.warn(
+            f"Support for mismatched {name} and attn_mask is deprecated. Use same type for both instead.", stacklevel=3
+        )
+    if mask.is_floating_point():
+        return mask
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -math.inf)
+
+
+def _check_dims(
+    query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, num_heads: int
+) -> bool:
+    """Whether there is a batch dimension."""
+    if query.dim() not in (2, 3):
+        raise AssertionError(
+            f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
+        )
+    n = query.dim()
+    what = f"For {'batched (3-D)' if n == 3 else 'unbatched (2-D)'} `query`, expected"
+    if key.dim() != n or value.dim() != n:
+        raise AssertionError(
+            f"{what} `key` and `value` to be {n}-D but found {key.dim()}-D and {value.dim()}-D tensors respectively"
+        )
+    if padding is not None and padding.dim() != n - 1:
+        raise AssertionError(
+            f"{what} `key_padding_mask` to be `None` or {n - 1}-D but found {padding.dim()}-D tensor instead"
+        )
+    if mask is not None and mask.dim() not in (2, 3):
+        raise AssertionError(f"{what} `attn_mask` to be `None`, 2-D or 3-D but found {mask.dim()}-D tensor instead")
+    if n == 2 and mask is not None and mask.dim() == 3:
+        expected = (num_heads, query.shape[0], key.shape[0])
+        if mask.shape != expected:
+            raise AssertionError(f"Expected `attn_mask` shape to be {expected} but got {mask.shape}")
+    return n == 3
+
+
+def _check_sizes(query: Tensor, key: Tensor, value: Tensor, expected: int, num_heads: int, separate: bool) -> None:
+    features = query.shape[2]
+    if features != expected:
+        raise AssertionError(f"was expecting embedding dimension of {expected}, but got {features}")
+    if features % num_heads:
+        raise AssertionError(f"embed_dim {features} not divisible by num_heads {num_heads}")
+    if separate:
+        if key.shape[:2] != value.shape[:2]:
+            raise AssertionError(
+                f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
+            )
+    elif key.shape != value.shape:
+        raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+
+
+def _check_mask(mask: Tensor | None, blocks: int, length: int, source: int) -> Tensor | None:
+    """The mask as (1 or batch·heads, length, source length)."""
+    if mask is None:
+        return None
+    expected = (length, source) if mask.dim() == 2 else (blocks, length, source)
+    if mask.shape != expected:
+        raise RuntimeError(f"The shape of the {mask.dim()}D attn_mask is {mask.shape}, but should be {expected}.")
+    return mask.unsqueeze(0) if mask.dim() == 2 else mask
+
+
+def _project(query: Tensor, key: Tensor, value: Tensor, weights: Any, bias: Tensor | None) -> tuple:
+    """Query, key and value through their linear maps, in as few matrix products as inputs differ."""
+    biases = (None, None, None) if bias is None else bias.chunk(3)
+    if isinstance(weights, tuple):
+        if None in (names := dict(zip("qkv", weights, strict=True))).values():
+            missing = next(name for name, weight in names.items() if weight is None)
+            raise AssertionError(f"use_separate_proj_weight is True but {missing}_proj_weight is None")
+        features = query.shape[-1]
+        named = (("query", query), ("key", key), ("value", value))
+        for (name, x), weight in zip(named, weights, strict=True):
+            if weight.shape != (features, x.shape[-1]):
+                raise AssertionError(
+                    f"expecting {name} weights shape of {(features, x.shape[-1])}, but got {weight.shape}"
+                )
+        return tuple(F.linear(x, w, b) for (_, x), w, b in zip(named, weights, biases, strict=True))
+    if weights is None:
+        raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
+    if query is key and key is value:
+        return F.linear(query, weights, bias).chunk(3, dim=-1)
+    if key is value:
+        features = query.shape[-1]
+        w_q, w_kv = weights.split([features, 2 * features])
+        b_q, b_kv = (None, None) if bias is None else bias.split([features, 2 * features])
+        return F.linear(query, w_q, b_q), *F.linear(key, w_kv, b_kv).chunk(2, dim=-1)
+    return tuple(
+        F.linear(x, w, b) for x, w, b in zip((query, key, value), weights.chunk(3), biases, strict=True)
+    )  # fmt: skip
+
+
+def _heads(x: Tensor, batch: int, num_heads: int) -> Tensor:
+    """(length, batch, features) as (batch·heads, length, features / heads)."""
+    return x.reshape(x.shape[0], batch * num_heads, -1).transpose(0, 1)
+
+
+def _static(name: str, given: Tensor, q: Tensor) -> Tensor:
+    for dim in (0, 2):
+        if given.shape[dim] != q.shape[dim]:
+            raise AssertionError(f"expecting {name}.size({dim}) of {q.shape[dim]}, but got {given.shape[dim]}")
+    return given
+
+
+def _merge(
+    mask: Tensor | None, padding: Tensor | None, extra: int, batch: int, num_heads: int, source: int
+) -> Tensor | None:
+    """Both masks in one, over ``extra`` appended places as well, as (1 or batch·heads, 1 or length, source length)."""
+    if extra:
+        mask, padding = (None if m is None else F.pad(m, (0, extra)) for m in (mask, padding))
+    if padding is None:
+        return mask
+    for dim, expected in ((0, batch), (1, source)):
+        if padding.shape[dim] != expected:
+            raise AssertionError(
+                f"Expected key_padded_mask.shape[{dim}] to be {expected}, but got {padding.shape[dim]}"
+            )
+    padding = padding.view(batch, 1, 1, source).expand(-1, num_heads, -1, -1).reshape(batch * num_heads, 1, source)
+    return padding if mask is None else mask + padding

@@ -1,0 +1,276 @@
+"""Initial values for parameters. The random ones draw the same numbers as PyTorch from the same seed.
+
+All functions write into the tensor they are given, outside autograd, and return it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import tensorgrad as torch
+from tensorgrad.autograd.modes import no_grad
+from tensorgrad.tensor import Tensor
+
+_LINEAR = ("linear", *(f"{kind}{n}d" for kind in ("conv", "conv_transpose") for n in (1, 2, 3)))
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor on the standard deviation that keeps a signal's variance through ``nonlinearity``.
+
+    Args:
+        nonlinearity: ``linear``, ``conv2d``, ..., ``sigmoid``, ``tanh``, ``relu``, ``leaky_relu`` or ``selu``.
+        param: the negative slope of ``leaky_relu`` (default 0.01).
+
+    Raises:
+        ValueError: any other name, or a slope that is not a number.
+
+    Example::
+
+        >>> from tensorgrad import nn
+        >>> nn.init.calculate_gain("tanh")
+        1.6666666666666667
+    """
+    if nonlinearity in _LINEAR or nonlinearity == "sigmoid":
+        return 1
+    if nonlinearity == "tanh":
+        return 5.0 / 3
+    if nonlinearity == "relu":
+        return math.sqrt(2.0)
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        if isinstance(slope, bool) or not isinstance(slope, int | float):
+            raise ValueError(f"negative_slope {param} not a valid number")
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity == "selu":
+        return 3.0 / 4
+    raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+
+
+@no_grad()
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
+    """Fills with numbers drawn evenly from [a, b)."""
+    return tensor.uniform_(a, b, generator=generator)
+
+
+@no_grad()
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+    """Fills with numbers from the normal distribution N(mean, std²)."""
+    return tensor.normal_(mean, std, generator=generator)
+
+
+@no_grad()
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """Fills with ``val``."""
+    return tensor.fill_(val)
+
+
+@no_grad()
+def ones_(tensor: Tensor) -> Tensor:
+    """Fills with ones."""
+    return tensor.fill_(1.0)
+
+
+@no_grad()
+def zeros_(tensor: Tensor) -> Tensor:
+    """Fills with zeros."""
+    return tensor.zero_()
+
+
+@no_grad()
+def eye_(tensor: Tensor) -> Tensor:
+    """Makes a matrix the identity. Raises ValueError unless it has 2 dimensions."""
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    return tensor.copy_(torch.eye(*tensor.shape, device=tensor.device))
+
+
+@no_grad()
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Makes a convolution's weight the identity: as many channels as possible pass through unchanged.
+
+    Args:
+        tensor: (out channels, in channels / groups, *kernel), with one to three kernel dimensions.
+        groups: the convolution's groups.
+
+    Raises:
+        ValueError: another number of dimensions, or out channels that ``groups`` does not divide.
+    """
+    if tensor.ndim not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    if tensor.shape[0] % groups != 0:
+        raise ValueError("dim 0 must be divisible by groups")
+    if tensor.is_meta:
+        return tensor
+    per_group = tensor.shape[0] // groups
+    centre = tuple(size // 2 for size in tensor.shape[2:])
+    tensor.zero_()
+    for group in range(groups):
+        for channel in range(min(per_group, tensor.shape[1])):
+            tensor[(group * per_group + channel, channel, *centre)] = 1
+    return tensor
+
+
+@no_grad()
+def trunc_normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
+) -> Tensor:
+    """Fills with numbers from N(mean, std²), redrawn until they lie in [a, b].
+
+    Values are drawn by rejection: from the normal distribution where [a, b] holds more than 30 % of it, otherwise
+    evenly from [a, b], each kept with the probability that its density has there.
+    """
+    if tensor.is_meta:
+        return tensor
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warnings.warn(
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.",
+            stacklevel=3,
+        )
+
+    def below(x: float) -> float:  # the share of N(0, 1) below x
+        return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
+
+    if below((b - mean) / std) - below((a - mean) / std) > 0.3:
+        # Compared as the tensor's dtype has them: a float32 slightly outside a float64 bound is not redrawn.
+        low, high = tensor.new_tensor(a, device="cpu").item(), tensor.new_tensor(b, device="cpu").item()
+        result = tensor.normal_(mean, std, generator=generator)
+        while (outside := (result < low) | (result > high)).any():
+            result = torch.where(outside, torch.empty_like(result).normal_(mean, std, generator=generator), result)
+        return tensor if result is tensor else tensor.copy_(result)
+
+    peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+
+    def rejected(candidates: Tensor) -> Tensor:
+        log_density = ((candidates - mean) / std) ** 2 * -0.5 - peak
+        return torch.empty_like(tensor).uniform_(generator=generator).log() > log_density
+
+    result = tensor.uniform_(a, b, generator=generator)
+    pending = rejected(result)
+    while pending.any():
+        candidates = torch.empty_like(tensor).uniform_(a, b, generator=generator)
+        result = torch.where(pending, candidates, result)
+        pending = pending & rejected(candidates)
+    return tensor if result is tensor else tensor.copy_(result)
+
+
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
+    """How many inputs feed one output, and how many outputs one input feeds."""
+    if tensor.ndim < 2:
+        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+    window = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * window, tensor.shape[0] * window
+
+
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    modes = ["fan_in", "fan_out"]
+    mode = mode.lower()
+    if mode not in modes:
+        raise ValueError(f"Mode {mode} not supported, please use one of {modes}")
+    return _calculate_fan_in_and_fan_out(tensor)[modes.index(mode)]
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Fills evenly from ±gain·√(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+    std = gain * math.sqrt(2.0 / float(sum(_calculate_fan_in_and_fan_out(tensor))))
+    bound = math.sqrt(3.0) * std
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Fills from N(0, gain²·2 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+    std = gain * math.sqrt(2.0 / float(sum(_calculate_fan_in_and_fan_out(tensor))))
+    return normal_(tensor, 0.0, std, generator)
+
+
+def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
+    if 0 in tensor.shape:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+        return None
+    fan = _calculate_correct_fan(tensor, mode)
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+
+
+def kaiming_uniform_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Tensor:
+    """Fills evenly from ±gain·√(3 / fan) (He et al., 2015).
+
+    Args:
+        a: the negative slope of a ``leaky_relu`` that follows.
+        mode: ``fan_in`` keeps the variance of the forward pass, ``fan_out`` that of the backward pass.
+        nonlinearity: what follows, as :func:`calculate_gain` names it.
+    """
+    std = _kaiming_std(tensor, a, mode, nonlinearity)
+    if std is None:
+        return tensor
+    bound = math.sqrt(3.0) * std
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Tensor:
+    """Fills from N(0, gain² / fan) (He et al., 2015). The arguments are those of :func:`kaiming_uniform_`."""
+    std = _kaiming_std(tensor, a, mode, nonlinearity)
+    return tensor if std is None else normal_(tensor, 0, std, generator)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+    """Makes a (semi-)orthogonal matrix of the tensor seen as (size(0), rest) (Saxe et al., 2013).
+
+    Raises:
+        ValueError: fewer than 2 dimensions.
+    """
+    if tensor.ndim < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0 or tensor.is_meta:
+        return tensor
+    rows = tensor.shape[0]
+    columns = tensor.numel() // rows
+    with torch.no_grad():
+        flat = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)
+        q, r = torch.linalg.qr(flat.t() if rows < columns else flat)
+        q = q * torch.diag(r, 0).sign()  # makes the factorisation unique, hence the distribution uniform
+        return tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
+
+
+@no_grad()
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """Fills a matrix from N(0, std²) and sets the share ``sparsity`` of each column to zero (Martens, 2010).
+
+    Raises:
+        ValueError: not 2 dimensions.
+    """
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    if tensor.is_meta:
+        return tensor
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    tensor.normal_(0, std, generator=generator)
+    for column in range(columns):
+        tensor[torch.randperm(rows)[:zeros], column] = 0
+    return tensor
+
+
+def _deprecated(new: Callable) -> Callable:
+    def old(*args: Any, **kwargs: Any) -> Any:
+        warnings.warn(
+            f"`nn.init.{old.__name__}` is now deprecated in favor of `nn.init.{new.__name__}`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return new(*args, **kwargs)
+
+    old.__name__ = new.__name__[:-1]
+    old.__doc__ = f"The old name of :func:`{new.__name__}`."
+    return old
+
+
+uniform, normal, constant, eye, dirac = map(_deprecated, (uniform_, normal_, constant_, eye_, dirac_))
+xavier_uniform, xavier_normal = map(_deprecated, (xavier_uniform_, xavier_normal_))
+kaiming_uniform, kaiming_normal = map(_deprecated, (kaiming_uniform_, kaiming_normal_))
+orthogonal, sparse = map(_deprecated, (orthogonal_, sparse_))

@@ -1,0 +1,655 @@
+"""The module: a tree of named parameters, buffers and submodules, and a function on tensors.
+
+Where the members live. `_parameters`, `_buffers` and `_modules` are the truth, as in PyTorch. Reading `self.weight`
+through `__getattr__` from there, as PyTorch does, costs 200-350 ns; so each of the three is a `Members`, a dictionary
+that mirrors what is put into it as an ordinary attribute of the module, which is read in 5-25 ns. Whoever writes into
+the tables directly (`module._parameters["w"] = p`, `del module._modules["head"]`) therefore changes the attribute too.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorgrad as torch
+from tensorgrad.nn import module_hooks as hooks
+from tensorgrad.nn.module_hooks import Hooked
+from tensorgrad.nn.module_state import Stateful
+from tensorgrad.nn.parameter import Buffer, Parameter
+from tensorgrad.tensor import Tensor
+
+
+class Members(dict):
+    """One of a module's tables; what it holds can also be read as the module's attribute of that name."""
+
+    __slots__ = ("__weakref__", "owner")
+
+    def __init__(self, owner: Module | None = None, members: Any = ()):
+        # Weak, so that a model is freed when its last user lets go of it, not when the garbage collector comes by.
+        self.owner = None if owner is None else weakref.ref(owner)
+        self.update(members)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        dict.__setitem__(self, name, value)
+        owner = self.owner and self.owner()
+        # A class attribute (a method, a property) hides a member of the same name, as it does in PyTorch.
+        if owner is not None and not hasattr(type(owner), name):
+            object.__setattr__(owner, name, value)
+
+    def __delitem__(self, name: str) -> None:
+        value = dict.pop(self, name)
+        owner = self.owner and self.owner()
+        if owner is not None and owner.__dict__.get(name, owner) is value:
+            del owner.__dict__[name]
+
+    def update(self, *members: Any, **more: Any) -> None:
+        for name, value in dict(*members, **more).items():
+            self[name] = value
+
+    def __ior__(self, members: Any) -> Members:
+        self.update(members)
+        return self
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def pop(self, name: str, *default: Any) -> Any:
+        if name not in self:
+            return dict.pop(self, name, *default)
+        value = self[name]
+        del self[name]
+        return value
+
+    def popitem(self) -> tuple[str, Any]:
+        if not self:
+            return dict.popitem(self)
+        name = next(reversed(self))
+        return name, self.pop(name)
+
+    def clear(self) -> None:
+        for name in list(self):
+            del self[name]
+
+    def move_to_end(self, name: str, last: bool = True) -> None:
+        """As an ``OrderedDict``'s."""
+        others = [] if last else [(k, v) for k, v in self.items() if k != name]
+        for key, value in [(name, self.pop(name)), *others]:
+            self.pop(key, None)
+            self[key] = value
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        # The owner travels as state, set last: when it is being copied itself, it refers to this very table.
+        return Members, (), self.owner and self.owner(), None, iter(self.items())
+
+    def __setstate__(self, owner: Module) -> None:
+        self.owner = weakref.ref(owner)
+
+
+_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+class Module(Hooked, Stateful):
+    """Base class of everything that has parameters: layers, losses, whole models.
+
+    A subclass calls ``super().__init__()``, assigns its parameters (:class:`~tensorgrad.nn.Parameter`) and submodules
+    as attributes, which registers them, and defines ``forward``. The instance is called, ``model(x)``, not its
+    ``forward``, so that hooks run.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> from tensorgrad import nn
+        >>> class Model(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.hidden = nn.Linear(2, 8)
+        ...         self.out = nn.Linear(8, 1)
+        ...
+        ...     def forward(self, x):
+        ...         return self.out(self.hidden(x).relu())
+        >>> model = Model()
+        >>> model(torch.zeros(4, 2)).shape
+        torch.Size([4, 1])
+        >>> [name for name, _ in model.named_parameters()]
+        ['hidden.weight', 'hidden.bias', 'out.weight', 'out.bias']
+    """
+
+    call_super_init = False
+    dump_patches = False
+    training: bool
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Module | None]
+    _non_persistent_buffers_set: set[str]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init:
+            if kwargs:
+                name = next(iter(kwargs))
+                raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{name}'")
+            if args:
+                raise TypeError(
+                    f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given"
+                )
+        put = object.__setattr__
+        put(self, "training", True)
+        put(self, "_parameters", Members(self))
+        put(self, "_buffers", Members(self))
+        put(self, "_non_persistent_buffers_set", set())
+        put(self, "_modules", Members(self))
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    # --- the call ---
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._hooked:
+            return self._call_impl(*args, **kwargs)
+        if kwargs:
+            return self.forward(*args, **kwargs)
+        return self.forward(*args)
+
+    def _forward_unimplemented(self, *input: Any) -> Any:
+        """What the module computes. Every subclass defines it."""
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    forward: Callable[..., Any] = _forward_unimplemented
+
+    # --- members ---
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Adds a parameter, as assigning it to ``self.<name>`` does; ``None`` keeps the place without having one.
+
+        Raises:
+            KeyError: the name is empty, contains a dot, or is taken by something that is not a parameter.
+            TypeError: not a ``Parameter``.
+            ValueError: the parameter was computed from other tensors.
+        """
+        self._check_name("parameter", name, "_parameters")
+        if param is not None:
+            if not isinstance(param, Parameter):
+                raise TypeError(
+                    f"cannot assign '{typename(param)}' object to parameter '{name}' "
+                    "(torch.nn.Parameter or None required)"
+                )
+            if param.grad_fn is not None:
+                raise ValueError(
+                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. "
+                    f"To express '{name}' as a function of another Tensor, compute the value in the forward() method."
+                )
+            param = hooks.registered(hooks.on_parameter, self, name, param)
+        self._parameters[name] = param
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Adds state that is not learned: it moves with ``to``, and is saved if ``persistent``, but is no parameter.
+
+        Raises:
+            KeyError: the name is empty, contains a dot, or is taken by something that is not a buffer.
+            TypeError: not a tensor.
+        """
+        self._check_name("buffer", name, "_buffers")
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
+            )
+        self._buffers[name] = hooks.registered(hooks.on_buffer, self, name, tensor)
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Adds a submodule, as assigning it to ``self.<name>`` does; here the name may be any string without dots.
+
+        Raises:
+            TypeError: not a module.
+            KeyError: the name is empty, contains a dot, or is taken by something that is not a module.
+        """
+        if not isinstance(module, Module) and module is not None:
+            raise TypeError(f"{typename(module)} is not a Module subclass")
+        self._check_name("module", name, "_modules")
+        self._modules[name] = hooks.registered(hooks.on_module, self, name, module)
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """The same as :meth:`add_module`."""
+        self.add_module(name, module)
+
+    def _check_name(self, kind: str, name: str, table: str) -> None:
+        if table not in self.__dict__:
+            raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} name should be a string. Got {typename(name)}")
+        if hasattr(self, name) and name not in self.__dict__[table]:
+            raise KeyError(f"attribute '{name}' already exists")
+        if "." in name:
+            raise KeyError(f'{kind} name can\'t contain "."' + (f", got: {name}" if kind == "module" else ""))
+        if name == "":
+            raise KeyError(f'{kind} name can\'t be empty string ""')
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = self.__dict__
+        parameters = own.get("_parameters")
+        if isinstance(value, Tensor):
+            if isinstance(value, Parameter):
+                if parameters is None:
+                    raise AttributeError("cannot assign parameters before Module.__init__() call")
+                if name not in parameters:
+                    self._forget(name)
+                self.register_parameter(name, value)
+                return
+        elif isinstance(value, Module) and (parameters is None or name not in parameters):
+            if parameters is None:
+                raise AttributeError("cannot assign module before Module.__init__() call")
+            if name not in self._modules:
+                self._forget(name)
+            self._modules[name] = hooks.registered(hooks.on_module, self, name, value)
+            return
+        if parameters is None:
+            if isinstance(value, Buffer):
+                raise AttributeError("cannot assign buffer before Module.__init__() call")
+            object.__setattr__(self, name, value)
+        elif name in parameters:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{typename(value)}' as parameter '{name}' (torch.nn.Parameter or None expected)"
+                )
+            self.register_parameter(name, None)
+        elif name in self._modules:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{typename(value)}' as child module '{name}' (torch.nn.Module or None expected)"
+                )
+            self._modules[name] = hooks.registered(hooks.on_module, self, name, None)
+        elif name in self._buffers or isinstance(value, Buffer):
+            self._set_buffer(name, value)
+        elif name in _TABLES:
+            self._replace_table(name, value)
+        else:
+            object.__setattr__(self, name, value)
+
+    def _set_buffer(self, name: str, value: Any) -> None:
+        if value is not None and not isinstance(value, Tensor):
+            raise TypeError(
+                f"cannot assign '{typename(value)}' as buffer '{name}' "
+                "(torch.nn.Buffer, torch.Tensor or None expected)"
+            )
+        if isinstance(value, Buffer):
+            persistent = value.persistent
+        else:
+            persistent = name not in self._non_persistent_buffers_set
+        self.register_buffer(name, value, persistent)
+
+    def _replace_table(self, table: str, members: dict) -> None:
+        """``module._parameters = {...}``: the attributes follow."""
+        old = self.__dict__[table]
+        for name, value in old.items():
+            if self.__dict__.get(name, self) is value:
+                del self.__dict__[name]
+        object.__setattr__(self, table, Members(self, members))
+
+    def _forget(self, name: str) -> None:
+        """Makes room for a new kind of member called ``name``."""
+        for table in _TABLES:
+            members = self.__dict__[table]
+            if name in members:
+                del members[name]
+        self._non_persistent_buffers_set.discard(name)
+        self.__dict__.pop(name, None)
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only when there is no such attribute: the tables are asked in case somebody removed just the mirror.
+        own = self.__dict__
+        for table in _TABLES:
+            members = own.get(table)
+            if members is not None and name in members:
+                return members[name]
+        if name in hooks.CALL_TABLES or name in hooks.STATE_TABLES:
+            table = own[name] = OrderedDict()
+            if name in hooks.CALL_TABLES:
+                own["_hooked"] = True
+            return table
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __delattr__(self, name: str) -> None:
+        for table in _TABLES:
+            members = self.__dict__.get(table)
+            if members is not None and name in members:
+                del members[name]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        names = {*dir(type(self)), *self.__dict__, *self._parameters, *self._buffers, *self._modules}
+        return sorted(name for name in names if not name[0].isdigit())
+
+    def __getstate__(self) -> dict:
+        return self.__dict__.copy()
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+
+    # --- looking members up ---
+
+    def get_submodule(self, target: str) -> Module:
+        """The submodule at a dotted path, ``"net.conv"``; the module itself for ``""``.
+
+        Raises:
+            AttributeError: nothing there, or something that is not a module.
+        """
+        module: Any = self
+        for name in target.split(".") if target else ():
+            if not hasattr(module, name):
+                raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+            module = getattr(module, name)
+            if not isinstance(module, Module):
+                raise AttributeError(f"`{name}` is not an nn.Module")
+        return module
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Puts ``module`` at a dotted path. ``strict``: only in the place of one that is there.
+
+        Raises:
+            ValueError: no path, or not a module.
+            AttributeError: the path leads through, or to, something that is not a module.
+        """
+        if target == "":
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if hasattr(parent, name):
+            if not isinstance(getattr(parent, name), Module):
+                raise AttributeError(f"`{name}` is not an nn.Module")
+        elif strict:
+            raise AttributeError(f"{parent._get_name()} has no attribute `{name}`")
+        setattr(parent, name, module)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at a dotted path, ``"net.conv.weight"``. Raises AttributeError if there is none."""
+        owner, name = self._owner_of(target)
+        parameter = getattr(owner, name)
+        if not isinstance(parameter, Parameter):
+            raise AttributeError(f"`{name}` is not an nn.Parameter")
+        return parameter
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a dotted path. Raises AttributeError if there is none."""
+        owner, name = self._owner_of(target)
+        if name not in owner._buffers:
+            raise AttributeError(f"`{name}` is not a buffer")
+        return getattr(owner, name)
+
+    def _owner_of(self, target: str) -> tuple[Module, str]:
+        path, _, name = target.rpartition(".")
+        owner = self.get_submodule(path)
+        if not hasattr(owner, name):
+            raise AttributeError(f"{owner._get_name()} has no attribute `{name}`")
+        return owner, name
+
+    def _named_members(
+        self, get_members_fn: Callable, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
+        seen = set()
+        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
+        for path, module in modules:
+            for name, value in get_members_fn(module):
+                if value is None or value in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(value)
+                yield (f"{path}.{name}" if path else name), value
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """``(dotted name, parameter)`` of this module and, if ``recurse``, of all below; a shared one comes once."""
+        yield from self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters, each once."""
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """``(dotted name, buffer)`` of this module and, if ``recurse``, of all below; a shared one comes once."""
+        yield from self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The buffers, each once."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """``(name, submodule)`` of the direct submodules, each once."""
+        seen = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def children(self) -> Iterator[Module]:
+        """The direct submodules, each once."""
+        for _, module in self.named_children():
+            yield module
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """``(dotted name, module)`` of this module (under the name ``prefix``) and all below, parents first."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """This module and all below, parents first, each once."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
+            yield module
+
+    # --- changing the whole tree ---
+
+    def apply(self, fn: Callable[[Module], Any]) -> Any:
+        """Calls ``fn`` on every module of the tree, children first; returns ``self``."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def train(self, mode: bool = True) -> Any:
+        """Switches the tree to training mode (dropout drops, batch norm uses the batch's statistics) or out of it."""
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self) -> Any:
+        """The same as ``train(False)``."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Sets ``requires_grad`` of all parameters: freezes or unfreezes the tree."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drops the gradients of all parameters, or fills them with zeros."""
+        for parameter in self.parameters():
+            clear_grad(parameter, set_to_none)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        """Replaces the data of every parameter, gradient and buffer by ``fn`` of it. Parameters stay the same objects."""
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        for parameter in self._parameters.values():
+            if parameter is None:
+                continue
+            with torch.no_grad():
+                new = fn(parameter)
+                if new is not parameter:
+                    grad = parameter._grad  # taken off first: it must never differ from its parameter in dtype
+                    parameter._grad = None
+                    parameter.data = new
+                    if grad is not None:
+                        parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Moves and casts parameters and buffers in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``, or both.
+
+        Only floating-point and complex members are cast. ``non_blocking`` and ``memory_format`` are accepted.
+
+        Raises:
+            TypeError: a dtype that is neither floating-point nor complex.
+        """
+        device, dtype = _target(*args, **kwargs)
+        if dtype is not None:
+            if not (dtype.is_floating_point or dtype.is_complex):
+                raise TypeError(
+                    f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+                )
+            if dtype.is_complex:
+                warnings.warn(
+                    "Complex modules are a new feature under active development whose design may change, and some "
+                    "modules might not work as expected when using complex tensors as parameters or buffers.",
+                    stacklevel=2,
+                )
+
+        def convert(t: Tensor) -> Tensor:
+            cast = dtype is not None and (t.is_floating_point() or t.is_complex())
+            if device is not None and t.is_meta and torch.device(device).type != "meta":
+                raise NotImplementedError(
+                    "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
+                    "torch.nn.Module.to() when moving module from meta to a different device."
+                )
+            if device is None:
+                return t.to(dtype=dtype) if cast else t
+            return t.to(device=device, dtype=dtype) if cast else t.to(device=device)
+
+        return self._apply(convert)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
+        """Moves to a device without copying values: the memory there is uninitialised."""
+        return self._apply(lambda t: torch.empty_like(t, device=device), recurse=recurse)
+
+    def cpu(self) -> Any:
+        """Moves parameters and buffers to main memory."""
+        return self._apply(lambda t: t.cpu())
+
+    def cuda(self, device: Any = None) -> Any:
+        """Moves parameters and buffers to a CUDA device."""
+        return self._apply(lambda t: t.cuda(device))
+
+    def type(self, dst_type: Any) -> Any:
+        """Casts all parameters and buffers, integer ones too."""
+        return self._apply(lambda t: t.type(dst_type))
+
+    def float(self) -> Any:
+        """Casts floating-point parameters and buffers to float32."""
+        return self._apply(lambda t: t.float() if t.is_floating_point() else t)
+
+    def double(self) -> Any:
+        """Casts floating-point parameters and buffers to float64."""
+        return self._apply(lambda t: t.double() if t.is_floating_point() else t)
+
+    def half(self) -> Any:
+        """Casts floating-point parameters and buffers to float16."""
+        return self._apply(lambda t: t.half() if t.is_floating_point() else t)
+
+    def bfloat16(self) -> Any:
+        """Casts floating-point parameters and buffers to bfloat16."""
+        return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
+
+    def share_memory(self) -> Any:
+        """Moves parameters and buffers to memory that other processes see."""
+        return self._apply(lambda t: t.share_memory_())
+
+    # --- printing ---
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        """What the module's line in ``repr`` says between the parentheses; layers override it."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        if len(lines) == 1 and not self._modules:
+            return f"{self._get_name()}({extra})"
+        lines += [f"({name}): {indented(repr(module))}" for name, module in self._modules.items()]
+        return f"{self._get_name()}(" + "".join(f"\n  {line}" for line in lines) + ("\n)" if lines else ")")
+
+
+def indented(text: str) -> str:
+    """``text`` with every line but the first moved right by two."""
+    return text.replace("\n", "\n  ")
+
+
+def clear_grad(parameter: Tensor, set_to_none: bool) -> None:
+    """Drops a tensor's gradient, or fills it with zeros outside of any graph."""
+    grad = parameter._grad
+    if grad is None:
+        return
+    if set_to_none:
+        parameter._grad = None
+        return
+    if grad.grad_fn is not None:
+        grad.detach_()
+    else:
+        grad.requires_grad_(False)
+    grad.zero_()
+
+
+def typename(value: Any) -> str:
+    """The name of a value's type as PyTorch's messages give it: ``torch.FloatTensor``, ``list``."""
+    if isinstance(value, Tensor):
+        return value.type()
+    cls = type(value)
+    if cls.__module__ in ("builtins", "__builtin__", ""):
+        return cls.__name__
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _target(
+    *args: Any,
+    device: Any = None,
+    dtype: Any = None,
+    tensor: Any = None,
+    non_blocking: bool = False,
+    memory_format: Any = None,
+) -> tuple[Any, Any]:
+    """(device, dtype) that the arguments of ``to`` ask for."""
+    for arg in args:
+        if isinstance(arg, torch.dtype):
+            dtype = arg
+        elif isinstance(arg, Tensor):
+            tensor = arg
+        elif isinstance(arg, str | int | torch.device) and not isinstance(arg, bool):
+            device = arg
+        elif arg is not None and not isinstance(arg, bool):
+            raise TypeError(f"to() received an invalid combination of arguments - got ({typename(arg)})")
+    if tensor is not None:
+        device, dtype = tensor.device, tensor.dtype
+    return device, dtype

@@ -1,0 +1,306 @@
+"""What can be hung around a module's call: the hooks, and the call that runs them.
+
+`Module.__call__` comes here only when the module (or, through the class, any module at all) has ever had a hook; that
+is what the flag `_hooked` says. The tables of a module's hooks are made when first touched (`Module.__getattr__`), so
+that a module without hooks carries none of them and pays one test.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from tensorgrad.autograd.graph import RemovableHandle
+from tensorgrad.tensor import Tensor
+
+# Touching one of the first kind makes calls look at the hooks; the second kind concerns `state_dict` alone.
+CALL_TABLES = frozenset(
+    """_forward_hooks _forward_hooks_with_kwargs _forward_hooks_always_called _forward_pre_hooks
+    _forward_pre_hooks_with_kwargs _backward_hooks _backward_pre_hooks""".split()
+)
+STATE_TABLES = frozenset(
+    "_state_dict_hooks _state_dict_pre_hooks _load_state_dict_pre_hooks _load_state_dict_post_hooks".split()
+)
+
+
+class _Global:
+    """The hooks common to all modules, laid out as a module's own are."""
+
+    _forward_hooks: OrderedDict[int, Callable] = OrderedDict()
+    _forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
+    _forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
+    _forward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+    _forward_pre_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
+    _backward_hooks: OrderedDict[int, Callable] = OrderedDict()
+    _backward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+    _is_full_backward_hook: bool | None = None
+
+
+class Hooked:
+    """The hook methods of :class:`~tensorgrad.nn.Module`."""
+
+    _hooked = False
+    _is_full_backward_hook: bool | None = None
+
+    def register_forward_pre_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Calls ``hook(module, args)`` before every ``forward``; what it returns, if anything, replaces the arguments.
+
+        Args:
+            prepend: run it before the hooks that are there already.
+            with_kwargs: call ``hook(module, args, kwargs)``, which returns ``None`` or ``(args, kwargs)``.
+        """
+        handle = _add(self._forward_pre_hooks, hook, prepend)
+        if with_kwargs:
+            self._forward_pre_hooks_with_kwargs[handle.id] = True
+        return handle
+
+    def register_forward_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
+        """Calls ``hook(module, args, output)`` after every ``forward``; a result that is not ``None`` replaces the output.
+
+        Args:
+            prepend: run it before the hooks that are there already.
+            with_kwargs: call ``hook(module, args, kwargs, output)``.
+            always_call: run it also when the call raises.
+
+        Example::
+
+            >>> import tensorgrad as torch
+            >>> layer = torch.nn.Linear(2, 3)
+            >>> handle = layer.register_forward_hook(lambda module, args, output: print(output.shape))
+            >>> y = layer(torch.zeros(1, 2))
+            torch.Size([1, 3])
+            >>> handle.remove()
+        """
+        handle = _add(self._forward_hooks, hook, prepend)
+        if with_kwargs:
+            self._forward_hooks_with_kwargs[handle.id] = True
+        if always_call:
+            self._forward_hooks_always_called[handle.id] = True
+        return handle
+
+    def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls ``hook(module, grad_output)`` when the gradients of the outputs are known; it may return new ones."""
+        return _add(self._backward_pre_hooks, hook, prepend)
+
+    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls ``hook(module, grad_input, grad_output)`` when the gradients of the inputs are known.
+
+        Both are tuples, with ``None`` for what is not a tensor; a returned tuple replaces ``grad_input``.
+
+        Raises:
+            RuntimeError: the module has a (deprecated) regular backward hook.
+        """
+        _choose_kind(self, True, "a single Module")
+        return _add(self._backward_hooks, hook, prepend)
+
+    def register_backward_hook(self, hook: Callable) -> RemovableHandle:
+        """Deprecated: sees the gradients of the last op of the module, not those of the module's inputs.
+
+        Use :meth:`register_full_backward_hook`.
+        """
+        _choose_kind(self, False, "a single Module")
+        return _add(self._backward_hooks, hook)
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        if not (
+            self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
+            or _Global._forward_hooks or _Global._forward_pre_hooks
+            or _Global._backward_hooks or _Global._backward_pre_hooks
+        ):  # fmt: skip
+            return self.forward(*args, **kwargs)
+        return _HookedCall(self, args, kwargs).run()
+
+
+class _HookedCall:
+    """One call of a module that has hooks. An object, because the hooks that run after an error need its progress."""
+
+    def __init__(self, module: Any, args: tuple, kwargs: dict):
+        self.module, self.args, self.kwargs = module, args, kwargs
+        self.result: Any = None
+        self.called: set[int] = set()
+
+    def run(self) -> Any:
+        try:
+            return self._run()
+        except Exception:
+            self._always(_Global, "global module")
+            self._always(self.module, "module")
+            raise
+
+    def _run(self) -> Any:
+        self._before()
+        module = self.module
+        full, regular = _backward_hooks_of(module)
+        before = [*_Global._backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
+        backward = None
+        if full or before:
+            from tensorgrad.nn.backward_hook import BackwardHook
+
+            backward = BackwardHook(module, full, before)
+            self.args = backward.watch_inputs(self.args)
+
+        self.result = module.forward(*self.args, **self.kwargs)
+        for owner in (_Global, module):
+            for key, hook in list(owner._forward_hooks.items()):
+                self.called.add(key)
+                self._after(owner, key, hook)
+
+        if backward is not None:
+            if not isinstance(self.result, Tensor | tuple):
+                warnings.warn(
+                    "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but "
+                    f"received {type(self.result)}",
+                    stacklevel=5,
+                )
+            self.result = backward.watch_outputs(self.result)
+        for hook in regular:
+            _hook_last_op(module, self.result, hook)
+        return self.result
+
+    def _before(self) -> None:
+        module = self.module
+        for owner in (_Global, module):
+            for key, hook in list(owner._forward_pre_hooks.items()):
+                if key in owner._forward_pre_hooks_with_kwargs:
+                    given = hook(module, self.args, self.kwargs)
+                    if given is None:
+                        continue
+                    if not (isinstance(given, tuple) and len(given) == 2):
+                        raise RuntimeError(
+                            f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {given}."
+                        )
+                    self.args, self.kwargs = given
+                else:
+                    given = hook(module, self.args)
+                    if given is not None:
+                        self.args = given if isinstance(given, tuple) else (given,)
+
+    def _after(self, owner: Any, key: int, hook: Callable) -> None:
+        if key in owner._forward_hooks_with_kwargs:
+            given = hook(self.module, self.args, self.kwargs, self.result)
+        else:
+            given = hook(self.module, self.args, self.result)
+        if given is not None:
+            self.result = given
+
+    def _always(self, owner: Any, whose: str) -> None:
+        """After an error: the hooks registered with ``always_call`` that have not run. Their own errors only warn."""
+        for key, hook in list(owner._forward_hooks.items()):
+            if key not in owner._forward_hooks_always_called or key in self.called:
+                continue
+            try:
+                self._after(owner, key, hook)
+            except Exception as error:
+                warnings.warn(
+                    f"{whose} forward hook with ``always_call=True`` raised an exception that was silenced as another "
+                    f"error was raised in forward: {error!s}",
+                    stacklevel=4,
+                )
+
+
+def _add(table: OrderedDict, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    handle = RemovableHandle.add(table, hook)
+    if prepend:
+        table.move_to_end(handle.id, last=False)
+    return handle
+
+
+def _choose_kind(owner: Any, full: bool, whose: str) -> None:
+    if owner._is_full_backward_hook is (not full):
+        raise RuntimeError(
+            f"Cannot use both regular backward hooks and full backward hooks on {whose}. Please use only one of them."
+            if whose == "a single Module"
+            else "Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use "
+            "only one of them."
+        )
+    owner._is_full_backward_hook = full
+
+
+def _backward_hooks_of(module: Any) -> tuple[list[Callable], list[Callable]]:
+    """(full, regular) backward hooks, the global ones first."""
+    kinds: dict[bool | None, list[Callable]] = {True: [], False: [], None: []}
+    for owner in (_Global, module):
+        kinds[owner._is_full_backward_hook] += owner._backward_hooks.values()
+    return kinds[True], kinds[False]
+
+
+def _hook_last_op(module: Any, result: Any, hook: Callable) -> None:
+    while not isinstance(result, Tensor):
+        result = next(v for v in result.values() if isinstance(v, Tensor)) if isinstance(result, dict) else result[0]
+    if result.grad_fn is not None:
+        result.grad_fn.register_hook(lambda grad_input, grad_output: hook(module, grad_input, grad_output))
+
+
+def _for_all(table: str, hook: Callable) -> RemovableHandle:
+    Hooked._hooked = True  # every module's calls now look at the hooks
+    return RemovableHandle.add(getattr(_Global, table), hook)
+
+
+def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(module, args)`` before the ``forward`` of every module. For debugging and profiling."""
+    return _for_all("_forward_pre_hooks", hook)
+
+
+def register_module_forward_hook(
+    hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Calls ``hook(module, args, output)`` after the ``forward`` of every module. For debugging and profiling."""
+    handle = _for_all("_forward_hooks", hook)
+    if with_kwargs:
+        _Global._forward_hooks_with_kwargs[handle.id] = True
+    if always_call:
+        _Global._forward_hooks_always_called[handle.id] = True
+    return handle
+
+
+def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(module, grad_output)`` before the backward pass of every module."""
+    return _for_all("_backward_pre_hooks", hook)
+
+
+def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(module, grad_input, grad_output)`` after the backward pass of every module."""
+    _choose_kind(_Global, True, "all")
+    return _for_all("_backward_hooks", hook)
+
+
+def register_module_backward_hook(hook: Callable) -> RemovableHandle:
+    """Deprecated: :func:`register_module_full_backward_hook` sees the gradients of the module's inputs."""
+    _choose_kind(_Global, False, "all")
+    return _for_all("_backward_hooks", hook)
+
+
+# Hooks on registration, keyed like all others: hook(module, name, what is registered) -> replacement or None.
+on_parameter: OrderedDict[int, Callable] = OrderedDict()
+on_buffer: OrderedDict[int, Callable] = OrderedDict()
+on_module: OrderedDict[int, Callable] = OrderedDict()
+
+
+def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(module, name, parameter)`` whenever a parameter is registered; a result replaces it."""
+    return RemovableHandle.add(on_parameter, hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(module, name, buffer)`` whenever a buffer is registered; a result replaces it."""
+    return RemovableHandle.add(on_buffer, hook)
+
+
+def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(module, name, submodule)`` whenever a submodule is registered; a result replaces it."""
+    return RemovableHandle.add(on_module, hook)
+
+
+def registered(hooks: OrderedDict, owner: Any, name: str, value: Any) -> Any:
+    """``value`` after the registration hooks have seen it."""
+    for hook in hooks.values():
+        given = hook(owner, name, value)
+        if given is not None:
+            value = given
+    return value

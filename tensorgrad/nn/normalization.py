@@ -1,0 +1,167 @@
+"""Layers that normalise each sample by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorgrad as torch
+from tensorgrad.nn import functional as F
+from tensorgrad.nn import init
+from tensorgrad.nn.module import Module
+from tensorgrad.nn.parameter import Parameter
+from tensorgrad.tensor import Tensor
+
+
+class _Scaled(Module):
+    """A normalisation followed by a learned scale (``weight``) and shift (``bias``), either of which may be missing."""
+
+    def _make(self, shape: Any, weight: bool, bias: bool | None, device: Any, dtype: Any) -> None:
+        """Makes the parameters; ``bias=None``: the layer has no such thing."""
+        for name, wanted in (("weight", weight), ("bias", weight and bias)):
+            if name == "weight" or bias is not None:
+                made = Parameter(torch.empty(shape, device=device, dtype=dtype)) if wanted else None
+                self.register_parameter(name, made)
+
+    def reset_parameters(self) -> None:
+        """Sets the scale to one and the shift to zero."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if getattr(self, "bias", None) is not None:
+            init.zeros_(self.bias)
+
+
+def _shape(normalized_shape: Any) -> tuple[int, ...]:
+    return tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
+
+
+class LayerNorm(_Scaled):
+    """(x - mean) / √(var + eps) · weight + bias, over the last dimensions (Ba et al., 2016).
+
+    Args:
+        normalized_shape: the sizes of the dimensions to normalise over; a number means the last one.
+        eps: added to the variance.
+        elementwise_affine: whether there are a weight and a bias, of shape ``normalized_shape``.
+        bias: whether there is a bias.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.nn.LayerNorm(10)(torch.zeros(20, 5, 10)).shape
+        torch.Size([20, 5, 10])
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self._make(self.normalized_shape, elementwise_affine, bias, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class RMSNorm(_Scaled):
+    """x / √(mean(x²) + eps) · weight, over the last dimensions (Zhang and Sennrich, 2019).
+
+    Args:
+        normalized_shape: the sizes of the dimensions to normalise over; a number means the last one.
+        eps: added to the mean square; by default the smallest difference that the dtype can tell from 1.
+        elementwise_affine: whether there is a weight, of shape ``normalized_shape``.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self._make(self.normalized_shape, elementwise_affine, None, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class GroupNorm(_Scaled):
+    """(x - mean) / √(var + eps) · weight + bias, over each group of channels of (N, C, *) (Wu and He, 2018).
+
+    Args:
+        num_groups: how many groups the channels form.
+        num_channels: C.
+        eps: added to the variance.
+        affine: whether there are a weight and a bias, one number per channel.
+        bias: whether there is a bias.
+
+    Raises:
+        ValueError: the groups do not divide the channels.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.nn.GroupNorm(3, 6)(torch.zeros(20, 6, 10, 10)).shape
+        torch.Size([20, 6, 10, 10])
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_channels % num_groups != 0:
+            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        self._make(num_channels, affine, bias, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class LocalResponseNorm(Module):
+    """x / (k + alpha/n · Σ x²)^beta, the sum over n = ``size`` neighbouring channels (Krizhevsky et al., 2012)."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

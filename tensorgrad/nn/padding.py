@@ -1,0 +1,165 @@
+"""Layers that widen their input at the borders.
+
+``padding`` is one number for all sides, or (left, right), (left, right, top, bottom), (left, right, top, bottom, front,
+back) for one, two and three dimensions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorgrad.nn import functional as F
+from tensorgrad.nn.conv import per_dimension
+from tensorgrad.nn.module import Module
+from tensorgrad.tensor import Tensor
+
+
+class _Pad(Module):
+    dimensions: int
+    mode: str
+
+    def __init__(self, padding: Any) -> None:
+        super().__init__()
+        self.padding = per_dimension(padding, 2 * self.dimensions)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, self.mode)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _ConstantPad(_Pad):
+    def __init__(self, padding: Any, value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class _ZeroPad(_ConstantPad):
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class ConstantPad1d(_ConstantPad):
+    """Pads the last dimension with ``value``."""
+
+    dimensions = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """Pads the last two dimensions with ``value``.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.nn.ConstantPad2d((1, 0, 0, 1), 7.0)(torch.zeros(1, 1, 2))
+        tensor([[[7., 0., 0.],
+                 [7., 7., 7.]]])
+    """
+
+    dimensions = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    """Pads the last three dimensions with ``value``."""
+
+    dimensions = 3
+
+
+class ZeroPad1d(_ZeroPad):
+    """Pads the last dimension with zeros."""
+
+    dimensions = 1
+
+
+class ZeroPad2d(_ZeroPad):
+    """Pads the last two dimensions with zeros."""
+
+    dimensions = 2
+
+
+class ZeroPad3d(_ZeroPad):
+    """Pads the last three dimensions with zeros."""
+
+    dimensions = 3
+
+
+class _ReflectionPad(_Pad):
+    mode = "reflect"
+
+
+class ReflectionPad1d(_ReflectionPad):
+    """Pads the last dimension with its mirror image, the border itself not repeated."""
+
+    dimensions = 1
+
+
+class ReflectionPad2d(_ReflectionPad):
+    """Pads the last two dimensions with their mirror image, the border itself not repeated."""
+
+    dimensions = 2
+
+
+class ReflectionPad3d(_ReflectionPad):
+    """Pads the last three dimensions with their mirror image, the border itself not repeated."""
+
+    dimensions = 3
+
+
+class _ReplicationPad(_Pad):
+    mode = "replicate"
+
+
+class ReplicationPad1d(_ReplicationPad):
+    """Pads the last dimension by repeating its border."""
+
+    dimensions = 1
+
+
+class ReplicationPad2d(_ReplicationPad):
+    """Pads the last two dimensions by repeating their border."""
+
+    dimensions = 2
+
+
+class ReplicationPad3d(_ReplicationPad):
+    """Pads the last three dimensions by repeating their border."""
+
+    dimensions = 3
+
+
+class _CircularPad(_Pad):
+    mode = "circular"
+
+    def forward(self, input: Tensor) -> Tensor:
+        n = self.dimensions
+        if input.dim() not in (n + 1, n + 2):
+            raise ValueError(f"expected {n + 1}D or {n + 2}D input (got {input.dim()}D input)")
+        return F.pad(input, self.padding, self.mode)
+
+
+class CircularPad1d(_CircularPad):
+    """Pads the last dimension as if it went around a circle."""
+
+    dimensions = 1
+
+
+class CircularPad2d(_CircularPad):
+    """Pads the last two dimensions as if they went around circles."""
+
+    dimensions = 2
+
+
+class CircularPad3d(_CircularPad):
+    """Pads the last three dimensions as if they went around circles."""
+
+    dimensions = 3

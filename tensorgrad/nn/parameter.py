@@ -1,0 +1,80 @@
+"""Tensors that a module owns: parameters (learned) and buffers (state that is not learned)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorgrad as torch
+from tensorgrad.tensor import Tensor, share
+
+
+class Parameter(Tensor, plain=True):
+    """A tensor that a :class:`~tensorgrad.nn.Module` lists among its ``parameters()`` once it is assigned to it.
+
+    Args:
+        data: the tensor whose storage the parameter shares (nothing is copied); ``None`` makes an empty one.
+        requires_grad: whether gradients are wanted; true unless told otherwise.
+
+    Raises:
+        RuntimeError: ``requires_grad`` for a dtype that has no gradient (an integer or bool tensor).
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> w = torch.nn.Parameter(torch.zeros(2))
+        >>> w.requires_grad, w.is_leaf
+        (True, True)
+        >>> w
+        Parameter containing:
+        tensor([0., 0.], requires_grad=True)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
+        if data is None:
+            data = torch.empty(0)
+        elif not isinstance(data, Tensor):
+            raise TypeError(f"Parameter data has to be a Tensor, but got {type(data).__name__}")
+        self = share(data._array, data._storage, cls)
+        if requires_grad:
+            self.requires_grad_(True)
+        return self
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return "Parameter containing:\n" + super().__repr__(tensor_contents=tensor_contents)
+
+    def __deepcopy__(self, memo: dict) -> Parameter:
+        # Unlike a plain tensor's, PyTorch's copy of a parameter has no gradient and shares memory with no other copy.
+        done = memo.get(id(self))
+        if done is None:
+            done = memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
+        return done
+
+
+class Buffer(Tensor, plain=True):
+    """A tensor that becomes a buffer of the module it is assigned to, as ``register_buffer`` would make it.
+
+    Args:
+        data: the tensor whose storage the buffer shares; ``None`` makes an empty one.
+        persistent: whether ``state_dict`` contains it.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> m = torch.nn.Module()
+        >>> m.count = torch.nn.Buffer(torch.zeros(()))
+        >>> list(m.state_dict())
+        ['count']
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
+        if data is None:
+            data = torch.empty(0)
+        self = share(data._array, data._storage, cls)
+        if data.requires_grad:
+            self.requires_grad_(True)
+        self.persistent = persistent
+        return self

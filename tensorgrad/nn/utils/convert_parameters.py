@@ -1,0 +1,42 @@
+"""All parameters as one vector, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import tensorgrad as torch
+from tensorgrad.tensor import Tensor
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """The parameters one after another in one vector.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.nn.utils.parameters_to_vector([torch.ones(2), torch.zeros(1, 1)])
+        tensor([1., 1., 0.])
+    """
+    return torch.cat([parameter.reshape(-1) for parameter in _on_one_device(parameters)])
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Makes the parameters views of consecutive parts of a vector.
+
+    Raises:
+        TypeError: ``vec`` is not a tensor.
+    """
+    if not isinstance(vec, Tensor):
+        raise TypeError(f"expected torch.Tensor, but got: {type(vec).__module__}.{type(vec).__name__}")
+    start = 0
+    for parameter in _on_one_device(parameters):
+        stop = start + parameter.numel()
+        parameter.data = vec[start:stop].view_as(parameter).data
+        start = stop
+
+
+def _on_one_device(parameters: Iterable[Tensor]) -> list[Tensor]:
+    found = list(parameters)
+    if len({parameter.device for parameter in found}) > 1:
+        raise TypeError("Found two parameters on different devices, this is currently not supported.")
+    return found

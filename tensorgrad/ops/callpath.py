@@ -1,0 +1,392 @@
+"""The call path: from `a + b` to the array kernel in one Python frame.
+
+For each op a function is made from a short text: unwrap the tensors, promote, run the kernel, wrap the result, record
+a node. Ops with the same parameters share the compiled text. Print what was made for an op:
+
+    python -m tensorgrad.ops.show mul
+
+Everything rare (hooks on saved tensors, subclasses, DEBUG, profiling, anomaly and inference mode, `out=`) waits
+behind one flag, `RARE`, that the function tests once.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr, raise_freed, save, unpack
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.views import edge_of, view_edge
+from tensorgrad.dtypes import F32
+from tensorgrad.ops.errors import explain
+from tensorgrad.ops.op import LIST, OPTIONAL, PLAIN_VALUE, Op
+from tensorgrad.ops.promote import as_array, operand, operands, other_operand, promote, to_floating
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.tensor import OPERANDS, PLAIN, VIEW, Tensor, wrap
+
+new = object.__new__
+
+# --- the one flag ------------------------------------------------------------------------------------------------
+
+RARE = 0  # how many rare things are on, in any thread; the slow path finds out which, and in which
+_lock = threading.Lock()
+
+
+def rare(change: int) -> None:
+    """Switches a rare thing on (+1) or off (-1)."""
+    global RARE
+    with _lock:
+        RARE += change
+
+
+def slowly(op: Op, args: tuple, out=None):
+    """The slow path (ops/slowpath.py), loaded when something rare first happens."""
+    from tensorgrad.ops import slowpath
+
+    return slowpath.run(op, args, out)
+
+
+# --- the text ----------------------------------------------------------------------------------------------------
+
+
+def source(op: Op, variant: str = "call", name: str = "call") -> str:
+    """The text of an op's function. Variants: `call` (users'), `plain` (no rare things), `operator` (for `a + b`)."""
+    tensors = [p for p in op.params if p.is_tensor]
+    differentiated = [i for i, p in enumerate(tensors) if p.name in op.wrt]
+    lines = [f"def {name}({_parameters(op, variant)}):"]
+    names = ", ".join(p.name for p in op.params)
+    if variant == "call":
+        lines += ["    if RARE or out is not None:", f"        return slowly(OP, ({names},), out)"]
+    elif variant == "operator":
+        a, b = op.params[0].name, op.params[1].name
+        rest = "".join(f", {p.default}" for p in op.params[2:])
+        lines += [
+            f"    if {b}.__class__ not in OPERANDS:",
+            f"        return other_operand(OP, {a}, {b})",
+            "    if RARE:",
+            f"        return slowly(OP, ({a}, {b}{rest},))",
+        ]
+    for i, p in enumerate(tensors):
+        lines += _unwrap(op, i, p)
+    lines += _prepare(op, tensors, variant)
+    tracked = " or ".join(f"r{i}" for i in differentiated)
+    if op.twin is not None and not differentiated:
+        flags = " or ".join(f"r{i}" for i in range(len(tensors)))
+        lines += [f"    if ({flags}) and GRAD.enabled:", f"        return OP.twin({names})"]
+    lines += _run(op, tensors, variant)
+    lines += _result(op)
+    if differentiated:
+        lines += _record(op, tensors, differentiated, tracked)
+    lines.append("    return result")
+    return "\n".join(lines) + "\n"
+
+
+def _parameters(op: Op, variant: str) -> str:
+    parts, star = [], False
+    for p in op.params[:2] if variant == "operator" else op.params:
+        if p.keyword and not star and variant != "plain":
+            parts.append("*")
+            star = True
+        parts.append(f"{p.name}={p.default}" if p.default and variant == "call" else p.name)
+    if variant == "call":
+        parts += ["out=None"] if star else ["*", "out=None"]
+    return ", ".join(parts)
+
+
+def _unwrap(op: Op, i: int, p) -> list[str]:
+    if p.kind is LIST:
+        return [f"    x{i}, r{i} = operands(OP, {i}, {p.name})"]
+    lines = [
+        f"    if {p.name}.__class__ in PLAIN:",
+        f"        x{i} = {p.name}._array",
+        f"        r{i} = {p.name}._requires_grad",
+    ]
+    if p.kind is OPTIONAL:
+        lines += [f"    elif {p.name} is None:", f"        x{i} = None", f"        r{i} = False"]
+    return [*lines, "    else:", f"        x{i}, r{i} = operand(OP, {i}, {p.name})"]
+
+
+def _prepare(op: Op, tensors, variant: str) -> list[str]:
+    """The kind's rule before the kernel: promotion for pointwise ops, checks and normalised arguments for others."""
+    lines = []
+    if variant == "operator":
+        lines += [f"    {p.name} = {p.default}" for p in op.params[2:] if not p.is_tensor]
+    if op.kind == "pointwise":
+        xs = [f"x{i}" for i in range(len(tensors))]
+        if len(xs) == 1:
+            if op.rule == "float":
+                lines += ["    if x0.dtype is not F32:", "        x0 = to_floating(OP, x0)"]
+        else:
+            others = xs[1:]
+            same = " and ".join(f"x0.__class__ is {x}.__class__" for x in others)
+            types = " is ".join(f"{x}.dtype" for x in xs) + (" is F32" if op.rule == "float" else "")
+            joined = ", ".join(xs)
+            lines += [f"    if not ({same} and {types}):", f"        {joined} = promote(OP, {joined})"]
+    if op.prepare is not None:
+        targets = ", ".join(_values(op))
+        comma = "," if len(op.params) == 1 else ""
+        if op.kind == "reduction":  # nothing to prepare in the commonest call, `x.sum()`
+            given = " or ".join(f"{p.name} is not None" for p in op.params if p.name in ("dim", "dtype"))
+            lines.append(f"    if {given}:")
+            targets_indent = "        "
+        else:
+            targets_indent = "    "
+        lines.append(f"{targets_indent}{targets}{comma} = PREPARE({targets})")
+    return lines
+
+
+def _values(op: Op) -> list[str]:
+    """The op's parameters in order, tensors as the variables that hold their arrays."""
+    values, i = [], 0
+    for p in op.params:
+        if p.is_tensor:
+            values.append(f"x{i}")
+            i += 1
+        else:
+            values.append(p.name)
+    return values
+
+
+def _run(op: Op, tensors, variant: str) -> list[str]:
+    first = "x0[0]" if tensors[0].kind is LIST else "x0"
+    names = ", ".join(p.name for p in (op.params[:2] if variant == "operator" else op.params))
+    array = "array" if len(op.outputs) == 1 else "arrays"
+    return [
+        "    try:",
+        f"        {array} = KERNELS[{first}.__class__]({', '.join(_values(op))})",
+        "    except Exception as error:",
+        f"        {array} = explain(OP, error, ({', '.join(_values(op))},), ({names},))",
+    ]
+
+
+def _result(op: Op) -> list[str]:
+    if len(op.outputs) > 1:
+        return ["    result = wrap_all(OP, arrays)"]
+    lines = [] if op.kind == "view" else ["    if array.__class__ not in STORAGES:", "        array = as_array(array)"]
+    lines += ["    result = new(Tensor)", "    result._array = array"]
+    if op.kind == "view":
+        p = op.params[0].name
+        kept = ", ".join(p.name for p in op.params[1:])
+        kept = f"({kept},)" if kept else "()"
+        return [
+            *lines,
+            f"    result._storage = storage = {p}._storage",
+            "    result._edge = result._grad = result._hooks = None",
+            f"    view = {p}._view",
+            "    result._view = (",
+            f"        ({p}, ((OP, {kept}),), storage.version, GRAD.enabled)",
+            "        if view is None",
+            f"        else (view[0], (*view[1], (OP, {kept})), storage.version, view[3] and GRAD.enabled)",
+            "    )",
+            "    result._requires_grad = VIEW",
+        ]
+    return [
+        *lines,
+        "    result._storage = storage = new(STORAGES[array.__class__])",
+        "    storage.array = array",
+        "    storage.version = 0",
+        "    result._requires_grad = False",
+        "    result._edge = result._grad = result._view = result._hooks = None",
+    ]
+
+
+def _record(op: Op, tensors, differentiated, tracked: str) -> list[str]:
+    """The graph: one node, with edges to what requires grad, and with what the formulas of those inputs need."""
+    lines = [f"    if ({tracked}) and GRAD.enabled:"]
+    edges = []
+    for i in differentiated:
+        p = tensors[i]
+        if p.kind is LIST:
+            lines.append(f"        e{i} = [edge_of(t) for t in {p.name}] if r{i} else [None] * len(x{i})")
+            edges.append(f"*e{i}")
+            continue
+        n = p.name
+        lines.append(f"        e{i} = ({n}._edge or ({n}, 0)) if r{i} is True else view_edge({n}) if r{i} else None")
+        edges.append(f"e{i}")
+    some = [f"any(e{i})" if tensors[i].kind is LIST else f"e{i}" for i in differentiated]
+    condition = " or ".join(f"{e} is not None" if not e.startswith("any") else e for e in some)
+    if op.kind in ("cast",):  # integers have no gradients
+        condition = f"({condition}) and array.dtype.kind not in 'biu'"
+    lines.append(f"        if {condition}:")
+    saved = []
+    index = {p.name: i for i, p in enumerate(tensors)}
+    for name, users in op.saved.items():
+        if name in op.outputs:
+            k = op.outputs.index(name)
+            saved.append("(array, storage, 0)" if len(op.outputs) == 1 else f"save(result[{k}])")
+            continue
+        text = f"save({name})"
+        if users != set(op.wrt):
+            text += " if " + " or ".join(f"e{index[u]} is not None" for u in op.wrt if u in users) + " else None"
+        saved.append(text)
+    body = [
+        "node = new(Node)",
+        "node.op = OP",
+        f"node.edges = ({', '.join(edges)},)",
+        f"node.saved = ({', '.join(saved)}{',' if saved else ''})",
+        f"node.args = ({''.join(_kept(op, tensors, k) + ', ' for k in op.kept).rstrip()})",
+        "node.hooks = None",
+        "node.sequence_nr = next_sequence_nr()",
+    ]
+    if len(op.outputs) == 1:
+        body += [
+            "node.outputs = ((array.shape, array.dtype, array.__class__),)",
+            "result._edge = (node, 0)",
+            *([] if op.kind == "view" else ["result._requires_grad = True"]),
+        ]
+    else:
+        body.append("attach(OP, node, result)")
+    return lines + [f"            {line}" for line in body]
+
+
+def _kept(op: Op, tensors, name: str) -> str:
+    """How a plain value reaches `node.args`; `input_shape` and `input_dtype` are read off the tensor."""
+    for p in tensors:
+        for suffix, attribute in (("_shape", "shape"), ("_dtype", "dtype")):
+            if name == p.name + suffix:
+                if p.kind is LIST:
+                    return f"[t._array.{attribute} for t in {p.name}]"
+                return f"attribute_of({p.name}, '{attribute}')"
+    return name
+
+
+def backward_source(op: Op, name: str = "backward") -> str:
+    """The text of `(node, grads) -> gradients`: unpack what was saved, evaluate the formulas that are asked for."""
+    tensors = [p for p in op.params if p.is_tensor]
+    differentiated = [p for p in tensors if p.name in op.wrt]
+    lines = [
+        f"def {name}(node, grads):",
+        "    saved = node.saved",
+        "    if saved is FREED:",
+        "        raise_freed()",
+    ]
+    lists = [p for p in differentiated if p.kind is LIST]
+    if lists:
+        after = len(differentiated) - 1
+        lines.append(f"    e_{lists[0].name} = node.edges[: len(node.edges) - {after}]")
+        for k, p in enumerate(p for p in differentiated if p.kind is not LIST):
+            lines.append(f"    e_{p.name} = node.edges[len(node.edges) - {after - k}]")
+    else:
+        lines.append(f"    {', '.join(f'e_{p.name}' for p in differentiated)}, = node.edges")
+    for k, saved in enumerate(op.saved):
+        if saved in op.outputs:
+            edge = f"(node, {op.outputs.index(saved)})"
+        else:
+            edge = f"e_{saved}" if saved in op.wrt else "None"
+            if edge == "None" and any(p.name == saved and p.kind is LIST for p in tensors):
+                edge = f"[None] * len(saved[{k}])"
+        lines.append(f"    {saved} = unpack(node, saved[{k}], {edge})")
+    for k, kept in enumerate(op.kept):
+        lines.append(f"    {kept} = node.args[{k}]")
+    lines.append("    g = grads[0]")
+    named = ", ".join(f"{n}={n}" for n in (*op.saved, *op.kept))
+    lines += [
+        "    if OWN and not GRAD.enabled and g._array.__class__ in OWN:",
+        f"        return own_backward(OP, g, dict({named}))",
+    ]
+    from tensorgrad.ops.op import arguments_of
+
+    if op.all_at_once is not None:
+        lines.append(f"    needs = ({''.join(f'e_{p.name} is not None, ' for p in differentiated).rstrip()})")
+        lines.append(f"    return [*OP.all_at_once({', '.join(arguments_of(op.all_at_once))})]")
+    else:
+        results = []
+        for p in differentiated:
+            call = f"FORMULAS[{p.name!r}]({', '.join(arguments_of(op.formulas[p.name]))})"
+            results.append(f"*{call}" if p.kind is LIST else f"{call} if e_{p.name} is not None else None")
+        lines.append(f"    return [{', '.join(results)}]")
+    return "\n".join(lines) + "\n"
+
+
+# --- from text to function -----------------------------------------------------------------------------------------
+
+_compiled: dict[str, object] = {}
+
+
+def build(op: Op, variant: str):
+    """The function of an op, from its text; texts that differ only in the op's name are compiled once."""
+    text = backward_source(op) if variant == "backward" else source(op, variant)
+    factory = _compiled.get(text)
+    if factory is None:
+        inner = "backward" if variant == "backward" else "call"
+        body = "".join(f"    {line}\n" for line in text.splitlines())
+        scope: dict = {}
+        code = f"def make(OP, KERNELS, PREPARE, FORMULAS, OWN):\n{body}    return {inner}\n"
+        exec(compile(code, "<tensorgrad call path>", "exec"), globals(), scope)
+        factory = _compiled[text] = scope["make"]
+    function = factory(op, op.kernels, op.prepare, op.formulas, op.own_backwards)  # type: ignore[operator]
+    function.__name__ = function.__qualname__ = op.name if variant != "backward" else op.backward_name
+    function.__module__ = "tensorgrad"
+    function.__doc__ = op.doc
+    return function
+
+
+class _Lazy:
+    """Stands for an op's backward until it is first needed, to keep the import quick."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: Op):
+        self.op = op
+
+    def __call__(self, node, grads):
+        self.op.backward = build(self.op, "backward")
+        return self.op.backward(node, grads)
+
+
+def declare(op: Op):
+    """Builds what users call, from the row."""
+    if op.wrt:
+        op.backward = _Lazy(op)
+    op.call = build(op, "call")
+    op.call.op = op
+    return op.call
+
+
+# --- what the texts use beside the kernels -------------------------------------------------------------------------
+
+def attribute_of(value, name: str):
+    """The shape or dtype of a tensor's array; None for a number or None."""
+    return getattr(value._array, name) if isinstance(value, Tensor) else None
+
+
+def wrap_all(op: Op, arrays) -> tuple:
+    """The results of an op with several outputs, as a plain tuple (views share the input's storage: see views)."""
+    return tuple(wrap(a if a.__class__ in STORAGES else as_array(a)) for a in arrays)
+
+
+def attach(op: Op, node: Node, results: tuple) -> None:
+    """Puts the differentiable results of an op with several outputs into the graph."""
+    node.outputs = tuple((t._array.shape, t._array.dtype, t._array.__class__) for t in results)
+    for nr, tensor in enumerate(results[: op.differentiable_outputs]):
+        tensor._edge, tensor._requires_grad = (node, nr), True
+
+
+def twin_kernel(op: Op):
+    """A kernel, arrays to arrays, that runs the op's composite twin without recording."""
+
+    def kernel(*values):
+        tensors = []
+        for p, value in zip(op.params, values, strict=True):
+            if p.kind is PLAIN_VALUE or value is None or value.__class__ not in STORAGES:
+                tensors.append([wrap(v) for v in value] if p.kind is LIST else value)
+            else:
+                tensors.append(wrap(value))
+        before, GRAD.enabled = GRAD.enabled, False
+        try:
+            result = op.twin(*tensors)
+        finally:
+            GRAD.enabled = before
+        return result._array if isinstance(result, Tensor) else tuple(r._array for r in result)
+
+    return kernel
+
+
+def own_backward(op: Op, g: Tensor, values: dict):
+    """Runs the derivative that a registered kernel brought for this device."""
+    function = op.own_backwards[g._array.__class__]
+    values["g"] = g
+    from tensorgrad.ops.op import arguments_of
+
+    args = [v._array if isinstance(v, Tensor) else v for v in (values[n] for n in arguments_of(function))]
+    results = function(*args)
+    return [None if r is None else wrap(r) for r in (results if isinstance(results, tuple) else (results,))]

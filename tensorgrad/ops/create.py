@@ -1,0 +1,438 @@
+"""New tensors from Python values, arrays, and shapes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tensorgrad import devices, dtypes
+from tensorgrad.ops.kinds import composite
+from tensorgrad.size import Size
+from tensorgrad.storage.stubs import STORAGES, storage_class
+from tensorgrad.tensor import Tensor, share, wrap
+
+
+class _DefaultDevice:
+    device = devices.CPU
+
+
+DEFAULT_DEVICE = _DefaultDevice()
+
+
+def resolve_device(device) -> devices.device:
+    """The device object for what a user wrote (None, string, index, object)."""
+    if device is None:
+        return DEFAULT_DEVICE.device
+    return device if device.__class__ is devices.device else devices.device(device)
+
+
+def resolve_shape(size: tuple) -> tuple[int, ...]:
+    """A shape from `f(2, 3)` or `f((2, 3))`. Raises: TypeError for what is no integer, RuntimeError if negative."""
+    if len(size) == 1 and isinstance(size[0], tuple | list):
+        size = size[0]
+    shape = tuple(n if n.__class__ is int else n.__index__() for n in size)
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+    return shape
+
+
+def finish(array, requires_grad: bool, device) -> Tensor:
+    """A NumPy array that nobody else holds, as a tensor on `device`."""
+    device = resolve_device(device)
+    if device.type != "cpu":
+        array = storage_class(device).from_host(array, device)
+    tensor = wrap(array)
+    if requires_grad:
+        if array.dtype.kind in "iub":
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+        tensor._requires_grad = True
+    return tensor
+
+
+def _check_memory_arguments(layout, pin_memory) -> None:
+    if layout is not None and str(layout) != "torch.strided":
+        raise RuntimeError(f"only the strided layout is supported, got layout={layout}")
+
+
+# --- from values ---------------------------------------------------------------------------------------------------
+
+
+def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
+    """A fresh array of Python numbers, nested sequences, NumPy values or tensors, with PyTorch's inferred dtype."""
+    if isinstance(data, Tensor):
+        array = np.array(STORAGES[data._array.__class__].to_host(data._array))
+        return array if dtype is None else array.astype(dtype.numpy, copy=False)
+    if isinstance(data, np.ndarray | np.generic):
+        if dtype is None:
+            dtype = dtypes.from_numpy_dtype(data.dtype)
+        return np.array(data, dtype.numpy)
+    if isinstance(data, list | tuple | range):
+        data = _without_tensors(data)
+    try:
+        array = np.array(data)
+    except ValueError as error:
+        raise ValueError(f"expected a sequence of equal length at every depth in torch.tensor(data): {error}") from None
+    if array.dtype.kind not in "biufc":
+        bad = _first_non_number(data)
+        if isinstance(bad, int) and dtype is None:
+            raise RuntimeError("Overflow when unpacking long long")
+        if not isinstance(bad, int):
+            kind = type(bad).__name__
+            if not isinstance(data, list | tuple):
+                raise RuntimeError(f"Could not infer dtype of {kind}")
+            raise TypeError(f"new(): invalid data type '{kind}'" if kind == "str" else f"Could not infer dtype of {kind}")
+    if dtype is None:
+        dtype = _inferred(array, data)
+    with np.errstate(all="ignore"):
+        if array.dtype.kind in "iu" and dtype.category == dtypes.INTEGER and array.size:
+            info = dtypes.iinfo(dtype)
+            if array.min() < info.min or array.max() > info.max:
+                raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
+        return array.astype(dtype.numpy, order="C")
+
+
+def _without_tensors(data):
+    """Nested sequences in which tensors (of one element, or rows) are replaced by their values."""
+    return [
+        x.tolist() if isinstance(x, Tensor) else _without_tensors(x) if isinstance(x, list | tuple) else x for x in data
+    ]
+
+
+def _first_non_number(data):
+    while isinstance(data, list | tuple):
+        data = next((x for x in data if isinstance(x, list | tuple) or not isinstance(x, bool | int | float | complex)), 0)
+        if data == []:
+            return 0
+    return data
+
+
+def _inferred(array: np.ndarray, data) -> dtypes.dtype:
+    if array.dtype.kind == "b":
+        return dtypes.bool
+    if array.dtype.kind in "iu" and array.size:
+        return dtypes.int64
+    if array.dtype.kind == "c":
+        return dtypes.DEFAULT.complex
+    while isinstance(data, list | tuple) and data:  # NumPy scalars in lists keep their type, as in PyTorch
+        data = data[0]
+    if isinstance(data, np.generic) and data.dtype.kind == "f" and data.dtype != np.float64:
+        return dtypes.from_numpy_dtype(data.dtype)
+    return dtypes.DEFAULT.floating
+
+
+@composite("function")
+def tensor(data, *, dtype=None, device=None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """A new leaf with a copy of `data`: a number, nested sequences of numbers, an array, or a tensor.
+
+    Without `dtype`, floats become the default dtype, integers int64, booleans bool, and arrays keep theirs.
+
+    Raises: ValueError for ragged sequences, TypeError or RuntimeError for what holds no numbers.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    if isinstance(data, Tensor):
+        import warnings
+
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
+            stacklevel=2,
+        )
+        device = data.device if device is None else device
+    if requires_grad and dtype is not None and dtype.category < dtypes.FLOATING:
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+    return finish(_array_of(data, dtype), requires_grad, device)
+
+
+@composite("function", name="as_tensor")
+def as_tensor(data, dtype=None, device=None) -> Tensor:
+    """`data` as a tensor, sharing memory with an array or tensor where dtype and device allow it.
+
+    >>> import numpy as np, tensorgrad as torch
+    >>> a = np.zeros(2); t = torch.as_tensor(a); t[0] = 5
+    >>> float(a[0])
+    5.0
+    """
+    if isinstance(data, Tensor):
+        return data.to(device=device, dtype=dtype) if dtype is not None or device is not None else data
+    if isinstance(data, np.ndarray):
+        made = from_numpy(data)
+        return made.to(device=device, dtype=dtype) if dtype is not None or device is not None else made
+    return finish(_array_of(data, dtype), False, device)
+
+
+@composite("function")
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A tensor that shares the memory of a NumPy array.
+
+    Raises: TypeError for what is no array or has no PyTorch dtype, ValueError for negative strides.
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    dtypes.from_numpy_dtype(ndarray.dtype)
+    if any(s < 0 for s in ndarray.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
+            "currently supported. (You can probably work around this by making a copy of your array with array.copy().)"
+        )
+    if any(s % ndarray.itemsize for s in ndarray.strides) or not ndarray.dtype.isnative:
+        raise ValueError("given numpy array strides not a multiple of the element byte size, or not in native byte order")
+    return wrap(ndarray if type(ndarray) is np.ndarray else ndarray.view(np.ndarray))
+
+
+@composite("function")
+def from_dlpack(ext_tensor) -> Tensor:
+    """A tensor that shares the memory of another library's array, through the DLPack protocol."""
+    return wrap(np.from_dlpack(ext_tensor))
+
+
+@composite("function")
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool = False) -> Tensor:
+    """`obj` as a tensor; `copy=True` always copies, `copy=False` raises where a copy is needed."""
+    shares = isinstance(obj, Tensor | np.ndarray)
+    if copy is False and not shares:
+        raise ValueError("can't alias arbitrary sequence into a tensor.")
+    made = as_tensor(obj, dtype, device)
+    if copy and shares:
+        made = made.detach().clone()
+    if isinstance(obj, Tensor) and requires_grad != made.requires_grad:
+        made = made.detach()
+    return made.requires_grad_() if requires_grad and not made.requires_grad else made
+
+
+def legacy_tensor(args: tuple, device) -> Tensor:
+    """What `torch.Tensor(...)` makes: sizes give uninitialised memory, a sequence or array is copied to default dtype."""
+    floating = dtypes.DEFAULT.floating
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        return args[0].detach() if args[0].dtype is floating else args[0].to(floating)
+    if len(args) == 1 and (isinstance(args[0], np.ndarray) or (isinstance(args[0], list | tuple) and not isinstance(args[0], Size))):
+        return finish(_array_of(args[0], floating), False, device)
+    return empty(*args, dtype=floating, device=device)
+
+
+# --- from shapes ---------------------------------------------------------------------------------------------------
+
+
+def _filled(maker, shape, dtype, device, requires_grad) -> Tensor:
+    dtype = dtype or dtypes.DEFAULT.floating
+    device = resolve_device(device)
+    if requires_grad and dtype.category < dtypes.FLOATING:
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+    if device.type == "cpu":
+        array = maker(shape, dtype.numpy)
+    elif device.type == "meta":
+        array = storage_class(device).empty(shape, dtype.numpy, device)
+    else:
+        array = storage_class(device).from_host(maker(shape, dtype.numpy), device)
+    made = wrap(array)
+    made._requires_grad = bool(requires_grad)
+    return made
+
+
+def _out(out, made: Tensor) -> Tensor:
+    if out is None:
+        return made
+    from tensorgrad.ops import slowpath
+
+    slowpath._store(out, made)
+    return out
+
+
+@composite("function")
+def zeros(*size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+    """A tensor of zeros.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(2, 2)
+    tensor([[0., 0.],
+            [0., 0.]])
+    """
+    return _out(out, _filled(np.zeros, resolve_shape(size), dtype, device, requires_grad))
+
+
+@composite("function")
+def ones(*size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+    """A tensor of ones."""
+    return _out(out, _filled(np.ones, resolve_shape(size), dtype, device, requires_grad))
+
+
+@composite("function")
+def empty(
+    *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, memory_format=None
+) -> Tensor:
+    """An uninitialised tensor: its values are whatever the memory held."""
+    return _out(out, _filled(np.empty, resolve_shape(size), dtype, device, requires_grad))
+
+
+@composite("function")
+def full(
+    size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+) -> Tensor:
+    """A tensor filled with one value; the dtype follows the value unless given."""
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.item()
+    dtype = dtype or dtypes.of_number(fill_value)
+    return _out(
+        out,
+        _filled(lambda s, d: np.full(s, fill_value, d), resolve_shape((size,)), dtype, device, requires_grad),
+    )
+
+
+def _like(name: str, function, fills: bool):
+    """`zeros_like` from `zeros`: shape, dtype and device of another tensor, its strides too where it is dense."""
+
+    def like(input, *fill, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, **kw):
+        if not isinstance(input, Tensor):
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        if kw:
+            fill = (kw.pop("fill_value"),) if "fill_value" in kw and fills else fill
+        made = function(
+            tuple(input._array.shape), *fill, dtype=dtype or input.dtype, device=device or input.device,
+            requires_grad=requires_grad,
+        )  # fmt: skip
+        array = input._array
+        if array.__class__ is np.ndarray and array.ndim > 1 and not array.flags.c_contiguous and memory_format is None:
+            order = np.empty_like(array)  # PyTorch keeps the layout of a dense tensor
+            if order.strides != made._array.strides:
+                fresh = order.astype(made._array.dtype, copy=False)
+                fresh[...] = made._array
+                made = share(fresh, made._storage.__class__.of(fresh))
+                made._requires_grad = bool(requires_grad)
+        return made
+
+    like.__name__ = like.__qualname__ = name
+    like.__doc__ = f"`{function.__name__}` with the shape, dtype and device of `input` (each may be overridden)."
+    return composite("function", name=name)(like)
+
+
+zeros_like = _like("zeros_like", zeros, False)
+ones_like = _like("ones_like", ones, False)
+empty_like = _like("empty_like", empty, False)
+full_like = _like("full_like", full, True)
+
+
+def _new(name: str, function):
+    def new(self, *args, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False, **kw):
+        args = (kw.pop("size"), *args) if "size" in kw else args
+        return function(*args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kw)
+
+    new.__name__ = new.__qualname__ = name
+    new.__doc__ = f"`torch.{function.__name__}` with this tensor's dtype and device unless others are given."
+    composite("method", name=name)(new)
+
+
+_new("new_zeros", zeros)
+_new("new_ones", ones)
+_new("new_empty", empty)
+_new("new_full", full)
+_new("new_tensor", tensor)
+
+
+@composite("method")
+def new(self, *args, device=None):
+    """PyTorch's legacy constructor with this tensor's dtype: sizes, or data to copy."""
+    if len(args) == 1 and isinstance(args[0], list | tuple | Tensor | np.ndarray) and not isinstance(args[0], Size):
+        return tensor(args[0], dtype=self.dtype, device=device or self.device)
+    return empty(*args, dtype=self.dtype, device=device or self.device)
+
+
+@composite("function")
+def arange(
+    start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+) -> Tensor:
+    """`start, start + step, ...` up to but without `end`. Integers give int64, any float the default dtype.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(3), torch.arange(1, 2, 0.5)
+    (tensor([0, 1, 2]), tensor([1.0000, 1.5000]))
+    """
+    if end is None:
+        start, end = 0, start
+    start, end, step = (v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step))
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (step > 0 and start > end) or (step < 0 and start < end):
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if any(not math.isfinite(v) for v in (start, end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if dtype is None:
+        dtype = dtypes.int64 if all(isinstance(v, int) for v in (start, end, step)) else dtypes.DEFAULT.floating
+    count = math.ceil((end - start) / step) if not all(isinstance(v, int) for v in (start, end, step)) else -(
+        -(end - start) // step
+    )
+    if dtype.category >= dtypes.FLOATING:
+        array = (start + step * np.arange(count, dtype=np.float64)).astype(dtype.numpy)
+    else:
+        array = (int(start) + int(step) * np.arange(count, dtype=np.int64)).astype(dtype.numpy)
+    return _out(out, finish(array, requires_grad, device))
+
+
+@composite("function", name="range")
+def range_(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+    """Like `arange`, with `end` included and always floating-point (deprecated in PyTorch)."""
+    if end is None:
+        start, end = 0, start
+    count = math.floor((end - start) / step) + 1
+    array = (start + step * np.arange(count, dtype=np.float64)).astype((dtype or dtypes.DEFAULT.floating).numpy)
+    return _out(out, finish(array, requires_grad, device))
+
+
+@composite("function")
+def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+    """`steps` evenly spaced values from `start` to `end`, both included.
+
+    Each half is computed from its own end, as PyTorch does, so the result is symmetric.
+    """
+    start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    if dtype is None:
+        dtype = dtypes.DEFAULT.complex if isinstance(start, complex) or isinstance(end, complex) else dtypes.DEFAULT.floating
+    work = dtype.numpy if dtype.category >= dtypes.FLOATING and dtype.itemsize >= 4 else np.dtype("float32")
+    if steps == 1:
+        array = np.full(1, start, work)
+    else:
+        begin, last = work.type(start), work.type(end)
+        step = (last - begin) / work.type(max(steps - 1, 1))
+        i = np.arange(steps).astype(work)
+        half = steps // 2
+        array = np.where(np.arange(steps) < half, begin + step * i, last - step * i[::-1])
+    if dtype.category < dtypes.FLOATING:
+        array = np.trunc(array)
+    return _out(out, finish(array.astype(dtype.numpy), requires_grad, device))
+
+
+@composite("function")
+def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None, requires_grad=False) -> Tensor:
+    """`base` raised to `linspace(start, end, steps)`."""
+    exponents = linspace(start, end, steps, dtype=dtypes.float64)._array
+    array = (float(base) ** exponents).astype((dtype or dtypes.DEFAULT.floating).numpy)
+    return _out(out, finish(array, requires_grad, device))
+
+
+@composite("function")
+def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+    """Ones on the diagonal, zeros elsewhere, `n` by `m` (by `n` unless given)."""
+    for size in (n, n if m is None else m):
+        if size < 0:
+            raise RuntimeError(f"n must be greater or equal to 0, got {size}")
+    return _out(out, finish(np.eye(n, m, dtype=(dtype or dtypes.DEFAULT.floating).numpy), requires_grad, device))
+
+
+@composite("function")
+def scalar_tensor(s, *, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+    """A 0-dimensional tensor in the default dtype unless given."""
+    return tensor(s, dtype=dtype or dtypes.DEFAULT.floating, device=device, requires_grad=requires_grad)
+
+
+@composite("function", name="complex")
+def complex_(real: Tensor, imag: Tensor, *, out=None) -> Tensor:
+    """A complex tensor from its parts, which must have one floating dtype."""
+    if real.dtype is not imag.dtype or not real.dtype.is_floating_point:
+        raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors of one dtype but got {real.dtype} and {imag.dtype}")
+    return _out(out, real + imag * 1j)

@@ -1,0 +1,113 @@
+"""How a call finds its kernel: one table per op, from the class of the array to a function.
+
+A table fills itself. The first call with a new array class looks for, in this order: a kernel registered for the op
+and the device; the general kernel of `kernels/array/`, where the device has a NumPy-like module; the op's rule for
+shapes (meta); its composite twin. What has none of these is an error that names the op and the device.
+A registered kernel may decline a call by returning `NotImplemented`: the next in the list then runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial, wraps
+from typing import Any
+
+from tensorgrad.storage.stubs import STORAGES, Storage
+
+REGISTERED: dict[tuple[str, str], Any] = {}  # (op name, device type) -> kernel, or class with `forward`
+OPS: dict[str, Any] = {}  # op name -> its row (ops/op.py)
+
+
+class OpDispatch:
+    """Registers kernels from outside or inside the package (see CONTRIBUTING.md)."""
+
+    @staticmethod
+    def register(op: str, device: str):
+        """A decorator that makes a function, or a class after `ops.stubs.Op`, the kernel of `op` on `device`.
+
+        Raises: KeyError (when the op is first called) for a name that no op has; TypeError for what is no kernel.
+        """
+
+        def decorator(kernel):
+            if not callable(getattr(kernel, "forward", kernel)):
+                raise TypeError(f"register({op!r}, {device!r}): expected a function or a class with forward, got {kernel!r}")
+            REGISTERED[op, device] = kernel
+            if op in OPS:
+                OPS[op].kernels.clear()
+                OPS[op].own_backwards.clear()
+            return kernel
+
+        return decorator
+
+    @staticmethod
+    def unregister(op: str, device: str) -> None:
+        """Takes a registered kernel out again."""
+        if REGISTERED.pop((op, device), None) is not None and op in OPS:
+            OPS[op].kernels.clear()
+            OPS[op].own_backwards.clear()
+
+
+class KernelTable(dict):
+    """The kernels of one op by array class; found when first needed."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op):
+        self.op = op
+
+    def __missing__(self, array_type):
+        op, storage = self.op, STORAGES[array_type]
+        candidates = []
+        registered = REGISTERED.get((op.name, storage.device_type))
+        if registered is not None:
+            candidates.append(getattr(registered, "forward", registered))
+        general = general_kernel(op, storage)
+        if general is not None:
+            candidates.append(general)
+        if not candidates:
+            raise NotImplementedError(
+                f"{op.name}: no kernel for device '{storage.device_type}', and no composite twin to run instead. "
+                f"Register one with OpDispatch.register({op.name!r}, {storage.device_type!r})."
+            )
+        kernel = candidates[0] if len(candidates) == 1 else _first_that_accepts(candidates)
+        self[array_type] = kernel
+        return kernel
+
+
+def _first_that_accepts(candidates):
+    override, general = candidates
+
+    @wraps(override)
+    def kernel(*arrays, **params):
+        result = override(*arrays, **params)
+        return general(*arrays, **params) if result is NotImplemented else result
+
+    return kernel
+
+
+def general_kernel(op, storage: type[Storage]):
+    """The kernel that every NumPy-like module can run; the shape rule on meta; else the twin; else None."""
+    if storage.xp is not None and op.kernel is not None:
+        return array_kernel(op.kernel, storage.xp)
+    if storage.device_type == "meta":
+        from tensorgrad.ops import shapes
+
+        rule = shapes.rule_for(op)
+        if rule is not None:
+            return rule
+    if op.twin is not None:
+        from tensorgrad.ops import callpath
+
+        return callpath.twin_kernel(op)
+    return None
+
+
+def array_kernel(kernel, xp):
+    """Resolves a row's `kernel`: the name of a function of `xp`, "family.function" of kernels/array, or a function."""
+    if callable(kernel):
+        return partial(kernel, xp)
+    family, _, name = kernel.rpartition(".")
+    if not family:
+        return getattr(xp, name)
+    module = importlib.import_module(f"tensorgrad.kernels.array.{family}")
+    return partial(getattr(module, name), xp)

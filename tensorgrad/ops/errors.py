@@ -1,0 +1,93 @@
+"""What went wrong in a kernel, in PyTorch's words.
+
+Kernels do not check: NumPy does, and its complaint arrives here, on the cold path, where there is time to look at the
+arguments and say which op, which shapes and what was expected.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.storage.stubs import STORAGES
+
+
+def explain(op, error: Exception, values: tuple, arguments: tuple):
+    """Raises the PyTorch error that `error`, raised by the op's kernel on `values`, stands for.
+
+    Returns the result after all when `error` was only a floating-point warning that the user's filters turned into
+    an exception: overflow and division by zero are no errors in PyTorch.
+    """
+    if isinstance(error, RuntimeWarning | FloatingPointError):
+        with np.errstate(all="ignore"):
+            first = values[0][0] if isinstance(values[0], list) else values[0]
+            return op.kernels[first.__class__](*values)
+    if isinstance(error, RuntimeError | IndexError) and not isinstance(error, RecursionError):
+        raise error
+    arrays = [v for v in values if v.__class__ in STORAGES]
+    if op.kind == "pointwise":
+        _broadcast_error(arrays)
+        _dtype_error(op, error, arrays)
+    described = ", ".join(
+        f"{dtypes.from_numpy_dtype(v.dtype).name}{list(v.shape)}" if v.__class__ in STORAGES else repr(v)
+        for v in values
+    )
+    if isinstance(error, TypeError | NotImplementedError | MemoryError):
+        raise error
+    raise RuntimeError(f"{op.name}({described}): {error}") from error
+
+
+def _broadcast_error(arrays) -> None:
+    if len(arrays) < 2:
+        return
+    ndim = max(a.ndim for a in arrays)
+    for dim in range(-1, -ndim - 1, -1):
+        size = 1
+        for a in arrays:
+            n = a.shape[dim] if a.ndim >= -dim else 1
+            if n != 1 and size not in (1, n):
+                raise RuntimeError(
+                    f"The size of tensor a ({size}) must match the size of tensor b ({n}) at non-singleton dimension "
+                    f"{ndim + dim}"
+                )
+            size = n if n != 1 else size
+
+
+def _dtype_error(op, error: Exception, arrays) -> None:
+    if not isinstance(error, TypeError):
+        return
+    if op.name in ("sub", "rsub") and any(a.dtype.kind == "b" for a in arrays):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
+            "use the `~` or `logical_not()` operator instead."
+        ) from None
+    names = [dtypes.from_numpy_dtype(a.dtype).name for a in arrays]
+    spoken = {"bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble", "float32": "Float",
+              "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
+              "int16": "Short", "int8": "Char", "uint8": "Byte"}  # fmt: skip
+    raise RuntimeError(f'"{op.name}_cpu" not implemented for \'{spoken[names[0]]}\' (got {", ".join(names)})') from error
+
+
+# --- checks shared by ops ----------------------------------------------------------------------------------------
+
+
+def wrap_dim(dim: int, ndim: int) -> int:
+    """A dimension counted from the front. Raises: IndexError if there is no such dimension.
+
+    A 0-dimensional tensor is treated as having one, as in PyTorch.
+    """
+    n = ndim or 1
+    if not isinstance(dim, int):
+        dim = dim.__index__()
+    if not -n <= dim < n:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+    return dim % n
+
+
+def wrap_dims(dims, ndim: int) -> tuple[int, ...]:
+    """Several dimensions counted from the front. Raises: RuntimeError for one named twice."""
+    wrapped = tuple(wrap_dim(d, ndim) for d in dims)
+    if len(set(wrapped)) != len(wrapped):
+        twice = next(d for i, d in enumerate(wrapped) if d in wrapped[:i])
+        raise RuntimeError(f"dim {twice} appears multiple times in the list of dims")
+    return wrapped

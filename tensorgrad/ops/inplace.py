@@ -1,0 +1,151 @@
+"""In-place forms: `x.mul_(y)` from the row of `mul`.
+
+Nothing is written before everything is checked. Untracked, a NumPy-like ufunc writes straight into the tensor's
+memory. Tracked, the op runs out of place, its result is copied over the tensor, and its node becomes the tensor's
+history: so no op needs a second set of formulas.
+"""
+
+from __future__ import annotations
+
+from tensorgrad.autograd.graph import Node
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.views import check_writable, rebase
+from tensorgrad.dtypes import F32
+from tensorgrad.ops import callpath
+from tensorgrad.ops.slowpath import spoken
+from tensorgrad.tensor import PLAIN, Tensor
+
+
+def make(op):
+    """The in-place method of an op: `name_(self, ...)`."""
+    kernels = op.kernels
+    direct = op.kind == "pointwise" and isinstance(op.kernel, str) and "." not in op.kernel and op.rule == "same"
+    binary = sum(p.is_tensor for p in op.params) == 2 and len(op.params) == 2
+
+    def method(self, *args, **kwargs):
+        if direct and not kwargs and not callpath.RARE and self.__class__ in PLAIN and not _tracked(self, args):
+            array = self._array
+            if binary and len(args) == 1:
+                other = args[0]
+                y = other._array if other.__class__ in PLAIN else other
+                if (y.__class__ is array.__class__ and y.dtype is array.dtype) or (
+                    array.dtype is F32 and (y.__class__ is float or y.__class__ is int)
+                ):
+                    check_no_overlap(self)
+                    if y.__class__ is array.__class__ and y.ndim > array.ndim:
+                        check_result(self, op.call(self, *args))
+                    try:
+                        kernels[array.__class__](array, y, out=array)
+                    except Exception:
+                        check_result(self, op.call(self, *args))  # says what is wrong
+                        raise
+                    self._storage.bump()
+                    return self
+            elif not args and not binary:
+                check_no_overlap(self)
+                kernels[array.__class__](array, out=array)
+                self._storage.bump()
+                return self
+        return replace(self, op.call, args, kwargs)
+
+    method.__name__ = method.__qualname__ = f"{op.name}_"
+    method.__doc__ = f"In-place version of `{op.name}`: writes the result into this tensor and returns it."
+    return method
+
+
+def make_composite(name: str, function, row=None):
+    """The in-place method of a composite: computes out of place, then copies over the tensor.
+
+    Called without keywords, it is that of `row`, if one is given.
+    """
+    direct = None if row is None else make(row)
+
+    def method(self, *args, **kwargs):
+        if direct is not None and not kwargs:
+            return direct(self, *args)
+        if GRAD.enabled:
+            check_writable(self)
+        check_no_overlap(self)
+        tracked = _tracked(self, (*args, *kwargs.values()))
+        result = function(self.clone() if tracked else self, *args, **kwargs)
+        check_result(self, result)
+        return self.copy_(result)
+
+    method.__name__ = method.__qualname__ = f"{name}_"
+    method.__doc__ = f"In-place version of `{name}`: writes the result into this tensor and returns it."
+    return method
+
+
+def _tracked(self, args) -> bool:
+    """Whether the write must be recorded."""
+    if not GRAD.enabled:
+        return False
+    if self._requires_grad:
+        return True
+    return any(isinstance(a, Tensor) and a._requires_grad for a in args)
+
+
+def replace(self: Tensor, function, args, kwargs) -> Tensor:
+    """Runs an op out of place and makes its result this tensor's value and history."""
+    if GRAD.enabled:
+        check_writable(self)
+    check_no_overlap(self)
+    result = function(self, *args, **kwargs)
+    check_result(self, result)
+    edge = result._edge
+    if edge is not None:
+        keep_originals(edge[0], self)
+    self._storage.bump()
+    self._storage.write(self._array, result._array)
+    if edge is not None:
+        node = edge[0]
+        point_outputs(node, result, self)
+        array = self._array
+        node.outputs = ((array.shape, array.dtype, array.__class__),)
+        rebase(self, node)
+    return self
+
+
+def keep_originals(node: Node, tensor: Tensor) -> None:
+    """Copies what the node saved of a tensor that is about to be overwritten."""
+    storage = tensor._storage
+    if any(s.__class__ is tuple and s[1] is storage for s in node.saved):
+        saved = []
+        for s in node.saved:
+            if s.__class__ is tuple and s[1] is storage:
+                copied = storage.copy(s[0])
+                s = (copied, storage.of(copied), 0)
+            saved.append(s)
+        node.saved = tuple(saved)
+
+
+def point_outputs(node: Node, result: Tensor, tensor: Tensor) -> None:
+    """Where the node saved its output, saves the tensor that now holds it: a later write is then noticed."""
+    if result._array.dtype == tensor._array.dtype:
+        node.saved = tuple(
+            (tensor._array, tensor._storage, tensor._storage.version)
+            if s.__class__ is tuple and s[1] is result._storage
+            else s
+            for s in node.saved
+        )
+
+
+def check_no_overlap(tensor: Tensor) -> None:
+    """Raises: RuntimeError for an expanded tensor, several elements of which are one in memory."""
+    array = tensor._array
+    if 0 in array.strides and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+
+
+def check_result(tensor: Tensor, result: Tensor) -> None:
+    """Raises: RuntimeError unless `result` can be stored in `tensor` (shape and category of dtype)."""
+    if result._array.shape != tensor._array.shape:
+        raise RuntimeError(
+            f"output with shape {list(tensor.shape)} doesn't match the broadcast shape {list(result.shape)}"
+        )
+    have, want = result.dtype, tensor.dtype
+    if have.category > want.category:
+        raise RuntimeError(f"result type {spoken(have)} can't be cast to the desired output type {spoken(want)}")

@@ -1,0 +1,159 @@
+"""Operands become arrays of one dtype: PyTorch's promotion, applied before a kernel runs.
+
+The generated functions come here only when operands differ (a Python number, two dtypes, two devices) or are wrong.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.dtypes import F32, NUMBERS
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.tensor import Tensor
+
+
+def promote(op, *values):
+    """The operands as arrays of the dtype in which `op` computes; float32 with a Python number passes as it is.
+
+    Raises: RuntimeError for operands on two devices.
+    """
+    first = values[0]
+    if len(values) == 2 and first.__class__ not in NUMBERS:  # the commonest case first
+        number = values[1]
+        if (number.__class__ is float or number.__class__ is int) and first.dtype is F32:
+            return first, number
+    array_type = None
+    for v in values:
+        if v.__class__ not in NUMBERS:
+            if array_type is None or v.__class__ is array_type:
+                array_type = v.__class__
+            else:
+                values, array_type = _one_device(op, values)
+                break
+    if array_type is None:  # only numbers: the CPU computes
+        array_type = np.ndarray
+    dtype = dtypes.result_type_of(values)
+    if op.rule == "float":
+        dtype = dtypes.to_floating(dtype)
+    target = dtype.numpy
+    return tuple(
+        _number_array(v, dtype, array_type) if v.__class__ in NUMBERS else v if v.dtype == target else v.astype(target)
+        for v in values
+    )
+
+
+def _number_array(value, dtype: dtypes.dtype, array_type):
+    """A Python number as a 0-dimensional array. Raises: RuntimeError if an integer does not fit."""
+    if dtype.category == dtypes.INTEGER:
+        info = dtypes.iinfo(dtype)
+        if not info.min <= value <= info.max:
+            if dtype is dtypes.uint8 and -256 < value < 0:  # PyTorch wraps small negative numbers here
+                value += 256
+            else:
+                raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow: {value}")
+    with np.errstate(all="ignore"):
+        array = np.asarray(value).astype(dtype.numpy)
+    if array_type is np.ndarray:
+        return array
+    storage = STORAGES[array_type]
+    return storage.from_host(array, dtypes_device(storage))
+
+
+def dtypes_device(storage):
+    """The default device object of a storage class."""
+    from tensorgrad import devices
+
+    return devices.device(storage.device_type)
+
+
+def _one_device(op, values):
+    """Operands of two array classes: a 0-dimensional CPU tensor joins any device; anything else is an error."""
+    arrays = [v for v in values if v.__class__ not in NUMBERS]
+    others = [a for a in arrays if not (a.__class__ is np.ndarray and a.ndim == 0)]
+    kinds = {a.__class__ for a in others}
+    if len(kinds) != 1:
+        names = sorted({str(STORAGES[k].device_of(a)) for a in arrays for k in [a.__class__]}, reverse=True)
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {' and '.join(names)}! "
+            f"(when checking arguments of {op.name}: shapes {[list(a.shape) for a in arrays]})"
+        )
+    array_type = kinds.pop()
+    storage = STORAGES[array_type]
+    device = storage.device_of(others[0])
+    moved = tuple(
+        v if v.__class__ in NUMBERS or v.__class__ is array_type else storage.from_host(v, device) for v in values
+    )
+    return moved, array_type
+
+
+def to_floating(op, x):
+    """The array in the dtype in which a real function of it is computed: integers become the default float."""
+    if x.__class__ in NUMBERS:  # a number where a tensor belongs
+        raise_not_a_tensor(op, 0, x)
+    target = dtypes.to_floating(dtypes.from_numpy_dtype(x.dtype)).numpy
+    return x if x.dtype == target else x.astype(target)
+
+
+def operand(op, i: int, value):
+    """What is not a plain tensor: a subclass is unwrapped; a pointwise op also takes Python numbers.
+
+    Raises: TypeError for anything else, and where a number takes no part.
+    """
+    if isinstance(value, Tensor):
+        return value._array, value._requires_grad
+    tensors = [p for p in op.params if p.is_tensor]
+    if op.kind == "pointwise" and len(tensors) > 1:
+        if value.__class__ in NUMBERS:
+            return value, False
+        if isinstance(value, np.generic) and value.dtype.kind in "biufc":
+            return value.item(), False
+        if isinstance(value, bool | int | float | complex):  # a subclass, such as an IntEnum
+            return value.real if isinstance(value, int) else value, False
+    raise_not_a_tensor(op, i, value)
+
+
+def operands(op, i: int, values):
+    """The arrays of a list of tensors, and whether any of them requires grad.
+
+    Raises: TypeError if it is not a list of tensors, or one of them is not.
+    """
+    if not isinstance(values, list | tuple):
+        raise TypeError(
+            f"{op.name}(): argument '{op.params[i].name}' (position {i + 1}) must be tuple of Tensors, not "
+            f"{type(values).__name__}"
+        )
+    arrays, requires = [], False
+    for k, value in enumerate(values):
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"expected Tensor as element {k} in argument {i}, but got {type(value).__name__} ({op.name}())"
+            )
+        arrays.append(value._array)
+        requires = requires or value._requires_grad
+    return arrays, requires
+
+
+def raise_not_a_tensor(op, i: int, value):
+    """The TypeError for argument `i`."""
+    name = [p.name for p in op.params if p.is_tensor][i]
+    position = [p.name for p in op.params].index(name) + 1
+    raise TypeError(f"{op.name}(): argument '{name}' (position {position}) must be Tensor, not {type(value).__name__}")
+
+
+def other_operand(op, input, other):
+    """`tensor + x` for an x that is no tensor and no Python number: NumPy's scalars and arrays take part."""
+    if isinstance(other, np.generic) and other.dtype.kind in "biufc":
+        return op.call(input, other.item())
+    if isinstance(other, np.ndarray):
+        from tensorgrad.ops import create
+
+        return op.call(input, create.tensor(other))
+    if isinstance(other, bool | int | float | complex):
+        return op.call(input, other)
+    return NotImplemented
+
+
+def as_array(value):
+    """NumPy turns 0-dimensional results into scalars; a tensor wants the array."""
+    return np.asarray(value)

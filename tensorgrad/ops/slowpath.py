@@ -1,0 +1,240 @@
+"""What the fast path skips: subclasses that override ops, observers (DEBUG, profiler), anomaly mode, hooks on saved
+tensors, inference mode, and `out=`.
+
+A call comes here when any of them is on anywhere; each checks whether it concerns this call.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+
+from tensorgrad.autograd.graph import Node, Packed
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.ops import callpath
+from tensorgrad.tensor import PLAIN, Tensor, share
+
+OBSERVERS: list = []  # functions (op, args, result, seconds) called after every op
+
+
+class _Local(threading.local):
+    """What is on in this thread only."""
+
+    saved_hooks: tuple = ()  # (pack, unpack) pairs, the innermost last
+    inside_override = False
+
+
+LOCAL = _Local()
+
+
+class Anomaly:
+    """Anomaly mode, for the whole process as in PyTorch."""
+
+    enabled = False
+    check_nan = True
+
+
+def run(op, args: tuple, out=None):
+    """One op with everything rare around it."""
+    override = _override(args)
+    if override is not None:
+        return override(op, args, out)
+    if out is not None and GRAD.enabled and any(t.requires_grad for t in (*_tensors(args), *_tensors((out,)))):
+        raise RuntimeError(
+            f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad."
+        )
+    start = time.perf_counter()
+    result = op.plain(*args)
+    seconds = time.perf_counter() - start
+    results = result if isinstance(result, tuple) else (result,)
+    if GRAD.inference:
+        for tensor in results:
+            if tensor._view is None:  # a view shares its base's counter
+                tensor._storage.version = None
+            else:
+                tensor._view, tensor._requires_grad = None, False
+    node = next((t._edge[0] for t in results if t._edge is not None), None)
+    if node is not None and isinstance(node, Node):
+        if Anomaly.enabled:
+            node.metadata["traceback_"] = traceback.format_stack()[:-2]
+        if LOCAL.saved_hooks and node.saved:
+            pack_saved(node)
+    for observe in OBSERVERS:
+        observe(op, args, result, seconds)
+    return result if out is None else write_out(op, out, result)
+
+
+def _tensors(values):
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+def pack_saved(node: Node) -> None:
+    """Sends what `node` saved through the innermost pair of `saved_tensors_hooks`."""
+    pack, unpack = LOCAL.saved_hooks[-1]
+    edges = dict(zip(node.op.wrt, node.edges, strict=False))
+    packed = []
+    for name, saved in zip(node.op.saved, node.saved, strict=True):
+        if saved.__class__ is tuple:
+            with callpath_quiet():
+                value = pack(share(saved[0], saved[1]))
+            edge = edges.get(name) if name not in node.op.outputs else (node, node.op.outputs.index(name))
+            # an output's edge leads to its own node: keep the node out of what it saves, or a cycle would form
+            saved = Packed(value, unpack, None if name in node.op.outputs else edge)
+        packed.append(saved)
+    node.saved = tuple(packed)
+
+
+class callpath_quiet:
+    """Suspends hooks on saved tensors while such a hook itself runs."""
+
+    def __enter__(self):
+        self.hooks, LOCAL.saved_hooks = LOCAL.saved_hooks, ()
+        self.grad, GRAD.enabled = GRAD.enabled, False
+
+    def __exit__(self, *exception):
+        LOCAL.saved_hooks, GRAD.enabled = self.hooks, self.grad
+
+
+# --- subclasses ----------------------------------------------------------------------------------------------------
+
+
+def _override(args):
+    """How to run a call with tensors of the user's own subclasses; None if there are none."""
+    if LOCAL.inside_override:
+        return None
+    types = []
+    for tensor in _tensors(args):
+        cls = tensor.__class__
+        if cls not in PLAIN and cls not in types:
+            types.append(cls)
+    if not types:
+        return None
+    types.sort(key=lambda c: -len(c.__mro__))  # the most derived first
+
+    def call(op, args, out):
+        kwargs = {} if out is None else {"out": out}
+        for cls in types:
+            result = cls.__torch_function__(op.call, tuple(types), args, kwargs)
+            if result is not NotImplemented:
+                return result
+        raise TypeError(
+            f"Multiple dispatch failed for 'torch.{op.name}'; all __torch_function__ handlers returned "
+            f"NotImplemented: {', '.join(c.__name__ for c in types)}"
+        )
+
+    return call
+
+
+class DisableTorchFunctionSubclass:
+    """Inside, subclasses of Tensor are treated as plain tensors."""
+
+    def __enter__(self):
+        self.before, LOCAL.inside_override = LOCAL.inside_override, True
+
+    def __exit__(self, *exception):
+        LOCAL.inside_override = self.before
+
+
+def default_torch_function(cls, func, types, args=(), kwargs=None):
+    """What `Tensor.__torch_function__` does unless overridden: run the op, make the results `cls`."""
+    if not all(issubclass(cls, t) for t in types):
+        return NotImplemented
+    op = getattr(func, "op", None)
+    with DisableTorchFunctionSubclass():
+        if op is not None and not kwargs:
+            result = run(op, bind(op, args))
+        else:
+            result = func(*args, **(kwargs or {}))
+    if isinstance(result, tuple):
+        return type(result)(_as(cls, r) for r in result) if type(result) is tuple else result
+    return _as(cls, result)
+
+
+def bind(op, args: tuple) -> tuple:
+    """Positional arguments completed with the op's defaults."""
+    defaults = op.call.__defaults__ or ()
+    missing = len([p for p in op.params if not p.keyword]) - len(args)
+    args = (*args, *(defaults[len(defaults) - missing :] if missing > 0 else ()))
+    keyword = [p.name for p in op.params if p.keyword]
+    return (*args, *((op.call.__kwdefaults__ or {})[k] for k in keyword[len(args) - len(op.params) + len(keyword) :]))
+
+
+def _as(cls, value):
+    return value.as_subclass(cls) if isinstance(value, Tensor) and not isinstance(value, cls) else value
+
+
+Tensor.__torch_function__ = classmethod(default_torch_function)  # type: ignore[attr-defined]
+
+
+# --- out= --------------------------------------------------------------------------------------------------------
+
+
+def write_out(op, out, result):
+    """Stores an op's result in the tensor (or tuple of tensors) the caller gave.
+
+    Raises: RuntimeError if the dtype does not allow it. A tensor of another shape is resized, with a warning unless
+    it was empty.
+    """
+    if isinstance(result, tuple):
+        if not isinstance(out, list | tuple) or len(out) != len(result):
+            raise TypeError(f"{op.name}(): out must be a tuple of {len(result)} tensors")
+        for target, value in zip(out, result, strict=True):
+            _check_out(op, target, value)
+        for target, value in zip(out, result, strict=True):
+            _store(target, value)
+        return type(result)(out) if not hasattr(result, "_fields") else type(result)(*out)
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    _check_out(op, out, result)
+    _store(out, result)
+    return out
+
+
+_SPOKEN = {
+    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
+    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
+    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
+
+
+def spoken(dtype) -> str:
+    """PyTorch's spoken name of a dtype in messages: `Float`, `Long`."""
+    return _SPOKEN[dtype.name]
+
+
+def _check_out(op, out: Tensor, result: Tensor) -> None:
+    have, want = result.dtype, out.dtype
+    if have.category > want.category:
+        raise RuntimeError(
+            f"result type {spoken(have)} can't be cast to the desired output type {spoken(want)} ({op.name}, out=)"
+        )
+    if out.device != result.device:
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {result.device} and "
+            f"{out.device}! ({op.name}, out=)"
+        )
+
+
+def _store(out: Tensor, result: Tensor) -> None:
+    storage = out._storage
+    if out._array.shape != result._array.shape:
+        if out._array.size:
+            import warnings
+
+            warnings.warn(
+                f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does "
+                f"not match the required output shape {list(result.shape)}. This behavior is deprecated, and in a "
+                "future PyTorch release outputs will not be resized unless they have zero elements. You can "
+                "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+                stacklevel=4,
+            )
+        storage.array = storage.empty(result._array.shape, out._array.dtype, storage.device)
+        out._array = storage.array
+    storage.write(out._array, result._array)
+    storage.bump()

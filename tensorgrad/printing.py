@@ -1,0 +1,318 @@
+"""What `repr(tensor)` shows: the text PyTorch shows, character for character.
+
+Everything here works on plain arrays, in three steps:
+
+1. `_shown` copies out the few elements that a summary (`...`) leaves visible. Nothing else is ever read, so
+   printing a tensor of a billion elements costs as much as printing one of a thousand.
+2. `_cells` turns those elements into texts of one width: one notation (`1.`, `1.5000` or `1.5000e+00`) for all.
+3. `_layout` sets the texts in brackets and lines, and `_suffixed` appends what cannot be read off the values.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from tensorgrad import dtypes
+
+
+@dataclass
+class PrintOptions:
+    """The settings of `set_printoptions`, with PyTorch's defaults (`shape` is an addition, off by default)."""
+
+    precision: int = 4
+    threshold: float = 1000
+    edgeitems: int = 3
+    linewidth: float = 80
+    sci_mode: bool | None = None
+    shape: bool = False
+
+
+PRINT_OPTIONS = PrintOptions()
+
+_PROFILES = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "shape": False},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80, "shape": False},
+    "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80, "shape": False},
+}
+
+
+def set_printoptions(
+    precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None, shape=None
+) -> None:
+    """Set how tensors are printed, for the whole process. `None` leaves a setting as it is, except `sci_mode`.
+
+    Args:
+        precision: digits after the decimal point (4).
+        threshold: a tensor of more elements than this is summarised with `...` (1000).
+        edgeitems: how many items a summary shows at each end of each dimension (3).
+        linewidth: characters per line (80).
+        profile: "default", "short" or "full" (never summarise); sets everything above, and `shape` to False,
+            before the other arguments apply. Any other name does nothing, as in PyTorch.
+        sci_mode: True for scientific notation, False for none, None to decide by the values. As in PyTorch, every
+            call sets it: a call without it returns to None.
+        shape: True to append `, shape=(2, 3)` to every tensor (not in PyTorch).
+
+    Example:
+        >>> import tensorgrad as torch
+        >>> torch.set_printoptions(precision=2)
+        >>> torch.tensor([1.12345])
+        tensor([1.12])
+        >>> torch.set_printoptions(profile="default")
+        >>> torch.tensor([1.12345])
+        tensor([1.1235])
+    """
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    given["shape"] = shape
+    changes = dict(_PROFILES.get(profile, {}))
+    changes.update((name, value) for name, value in given.items() if value is not None)
+    for name, value in changes.items():
+        setattr(PRINT_OPTIONS, name, value)
+    PRINT_OPTIONS.sci_mode = sci_mode
+
+
+def get_printoptions() -> dict:
+    """The settings now in force, as a dictionary that `set_printoptions(**...)` accepts.
+
+    Example:
+        >>> from tensorgrad.printing import get_printoptions
+        >>> get_printoptions()["precision"]
+        4
+    """
+    return asdict(PRINT_OPTIONS)
+
+
+@contextmanager
+def printoptions(**settings) -> Iterator[None]:
+    """Print with other settings inside a `with` block. Takes what `set_printoptions` takes.
+
+    Example:
+        >>> import tensorgrad as torch
+        >>> from tensorgrad.printing import printoptions
+        >>> with printoptions(precision=1):
+        ...     print(torch.tensor([0.25, 3.14159]))
+        tensor([0.2, 3.1])
+    """
+    before = get_printoptions()
+    try:
+        set_printoptions(**settings)
+        yield
+    finally:
+        set_printoptions(**before)
+
+
+def format_tensor(
+    array,
+    *,
+    dtype_name: str,
+    default_dtype_names,
+    device: str = "cpu",
+    requires_grad: bool = False,
+    grad_fn: str | None = None,
+    prefix: str = "tensor(",
+    is_meta: bool = False,
+    shape: tuple[int, ...] | None = None,
+) -> str:
+    """The text of a tensor, as `torch.Tensor.__repr__` gives it under the print options now in force.
+
+    Args:
+        array: the values: a NumPy array, or any strided array with basic slicing and `.get()` to bring a piece to
+            the host (CuPy's); only the shown elements are copied. None for a meta tensor.
+        dtype_name: its dtype as PyTorch names it, such as "bfloat16".
+        default_dtype_names: dtypes that go without saying: {"int64", "bool", the default float, its complex type}.
+            (While the default is a 16-bit float, PyTorch takes "complex64" for its complex type.)
+        device: shown as `device='cuda:0'` unless "cpu".
+        requires_grad: shown as `requires_grad=True` where there is no `grad_fn`.
+        grad_fn: name of the graph node's class, shown as `grad_fn=<AddBackward0>`.
+        prefix: how the text starts; a line break is allowed (`"Parameter containing:\\ntensor("`), and the values
+            are aligned below its last line.
+        is_meta: no values exist: `tensor(..., device='meta', size=(2, 3))`.
+        shape: the shape; needed for meta tensors, otherwise read off the array.
+
+    Example:
+        >>> import numpy as np
+        >>> from tensorgrad.printing import format_tensor
+        >>> usual = {"float32", "complex64", "int64", "bool"}
+        >>> print(format_tensor(np.array([1, 2.5]), dtype_name="float64", default_dtype_names=usual))
+        tensor([1.0000, 2.5000], dtype=torch.float64)
+        >>> print(format_tensor(None, dtype_name="int64", default_dtype_names=usual, is_meta=True, shape=(2,)))
+        tensor(..., device='meta', size=(2,), dtype=torch.int64)
+    """
+    shape = tuple(int(n) for n in (array.shape if shape is None else shape))
+    indent = len(prefix) - (prefix.rfind("\n") + 1)
+    empty = not is_meta and 0 in shape
+    suffixes = []
+    if PRINT_OPTIONS.shape:
+        suffixes.append(f"shape={shape}")
+    if is_meta or device != "cpu":
+        suffixes.append(f"device='{'meta' if is_meta else device}'")
+    # A size is given where the values cannot show it; PyTorch counts every tensor as such when `edgeitems` is 0.
+    if is_meta or (len(shape) != 1 if empty else not PRINT_OPTIONS.edgeitems):
+        suffixes.append(f"size={shape}")
+    # Values tell integers, truth values and complex numbers from floats. Without values only the default float is
+    # the obvious guess, and every other dtype has to be spelled out.
+    unsaid = default_dtype_names
+    if is_meta or empty:
+        unsaid = [name for name in default_dtype_names if name.startswith(("float", "bfloat"))]
+    if dtype_name not in unsaid:
+        suffixes.append(f"dtype=torch.{dtype_name}")
+    if grad_fn is not None:
+        suffixes.append(f"grad_fn=<{grad_fn}>")
+    elif requires_grad:
+        suffixes.append("requires_grad=True")
+    body = "..." if is_meta else "[]" if empty else _body(array, shape, indent)
+    return _suffixed(prefix + body, suffixes, indent)
+
+
+def format_scalar_spec(item, spec: str) -> str:
+    """`format(tensor, spec)` for the one element of a 0-dimensional tensor, which reads as the Python number would.
+
+    `item` is that number or the 0-dimensional array. PyTorch does this for plain `Tensor`s only: one with
+    dimensions, a meta tensor or an instance of a subclass (`Parameter` too) goes to `object.__format__`, which
+    raises `TypeError: unsupported format string passed to Tensor.__format__` unless the spec is empty. That
+    choice is the caller's.
+
+    Example:
+        >>> from tensorgrad.printing import format_scalar_spec
+        >>> format_scalar_spec(3.14159, ".2f")
+        '3.14'
+    """
+    if hasattr(item, "dtype"):
+        item = _plain(np.asarray(item)).item()
+    return format(item, spec)
+
+
+def _body(array, shape: tuple[int, ...], indent: int) -> str:
+    """The values in their brackets, for an array of at least one element."""
+    size = 1
+    for n in shape:
+        size *= n
+    edge = PRINT_OPTIONS.edgeitems
+    gaps = [size > PRINT_OPTIONS.threshold and n > 2 * edge for n in shape]
+    values = _plain(_shown(array, shape, gaps, edge))
+    cells, width = _cells(values.reshape(-1))
+    return _layout(iter(cells), values.shape, gaps, indent, width)
+
+
+def _shown(array, shape: tuple[int, ...], gaps: list[bool], edge: int) -> np.ndarray:
+    """The elements a summary shows, closed up into a small NumPy array: `edge` at both ends of each axis with a gap."""
+    to_host = getattr(array, "get", lambda: array)
+    if not any(gaps):
+        return to_host()
+    small = np.empty([2 * edge if gap else n for n, gap in zip(shape, gaps, strict=True)], array.dtype)
+    # (where it goes, where it comes from) for the pieces of each axis; basic slices only, so that nothing is copied
+    # on the way and every array library understands them.
+    pieces = [
+        [(slice(0, edge), slice(0, edge)), (slice(edge, 2 * edge), slice(n - edge, n))]
+        if gap
+        else [(slice(None), slice(None))]
+        for n, gap in zip(shape, gaps, strict=True)
+    ]
+    for corner in itertools.product(*pieces):
+        to, source = zip(*corner, strict=True)
+        part = array[source]
+        small[to] = part.get() if hasattr(part, "get") else part
+    return small
+
+
+def _plain(values: np.ndarray) -> np.ndarray:
+    """The same values in a type whose elements `tolist` turns into Python numbers (bfloat16 and float8 do not)."""
+    return values if values.dtype.kind in "biuc" or values.dtype.char in "fd" else values.astype(np.float32)
+
+
+def _cells(values: np.ndarray) -> tuple[list[str], int]:
+    """The texts of flat `values`, padded on the left, and the width PyTorch reckons with when it fills a line."""
+    if values.dtype.kind == "c":
+        reals, real_width = _float_cells(values.real)
+        imags, imag_width = _float_cells(values.imag)
+        imags = [text.lstrip() for text in imags]
+        cells = [f"{re}{im}j" if im[0] == "-" else f"{re}+{im}j" for re, im in zip(reals, imags, strict=True)]
+        return cells, real_width + imag_width + 1
+    if values.dtype.kind == "f":
+        return _float_cells(values)
+    texts = [str(value) for value in values.tolist()]
+    width = max(map(len, texts), default=1)
+    return [text.rjust(width) for text in texts], width
+
+
+def _float_cells(values: np.ndarray) -> tuple[list[str], int]:
+    """`_cells` of real floating values. Zeros, infinities and nans have no say in the notation or the width."""
+    precision, forced = PRINT_OPTIONS.precision, PRINT_OPTIONS.sci_mode
+    decisive = values[np.isfinite(values) & (values != 0)].astype(np.float64)
+    whole = bool((decisive == np.trunc(decisive)).all())
+    scientific, width = False, 1
+    if decisive.size:
+        small, large = (float(bound) for bound in (np.abs(decisive).min(), np.abs(decisive).max()))
+        scientific = large / small > 1000.0 or large > 1e8 or (not whole and small < 1e-4)
+        scientific = scientific if forced is None else forced
+        spec = f".{precision}e" if scientific else ".0f" if whole else f".{precision}f"
+        # Among values of one sign a text is longest at the largest or (1e-100) the smallest: four candidates.
+        signs = [part for part in (decisive[decisive > 0], decisive[decisive < 0]) if part.size]
+        width = max(len(format(float(v), spec)) for part in signs for v in (part.min(), part.max()))
+        if whole and not scientific:
+            width += 1  # the point
+    if scientific:
+        texts = [format(v, f".{precision}e") for v in values.tolist()]
+    elif whole:
+        texts = [format(v, ".0f") + ("." if np.isfinite(v) else "") for v in values.tolist()]
+    else:
+        texts = [format(v, f".{precision}f") for v in values.tolist()]
+    return [text.rjust(width) for text in texts], width
+
+
+def _layout(cells: Iterator[str], shape: tuple[int, ...], gaps: list[bool], indent: int, width: int) -> str:
+    """The next `prod(shape)` cells in brackets; `gaps` says on which axes `...` stands in the middle."""
+    if not shape:
+        return next(cells)
+    row = len(shape) == 1
+    if row:
+        items = list(itertools.islice(cells, shape[0]))
+    else:
+        items = [_layout(cells, shape[1:], gaps[1:], indent + 1, width) for _ in range(shape[0])]
+    if gaps[0]:
+        items.insert(len(items) // 2, " ..." if row and items else "...")
+    margin = " " * (indent + 1)
+    if not row:
+        return "[" + ("," + "\n" * (len(shape) - 1) + margin).join(items) + "]"
+    per_line = int(max(1, min(len(items), (PRINT_OPTIONS.linewidth - indent) / (width + 2))))
+    lines = [", ".join(items[start : start + per_line]) for start in range(0, len(items), per_line)]
+    return "[" + (",\n" + margin).join(lines) + "]"
+
+
+def _suffixed(text: str, suffixes: list[str], indent: int) -> str:
+    """`text`, then the suffixes, each on the last line if it fits there and else on a new one, and the bracket."""
+    used = len(text) - text.rfind("\n") + 1  # two more than there are: the room that PyTorch leaves
+    for suffix in suffixes:
+        if used + len(suffix) + 2 > PRINT_OPTIONS.linewidth:
+            text += ",\n" + " " * indent + suffix
+            used = indent + len(suffix)
+        else:
+            text += ", " + suffix
+            used += len(suffix) + 2
+    return text + ")"
+
+
+def tensor_repr(tensor) -> str:
+    """What `repr(tensor)` shows: values, and whatever is not the default (dtype, device, grad_fn, requires_grad)."""
+    cls = type(tensor)
+    if getattr(cls, "_repr_prefix", None):
+        prefix = cls._repr_prefix
+    else:
+        prefix = "tensor(" if cls.__name__ == "Tensor" else f"{cls.__name__}("
+    grad_fn = tensor.grad_fn
+    complex_name = dtypes.DEFAULT.complex.name
+    return format_tensor(
+        None if tensor.is_meta else tensor._array,
+        dtype_name=tensor.dtype.name,
+        default_dtype_names={dtypes.DEFAULT.floating.name, complex_name, "int64", "bool"},
+        device=str(tensor.device),
+        requires_grad=tensor.requires_grad,
+        grad_fn=None if grad_fn is None else grad_fn.name(),
+        prefix=prefix,
+        is_meta=tensor.is_meta,
+        shape=tuple(tensor.shape),
+    )

@@ -1,0 +1,73 @@
+"""The CPU: memory is NumPy's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorgrad import devices
+from tensorgrad.storage.stubs import Storage, register
+
+
+class _Window:
+    """Shows NumPy a strided window of another array's memory, and keeps that array alive."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, owner: np.ndarray, address: int, shape: tuple, strides: tuple, dtype: np.dtype):
+        self.owner = owner
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, not owner.flags.writeable),
+            "shape": shape,
+            "strides": strides,
+            "typestr": f"|V{dtype.itemsize}",  # the real type is put on by .view: it may be one NumPy cannot spell
+        }
+
+
+@register
+class CPUStorage(Storage):
+    __slots__ = ()
+
+    device_type = "cpu"
+    array_type = np.ndarray
+    xp = np
+
+    @classmethod
+    def device_of(cls, array) -> devices.device:
+        return devices.CPU
+
+    @classmethod
+    def from_host(cls, array, device):
+        return np.array(array, order="K")
+
+    @classmethod
+    def to_host(cls, array):
+        return array
+
+    @classmethod
+    def empty(cls, shape, dtype, device):
+        return np.empty(shape, dtype)
+
+    @classmethod
+    def copy(cls, array):
+        return np.array(array, order="K")
+
+    @classmethod
+    def write(cls, target, values):
+        np.copyto(target, values, casting="unsafe")
+
+    @classmethod
+    def add_to(cls, target, values):
+        np.add(target, values, out=target)
+
+    def strided(self, shape, strides, offset, dtype):
+        if self.array.size == 0:
+            return np.empty(shape, dtype)
+        window = _Window(self.array, self.array.ctypes.data + offset, shape, strides, dtype)
+        return np.asarray(window).view(dtype)
+
+    def offset_of(self, array):
+        return array.ctypes.data - self.array.ctypes.data if array.size else 0
+
+    def data_ptr(self):
+        return self.array.ctypes.data

@@ -1,0 +1,94 @@
+"""The meta device: shapes without data, to plan a program without running it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from tensorgrad import devices
+from tensorgrad.storage.stubs import Storage, register
+
+
+class MetaArray:
+    """Shape, strides and dtype, and no elements.
+
+    `phantom` is a NumPy array of this geometry over a single element. It must never be read or written, but view
+    kernels, which only rearrange shape and strides, run on it as on any array: so meta needs no rules of its own
+    for views. (Its addresses are imaginary; NumPy only computes with them.)
+    """
+
+    __slots__ = ("phantom",)
+
+    def __init__(self, phantom: np.ndarray):
+        self.phantom = phantom
+
+    @classmethod
+    def empty(cls, shape: tuple, dtype: np.dtype, strides: tuple | None = None) -> MetaArray:
+        """A meta array of that shape, C-contiguous unless `strides` (bytes) are given."""
+        if strides is None:
+            step, reversed_strides = dtype.itemsize, []
+            for n in reversed(shape):
+                reversed_strides.append(step)
+                step *= max(n, 1)
+            strides = tuple(reversed(reversed_strides))
+        return cls(as_strided(np.empty(1, dtype), shape, strides))
+
+    shape = property(lambda self: self.phantom.shape)
+    dtype = property(lambda self: self.phantom.dtype)
+    strides = property(lambda self: self.phantom.strides)
+    ndim = property(lambda self: self.phantom.ndim)
+    size = property(lambda self: self.phantom.size)
+    itemsize = property(lambda self: self.phantom.itemsize)
+    nbytes = property(lambda self: self.phantom.nbytes)
+    flags = property(lambda self: self.phantom.flags)
+
+    def astype(self, dtype, copy: bool = True) -> MetaArray:
+        """The same shape with another dtype."""
+        return MetaArray.empty(self.shape, np.dtype(dtype))
+
+    def __len__(self) -> int:
+        return len(self.phantom)
+
+
+@register
+class MetaStorage(Storage):
+    __slots__ = ()
+
+    device_type = "meta"
+    array_type = MetaArray
+
+    @classmethod
+    def device_of(cls, array):
+        return devices.META
+
+    @classmethod
+    def from_host(cls, array, device):
+        return MetaArray.empty(array.shape, array.dtype)
+
+    @classmethod
+    def to_host(cls, array):
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+    @classmethod
+    def empty(cls, shape, dtype, device):
+        return MetaArray.empty(tuple(shape), np.dtype(dtype))
+
+    @classmethod
+    def copy(cls, array):
+        return MetaArray.empty(array.shape, array.dtype)
+
+    @classmethod
+    def write(cls, target, values):
+        np.broadcast_shapes(target.shape, getattr(values, "shape", ()))
+
+    @classmethod
+    def add_to(cls, target, values):
+        pass
+
+    def strided(self, shape, strides, offset, dtype):
+        return MetaArray(as_strided(self.array.phantom.view(), shape, strides).view(dtype)) if shape else (
+            MetaArray.empty((), dtype)
+        )
+
+    def offset_of(self, array):
+        return array.phantom.ctypes.data - self.array.phantom.ctypes.data

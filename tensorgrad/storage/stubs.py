@@ -1,0 +1,154 @@
+"""What a device must provide, and the table that finds it.
+
+**The class of the array is the device.** A device is a subclass of `Storage` with an `array_type`: defining it and
+calling `register` on it is all that the rest of the house needs. A storage object itself is small: the array that owns
+the bytes, and the version that every in-place write raises, shared by all views.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tensorgrad import devices
+
+
+class Storage:
+    """The bytes behind one or more tensors, on one device.
+
+    A device implements the class methods below (see `storage/cpu.py`, and CONTRIBUTING.md for a worked example).
+    `array` owns the memory; `version` counts in-place writes and is None for tensors made in inference mode.
+
+    An array type needs `shape`, `dtype` (NumPy's), `strides` (bytes), `ndim`, `size`, `itemsize` and `nbytes`.
+    """
+
+    __slots__ = ("__weakref__", "array", "version")
+
+    array: Any
+    version: Any
+    device_type: ClassVar[str]  # "cpu", "cuda", ...
+    array_type: ClassVar[type]  # what a tensor's `_array` is on this device
+    xp: ClassVar[Any] = None  # the NumPy-like module that `kernels/array/` runs on; None: only registered kernels run
+
+    @classmethod
+    def of(cls, array, version: int | None = 0) -> Storage:
+        """A storage over `array`'s memory."""
+        storage = object.__new__(cls)
+        storage.array, storage.version = array, version
+        return storage
+
+    # --- what a device implements ---
+
+    @classmethod
+    def device_of(cls, array) -> devices.device:
+        """The device object of one array (several cards may share an array type)."""
+        return devices.device(cls.device_type)
+
+    @classmethod
+    def from_host(cls, array: np.ndarray, device: devices.device):
+        """A copy of a NumPy array on this device."""
+        raise NotImplementedError(f"{cls.__name__}.from_host: copy a NumPy array to the device")
+
+    @classmethod
+    def to_host(cls, array) -> np.ndarray:
+        """A NumPy array with the values of `array`, which may share its memory."""
+        raise NotImplementedError(f"{cls.__name__}.to_host: copy a device array to NumPy")
+
+    @classmethod
+    def empty(cls, shape: tuple, dtype: np.dtype, device: devices.device):
+        """A new array whose values are whatever the memory held."""
+        return cls.from_host(np.empty(shape, dtype), device)
+
+    @classmethod
+    def copy(cls, array):
+        """A fresh array of the same values, dense, in the order of `array`'s strides where that is possible."""
+        return cls.from_host(np.array(cls.to_host(array), order="K"), cls.device_of(array))
+
+    @classmethod
+    def write(cls, target, values) -> None:
+        """Writes `values` (an array of this device or a number), broadcast and cast, into `target`'s memory."""
+        raise NotImplementedError(f"{cls.__name__}.write: store values into an existing array")
+
+    @classmethod
+    def add_to(cls, target, values) -> None:
+        """Adds `values`, an array of the same shape and dtype, to `target` in place."""
+        cls.write(target, cls.from_host(cls.to_host(target) + cls.to_host(values), cls.device_of(target)))
+
+    def strided(self, shape: tuple, strides: tuple, offset: int, dtype: np.dtype):
+        """An array over this storage's memory: `strides` and `offset` in bytes from the storage's first byte."""
+        raise NotImplementedError(f"{type(self).__name__} has no strided views")
+
+    def offset_of(self, array) -> int:
+        """How many bytes into the storage the first element of `array` (a view of it) lies."""
+        return 0
+
+    # --- what follows ---
+
+    @property
+    def device(self) -> devices.device:
+        return self.device_of(self.array)
+
+    def nbytes(self) -> int:
+        """The size of the memory, in bytes."""
+        array = self.array
+        if array.size == 0:
+            return 0
+        return sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) + array.itemsize
+
+    size = __len__ = nbytes
+
+    def data_ptr(self) -> int:
+        """The address of the first byte; 0 where a device has none to show."""
+        return 0
+
+    def bump(self) -> None:
+        """Records an in-place write: whoever saved the old values finds out."""
+        if self.version is None:
+            raise RuntimeError(
+                "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get "
+                "a normal tensor before doing inplace update."
+            )
+        self.version += 1
+
+
+    def __reduce__(self):
+        data = self.strided((self.nbytes(),), (1,), 0, np.dtype("uint8"))
+        return _unpickle, (self.device_type, np.ascontiguousarray(self.to_host(data)))
+
+
+def _unpickle(device_type: str, data: np.ndarray) -> Storage:
+    device = devices.device(device_type)
+    cls = storage_class(device)
+    return cls.of(cls.from_host(data, device))
+
+
+class _Table(dict):
+    def __missing__(self, array_type):
+        raise TypeError(f"no storage is registered for arrays of type {array_type.__module__}.{array_type.__name__}")
+
+
+STORAGES: dict[type, type[Storage]] = _Table()  # array class -> storage class
+BY_DEVICE: dict[str, type[Storage]] = {}  # device type -> storage class
+
+
+def register(cls: type[Storage]) -> type[Storage]:
+    """Makes a device known. Use as a decorator on its `Storage` class."""
+    devices.TYPES.add(cls.device_type)
+    STORAGES[cls.array_type] = BY_DEVICE[cls.device_type] = cls
+    return cls
+
+
+def storage_class(device: devices.device) -> type[Storage]:
+    """The storage of a device, loading it when it is first asked for.
+
+    Raises: an error that says what to install when the device cannot be used here.
+    """
+    found = BY_DEVICE.get(device.type)
+    if found is None and device.type == "cuda":
+        from tensorgrad.storage import cuda
+
+        return cuda.load()
+    if found is None:
+        raise RuntimeError(f"no storage is registered for device '{device}'")
+    return found

@@ -1,0 +1,41 @@
+"""What every test shares: the device under test, one thread each, and property tests that repeat exactly."""
+
+import importlib.util
+import os
+
+import hypothesis
+import pytest
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+# Read by the BLAS when NumPy is first imported. Small tests gain nothing from threads, and two pools on few cores lose.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
+# Derandomized, so that a failure is the change's and not the day's; without a deadline, since machines differ.
+hypothesis.settings.register_profile(
+    "tensorgrad",
+    derandomize=True,
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.differing_executors],
+)
+hypothesis.settings.load_profile("tensorgrad")
+
+
+def pytest_configure(config):
+    if HAS_TORCH:
+        import torch
+
+        torch.set_num_threads(1)
+
+
+def pytest_report_header(config):
+    compared = "compared with torch" if HAS_TORCH else "torch is absent: nothing is compared with it"
+    return f"tensorgrad: DEVICE={os.environ.get('DEVICE', 'cpu')}, {compared}"
+
+
+@pytest.fixture(scope="session")
+def device():
+    """The device that the tests run on: the environment's DEVICE, or else the CPU."""
+    return os.environ.get("DEVICE", "cpu")
