@@ -1,0 +1,29 @@
+"""`torch.autograd`: recording ops, and sending gradients back through what was recorded."""
+
+from tensorgrad.autograd import graph
+from tensorgrad.autograd.anomaly import detect_anomaly, set_detect_anomaly
+from tensorgrad.autograd.gradients import backward, grad
+from tensorgrad.autograd.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+
+__all__ = [
+    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "function", "functional", "grad", "gradcheck",
+    "gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+]  # fmt: skip
+
+
+def __getattr__(name: str):
+    import importlib
+
+    if name in ("function", "functional", "anomaly"):
+        return importlib.import_module(f"tensorgrad.autograd.{name}")
+    if name in ("gradcheck", "gradgradcheck"):  # the functions, as in PyTorch; the module is autograd/checking.py
+        return getattr(importlib.import_module("tensorgrad.autograd.checking"), name)
+    if name == "Function":
+        from tensorgrad.autograd.function import Function
+
+        return Function
+    if name == "Variable":
+        from tensorgrad.autograd.variable import Variable
+
+        return Variable
+    raise AttributeError(f"module 'tensorgrad.autograd' has no attribute {name!r}")

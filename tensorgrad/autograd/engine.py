@@ -7,13 +7,27 @@ of the value it belongs to (undoing broadcasting), and **cast to its dtype** (un
 
 from __future__ import annotations
 
+import itertools
 import sys
+import threading
 from heapq import heappop, heappush
 
+from tensorgrad.autograd import anomaly
+from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.tensor import Tensor, share
+
+
+class _Runs(threading.local):
+    """Which backward pass this thread is in."""
+
+    number = 0
+
+
+RUNS = _Runs()
+_next_run = itertools.count(1).__next__
 
 
 def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
@@ -22,9 +36,11 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
     Without `targets`, gradients accumulate in the leaves' `.grad`. With `targets` (a list of edges) only the nodes on
     the way to them run, and the list of their gradients is returned (None where none arrived).
     """
+    RUNS.number = _next_run()
     states = _survey(roots)
     wanted = None if targets is None else _leading_to(targets, states)
     captured = None if targets is None else dict.fromkeys(targets)
+    checked = ANOMALY.enabled
     ready: list = []  # a heap of (-sequence_nr, node) of the nodes whose gradients are complete
     before, GRAD.enabled = GRAD.enabled, create_graph
     try:
@@ -47,7 +63,7 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
                 _capture(node, grads, captured)
                 if not wanted[node]:
                     continue
-            if node.__class__ is Node and node.hooks is None and grads[0] is not None:
+            if node.__class__ is Node and node.hooks is None and grads[0] is not None and not checked:
                 results = node.op.backward(node, grads)
                 if node.saved and not keep_graph:
                     node.saved = FREED
@@ -92,6 +108,8 @@ def _results(node, grads: list, keep_graph: bool):
     results = list(node.apply(grads))
     if node.hooks is not None:
         results = list(_after(node, results, grads))
+    if ANOMALY.enabled and ANOMALY.check_nan:
+        anomaly.check(node, results)
     if not keep_graph:
         node.release()
     return results

@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 
+from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import Node, Packed
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.ops import callpath
@@ -26,13 +27,6 @@ class _Local(threading.local):
 
 
 LOCAL = _Local()
-
-
-class Anomaly:
-    """Anomaly mode, for the whole process as in PyTorch."""
-
-    enabled = False
-    check_nan = True
 
 
 def run(op, args: tuple, out=None):
@@ -57,7 +51,7 @@ def run(op, args: tuple, out=None):
                 tensor._view, tensor._requires_grad = None, False
     node = next((t._edge[0] for t in results if t._edge is not None), None)
     if node is not None and isinstance(node, Node):
-        if Anomaly.enabled:
+        if ANOMALY.enabled:
             node.metadata["traceback_"] = traceback.format_stack()[:-2]
         if LOCAL.saved_hooks and node.saved:
             pack_saved(node)

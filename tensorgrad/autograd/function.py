@@ -1,0 +1,267 @@
+"""Functions with a derivative written by the user."""
+
+from __future__ import annotations
+
+import functools
+
+from tensorgrad.autograd import modes
+from tensorgrad.autograd.graph import FREED, Node, Packed, next_sequence_nr, raise_freed, save, unpack
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.views import check_writable, edge_of, rebase
+from tensorgrad.tensor import Tensor, differentiable, share, wrap
+
+
+class FunctionCtx(Node):
+    """What `forward` and `backward` of a custom function share; it is also the function's node in the graph.
+
+    Any attribute may be set on it. `needs_input_grad[i]` says whether argument i needs a gradient.
+    """
+
+    __slots__ = ()
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keeps inputs or outputs (only these: others would not be checked) for `backward`'s `saved_tensors`."""
+        self.to_save = tensors
+
+    save_for_forward = save_for_backward
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Says which inputs `forward` wrote in place; they must be among its results."""
+        self.dirty_tensors = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Says which results have no gradient."""
+        self.non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether `backward` gets zeros (default) or None for results that received no gradient."""
+        self.materialize_grads = value
+
+    @property
+    def saved_tensors(self) -> tuple:
+        """What `save_for_backward` kept. Raises: RuntimeError if it was freed, or changed in place since."""
+        if self.saved is FREED:
+            raise_freed()
+        # the edge of an own output is kept as its number: the pair would be a reference cycle
+        edges = ((self, e) if isinstance(e, int) else e for e in self.saved_edges)
+        return tuple(unpack(self, s, e) for s, e in zip(self.saved, edges, strict=True))
+
+    saved_variables = saved_tensors
+
+    def name(self) -> str:
+        return f"{self.function.__name__}Backward"
+
+    def apply(self, grads):
+        """Runs the user's `backward`."""
+        if self.saved is FREED:
+            raise_freed()
+        given = list(grads[: len(self.outputs)])
+        if self.materialize_grads:
+            for i, (shape, dtype, array_type) in enumerate(self.outputs):
+                if given[i] is None and shape is not None:
+                    given[i] = _zeros(shape, dtype, array_type)
+        results = self.function.backward(self, *given)
+        results = list(results) if isinstance(results, tuple | list) else [results]
+        while len(results) > len(self.edges) and results[-1] is None:
+            results.pop()
+        if len(results) != len(self.edges):
+            raise RuntimeError(
+                f"function {self.name()} returned an incorrect number of gradients (expected {len(self.edges)}, got "
+                f"{len(results)})"
+            )
+        for i, (result, is_tensor) in enumerate(zip(results, self.tensor_arguments, strict=True)):
+            if result is not None and not is_tensor:
+                raise RuntimeError(
+                    f"function {self.name()} returned a gradient different from None at position {i + 1}, but the "
+                    "corresponding forward input was not a Variable"
+                )
+            if result is not None and not isinstance(result, Tensor):
+                raise TypeError(
+                    f"expected Variable or None (got {type(result).__name__}) as gradient {i} of {self.name()}"
+                )
+        return results
+
+
+def _zeros(shape, dtype, array_type) -> Tensor:
+    from tensorgrad.storage.stubs import STORAGES
+
+    storage = STORAGES[array_type]
+    array = storage.empty(shape, dtype, None) if storage.xp is None else storage.xp.zeros(shape, dtype)
+    return wrap(array)
+
+
+class Function:
+    """Base class of custom differentiable functions: write static `forward` and `backward`, call `apply`.
+
+    `forward(ctx, *args)` computes; or `forward(*args)` with a separate `setup_context(ctx, inputs, output)`.
+    `backward(ctx, *grads)` returns one gradient, or None, per argument of `forward`.
+
+    >>> import tensorgrad as torch
+    >>> class Cube(torch.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x * x
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         (x,) = ctx.saved_tensors
+    ...         return g * 3 * x * x
+    >>> x = torch.tensor(2.0, requires_grad=True)
+    >>> Cube.apply(x).backward()
+    >>> x.grad
+    tensor(12.)
+    """
+
+    def __init__(self, *args, **kwargs):
+        raise RuntimeError(f"{type(self).__name__} should not be instantiated. Call {type(self).__name__}.apply instead.")
+
+    @staticmethod
+    def forward(*args, **kwargs):
+        """Computes the results from the arguments. To be overridden."""
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        """Stores on `ctx` what `backward` needs, when `forward` takes no `ctx`. To be overridden."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):
+        """Computes the gradients of the arguments. To be overridden."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
+        )
+
+    @staticmethod
+    def vjp(ctx, *grad_outputs):
+        """Another name for `backward`."""
+        raise NotImplementedError
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "vjp" in cls.__dict__ and "backward" not in cls.__dict__:
+            cls.backward = cls.vjp  # type: ignore[method-assign]
+
+    @classmethod
+    def apply(cls, *args, **kwargs):
+        """Runs `forward` and records it."""
+        ctx = FunctionCtx()
+        ctx.function, ctx.op, ctx.hooks, ctx.args = cls, cls, None, ()
+        ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()
+        ctx.materialize_grads = True
+        recording = GRAD.enabled
+        edges = tuple(edge_of(a) if recording and isinstance(a, Tensor) else None for a in args)
+        ctx.edges = edges
+        ctx.tensor_arguments = tuple(isinstance(a, Tensor) for a in args)
+        ctx.needs_input_grad = tuple(e is not None for e in edges)
+        tracked = any(ctx.needs_input_grad)
+        with modes.no_grad():
+            if cls.setup_context is not Function.setup_context:
+                results = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, results)
+            else:
+                results = cls.forward(ctx, *args, **kwargs)
+        several = isinstance(results, tuple | list)
+        outputs = _outputs(ctx, args, list(results) if several else [results], tracked)
+        if tracked:
+            ctx.sequence_nr = next_sequence_nr()
+            ctx.outputs = tuple(
+                (t._array.shape, t._array.dtype, t._array.__class__) if isinstance(t, Tensor) else (None, None, None)
+                for t in outputs
+            )
+            _attach(ctx, outputs)
+        else:
+            ctx.outputs, ctx.sequence_nr = (), 0
+        _keep_saved(ctx, args, outputs, tracked)
+        return tuple(outputs) if several else outputs[0]
+
+
+def _outputs(ctx, args, results: list, tracked: bool) -> list:
+    """What `apply` returns: an input that came back unchanged becomes a new tensor, one that was written stays."""
+    dirty = {id(t) for t in ctx.dirty_tensors}
+    given = {id(a) for a in args if isinstance(a, Tensor)}
+    outputs = []
+    for tensor in results:
+        if isinstance(tensor, Tensor) and id(tensor) in given and id(tensor) not in dirty:
+            tensor = share(tensor._array, tensor._storage)
+        elif isinstance(tensor, Tensor) and id(tensor) not in dirty and tracked and tensor._view is not None:
+            tensor = share(tensor._array, tensor._storage)
+        outputs.append(tensor)
+    if dirty - {id(t) for t in results}:
+        raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. The "
+                           "inputs that are modified inplace must all be outputs of the Function.")
+    for tensor in ctx.dirty_tensors:
+        if tracked:
+            check_writable(tensor)
+        tensor._storage.bump()
+    return outputs
+
+
+def _attach(ctx, outputs: list) -> None:
+    fixed = {id(t) for t in ctx.non_differentiable}
+    dirty = {id(t) for t in ctx.dirty_tensors}
+    for nr, tensor in enumerate(outputs):
+        if not isinstance(tensor, Tensor) or id(tensor) in fixed or not differentiable(tensor._array.dtype):
+            continue
+        if id(tensor) in dirty and tensor._view is not None:
+            rebase(tensor, ctx)
+        else:
+            tensor._edge, tensor._requires_grad, tensor._view = (ctx, nr), True, None
+
+
+def _keep_saved(ctx, args, outputs: list, tracked: bool) -> None:
+    """Turns what `save_for_backward` was given into saved values with their places in the graph."""
+    from tensorgrad.ops.slowpath import LOCAL, callpath_quiet
+
+    saved, edges = [], []
+    for tensor in ctx.__dict__.pop("to_save"):
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(tensor).__name__}")
+        edge = None
+        if tracked and tensor is not None:
+            output = next((nr for nr, t in enumerate(outputs) if t is tensor), None)
+            if output is not None:
+                edge = (ctx, output) if tensor._edge is not None else None
+            else:
+                edge = next((e for a, e in zip(args, ctx.edges, strict=True) if a is tensor), None)
+        value = None if tensor is None else save(tensor)
+        if LOCAL.saved_hooks and tensor is not None:
+            pack, unpack_hook = LOCAL.saved_hooks[-1]
+            with callpath_quiet():
+                value = Packed(pack(tensor.detach()), unpack_hook, None if edge and edge[0] is ctx else edge)
+        saved.append(value)
+        edges.append(edge)
+    ctx.saved = tuple(saved)
+    ctx.saved_edges = tuple(e[1] if e is not None and e[0] is ctx else e for e in edges)
+    ctx.__dict__.pop("dirty_tensors"), ctx.__dict__.pop("non_differentiable")
+
+
+def once_differentiable(function):
+    """Decorates a `backward` that cannot itself be differentiated: doing so raises, instead of being silently wrong."""
+
+    @functools.wraps(function)
+    def wrapper(ctx, *grads):
+        recording = GRAD.enabled
+        with modes.no_grad():
+            results = function(ctx, *grads)
+        if not recording or not any(isinstance(g, Tensor) and g.requires_grad for g in grads):
+            return results
+        several = isinstance(results, tuple)
+        results = tuple(_Refusal.apply(r, *[g for g in grads if isinstance(g, Tensor)]) if isinstance(r, Tensor) else r
+                        for r in (results if several else (results,)))  # fmt: skip
+        return results if several else results[0]
+
+    return wrapper
+
+
+class _Refusal(Function):
+    """Passes a value on and refuses to be differentiated."""
+
+    @staticmethod
+    def forward(ctx, value, *others):
+        return value
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")

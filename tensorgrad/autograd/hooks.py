@@ -1,0 +1,135 @@
+"""Hooks on tensors, and on what the graph saves."""
+
+from __future__ import annotations
+
+import weakref
+
+from tensorgrad.autograd.graph import RemovableHandle, hooks_of, leaf_hooks_of
+from tensorgrad.autograd.views import edge_of
+from tensorgrad.ops.kinds import composite
+from tensorgrad.tensor import Tensor
+
+
+@composite("method")
+def register_hook(self: Tensor, hook) -> RemovableHandle:
+    """Calls `hook(grad)` whenever this tensor's gradient is computed; a returned tensor replaces the gradient.
+
+    Returns a handle whose `remove()` takes the hook out. Raises: RuntimeError if the tensor requires no grad.
+    """
+    edge = edge_of(self)
+    if edge is None:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    target, nr = edge
+    if isinstance(target, Tensor):
+        return RemovableHandle.add(leaf_hooks_of(target).on_grad, hook)
+    return RemovableHandle.add(hooks_of(target).on_output.setdefault(nr, {}), hook)
+
+
+@composite("method")
+def register_post_accumulate_grad_hook(self: Tensor, hook) -> RemovableHandle:
+    """Calls `hook(tensor)` after a gradient was accumulated into this leaf's `.grad`.
+
+    Raises: RuntimeError if the tensor requires no grad or is not a leaf.
+    """
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if not self.is_leaf:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    return RemovableHandle.add(leaf_hooks_of(self).post_accumulate, hook)
+
+
+@composite("method")
+def retain_grad(self: Tensor) -> None:
+    """Lets a tensor that is not a leaf keep its gradient in `.grad` too. No effect on leaves.
+
+    Raises: RuntimeError if the tensor requires no grad.
+    """
+    edge = edge_of(self)
+    if edge is None:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if not isinstance(edge[0], Tensor):
+        hooks_of(edge[0]).retained[edge[1]] = weakref.ref(self)
+
+
+def _retains_grad(self: Tensor) -> bool:
+    """Whether `retain_grad` was called on this tensor that is not a leaf."""
+    edge = edge_of(self)
+    if edge is None or isinstance(edge[0], Tensor) or edge[0].hooks is None:
+        return False
+    reference = edge[0].hooks.retained.get(edge[1])
+    return reference is not None and reference() is self
+
+
+Tensor.retains_grad = property(_retains_grad)  # type: ignore[attr-defined]
+
+
+class saved_tensors_hooks:
+    """Inside, every tensor that ops save for backward goes through `pack_hook` when saved, `unpack_hook` when used.
+
+    `pack_hook(tensor)` may return anything (a file name, a compressed copy); `unpack_hook` makes a tensor of it again.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> with torch.autograd.graph.saved_tensors_hooks(lambda t: t.item(), lambda number: torch.tensor(number)):
+    ...     y = x * x
+    >>> y.backward(); x.grad
+    tensor(6.)
+    """
+
+    def __init__(self, pack_hook, unpack_hook):
+        self.pair = (pack_hook, unpack_hook)
+
+    def __enter__(self) -> None:
+        from tensorgrad.ops import callpath
+        from tensorgrad.ops.slowpath import LOCAL
+
+        LOCAL.saved_hooks = (*LOCAL.saved_hooks, self.pair)
+        callpath.rare(+1)
+
+    def __exit__(self, *exception) -> None:
+        from tensorgrad.ops import callpath
+        from tensorgrad.ops.slowpath import LOCAL
+
+        LOCAL.saved_hooks = LOCAL.saved_hooks[:-1]
+        callpath.rare(-1)
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Inside, what ops save waits in main memory, and comes back to its device when it is needed."""
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda"):
+        super().__init__(lambda t: (t.device, t.cpu()), lambda packed: packed[1].to(packed[0]))
+
+
+def register_multi_grad_hook(tensors, fn, *, mode: str = "all"):
+    """Calls `fn` once the gradients of all `tensors` (mode "all": with their list) or of any ("any") are computed."""
+    from tensorgrad.autograd import engine
+
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    grads: dict[int, object] = {}
+    state = {"run": -1}
+
+    def hook_for(i):
+        def hook(grad):
+            if state["run"] != engine.RUNS.number:
+                grads.clear()
+                state["run"] = engine.RUNS.number
+            grads[i] = grad
+            if mode == "any" and len(grads) == 1:
+                fn(grad)
+            elif mode == "all" and len(grads) == len(tensors):
+                fn([grads.get(k) for k in range(len(tensors))])
+
+        return hook
+
+    handles = [tensor.register_hook(hook_for(i)) for i, tensor in enumerate(tensors)]
+
+    class Handle:
+        """Removes all hooks of the group."""
+
+        def remove(self) -> None:
+            for handle in handles:
+                handle.remove()
+
+    return Handle()

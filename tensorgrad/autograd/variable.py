@@ -1,0 +1,17 @@
+"""`autograd.Variable`: since PyTorch 0.4 another name for making a tensor."""
+
+from __future__ import annotations
+
+from tensorgrad.tensor import Tensor
+
+
+class _IsTensor(type):
+    def __instancecheck__(cls, value) -> bool:
+        return isinstance(value, Tensor)
+
+
+class Variable(metaclass=_IsTensor):
+    """`Variable(tensor, requires_grad)` is the tensor, detached; every tensor is an instance of it."""
+
+    def __new__(cls, data, requires_grad: bool = False, volatile: bool = False):
+        return data.detach().requires_grad_(requires_grad)

@@ -1,0 +1,144 @@
+"""Scaled dot-product attention over plain arrays, with its gradient."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from .softmax import _exp_shifted, _row_max, _row_sum
+from .special import select
+
+# Scores are made for at most about this many (query, key) pairs at a time, so that the softmax between the two
+# products finds them in cache.
+_PAIRS = 1 << 18
+
+
+@lru_cache(maxsize=16)
+def _causal_bias(rows, columns, dtype):
+    """0 where a key is not after its query, -inf elsewhere; queries and keys are aligned at their starts."""
+    bias = np.triu(np.full((rows, columns), -np.inf, dtype), 1)
+    bias.flags.writeable = False
+    return bias
+
+
+def _probabilities(xp, scores, mask, is_causal):
+    """Softmax of `scores` over keys in place, after the masks; a query without any key gets 0 everywhere."""
+    if is_causal:
+        shape = scores.shape[-2:]
+        scores += _causal_bias(*shape, scores.dtype) if xp is np else xp.asarray(_causal_bias(*shape, scores.dtype))
+    if mask is not None:
+        if mask.dtype == bool:
+            hidden = scores.dtype.type(-np.inf)
+            scores[...] = select(
+                xp, xp.broadcast_to(mask, scores.shape), scores, xp.broadcast_to(hidden, scores.shape)
+            )
+        else:
+            scores += mask
+    axis = scores.ndim - 1
+    if mask is None and not is_causal:
+        _exp_shifted(xp, scores, axis, scores)
+        total = _row_sum(xp, scores, axis, True)
+    else:
+        top = _row_max(xp, scores, axis)
+        xp.subtract(scores, xp.where(top == -np.inf, 0, top).astype(top.dtype, copy=False), scores)
+        xp.exp(scores, scores)
+        total = _row_sum(xp, scores, axis, True)
+        total = xp.where(total == 0, total.dtype.type(1), total)
+    xp.divide(scores, total, scores)
+
+
+def _forward(xp, q, k, v, mask, dropout, is_causal, scale, out, p):
+    if out.ndim > 2 and p.size > _PAIRS:
+        for i in range(out.shape[0]):
+            look, drop = (None if a is None else a[i] for a in (mask, dropout))
+            _forward(xp, q[i], k[i], v[i], look, drop, is_causal, scale, out[i], p[i])
+        return
+    # the factor goes to the smaller operand
+    if q.shape[-1] <= p.shape[-1]:
+        xp.matmul(q * scale, k.swapaxes(-1, -2), out=p)
+    else:
+        xp.matmul(q, k.swapaxes(-1, -2), out=p)
+        p *= scale
+    if p.size:
+        _probabilities(xp, p, mask, is_causal)
+    xp.matmul(p if dropout is None else p * dropout, v, out=out)
+
+
+def _common(xp, *arrays):
+    """The arrays with their leading dimensions broadcast to a common shape."""
+    lead = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
+    return lead, [a if a.shape[:-2] == lead else xp.broadcast_to(a, lead + a.shape[-2:]) for a in arrays]
+
+
+def attention(xp, q, k, v, mask=None, is_causal=False, scale=None, dropout_mask=None):
+    """`softmax(scale q k^T + mask) v` (A. Vaswani et al., arXiv:1706.03762).
+
+    `q` (*, L, E), `k` (*, S, E), `v` (*, S, V), leading dimensions broadcast; `mask` broadcasts to (*, L, S), bool
+    (true: look) or added; `scale` defaults to 1 / sqrt(E). `dropout_mask` (*, L, S) multiplies the probabilities: 0
+    or 1 / (1 - rate). Returns `(out, probabilities before dropout)`, the second as `attention_grad` needs it.
+    A query that may look at nothing gets 0, as in PyTorch.
+    """
+    dtype = q.dtype
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if dtype.itemsize == 2:
+        q, k, v = (a.astype(np.float32) for a in (q, k, v))
+    if mask is not None and mask.dtype != bool:
+        mask = mask.astype(q.dtype, copy=False)
+    operands = (q, k, v) if mask is None else (q, k, v, mask if mask.ndim > 1 else mask[None])
+    lead, (q, k, v, *rest) = _common(xp, *operands)
+    if mask is not None:
+        mask = rest[0]  # its last two dimensions broadcast where it is applied
+    out = xp.empty(lead + (q.shape[-2], v.shape[-1]), q.dtype)
+    p = xp.empty(lead + (q.shape[-2], k.shape[-2]), q.dtype)
+    with np.errstate(all="ignore"):
+        _forward(xp, q, k, v, mask, dropout_mask, is_causal, scale, out, p)
+    return out.astype(dtype, copy=False), p
+
+
+def _backward(xp, g, q, k, v, out, p, dropout, scale, gq, gk, gv, gs):
+    if g.ndim > 2 and p.size > _PAIRS:
+        for i in range(g.shape[0]):
+            drop = None if dropout is None else dropout[i]
+            _backward(
+                xp,
+                *(a[i] for a in (g, q, k, v, out, p)),
+                drop,
+                scale,
+                *(None if a is None else a[i] for a in (gq, gk, gv, gs)),
+            )
+        return
+    if gv is not None:
+        xp.matmul((p if dropout is None else p * dropout).swapaxes(-1, -2), g, out=gv)
+    if gq is None and gk is None and gs is None:
+        return
+    grad = xp.matmul(g, v.swapaxes(-1, -2), out=gs)
+    if dropout is not None:
+        grad *= dropout
+    # sum over keys of p times its gradient, without the (L, S) product: it is what g sees of the output
+    grad -= (np.vecdot(g, out) if xp is np else (g * out).sum(axis=-1))[..., None]
+    grad *= p
+    if gq is not None:
+        xp.matmul(grad, k, out=gq)
+        gq *= scale
+    if gk is not None:
+        xp.matmul(grad.swapaxes(-1, -2), q, out=gk)
+        gk *= scale
+
+
+def attention_grad(xp, g, q, k, v, out, p, scale=None, dropout_mask=None, need=(True, True, True, False)):
+    """Gradients `(gq, gk, gv, gmask)` of `attention` from its output and probabilities.
+
+    `need` has a flag for each (None where not needed); `gmask` is that of an added mask. All have the broadcast
+    leading dimensions (and `gmask` the full (*, L, S)): the caller sums where an operand was broadcast.
+    """
+    dtype = g.dtype
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if dtype.itemsize == 2:
+        g, q, k, v, out = (a.astype(np.float32) for a in (g, q, k, v, out))
+    lead, (q, k, v, g) = _common(xp, q, k, v, g)
+    grads = [
+        xp.empty(lead + shape[-2:], p.dtype) if wanted else None
+        for shape, wanted in zip((q.shape, k.shape, v.shape, p.shape), need)
+    ]
+    with np.errstate(all="ignore"):
+        _backward(xp, g, q, k, v, out, p, dropout_mask, scale, *grads)
+    return tuple(None if a is None else a.astype(dtype, copy=False) for a in grads)

@@ -1,0 +1,442 @@
+"""Pooling on plain arrays, in one text for one, two and three spatial dimensions.
+
+``x`` is (N, C, *S) and ``kernel``, ``stride``, ``padding`` and ``dilation`` hold one int for each spatial dimension.
+
+There is no loop over windows: a loop over the *taps* (the positions within a window) handles that tap of all windows
+in one array operation, and reads the input through a slice.  Padding is never built: a tap that falls outside for some
+windows just skips them.  The work goes over blocks of a few image planes that stay in the processor's cache.
+
+An average is a sum along one dimension after the other (k + k taps instead of k * k).  A maximum keeps its place in the
+image: windows with equal maxima take the first place, and a nan wins over everything, the last nan taking the place,
+as in PyTorch.
+"""
+
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from .conv import widen
+
+BLOCK_BYTES = 512 << 10  # measured: input planes of this size, with their results, live in a 1 MiB second-level cache
+MANY_TAPS = 16  # from here on, windows that tile the image are searched by argmax
+
+
+def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode):
+    """The maximum of each window, and where it is: ``(values, indices)``, both (N, C, *P).
+
+    ``indices`` are int64 and flat within an image plane, as PyTorch's ``return_indices=True`` gives them.
+
+    >>> import numpy as np
+    >>> max_pool(np, np.array([[[3.0, 5.0, 2.0, 4.0]]]), (2,), (2,), (0,), (1,), False)
+    (array([[[5., 4.]]]), array([[[1, 3]]]))
+    """
+    dims = len(kernel)
+    size = x.shape[-dims:]
+    shape = pool_shape(x.shape, kernel, stride, padding, dilation, ceil_mode)
+    points = shape[-dims:]
+    planes = widen(xp, x).reshape(-1, *size)
+    values, indices = xp.empty((len(planes), *points), planes.dtype), xp.empty((len(planes), *points), xp.int64)
+    with np.errstate(all="ignore"):
+        if values.size and prod(kernel) >= MANY_TAPS and tuple(kernel) == tuple(stride) and not any(padding):
+            if all(d == 1 and n >= p * k for d, n, p, k in zip(dilation, size, points, kernel)):
+                return _max_of_tiles(xp, x, planes, kernel, shape)
+        pitch = [prod(size[axis + 1 :]) for axis in range(dims)]
+        places = list(product(*[range(0, k * d * t, d * t) for k, d, t in zip(kernel, dilation, pitch)]))
+        table = xp.asarray([sum(place) for place in places] + [0], dtype=xp.int64)
+        corner = _outer_sum(xp, [(xp.arange(n) * s - p) * t for n, s, p, t in zip(points, stride, padding, pitch)])
+        taps = _taps(size, points, kernel, stride, padding, dilation)
+        # Overlapping windows read everything several times: then it pays to copy the planes side by side, so that one
+        # tap of all planes is contiguous.  Work arrays have the same axes, (plane, *S), whatever their order in memory.
+        interleave = any(d * (k - 1) + 1 > s for k, s, d in zip(kernel, stride, dilation))
+        for first, last in _blocks(planes):
+            block, best = planes[first:last], values[first:last]
+            if interleave:
+                block, best = _interleaved(xp, block.shape, x=block), _interleaved(xp, best.shape, dtype=best.dtype)
+            code = _max_over_taps(xp, block, best, taps, len(places), interleave)
+            values[first:last] = best
+            indices[first:last] = xp.take(table, code)
+            indices[first:last] += corner
+    if ceil_mode and any(d > 1 for d in dilation):  # a window may then lie wholly outside; keep its index valid
+        xp.clip(indices, 0, prod(size) - 1, out=indices)
+    return values.reshape(shape).astype(x.dtype, copy=False), indices.reshape(shape)
+
+
+def max_pool_grad(xp, g, indices, x_shape, windows=None):
+    """The gradient of a max pooling for its input: ``g`` (N, C, *P) added up at ``indices``, shape ``x_shape``.
+
+    ``windows`` is ``(kernel, stride, padding, dilation)``; where it shows that windows do not overlap, no two gradients
+    meet and they are just written.  None (adaptive pooling) assumes that they may meet.
+
+    >>> import numpy as np
+    >>> max_pool_grad(np, np.array([[[1.0, 2.0]]]), np.array([[[1, 1]]]), (1, 1, 3))
+    array([[[0., 3., 0.]]])
+    """
+    total = xp.zeros(x_shape, widen(xp, g[..., :0]).dtype)
+    places = _flat_places(xp, indices, prod(x_shape[2:])).reshape(-1)
+    if windows is not None and all(d * (k - 1) + 1 <= s for k, s, _, d in zip(*windows)):
+        total.reshape(-1)[places] = g.reshape(-1)
+    else:
+        xp.add.at(total.reshape(-1), places, g.reshape(-1).astype(total.dtype, copy=False))  # as fast as bincount
+    return total.astype(g.dtype, copy=False)
+
+
+def max_pool_gather(xp, gg, indices):
+    """The elements of ``gg`` (N, C, *S) at ``indices`` (N, C, *P): the derivative of :func:`max_pool_grad`.
+
+    >>> import numpy as np
+    >>> max_pool_gather(np, np.array([[[7.0, 8.0, 9.0]]]), np.array([[[1, 1]]]))
+    array([[[8., 8.]]])
+    """
+    return xp.take(gg.reshape(-1), _flat_places(xp, indices, prod(gg.shape[2:]))).reshape(indices.shape)
+
+
+def avg_pool(xp, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
+    """The mean of each window, (N, C, *P).
+
+    The divisor is the number of elements in the window, with those in the padding unless ``count_include_pad`` is
+    false, or ``divisor_override`` if that is not None.
+
+    >>> import numpy as np
+    >>> avg_pool(np, np.array([[[1.0, 3.0, 2.0, 4.0]]]), (2,), (2,), (0,), False, True, None)
+    array([[[2., 3.]]])
+    """
+    dims = len(kernel)
+    size = x.shape[-dims:]
+    shape = pool_shape(x.shape, kernel, stride, padding, (1,) * dims, ceil_mode)
+    points = shape[-dims:]
+    planes = widen(xp, x).reshape(-1, *size)
+    out = xp.empty((len(planes), *points), planes.dtype)
+    divisor = _divisor(xp, size, points, kernel, stride, padding, count_include_pad, divisor_override, out.dtype)
+    with np.errstate(all="ignore"):
+        for first, last in _blocks(planes):
+            block = planes[first:last]
+            for axis in range(dims):  # rows first: they are contiguous, and what is left is smaller
+                block = _sum_windows(xp, block, axis, points[axis], kernel[axis], stride[axis], padding[axis])
+            _divide(xp, block, divisor, out[first:last])
+    return out.reshape(shape).astype(x.dtype, copy=False)
+
+
+def avg_pool_grad(xp, g, x_shape, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
+    """The gradient of :func:`avg_pool` for its input: every element gets its windows' ``g / divisor``.
+
+    >>> import numpy as np
+    >>> avg_pool_grad(np, np.array([[[2.0, 4.0]]]), (1, 1, 4), (2,), (2,), (0,), False, True, None)
+    array([[[1., 1., 2., 2.]]])
+    """
+    dims = len(kernel)
+    size, points = tuple(x_shape[-dims:]), g.shape[-dims:]
+    grads = widen(xp, g).reshape(-1, *points)
+    out = xp.empty((len(grads), *size), grads.dtype)
+    divisor = _divisor(xp, size, points, kernel, stride, padding, count_include_pad, divisor_override, out.dtype)
+    with np.errstate(all="ignore"):
+        for first, last in _blocks(out):
+            block = xp.empty_like(grads[first:last])
+            _divide(xp, grads[first:last], divisor, block)
+            for axis in reversed(range(dims)):
+                target = out[first:last] if axis == 0 else None
+                block = _spread_windows(xp, block, axis, size[axis], kernel[axis], stride[axis], padding[axis], target)
+    return out.reshape(x_shape).astype(g.dtype, copy=False)
+
+
+def adaptive_avg_pool(xp, x, output_size):
+    """The means of ``output_size`` windows that cover ``x`` (N, C, *S) evenly: window i goes from floor(i * S / P)
+    to ceil((i + 1) * S / P).
+
+    >>> import numpy as np
+    >>> adaptive_avg_pool(np, np.array([[[1.0, 3.0, 2.0]]]), (2,))
+    array([[[2. , 2.5]]])
+    """
+    dims = len(output_size)
+    size = x.shape[-dims:]
+    kernel = _even_kernel(size, output_size)
+    if kernel and prod(output_size) > 1:
+        return avg_pool(xp, x, kernel, kernel, (0,) * dims, False, True, None)
+    total = widen(xp, x)
+    with np.errstate(all="ignore"):
+        for axis in range(-dims, 0):
+            spans = _spans(size[axis], output_size[axis])
+            part = xp.empty((*total.shape[:axis], len(spans), *total.shape[axis:][1:]), total.dtype)
+            for i, (start, stop) in enumerate(spans):
+                xp.divide(_along(total, axis, start, stop).sum(axis), stop - start, out=part[_index(axis, i)])
+            total = part
+    return total.astype(x.dtype, copy=False)
+
+
+def adaptive_avg_pool_grad(xp, g, x_shape):
+    """The gradient of :func:`adaptive_avg_pool` for its input, of shape ``x_shape``.
+
+    >>> import numpy as np
+    >>> adaptive_avg_pool_grad(np, np.array([[[2.0, 4.0]]]), (1, 1, 3))
+    array([[[1., 3., 2.]]])
+    """
+    dims = len(x_shape) - 2
+    size, points = x_shape[2:], g.shape[2:]
+    kernel = _even_kernel(size, points)
+    if kernel and prod(points) > 1:
+        return avg_pool_grad(xp, g, x_shape, kernel, kernel, (0,) * dims, False, True, None)
+    total = widen(xp, g)
+    with np.errstate(all="ignore"):
+        for axis in range(-dims, 0):
+            part = xp.zeros((*total.shape[:axis], size[axis], *total.shape[axis:][1:]), total.dtype)
+            for i, (start, stop) in enumerate(_spans(size[axis], points[axis])):
+                place = _along(part, axis, start, stop)
+                place += xp.expand_dims(total[_index(axis, i)], axis) / (stop - start)
+            total = part
+    return total.astype(g.dtype, copy=False)
+
+
+def adaptive_max_pool(xp, x, output_size):
+    """The maxima of ``output_size`` even windows (see :func:`adaptive_avg_pool`): ``(values, indices)``.
+
+    >>> import numpy as np
+    >>> adaptive_max_pool(np, np.array([[[1.0, 3.0, 2.0]]]), (2,))
+    (array([[[3., 3.]]]), array([[[1, 1]]]))
+    """
+    dims = len(output_size)
+    size = x.shape[-dims:]
+    kernel = _even_kernel(size, output_size)
+    if kernel:
+        return max_pool(xp, x, kernel, kernel, (0,) * dims, (1,) * dims, False)
+    shape = (*x.shape[:-dims], *output_size)
+    values, indices = xp.empty(shape, x.dtype), xp.empty(shape, xp.int64)
+    plane = xp.arange(prod(size)).reshape(size)
+    cells = product(*[enumerate(_spans(n, m)) for n, m in zip(size, output_size)])
+    for cell in cells if values.size else ():  # windows of several sizes: one after the other
+        window = (..., *[slice(*span) for _, span in cell])
+        place = (..., *[i for i, _ in cell])
+        values[place], found = _last_nan_argmax(xp, x[window].reshape(*shape[:-dims], -1))
+        indices[place] = xp.take(plane[window].reshape(-1), found)
+    return values, indices
+
+
+# The parts
+
+
+def _max_over_taps(xp, block, best, taps, count, interleave):
+    """Put each window's maximum into ``best`` (*n*, *P); return the number of the tap where it is first found."""
+    kind = block.dtype.kind
+    best.fill(xp.iinfo(block.dtype).min if kind in "iu" else -xp.inf)
+    for _, there, here in taps:
+        view = best[there]
+        xp.maximum(view, block[here], out=view)
+    # Count the taps before the first that equals the maximum: cheaper than carrying places along.
+    narrow = xp.uint8 if count < 256 else xp.int32
+    empty = _interleaved if interleave else lambda xp, shape, dtype: xp.empty(shape, dtype)
+    code, missing = empty(xp, best.shape, dtype=narrow), empty(xp, best.shape, dtype=bool)
+    code.fill(0)
+    missing.fill(True)
+    done = 0
+    for number, there, here in taps:
+        if number > done:  # taps that lie outside for all windows
+            code += missing.view(xp.uint8) * narrow(number - done)
+        view = missing[there]
+        xp.logical_and(view, best[there] != block[here], out=view)
+        if number + 1 < count:
+            xp.add(code, missing.view(xp.uint8), out=code)
+        done = number + 1
+    if kind == "f":
+        lost = best != best
+        if lost.any():  # nan equals nothing: take the last nan of the window
+            for number, there, here in taps:
+                element = block[here]
+                code[there][element != element] = number
+    return code
+
+
+def _max_of_tiles(xp, x, planes, kernel, shape):
+    """:func:`max_pool` for large windows that lie side by side: one row for each window, then argmax."""
+    dims = len(kernel)
+    points, size = shape[-dims:], planes.shape[1:]
+    split = planes[(slice(None), *[slice(0, n * k) for n, k in zip(points, kernel)])]
+    split = split.reshape(len(planes), *[n for pair in zip(points, kernel) for n in pair])
+    split = split.transpose(0, *range(1, 2 * dims, 2), *range(2, 2 * dims + 1, 2))
+    values, found = _last_nan_argmax(xp, split.reshape(*split.shape[: dims + 1], -1))
+    pitch = [prod(size[axis + 1 :]) for axis in range(dims)]
+    table = _outer_sum(xp, [xp.arange(k) * t for k, t in zip(kernel, pitch)]).reshape(-1)
+    indices = xp.take(table, found)
+    indices += _outer_sum(xp, [xp.arange(n) * (k * t) for n, k, t in zip(points, kernel, pitch)])
+    return values.reshape(shape).astype(x.dtype, copy=False), indices.reshape(shape)
+
+
+def _last_nan_argmax(xp, rows):
+    """The maxima along the last axis and the first place of each, or the last nan and its place."""
+    found = rows.argmax(-1)
+    values = xp.take_along_axis(rows, found[..., None], -1)[..., 0]
+    lost = values != values
+    if lost.any():
+        bad = rows[lost]
+        found[lost] = rows.shape[-1] - 1 - (bad != bad)[..., ::-1].argmax(-1)
+    return values, found
+
+
+def _taps(size, points, kernel, stride, padding, dilation):
+    """``(number, windows, elements)`` of each tap that meets the input: slices into the output and into the input."""
+    axes = []
+    for n, m, k, s, p, d in zip(size, points, kernel, stride, padding, dilation):
+        axes.append([_reach(n, m, tap * d - p, s) for tap in range(k)])
+    taps = []
+    for number, reach in enumerate(product(*axes)):
+        if all(first < last for first, last, _ in reach):
+            there = tuple(slice(first, last) for first, last, _ in reach)
+            here = tuple(slice(b, b + (last - f - 1) * s + 1, s) for (f, last, b), s in zip(reach, stride))
+            taps.append((number, (slice(None), *there), (slice(None), *here)))
+    return taps
+
+
+def _reach(size, points, shift, stride):
+    """The windows first..last whose element at ``window * stride + shift`` lies in the input, and the first such."""
+    first = max(0, -(shift // stride))
+    last = min(points, (size - 1 - shift) // stride + 1)
+    return first, last, first * stride + shift
+
+
+def _sum_windows(xp, block, axis, points, kernel, stride, padding):
+    """Sum along one spatial axis of (plane, *S) over windows."""
+    axis += 1
+    out = xp.zeros((*block.shape[:axis], points, *block.shape[axis + 1 :]), block.dtype)
+    for tap in range(kernel):
+        first, last, begin = _reach(block.shape[axis], points, tap - padding, stride)
+        if first < last:
+            place = _along(out, axis, first, last)
+            xp.add(place, _along(block, axis, begin, begin + (last - first - 1) * stride + 1, stride), out=place)
+    return out
+
+
+def _spread_windows(xp, block, axis, size, kernel, stride, padding, out):
+    """The transpose of :func:`_sum_windows`: every window's number is added to all its elements."""
+    axis += 1
+    points = block.shape[axis]
+    if out is None:
+        out = xp.empty((*block.shape[:axis], size, *block.shape[axis + 1 :]), block.dtype)
+    out.fill(0)
+    for tap in range(kernel):
+        first, last, begin = _reach(size, points, tap - padding, stride)
+        if first < last:
+            place = _along(out, axis, begin, begin + (last - first - 1) * stride + 1, stride)
+            xp.add(place, _along(block, axis, first, last), out=place)
+    return out
+
+
+def _divisor(xp, size, points, kernel, stride, padding, count_include_pad, divisor_override, dtype):
+    """What the windows' sums are divided by: one number where it is the same for all, else an array over windows."""
+    if divisor_override is not None:
+        return divisor_override
+    axes = []
+    for n, m, k, s, p in zip(size, points, kernel, stride, padding):
+        starts = [window * s - p for window in range(m)]
+        stops = [min(start + k, n + p) for start in starts]
+        if not count_include_pad:
+            starts, stops = [max(start, 0) for start in starts], [min(stop, n) for stop in stops]
+        axes.append([stop - start for start, stop in zip(starts, stops)])
+    if all(len(set(axis)) == 1 for axis in axes):
+        return prod(axis[0] for axis in axes)
+    total = xp.asarray(1, dtype=dtype)
+    for axis in axes:
+        total = total[..., None] * xp.asarray(axis, dtype=dtype)
+    return total
+
+
+def _divide(xp, block, divisor, out):
+    if out.dtype.kind in "iu":  # C's division: towards zero
+        quotient = abs(block) // abs(divisor)
+        out[...] = xp.where((block < 0) == (xp.asarray(divisor) < 0), quotient, -quotient)
+    else:
+        xp.divide(block, divisor, out=out)
+
+
+def _blocks(planes):
+    """``(first, last)`` ranges of planes, each about BLOCK_BYTES of input."""
+    step = max(1, BLOCK_BYTES // max(1, prod(planes.shape[1:]) * planes.dtype.itemsize))
+    for first in range(0, len(planes), step):
+        yield first, min(first + step, len(planes))
+
+
+def _interleaved(xp, shape, dtype=None, x=None):
+    """An array with axes (plane, *S) that lies in memory as (*S, plane): empty, or a copy of ``x``."""
+    out = xp.moveaxis(xp.empty((*shape[1:], shape[0]), x.dtype if dtype is None else dtype), -1, 0)
+    if x is not None:
+        out[...] = x
+    return out
+
+
+def _flat_places(xp, indices, plane):
+    planes = prod(indices.shape[:2])
+    return indices.reshape(planes, -1) + (xp.arange(planes) * plane)[:, None]
+
+
+def _outer_sum(xp, vectors):
+    total = vectors[0]
+    for vector in vectors[1:]:
+        total = total[..., None] + vector
+    return total
+
+
+def _along(array, axis, start, stop, step=1):
+    return array[_index(axis, slice(start, stop, step))]
+
+
+def _index(axis, item):
+    """The index that applies ``item`` to one axis; negative axes count from the end."""
+    return (..., item, *[slice(None)] * (-axis - 1)) if axis < 0 else (*[slice(None)] * axis, item)
+
+
+def _even_kernel(size, output_size):
+    """The kernel that makes an adaptive pooling an ordinary one, or None."""
+    if all(m and n and n % m == 0 for n, m in zip(size, output_size)):
+        return tuple(n // m for n, m in zip(size, output_size))
+    return None
+
+
+def _spans(size, points):
+    return [(i * size // points, -(-(i + 1) * size // points)) for i in range(points)]
+
+
+# Shapes
+
+
+def pool_shape(x_shape, kernel, stride, padding, dilation, ceil_mode):
+    """The shape of a pooling's result for ``x`` of (N, C, *S) or (C, *S).
+
+    With ``ceil_mode`` a last, incomplete window is kept unless it would start in the padding on the right.
+    Raises RuntimeError, in PyTorch's words, where the arguments do not fit together.
+
+    >>> pool_shape((1, 8, 7, 7), (2, 2), (2, 2), (0, 0), (1, 1), True)
+    (1, 8, 4, 4)
+    """
+    dims = len(kernel)
+    size = tuple(x_shape[-dims:])
+    if 0 in stride:
+        raise RuntimeError("stride should not be zero")
+    for values, what, letter in ((kernel, "kernel size", "k"), (stride, "stride", "d"), (dilation, "dilation", "dilation")):
+        if any(v <= 0 for v in values):
+            raise RuntimeError(f"{what} should be greater than zero, but got {_named(letter, values, ' ')}")
+    for k, p, d in zip(kernel, padding, dilation):
+        if p < 0:
+            raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
+        if p > (d * (k - 1) + 1) // 2:
+            raise RuntimeError(
+                f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}"
+            )
+    if any(p > k // 2 for k, p in zip(kernel, padding)):
+        words = f"{_named('pad', padding, ', ', ' = ')}, {_named('k', kernel, ', ', ' = ')}"
+        raise RuntimeError(f"pad should be smaller than or equal to half of kernel size, but got {words}")
+    points = []
+    for n, k, s, p, d in zip(size, kernel, stride, padding, dilation):
+        point = (n + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
+        if ceil_mode and (point - 1) * s >= n + p:
+            point -= 1
+        points.append(point)
+    if any(p < 1 for p in points):
+        flat = (1,) if dims == 1 else ()  # PyTorch runs one dimension as two
+        channels = x_shape[-dims - 1]
+        raise RuntimeError(
+            f"Given input size: ({'x'.join(map(str, (channels, *flat, *size)))}). "
+            f"Calculated output size: ({'x'.join(map(str, (channels, *flat, *points)))}). Output size is too small"
+        )
+    return (*x_shape[:-dims], *points)
+
+
+def _named(letter, values, between, equals=": "):
+    """``kH: 2 kW: 3`` and the like; in one dimension PyTorch speaks of a width."""
+    return between.join(f"{letter}{axis}{equals}{v}" for axis, v in zip("THW"[-len(values) :], values))

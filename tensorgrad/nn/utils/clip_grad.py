@@ -1,0 +1,122 @@
+"""Limits on gradients, against steps that go too far."""
+
+from __future__ import annotations
+
+import math
+import types
+import warnings
+from collections.abc import Iterable
+
+import tensorgrad as torch
+from tensorgrad.autograd.modes import no_grad
+from tensorgrad.tensor import Tensor
+
+
+def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    found = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    if not found and isinstance(parameters, types.GeneratorType):
+        warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=4)
+    return [p.grad for p in found if p.grad is not None]
+
+
+@no_grad()
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The norm of all tensors seen as one vector, as a 0-dimensional tensor.
+
+    Args:
+        norm_type: the norm's degree; ``inf`` is the largest absolute value.
+        error_if_nonfinite: raise if it is infinite or not a number.
+        foreach: accepted and ignored: there is one implementation.
+
+    Raises:
+        RuntimeError: see ``error_if_nonfinite``.
+    """
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    norm_type = float(norm_type)
+    if not tensors:
+        return torch.tensor(0.0)
+    device = tensors[0].device
+    norms = [tensor.norm(norm_type).to(device) for tensor in tensors]
+    total = torch.stack(norms).norm(norm_type)
+    if error_if_nonfinite and not math.isfinite(total.item()):
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "
+            "clipped. To disable this error and scale the gradients by the non-finite norm anyway, set "
+            "`error_if_nonfinite=False`"
+        )
+    return total
+
+
+@no_grad()
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scales the gradients in place by max_norm / total_norm where that is less than 1."""
+    _scale(_grads(parameters), max_norm, total_norm)
+
+
+def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
+    factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    for grad in grads:
+        grad.mul_(factor.to(grad.device))
+
+
+@no_grad()
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scales the gradients in place so that their norm, all seen as one vector, is at most ``max_norm``.
+
+    Args:
+        parameters: whose gradients; those without one are passed over.
+        max_norm: the limit.
+        norm_type: the norm's degree.
+        error_if_nonfinite: raise if the norm is infinite or not a number.
+        foreach: accepted and ignored: there is one implementation.
+
+    Returns:
+        The norm before.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> (w * torch.tensor([3.0, 4.0])).sum().backward()
+        >>> torch.nn.utils.clip_grad_norm_(w, max_norm=1.0)
+        tensor(5.)
+        >>> w.grad
+        tensor([0.6000, 0.8000])
+    """
+    grads = _grads(parameters)
+    total = get_total_norm(grads, norm_type, error_if_nonfinite)
+    _scale(grads, max_norm, total)
+    return total
+
+
+def clip_grad_norm(*args: object, **kwargs: object) -> Tensor:
+    """The old name of :func:`clip_grad_norm_`."""
+    warnings.warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(*args, **kwargs)  # type: ignore[arg-type]
+
+
+@no_grad()
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
+    """Limits every element of the gradients, in place, to [-clip_value, clip_value]."""
+    clip_value = float(clip_value)
+    for grad in _grads(parameters):
+        grad.clamp_(min=-clip_value, max=clip_value)
