@@ -6,6 +6,7 @@ docs/architecture.md, or with tensor.py, autograd/engine.py and ops/op.py.
 
 import importlib as _importlib
 import importlib.util as _util
+import os as _os
 import warnings as _warnings
 from math import e, inf, nan, pi
 
@@ -85,7 +86,12 @@ for _family in _FAMILIES:
         if _error.name != f"tensorgrad.ops.{_family}":
             raise
 globals().update(_FUNCTIONS)
-_importlib.import_module('tensorgrad.autograd.hooks')
+_importlib.import_module("tensorgrad.autograd.hooks")
+
+if "DEBUG" in _os.environ:
+    from tensorgrad.debug import from_environment as _debug_from_environment
+
+    _debug_from_environment()
 
 _LAZY = ("compat", "linalg", "nn", "optim", "special", "testing", "utils")  # loaded when first used
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorgrad.kernels.array import activation, attention, index, norm, softmax, special
+from tensorgrad.kernels.array import activation, attention, blocks, index, norm, softmax, special
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 F = torch.nn.functional
@@ -165,7 +165,13 @@ def test_accuracy_in_last_places(name, low, high, single, double):
 def test_float32_against_float64():
     """Functions without an exact reference in the standard library agree with themselves in double precision."""
     rng = np.random.default_rng(3)
-    for name, low, high in [("erfinv", -1, 1), ("i0", -30, 30), ("i1e", 0.1, 80), ("log_ndtr", -20, 5), ("ndtr", -9, 5)]:
+    for name, low, high in [
+        ("erfinv", -1, 1),
+        ("i0", -30, 30),
+        ("i1e", 0.1, 80),
+        ("log_ndtr", -20, 5),
+        ("ndtr", -9, 5),
+    ]:
         x = rng.uniform(low, high, 5000).astype(np.float32)
         function = getattr(special, name)
         assert ulp_error(function(np, x), function(np, x.astype(np.float64))) <= 8, name
@@ -205,8 +211,8 @@ def test_polygamma(n, dtype):
     x = np.random.default_rng(5).uniform(0.3, 40, 500).astype(dtype)
     x = np.concatenate([x, -x[:100] / 4])
     expected = torch.polygamma(n, to_torch(x))
-    # PyTorch's own trigamma is good to 1e-9 only
-    rtol = max(tolerance(dtype, 3), 2e-9 if n == 1 else 0)
+    # PyTorch's own trigamma is good to 1e-9 only, and in float32 to 1e-5 by the reflection
+    rtol = max(tolerance(dtype, 3), (1e-4 if dtype == np.float32 else 2e-9) if n == 1 else 0)
     near_pole = np.abs(x - np.rint(x)) < 0.02
     scale = 1e-9 if dtype == np.float64 else 1e-2
     keep = (x > 0) | ~near_pole
@@ -244,8 +250,8 @@ def test_select_is_where(dtype):
     a, b = rng.standard_normal((2, 90, 91)).astype(dtype)
     a[0], b[1] = np.nan, np.inf
     mask = rng.random((90, 91)) < 0.5
-    np.testing.assert_array_equal(special.select(np, mask, a, b), np.where(mask, a, b))
-    np.testing.assert_array_equal(special.select(np, mask.T, a.T, b.T), np.where(mask.T, a.T, b.T))
+    np.testing.assert_array_equal(blocks.select(np, mask, a, b), np.where(mask, a, b))
+    np.testing.assert_array_equal(blocks.select(np, mask.T, a.T, b.T), np.where(mask.T, a.T, b.T))
 
 
 # ---------------------------------------------------------------- activations
@@ -315,16 +321,20 @@ ACTIVATIONS = [
 
 @pytest.mark.parametrize("name,forward,reference,backward", ACTIVATIONS, ids=[row[0] for row in ACTIVATIONS])
 def test_activation(name, forward, reference, backward):
+    # PyTorch's hardsigmoid multiplies by a float32 1/6 even in float64
+    rtol = {np.dtype(d): max(tolerance(d), 1e-7 if name == "hardsigmoid" else 0) for d in FLOATS}
+
     def compare(x, seed, finite):
-        t = to_torch(x, grad=True)
+        # float64 is the better oracle: PyTorch's float32 gelu gradient is 0 from -5 on
+        t = to_torch(x.astype(np.float64) if finite else x, grad=True)
         expected = reference(t)
         atol = tolerance(x.dtype, 0.1)
-        same(untouched(forward, x), expected, tolerance(x.dtype), atol, x)
+        same(untouched(forward, x), expected.to(to_torch(x).dtype), rtol[x.dtype], atol, x)
         if backward is None or not finite:
             return
         g = np.random.default_rng(seed).standard_normal(x.shape).astype(x.dtype)
-        expected.backward(to_torch(g))
-        same(untouched(backward, g, x), t.grad, tolerance(x.dtype), 10 * atol, x)
+        expected.backward(to_torch(g.astype(np.float64)))
+        same(untouched(backward, g, x), t.grad.to(to_torch(x).dtype), rtol[x.dtype], 30 * atol, x)
 
     @FEW
     @given(float_arrays(values=SPECIAL), st.integers(0, 1000))
@@ -394,10 +404,11 @@ def test_softmax(forward, backward, reference):
         t = to_torch(x, True)
         expected = reference(t, dim)
         mine = untouched(forward, x, dim=dim)
-        same(mine, expected, tolerance(x.dtype), tolerance(x.dtype), (x, dim))
+        size = max(1.0, float(np.abs(x).max(initial=0)))
+        same(mine, expected, tolerance(x.dtype), tolerance(x.dtype) * size, (x, dim))
         g = np.random.default_rng(1).standard_normal(x.shape).astype(x.dtype)
         expected.backward(to_torch(g))
-        same(untouched(backward, g, mine, dim=dim), t.grad, tolerance(x.dtype), tolerance(x.dtype), (x, dim))
+        same(untouched(backward, g, mine, dim=dim), t.grad, tolerance(x.dtype), tolerance(x.dtype, 10), (x, dim))
 
     @FEW
     @given(array_and_dim(values=SPECIAL, min_side=0))
@@ -551,8 +562,9 @@ def test_layer_and_rms_norm(dtype, affine, shape, count):
         tol = tolerance(dtype, 10)
         expected = torch.native_layer_norm(t, list(normal), tw, tb, 1e-5)
         y, mean, rstd = untouched(norm.layer_norm, x, axes, w, b)
-        for mine, theirs in zip((y, mean, rstd), expected):
+        for mine, theirs in zip((y, mean, rstd) if x.size else (y,), expected):
             same(mine, theirs, tol, tol)
+        assert mean.shape == rstd.shape == expected[1].shape
         need = (True, affine, affine)
         mine = untouched(norm.layer_norm_grad, g, x, mean, rstd, w, axes, need=need)
         for m, e in zip(mine, gradients(expected[0], inputs, g)):
@@ -636,7 +648,9 @@ def test_norms_of_two_byte_floats_keep_float32_statistics():
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kind", ["none", "causal", "bool", "float", "batched", "keys"])
-@pytest.mark.parametrize("lead,rows,keys,width,value_width", [((), 3, 4, 2, 5), ((2, 3), 6, 6, 4, 4), ((2, 9), 160, 130, 8, 8)])
+@pytest.mark.parametrize(
+    "lead,rows,keys,width,value_width", [((), 3, 4, 2, 5), ((2, 3), 6, 6, 4, 4), ((2, 9), 160, 130, 8, 8)]
+)
 def test_attention(dtype, kind, lead, rows, keys, width, value_width):
     rng = np.random.default_rng(9)
     q = rng.standard_normal(lead + (rows, width)).astype(dtype)
@@ -656,7 +670,9 @@ def test_attention(dtype, kind, lead, rows, keys, width, value_width):
         mask = np.arange(keys) < keys - 1
     out, p = untouched(attention.attention, q, k, v, mask, is_causal=kind == "causal")
     inputs = [to_torch(a, True) for a in (q, k, v)]
-    their_mask = None if mask is None else to_torch(np.broadcast_to(mask, lead[:1] + mask.shape[1:-2] + (rows, keys)))
+    their_mask = None
+    if mask is not None:
+        their_mask = to_torch(mask if mask.ndim > 1 else np.broadcast_to(mask, (rows, keys)))
     if kind == "float":
         their_mask.requires_grad_()
     expected = F.scaled_dot_product_attention(*inputs, their_mask, is_causal=kind == "causal")
@@ -668,8 +684,7 @@ def test_attention(dtype, kind, lead, rows, keys, width, value_width):
     for m, e in zip(mine[:3], theirs):
         same(m, e, tol, tol)
     if kind == "float":
-        full = mine[3].sum(axis=tuple(range(len(lead)))) if len(lead) != 1 else mine[3]
-        same(full, theirs[3].reshape((-1,) + theirs[3].shape[-2:]).sum(0), tol, tol)
+        same(mine[3].sum(axis=tuple(range(len(lead)))), theirs[3], tol, tol * 10)
 
 
 def test_attention_with_dropout_and_broadcast():
@@ -699,9 +714,7 @@ def gather_case(draw):
     shape = tuple(draw(st.integers(1, 5)) for _ in range(dims))
     dim = draw(st.integers(0, max(dims - 1, 0)))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    places = tuple(
-        draw(st.integers(0, 6)) if i == dim else draw(st.integers(0, n)) for i, n in enumerate(shape)
-    )
+    places = tuple(draw(st.integers(0, 6)) if i == dim else draw(st.integers(0, n)) for i, n in enumerate(shape))
     dtype = draw(st.sampled_from([np.float32, np.float64, np.int64]))
     x = laid_out(rng.integers(-9, 9, shape).astype(dtype), draw(layouts)) if dims else np.array(3, dtype)
     idx = np.asarray(rng.integers(0, shape[dim] if dims else 1, places))
@@ -753,7 +766,7 @@ def test_index_out_of_range(bad, n):
     ):
         with pytest.raises(RuntimeError, match=message):
             call()
-    with pytest.raises(IndexError, match="^index 5 is out of bounds for dimension 0 with size 2$"):
+    with pytest.raises(IndexError, match=r"^index 5 is out of bounds for dimension 0 with size 2$"):
         index.index_put(np, x, (np.array([0, 5]),), np.zeros(1))
 
 
@@ -806,7 +819,9 @@ def test_embedding_grad(dtype, rows, count, width, padding):
     rng = np.random.default_rng(14)
     idx = np.where(rng.random(count) < 0.2, 0, rng.integers(0, rows, count))
     g = rng.standard_normal((count, width)).astype(dtype)
-    expected = aten.embedding_dense_backward(to_torch(g), to_torch(idx), rows, -1 if padding is None else padding, False)
+    expected = aten.embedding_dense_backward(
+        to_torch(g), to_torch(idx), rows, -1 if padding is None else padding, False
+    )
     same(untouched(index.embedding_grad, g, idx, num_rows=rows, padding_idx=padding), expected, 1e-5, 1e-4)
     shaped = index.embedding_grad(np, g.reshape(count, 1, width), idx.reshape(count, 1), rows, padding)
     same(shaped, expected, 1e-5, 1e-4)

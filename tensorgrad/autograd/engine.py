@@ -45,9 +45,9 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
     before, GRAD.enabled = GRAD.enabled, create_graph
     try:
         for (target, nr), grad in roots:
-            grads = states[target]
-            grads[nr] = grad if grads[nr] is None else grads[nr] + grad
-        grad = None
+            state = states[target]
+            state[nr] = grad if state[nr] is None else state[nr] + grad
+        grad = state = None
         for target in {edge[0]: None for edge, _ in roots}:
             if not states[target][-1]:
                 if isinstance(target, Tensor):
@@ -57,17 +57,17 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
         while ready:
             node = heappop(ready)[1]
             grads = states.pop(node)
-            if node.hooks is not None:
-                _before(node, grads)
-            if targets is not None:
-                _capture(node, grads, captured)
-                if not wanted[node]:
-                    continue
-            if node.__class__ is Node and node.hooks is None and grads[0] is not None and not checked:
+            if targets is None and node.__class__ is Node and node.hooks is None and not checked and grads[0] is not None:
                 results = node.op.backward(node, grads)
-                if node.saved and not keep_graph:
+                if not keep_graph and node.saved:
                     node.saved = FREED
             else:
+                if node.hooks is not None:
+                    _before(node, grads)
+                if targets is not None:
+                    _capture(node, grads, captured)
+                    if not wanted[node]:
+                        continue
                 results = _results(node, grads, keep_graph)
             grads = None
             i = -1
@@ -77,24 +77,26 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
                     continue
                 target, nr = edge
                 state = states[target]
-                grad, results[i] = results[i], None
+                grad = results[i]
                 if grad is not None:
+                    results[i] = None  # so that the receiver's list alone holds the gradient
                     array = grad._array
-                    if isinstance(target, Tensor):
-                        shape, dtype = target._array.shape, target._array.dtype
-                    else:
-                        shape, dtype, _ = target.outputs[nr]
+                    shape, dtype, _ = state[-2][nr]
                     if array.shape != shape or array.dtype is not dtype:
                         grad = fit(grad, shape, dtype, node, i)
                     present = state[nr]
-                    state[nr] = grad if present is None else present + grad
-                    grad = array = present = None  # the receiver's list alone holds it now
-                state[-1] -= 1
-                if not state[-1]:
-                    if isinstance(target, Tensor):
-                        _finish_leaf(target, states.pop(target), captured, create_graph)
+                    if present is None:
+                        state[nr] = grad
                     else:
+                        state[nr] = present + grad
+                        present = None
+                    grad = array = None
+                waiting = state[-1] = state[-1] - 1
+                if not waiting:
+                    if target.__class__ is Node or not isinstance(target, Tensor):
                         heappush(ready, (-target.sequence_nr, target))
+                    else:
+                        _finish_leaf(target, states.pop(target), captured, create_graph)
             results = state = None
     finally:
         GRAD.enabled = before
@@ -103,7 +105,7 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
 
 def _results(node, grads: list, keep_graph: bool):
     """Runs one node: the gradients of its inputs, None for all if none of its outputs has a gradient."""
-    if all(g is None for g in grads[:-1]):
+    if all(g is None for g in grads[:-2]):
         return [None] * len(node.edges)
     results = list(node.apply(grads))
     if node.hooks is not None:
@@ -116,30 +118,40 @@ def _results(node, grads: list, keep_graph: bool):
 
 
 def _survey(roots) -> dict:
-    """Everything that can be reached: node or leaf -> [gradients of its outputs..., how many it still waits for]."""
+    """Everything that can be reached: node or leaf -> its state, the list
+
+    [gradients of its outputs..., what the outputs look like (as in `Node.outputs`), how many it still waits for].
+    """
     states: dict = {}
     stack = []
     for (target, _), _ in roots:
         if target not in states:
             states[target] = _empty_state(target)
-            stack.append(target)
+            if not isinstance(target, Tensor):
+                stack.append(target)
     while stack:
-        node = stack.pop()
-        if isinstance(node, Tensor):
-            continue
-        for edge in node.edges:
+        for edge in stack.pop().edges:
             if edge is not None:
                 target = edge[0]
-                state = states.get(target)
-                if state is None:
-                    state = states[target] = _empty_state(target)
+                if target in states:
+                    states[target][-1] += 1
+                elif target.__class__ is Node:
+                    outputs = target.outputs
+                    states[target] = [None, outputs, 1] if len(outputs) == 1 else [*[None] * len(outputs), outputs, 1]
                     stack.append(target)
-                state[-1] += 1
+                else:
+                    state = states[target] = _empty_state(target)
+                    state[-1] = 1
+                    if not isinstance(target, Tensor):
+                        stack.append(target)
     return states
 
 
 def _empty_state(target) -> list:
-    return [None, 0] if isinstance(target, Tensor) else [*[None] * len(target.outputs), 0]
+    if isinstance(target, Tensor):
+        array = target._array
+        return [None, ((array.shape, array.dtype, None),), 0]
+    return [*[None] * len(target.outputs), target.outputs, 0]
 
 
 def _leading_to(targets, states) -> dict:
@@ -189,15 +201,15 @@ def _before(node, grads: list) -> None:
             kept = grads[nr] if GRAD.enabled else grads[nr].clone()
             tensor._grad = kept if tensor._grad is None else tensor._grad + kept
     for hook in list(hooks.before.values()):
-        replaced = hook(tuple(grads[:-1]))
+        replaced = hook(tuple(grads[:-2]))
         if replaced is not None:
-            grads[:-1] = replaced if isinstance(replaced, tuple | list) else [replaced]
+            grads[:-2] = replaced if isinstance(replaced, tuple | list) else [replaced]
 
 
 def _after(node, results: list, grads: list):
     given = tuple(results)
     for hook in list(node.hooks.after.values()):
-        replaced = hook(given, tuple(grads[:-1]))
+        replaced = hook(given, tuple(grads[:-2]))
         if replaced is not None:
             given = replaced if isinstance(replaced, tuple) else (replaced,)
     return given
@@ -223,7 +235,7 @@ def call_tensor_hooks(hooks: dict, grad: Tensor) -> Tensor:
 
 
 def _capture(node, grads, captured) -> None:
-    for nr, grad in enumerate(grads[:-1]):
+    for nr, grad in enumerate(grads[:-2]):
         if (node, nr) in captured:
             captured[node, nr] = grad
 

@@ -47,7 +47,7 @@ def _roots(tensors, gradients, create_graph: bool, who: str):
 def _ones(array, tensor: Tensor) -> Tensor:
     storage = tensor._storage.__class__
     if storage.xp is not None:
-        made = storage.xp.ones(array.shape, array.dtype)
+        made = storage.xp.array(1, array.dtype) if not array.ndim else storage.xp.ones(array.shape, array.dtype)
     else:
         made = storage.empty(array.shape, array.dtype, storage.device_of(array))
         storage.write(made, 1)

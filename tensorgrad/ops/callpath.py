@@ -245,7 +245,9 @@ def _kept(op: Op, tensors, name: str) -> str:
             if name == p.name + suffix:
                 if p.kind is LIST:
                     return f"[t._array.{attribute} for t in {p.name}]"
-                return f"attribute_of({p.name}, '{attribute}')"
+                if op.kind == "pointwise" or p.kind is OPTIONAL:  # may be a number or None
+                    return f"attribute_of({p.name}, '{attribute}')"
+                return f"{p.name}._array.{attribute}"
     return name
 
 

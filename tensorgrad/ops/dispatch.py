@@ -14,6 +14,8 @@ from typing import Any
 
 from tensorgrad.storage.stubs import STORAGES, Storage
 
+NOTICE: Any = None  # where DEBUG=4 wants to hear of second choices: a function of one line of text
+
 REGISTERED: dict[tuple[str, str], Any] = {}  # (op name, device type) -> kernel, or class with `forward`
 OPS: dict[str, Any] = {}  # op name -> its row (ops/op.py)
 
@@ -69,18 +71,40 @@ class KernelTable(dict):
                 f"{op.name}: no kernel for device '{storage.device_type}', and no composite twin to run instead. "
                 f"Register one with OpDispatch.register({op.name!r}, {storage.device_type!r})."
             )
-        kernel = candidates[0] if len(candidates) == 1 else _first_that_accepts(candidates)
+        backward = getattr(registered, "backward", None)
+        if backward is not None:
+            op.own_backwards[array_type] = check_backward(op, backward)
+        kernel = candidates[0] if len(candidates) == 1 else _first_that_accepts(op, candidates)
+        if NOTICE is not None and registered is None and op.kernel is None:
+            NOTICE(f"{op.name}: no kernel for {storage.device_type}, its twin runs instead")
         self[array_type] = kernel
         return kernel
 
 
-def _first_that_accepts(candidates):
+def check_backward(op, backward):
+    """A registered derivative may read what the row's formulas save. Raises: TypeError if it asks for more."""
+    from tensorgrad.ops.op import arguments_of
+
+    available = {"g", *op.saved, *op.kept}
+    missing = [name for name in arguments_of(backward) if name not in available]
+    if missing:
+        raise TypeError(
+            f"the backward registered for {op.name} asks for {', '.join(missing)}; it may use {', '.join(sorted(available))}"
+        )
+    return backward
+
+
+def _first_that_accepts(op, candidates):
     override, general = candidates
 
     @wraps(override)
     def kernel(*arrays, **params):
         result = override(*arrays, **params)
-        return general(*arrays, **params) if result is NotImplemented else result
+        if result is NotImplemented:
+            if NOTICE is not None:
+                NOTICE(f"{op.name}: {getattr(override, '__name__', override)} declined, the general kernel runs")
+            result = general(*arrays, **params)
+        return result
 
     return kernel
 

@@ -22,6 +22,7 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
         with np.errstate(all="ignore"):
             first = values[0][0] if isinstance(values[0], list) else values[0]
             return op.kernels[first.__class__](*values)
+    _device_error(op, values)
     if isinstance(error, RuntimeError | IndexError) and not isinstance(error, RecursionError):
         raise error
     arrays = [v for v in values if v.__class__ in STORAGES]
@@ -35,6 +36,16 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
     if isinstance(error, TypeError | NotImplementedError | MemoryError):
         raise error
     raise RuntimeError(f"{op.name}({described}): {error}") from error
+
+
+def _device_error(op, values: tuple) -> None:
+    arrays = [v for value in values for v in (value if isinstance(value, list) else (value,)) if v.__class__ in STORAGES]
+    if len({a.__class__ for a in arrays}) > 1:
+        names = sorted({str(STORAGES[a.__class__].device_of(a)) for a in arrays}, reverse=True)
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {' and '.join(names)}! "
+            f"(when checking arguments of {op.name}: shapes {[list(a.shape) for a in arrays]})"
+        )
 
 
 def _broadcast_error(arrays) -> None:

@@ -8,7 +8,9 @@ import math
 
 import numpy as np
 
-from .special import TINY, as_float32, erf, erf_argument, expit, in_blocks, select, table
+from .blocks import as_float32, in_blocks, select, table
+from .erf import TINY, erf, erf_argument
+from .special import expit
 
 sigmoid = expit
 
@@ -153,7 +155,7 @@ def gelu(xp, x, approximate="none"):
         return as_float32(gelu, xp, x, approximate=approximate)
     if approximate == "tanh":
         return in_blocks(xp, _gelu_tanh, [x])
-    if xp is np and x.size <= TINY:  # see special.TINY
+    if xp is np and x.size <= TINY:  # see erf.TINY
         values = [0.5 * v * (1.0 + math.erf(v * _SQRT_HALF)) for v in x.ravel().tolist()]
         return np.array(values, x.dtype).reshape(x.shape)
     return in_blocks(xp, _gelu_float32 if x.dtype == np.float32 else _gelu_float64, [x])

@@ -4,8 +4,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from .blocks import select
 from .softmax import _exp_shifted, _row_max, _row_sum
-from .special import select
 
 # Scores are made for at most about this many (query, key) pairs at a time, so that the softmax between the two
 # products finds them in cache.
@@ -28,9 +28,7 @@ def _probabilities(xp, scores, mask, is_causal):
     if mask is not None:
         if mask.dtype == bool:
             hidden = scores.dtype.type(-np.inf)
-            scores[...] = select(
-                xp, xp.broadcast_to(mask, scores.shape), scores, xp.broadcast_to(hidden, scores.shape)
-            )
+            scores[...] = select(xp, xp.broadcast_to(mask, scores.shape), scores, xp.broadcast_to(hidden, scores.shape))
         else:
             scores += mask
     axis = scores.ndim - 1

@@ -272,9 +272,7 @@ def _scatter(xp, g, w, out, stride, padding, dilation, groups):
             columns = columns.reshape(groups, taps, inner, count, *lengths)
             begins = [(r.start or 0) * s for r, s in zip(region, step)]
             for tap, offset in enumerate(offsets):
-                place = [
-                    slice(b + o, b + o + (n - 1) * s + 1, s) for b, o, n, s in zip(begins, offset, lengths, step)
-                ]
+                place = [slice(b + o, b + o + (n - 1) * s + 1, s) for b, o, n, s in zip(begins, offset, lengths, step)]
                 view = total[(slice(None), slice(None), slice(0, count), *place)]
                 xp.add(view, columns[:, tap], out=view)
         out[first:last] = image[:, :count].swapaxes(0, 1)
@@ -285,7 +283,7 @@ def _worth_flipping(g_shape, w_shape, x_shape, stride, padding, dilation):
     if any(s != 1 for s in stride) or prod(w_shape[2:]) == 1 or 0 in g_shape or 0 in x_shape:
         return False
     fits = all(
-        0 <= d * (k - 1) - p and n + 2 * (d * (k - 1) - p) - d * (k - 1) == m
+        p <= d * (k - 1) and n + 2 * (d * (k - 1) - p) - d * (k - 1) == m
         for n, m, k, p, d in zip(g_shape[2:], x_shape[2:], w_shape[2:], padding, dilation)
     )
     return fits and g_shape[1] * prod(x_shape[2:]) <= 1.5 * x_shape[1] * prod(g_shape[2:])
@@ -414,7 +412,8 @@ def _check_sizes(x_shape, w_shape):
 def _named(name, values, fill, joint):
     """``height: 1 width: 2`` and the like; PyTorch runs one dimension as two, the first of them filled in."""
     values = (fill, *values) if len(values) == 1 else tuple(values)
-    return " ".join(f"{name}{joint}{word}: {v}" for word, v in zip(("depth", "height", "width")[-len(values) :], values))
+    words = ("depth", "height", "width")[-len(values) :]
+    return " ".join(f"{name}{joint}{word}: {value}" for word, value in zip(words, values))
 
 
 def _times(sizes):

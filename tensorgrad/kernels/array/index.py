@@ -4,6 +4,8 @@ Index arrays are int64 (or any integer), shapes as PyTorch's `gather` and `scatt
 than the array in the dimensions that are not indexed, and only its own places are read or written.
 """
 
+import math
+
 import numpy as np
 
 # Rows of a table that receive more gradients than this are summed one row at a time.
@@ -197,7 +199,8 @@ def index_add(xp, x, dim, index, src, alpha=1):
         return out.reshape(x.shape)
     out = xp.array(x, order="C")
     if dim == 0:
-        _add_rows(xp, out.reshape(shape[0], -1), index, src.reshape(index.size, -1))
+        width = math.prod(shape[1:])
+        _add_rows(xp, out.reshape(shape[0], width), index, src.reshape(index.size, width))
         return out
     where = _linear(xp, shape, dim, xp.broadcast_to(index.reshape((-1,) + (1,) * (len(shape) - 1 - dim)), src.shape))
     _accumulate_flat(xp, out.reshape(-1), where, src.astype(out.dtype, copy=False))
@@ -242,9 +245,9 @@ def index_put(xp, x, indices, values, accumulate=False):
     if len(at) == 1 and single is not None and x.ndim > 1:
         rows = single.reshape(-1)
         rows = xp.where(rows < 0, rows + x.shape[0], rows)
-        shape = single.shape + x.shape[1:]
-        g = xp.ascontiguousarray(xp.broadcast_to(values, shape)).reshape(rows.size, -1)
-        _add_rows(xp, out.reshape(x.shape[0], -1), rows, g.astype(out.dtype, copy=False))
+        width = math.prod(x.shape[1:])
+        g = xp.ascontiguousarray(xp.broadcast_to(values, single.shape + x.shape[1:])).reshape(rows.size, width)
+        _add_rows(xp, out.reshape(x.shape[0], width), rows, g.astype(out.dtype, copy=False))
         return out
     # positions through the same indexing, so that one flat accumulation serves every mixture of indices
     positions = xp.arange(x.size).reshape(x.shape)[at]

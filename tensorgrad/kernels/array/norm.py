@@ -245,7 +245,7 @@ def group_norm(xp, x, groups, weight=None, bias=None, eps=1e-5):
 
     Returns `(y, mean, rstd)`, the statistics (N, groups).
     """
-    n, c = x.shape[:2]
+    n = x.shape[0]
     wide = _wide(x)
     rows = wide.reshape(n * groups, math.prod(x.shape[1:]) // groups)
     out = xp.empty_like(rows)

@@ -38,9 +38,9 @@ def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode):
     planes = widen(xp, x).reshape(-1, *size)
     values, indices = xp.empty((len(planes), *points), planes.dtype), xp.empty((len(planes), *points), xp.int64)
     with np.errstate(all="ignore"):
-        if values.size and prod(kernel) >= MANY_TAPS and tuple(kernel) == tuple(stride) and not any(padding):
-            if all(d == 1 and n >= p * k for d, n, p, k in zip(dilation, size, points, kernel)):
-                return _max_of_tiles(xp, x, planes, kernel, shape)
+        tiles = tuple(kernel) == tuple(stride) and all(n >= m * k for n, m, k in zip(size, points, kernel))
+        if tiles and prod(kernel) >= MANY_TAPS and values.size and not any(padding) and max(dilation) == 1:
+            return _max_of_tiles(xp, x, planes, kernel, shape)
         pitch = [prod(size[axis + 1 :]) for axis in range(dims)]
         places = list(product(*[range(0, k * d * t, d * t) for k, d, t in zip(kernel, dilation, pitch)]))
         table = xp.asarray([sum(place) for place in places] + [0], dtype=xp.int64)
@@ -53,7 +53,7 @@ def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode):
             block, best = planes[first:last], values[first:last]
             if interleave:
                 block, best = _interleaved(xp, block.shape, x=block), _interleaved(xp, best.shape, dtype=best.dtype)
-            code = _max_over_taps(xp, block, best, taps, len(places), interleave)
+            code = _max_over_taps(xp, block, best, taps, len(places))
             values[first:last] = best
             indices[first:last] = xp.take(table, code)
             indices[first:last] += corner
@@ -213,7 +213,7 @@ def adaptive_max_pool(xp, x, output_size):
 # The parts
 
 
-def _max_over_taps(xp, block, best, taps, count, interleave):
+def _max_over_taps(xp, block, best, taps, count):
     """Put each window's maximum into ``best`` (*n*, *P); return the number of the tap where it is first found."""
     kind = block.dtype.kind
     best.fill(xp.iinfo(block.dtype).min if kind in "iu" else -xp.inf)
@@ -222,10 +222,7 @@ def _max_over_taps(xp, block, best, taps, count, interleave):
         xp.maximum(view, block[here], out=view)
     # Count the taps before the first that equals the maximum: cheaper than carrying places along.
     narrow = xp.uint8 if count < 256 else xp.int32
-    empty = _interleaved if interleave else lambda xp, shape, dtype: xp.empty(shape, dtype)
-    code, missing = empty(xp, best.shape, dtype=narrow), empty(xp, best.shape, dtype=bool)
-    code.fill(0)
-    missing.fill(True)
+    code, missing = xp.zeros_like(best, dtype=narrow), xp.ones_like(best, dtype=bool)  # in best's memory order
     done = 0
     for number, there, here in taps:
         if number > done:  # taps that lie outside for all windows
@@ -362,7 +359,7 @@ def _interleaved(xp, shape, dtype=None, x=None):
 
 def _flat_places(xp, indices, plane):
     planes = prod(indices.shape[:2])
-    return indices.reshape(planes, -1) + (xp.arange(planes) * plane)[:, None]
+    return indices.reshape(planes, prod(indices.shape[2:])) + (xp.arange(planes) * plane)[:, None]
 
 
 def _outer_sum(xp, vectors):
@@ -408,18 +405,27 @@ def pool_shape(x_shape, kernel, stride, padding, dilation, ceil_mode):
     size = tuple(x_shape[-dims:])
     if 0 in stride:
         raise RuntimeError("stride should not be zero")
-    for values, what, letter in ((kernel, "kernel size", "k"), (stride, "stride", "d"), (dilation, "dilation", "dilation")):
+    named = ((kernel, "kernel size", "k"), (stride, "stride", "d"), (dilation, "dilation", "dilation"))
+    for values, what, letter in named:
         if any(v <= 0 for v in values):
-            raise RuntimeError(f"{what} should be greater than zero, but got {_named(letter, values, ' ')}")
+            raise RuntimeError(f"{what} should be greater than zero, but got {_named(letter, values)}")
     for k, p, d in zip(kernel, padding, dilation):
         if p < 0:
             raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
         if p > (d * (k - 1) + 1) // 2:
             raise RuntimeError(
-                f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}"
+                "pad should be at most half of effective kernel size, "
+                f"but got pad={p}, kernel_size={k} and dilation={d}"
             )
     if any(p > k // 2 for k, p in zip(kernel, padding)):
-        words = f"{_named('pad', padding, ', ', ' = ')}, {_named('k', kernel, ', ', ' = ')}"
+        turned = [(*values[:-2], *values[:-3:-1]) for values in (kernel, padding)]  # PyTorch names the width first
+        axes = ("W",) if dims == 1 else ("T", "W", "H")[-dims:]
+        pads = [(f"pad{axis}", p) for axis, p in zip(axes, turned[1])]
+        kernels = [(f"k{axis}", k) for axis, k in zip(axes, turned[0])]
+        if dims == 3:
+            words = " ".join(f"{name}: {value}" for name, value in kernels + pads)
+        else:
+            words = ", ".join(f"{name} = {value}" for name, value in pads + kernels)
         raise RuntimeError(f"pad should be smaller than or equal to half of kernel size, but got {words}")
     points = []
     for n, k, s, p, d in zip(size, kernel, stride, padding, dilation):
@@ -437,6 +443,6 @@ def pool_shape(x_shape, kernel, stride, padding, dilation, ceil_mode):
     return (*x_shape[:-dims], *points)
 
 
-def _named(letter, values, between, equals=": "):
+def _named(letter, values):
     """``kH: 2 kW: 3`` and the like; in one dimension PyTorch speaks of a width."""
-    return between.join(f"{letter}{axis}{equals}{v}" for axis, v in zip("THW"[-len(values) :], values))
+    return " ".join(f"{letter}{axis}: {v}" for axis, v in zip("THW"[-len(values) :], values))

@@ -7,13 +7,14 @@ from functools import lru_cache
 
 import numpy as np
 
+from .blocks import BLOCK, as_float32, select
 from .index import extremes
-from .special import BLOCK, as_float32, select
 
 # Within these limits exp neither overflows nor becomes subnormal in float32, and neither does a sum of 10^12 such
 # values: no row needs to be shifted by its maximum, which saves the row maxima and one pass.
 _PLAIN = 60.0
 _LARGE = 4096  # elements from which looking for that is worth two reductions
+
 
 def _needs_shift(x):
     return x.size < _LARGE or not (x.max() <= _PLAIN and x.min() >= -_PLAIN)
@@ -290,8 +291,6 @@ def cross_entropy_grad(xp, g, exps, sums, target, weight=None, ignore_index=-100
         if label_smoothing:
             share = g[:, None] * (label_smoothing / classes)
             result -= share if weight is None else share * weight.reshape((-1,) + (1,) * (exps.ndim - 2))
-        if valid is not None:  # 0 even where the logits were not finite
-            result = xp.where(valid[:, None], result, result.dtype.type(0))
     at = _positions(xp, exps.shape)
     result[(at[0], target) + at[1:]] -= hit
     return result.astype(dtype, copy=False)

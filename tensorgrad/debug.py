@@ -1,0 +1,92 @@
+"""The DEBUG ladder: what the library says about its work on standard error.
+
+    DEBUG=1  the devices in use, and how many threads the BLAS has
+    DEBUG=2  every op, with the shapes of its inputs and results, and its time
+    DEBUG=3  which kernel ran it
+    DEBUG=4  every call that left its first choice: twins run for missing kernels, kernels that declined
+
+Each level includes those below. Read once from the environment, when the package is imported; `set_level` changes it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tensorgrad.ops import callpath, dispatch, slowpath
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.tensor import Tensor
+
+
+class _Debug:
+    level = 0
+
+
+def say(text: str) -> None:
+    """One line on standard error."""
+    print(f"tensorgrad: {text}", file=sys.stderr)
+
+
+def set_level(level: int) -> None:
+    """Sets the ladder's level; 0 is silent and costs nothing.
+
+    Raises: ValueError for a level that does not exist.
+    """
+    if level not in range(5):
+        raise ValueError(f"DEBUG must be 0, 1, 2, 3 or 4, got {level}")
+    before, _Debug.level = _Debug.level, level
+    if level and not before:
+        _devices()
+    if (level >= 2) != (before >= 2):
+        callpath.rare(+1 if level >= 2 else -1)
+        if level >= 2:
+            slowpath.OBSERVERS.append(_observe)
+        else:
+            slowpath.OBSERVERS.remove(_observe)
+    dispatch.NOTICE = say if level >= 4 else None
+
+
+def from_environment() -> None:
+    """Sets the level that the variable DEBUG names. A value that is no level is reported and ignored."""
+    text = os.environ.get("DEBUG", "0") or "0"
+    if text in ("0", "1", "2", "3", "4"):
+        set_level(int(text))
+    elif text.lower() not in ("false", "true", "no", "yes"):  # other programs' DEBUG
+        say(f"DEBUG={text!r} is none of 0, 1, 2, 3, 4: ignored")
+
+
+def _devices() -> None:
+    import numpy as np
+
+    blas = "threads unknown (threadpoolctl is not installed)"
+    try:
+        import threadpoolctl
+
+        pools = threadpoolctl.threadpool_info()
+        blas = ", ".join(f"{p['internal_api']} {p['num_threads']} threads" for p in pools) or "no BLAS found"
+    except ImportError:
+        pass
+    devices = ", ".join(sorted({s.device_type for s in STORAGES.values()}))
+    say(f"devices {devices}; NumPy {np.__version__}, {blas}, {os.cpu_count()} processors")
+
+
+def _describe(value) -> str:
+    if isinstance(value, Tensor):
+        return f"{value.dtype.name}{list(value.shape)}"
+    if isinstance(value, list | tuple) and any(isinstance(v, Tensor) for v in value):
+        return f"[{', '.join(_describe(v) for v in value)}]"
+    return repr(value)
+
+
+def _observe(op, args, result, seconds: float) -> None:
+    line = f"{op.name}({', '.join(_describe(a) for a in args)}) -> {_describe(result)}  {seconds * 1e6:.1f} us"
+    if _Debug.level >= 3:
+        first = next(iter(slowpath._tensors(args)), None)
+        if first is not None:
+            line += f"  [{_kernel_name(op.kernels.get(first._array.__class__))}]"
+    say(line)
+
+
+def _kernel_name(kernel) -> str:
+    kernel = getattr(kernel, "func", kernel)  # a partial names what it wraps
+    return f"{getattr(kernel, '__module__', None) or 'numpy'}.{getattr(kernel, '__name__', kernel)}"

@@ -1,0 +1,114 @@
+"""What the elementwise kernels share: blocks that fit the cache, polynomials, selection without branches."""
+
+from functools import lru_cache
+
+import numpy as np
+
+# Elements per block. Temporaries of this size stay in the second-level cache; smaller blocks pay more for the
+# call of each ufunc than they win (float32: 16 Ki 1.5 ns per element of `erf`, 64 Ki 1.2, 256 Ki 1.25).
+BLOCK = 1 << 16
+
+
+def as_float32(kernel, xp, *arrays, **params):
+    """`kernel` run in float32 on two-byte floats; the first two-byte operand's dtype is the result's."""
+    low = next(a.dtype for a in arrays if a is not None and a.dtype.itemsize == 2)
+    lifted = (a.astype(np.float32) if a is not None and a.dtype.itemsize == 2 else a for a in arrays)
+    with np.errstate(all="ignore"):
+        return kernel(xp, *lifted, **params).astype(low)
+
+
+def in_float64(kernel, xp, x):
+    with np.errstate(all="ignore"):
+        return kernel(xp, x.astype(np.float64)).astype(x.dtype)
+
+
+def in_blocks(xp, kernel, arrays, *params):
+    """A new array filled by `kernel(xp, out, *arrays, *params)`, block by block when the arrays are large.
+
+    All `arrays` have one shape and one dtype. The kernel sees at least one dimension, writes `out` only, and
+    may allocate temporaries, which the block size keeps in cache. Floating warnings are off.
+    """
+    first = arrays[0]
+    shape = first.shape
+    if not first.size:
+        return xp.empty_like(first)
+    with np.errstate(all="ignore"):
+        if first.size <= 1024 or xp is not np:
+            if not shape:  # operators turn 0-dim arrays into scalars, which cannot be written into
+                arrays = [a.reshape(1) for a in arrays]
+            out = xp.empty_like(arrays[0])
+            kernel(xp, out, *arrays, *params)
+            return out if shape else out.reshape(())
+        turned = all(a.flags.f_contiguous for a in arrays)
+        flat = [(a.T if turned else a).reshape(-1) for a in arrays]
+        out = np.empty(first.size, first.dtype)
+        for start in range(0, first.size, BLOCK):
+            block = slice(start, start + BLOCK)
+            kernel(xp, out[block], *(a[block] for a in flat), *params)
+    return out.reshape(shape[::-1]).T if turned else out.reshape(shape)
+
+
+@lru_cache(maxsize=None)
+def _boxed(values, dtype):
+    return tuple(np.array(v, dtype) for v in values)
+
+
+def table(xp, values, dtype):
+    """`values` as operands: NumPy takes a 0-dim array in half the time of a Python float, others want the float."""
+    return _boxed(values, dtype) if xp is np else values
+
+
+def horner(xp, t, coefficients, out=None):
+    """The polynomial with `coefficients` (highest power first) at `t`."""
+    c = table(xp, coefficients, t.dtype)
+    p = xp.multiply(t, c[0], out)
+    xp.add(p, c[1], p)
+    for k in range(2, len(c)):
+        xp.multiply(p, t, p)
+        xp.add(p, c[k], p)
+    return p
+
+
+def ratio(xp, t, top, bottom):
+    """`top(t) / bottom(t)`: coefficients highest power first, the bottom's leading 1 left out."""
+    c = table(xp, bottom, t.dtype)
+    q = xp.add(t, c[0])
+    for k in range(1, len(c)):
+        xp.multiply(q, t, q)
+        xp.add(q, c[k], q)
+    p = horner(xp, t, top)
+    return xp.divide(p, q, p)
+
+
+_SAME_SIZE_INT = {4: np.int32, 8: np.int64}
+
+
+def select(xp, mask, a, b):
+    """`where(mask, a, b)` for two arrays of one shape and dtype.
+
+    NumPy's `where` branches on every element: on a mask without pattern that costs ten times a selection by bits.
+    """
+    if xp is not np or mask.size < 4096 or a.shape != b.shape or a.dtype.itemsize not in _SAME_SIZE_INT:
+        return xp.where(mask, a, b)
+    integer = _SAME_SIZE_INT[a.dtype.itemsize]
+    keep = mask.astype(integer)
+    np.subtract(0, keep, out=keep)  # 0 or all ones
+    other = np.ascontiguousarray(b).view(integer)
+    chosen = np.ascontiguousarray(a).view(integer) ^ other
+    chosen &= keep
+    chosen ^= other
+    return chosen.view(a.dtype)
+
+
+def places_of(mask):
+    """`mask` as an index. Many elements: by numbers, because indexing by a mask branches on every element too."""
+    return mask.nonzero() if mask.ndim == 1 else mask
+
+
+def fill(out, mask, function, *arrays):
+    """`out[mask] = function(*arrays[mask])`, without the copies when the mask holds everywhere or nowhere."""
+    if mask.all():
+        out[...] = function(*arrays)
+    elif mask.any():
+        places = places_of(mask)
+        out[places] = function(*(a[places] for a in arrays))

@@ -1,0 +1,364 @@
+"""Matrix products over plain arrays.
+
+Three orders of one product, `a @ b`, `a @ bᵀ` and `aᵀ @ b`: the gradients of each are products in the other two, so
+none ever needs a transposed copy. 16-bit floats are multiplied in float32; integers by NumPy's own loops.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+BLAS_TYPES = frozenset("fdFD")
+# What PyTorch calls the element types in these messages, spoken and in C++.
+NAMES = {
+    "bool": ("Bool", "bool"),
+    "uint8": ("Byte", "unsigned char"),
+    "int8": ("Char", "signed char"),
+    "int16": ("Short", "short int"),
+    "int32": ("Int", "int"),
+    "int64": ("Long", "long int"),
+    "float16": ("Half", "c10::Half"),
+    "bfloat16": ("BFloat16", "c10::BFloat16"),
+    "float32": ("Float", "float"),
+    "float64": ("Double", "double"),
+    "complex64": ("ComplexFloat", "c10::complex<float>"),
+    "complex128": ("ComplexDouble", "c10::complex<double>"),
+}
+
+
+def matmul(xp, a, b):
+    """`a @ b` by NumPy's rules: vectors, matrices, or stacks of matrices that broadcast.
+
+    Raises: RuntimeError, in PyTorch's words, where shapes or dtypes do not fit.
+    """
+    if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.dtype.char in BLAS_TYPES:
+        try:
+            return a.dot(b)  # half the overhead of matmul
+        except ValueError:
+            pass
+    matmul_shape(a, b)
+    if b.ndim == 2 and a.ndim > 2:  # one large product instead of many small ones
+        return multiplied(xp, a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[1])
+    return multiplied(xp, a, b)
+
+
+def nt(xp, a, b):
+    """`a @ bᵀ` for matrices or stacks of them."""
+    if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.dtype.char in BLAS_TYPES and a.shape[1] == b.shape[1]:
+        return a.dot(b.T)
+    return matmul(xp, a, b.swapaxes(-1, -2))
+
+
+def tn(xp, a, b):
+    """`aᵀ @ b` for matrices or stacks of them."""
+    if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.dtype.char in BLAS_TYPES and a.shape[0] == b.shape[0]:
+        return a.T.dot(b)
+    return matmul(xp, a.swapaxes(-1, -2), b)
+
+
+def multiplied(xp, a, b):
+    """`xp.matmul` with 16-bit floats computed in float32; shapes and dtypes are known to fit."""
+    dtype = a.dtype
+    if dtype.itemsize == 2 and dtype.kind not in "iu":
+        return xp.asarray(xp.matmul(a.astype(np.float32), b.astype(np.float32))).astype(dtype)
+    with np.errstate(all="ignore"):
+        return xp.matmul(a, b)
+
+
+def linear(xp, x, w, bias):
+    """`x @ wᵀ + bias` for `x` (*, in), `w` (out, in) or (in,), and `bias` (out,) or None."""
+    if x.ndim == 2 == w.ndim and x.dtype is w.dtype and x.dtype.char in BLAS_TYPES:
+        try:
+            out = x.dot(w.T)
+            if bias is not None:
+                if bias.dtype is not out.dtype:
+                    linear_shape(x, w, bias)
+                out += bias
+            return out
+        except ValueError:
+            pass
+    shape = linear_shape(x, w, bias)
+    dtype = x.dtype
+    x, w, bias = widened(x), widened(w), widened(bias)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    out = xp.asarray(multiplied(xp, rows, w.T))
+    if bias is not None:
+        out = out.reshape(shape) + bias
+    return out.reshape(shape).astype(dtype, copy=False)
+
+
+def widened(array):
+    """float32 for 16-bit floats, anything else as it is."""
+    if array is not None and array.dtype.itemsize == 2 and array.dtype.kind not in "iu":
+        return array.astype(np.float32)
+    return array
+
+
+def column_sum(xp, x):
+    """The sum over all dimensions but the last: the gradient of a bias."""
+    if x.ndim != 2:
+        x = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    if xp is np and x.dtype.char in BLAS_TYPES:
+        return _ones(x.shape[0], x.dtype).dot(x)  # BLAS sums in a third of the time of add.reduce
+    return widened(x).sum(axis=0, dtype=None if x.dtype.kind not in "iu" else x.dtype).astype(x.dtype, copy=False)
+
+
+@lru_cache(maxsize=32)
+def _ones(n, dtype):
+    ones = np.ones(n, dtype)
+    ones.flags.writeable = False
+    return ones
+
+
+def added(xp, c, product, beta, alpha):
+    """`beta · c + alpha · product`, broadcast to the shape of `product`, which may be overwritten.
+
+    With `beta` 0 nothing of `c` is looked at, not even its nan. Raises: RuntimeError if `c` does not broadcast.
+    """
+    check_expands(c.shape, product.shape)
+    if product.dtype.kind in "iu":
+        alpha, beta = int(alpha), int(beta)
+    with np.errstate(all="ignore"):
+        if alpha != 1:
+            product = product * product.dtype.type(alpha)
+        if beta == 1:
+            return product + c
+        return product + c * c.dtype.type(beta) if beta else xp.array(product)
+
+
+def addmm(xp, c, a, b, beta, alpha):
+    """`beta · c + alpha · (a @ b)` for matrices."""
+    addmm_shape(c, a, b)
+    return added(xp, widened(c), multiplied(xp, widened(a), widened(b)), beta, alpha).astype(c.dtype, copy=False)
+
+
+def baddbmm(xp, c, a, b, beta, alpha):
+    """`beta · c + alpha · (a @ b)` for stacks of matrices."""
+    bmm_shape(a, b, c)
+    return added(xp, widened(c), multiplied(xp, widened(a), widened(b)), beta, alpha).astype(c.dtype, copy=False)
+
+
+def addbmm(xp, c, a, b, beta, alpha):
+    """`beta · c + alpha · Σₙ (aₙ @ bₙ)`: the sum over the stack is part of the product."""
+    bmm_shape(a, b, c)
+    wide_a, wide_b = widened(a), widened(b)
+    rows = wide_a.swapaxes(0, 1).reshape(a.shape[1], a.shape[0] * a.shape[2])
+    product = multiplied(xp, rows, wide_b.reshape(-1, b.shape[2]))
+    return added(xp, widened(c), product, beta, alpha).astype(c.dtype, copy=False)
+
+
+def addmv(xp, c, a, v, beta, alpha):
+    """`beta · c + alpha · (a @ v)` for a matrix and a vector."""
+    mv_shape(a, v, c)
+    product = xp.asarray(multiplied(xp, widened(a), widened(v)))
+    return added(xp, widened(c), product, beta, alpha).astype(c.dtype, copy=False)
+
+
+def outer(xp, a, b):
+    """All products of the elements of two vectors."""
+    return xp.multiply(a[:, None], b[None, :])
+
+
+def vdot(xp, a, b):
+    """`Σ conj(a) b` of two vectors."""
+    dot_shape(a, b)
+    return multiplied(xp, a.conj() if a.dtype.kind == "c" else a, b)
+
+
+# --- shapes, and what PyTorch says where they do not fit -----------------------------------------------------------
+
+
+def spoken(array) -> str:
+    """The spoken name of an array's dtype: `Float`."""
+    return NAMES[array.dtype.name][0]
+
+
+def _same_dtype(a, b, message):
+    if a.dtype != b.dtype:
+        raise RuntimeError(message)
+
+
+def _check_multiplied(a, b):
+    """Raises: RuntimeError for two dtypes or two devices."""
+    if a.__class__ is not b.__class__:
+        raise TypeError("operands on two devices")  # reported by the caller, who knows the devices
+    _same_dtype(
+        a,
+        b,
+        f"expected m1 and m2 to have the same dtype, but got: {NAMES[a.dtype.name][1]} != {NAMES[b.dtype.name][1]}",
+    )
+
+
+def _no_bool(a, kernel):
+    if a.dtype.kind == "b":
+        raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
+
+
+def matmul_shape(a, b):
+    """The shape of `a @ b`. Raises: RuntimeError where shapes or dtypes do not fit."""
+    if not a.ndim or not b.ndim:
+        raise RuntimeError(
+            f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D"
+        )
+    if b.ndim == 1:
+        if a.ndim == 1:
+            return dot_shape(a, b)
+        mv_shape(_Rows(a), b)
+        return a.shape[:-1]
+    if b.ndim == 2:
+        rows = 1 if a.ndim == 1 else math.prod(a.shape[:-1])
+        return (*a.shape[:-1], *_mm_shape((rows, a.shape[-1]), b.shape, a, b)[1:])
+    lead = broadcast_lead(a.shape[:-2], b.shape[:-2])
+    left = a.shape if a.ndim > 1 else (1, a.shape[0])
+    if left[-1] != b.shape[-2]:
+        n = math.prod(lead)
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{n}, {left[-1]}] but got: "
+            f"[{n}, {b.shape[-2]}]."
+        )
+    _same_dtype(a, b, f"expected scalar type {spoken(a)} but found {spoken(b)}")
+    _no_bool(a, "bmm")
+    return (*lead, left[-2], b.shape[-1]) if a.ndim > 1 else (*lead, b.shape[-1])
+
+
+class _Rows:
+    """An array of any rank seen as a matrix: its shape and dtype."""
+
+    def __init__(self, a):
+        self.shape, self.ndim, self.dtype = (math.prod(a.shape[:-1]), a.shape[-1]), 2, a.dtype
+
+
+def broadcast_lead(first, second):
+    """The common shape of leading dimensions. Raises: RuntimeError if there is none."""
+    try:
+        return np.broadcast_shapes(first, second)
+    except ValueError:
+        for d in range(-1, -min(len(first), len(second)) - 1, -1):
+            if first[d] != second[d] and 1 not in (first[d], second[d]):
+                raise RuntimeError(
+                    f"The size of tensor a ({first[d]}) must match the size of tensor b ({second[d]}) at non-singleton "
+                    f"dimension {max(len(first), len(second)) + d}"
+                ) from None
+        raise
+
+
+def _mm_shape(left, right, a, b):
+    if left[1] != right[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})"
+        )
+    _check_multiplied(a, b)
+    _no_bool(a, "addmm_impl_cpu_")
+    return left[0], right[1]
+
+
+def mm_shape(a, b):
+    """The shape of a product of two matrices."""
+    if a.ndim != 2 or b.ndim != 2:
+        raise RuntimeError(f"{'self' if a.ndim != 2 else 'mat2'} must be a matrix")
+    return _mm_shape(a.shape, b.shape, a, b)
+
+
+def bmm_shape(a, b, c=None):
+    """The shape of a product of two stacks of matrices; `c` is what is added to it."""
+    for array, name in ((a, "batch1"), (b, "batch2")):
+        if array.ndim != 3:
+            raise RuntimeError(f"{name} must be a 3D tensor")
+    if a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{a.shape[0]}, {a.shape[2]}] but got: "
+            f"[{b.shape[0]}, {b.shape[1]}]."
+        )
+    _same_dtype(a, b, f"expected scalar type {spoken(a)} but found {spoken(b)}")
+    if c is not None:
+        _same_dtype(c, a, f"Input dtypes must be the same, got: input {spoken(c)}, batch1: {spoken(a)}, batch2: {spoken(b)}")
+    _no_bool(a, "bmm" if c is None else "baddbmm")
+    return a.shape[0], a.shape[1], b.shape[2]
+
+
+def mv_shape(a, v, c=None):
+    """The shape of the product of a matrix and a vector."""
+    if a.ndim != 2 or v.ndim != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {a.ndim}, {v.ndim}")
+    if a.shape[1] != v.shape[0] or (c is not None and c.shape not in ((a.shape[0],), (1,), ())):
+        size = a.shape[0] if c is None else c.shape[0] if c.ndim else 1
+        raise RuntimeError(
+            f"size mismatch, got input ({size}), mat ({a.shape[0]}x{a.shape[1]}), vec ({v.shape[0]})"
+        )
+    first = v if c is None else c
+    if not a.dtype == v.dtype == first.dtype:
+        raise RuntimeError(
+            f"addmv input tensors must have the same dtype, but got {spoken(first)}, {spoken(a)}, and {spoken(v)}"
+        )
+    _no_bool(a, "addmv_impl_cpu")
+    return (a.shape[0],)
+
+
+def dot_shape(a, b):
+    """The shape of the inner product of two vectors: ()."""
+    if a.ndim != 1 or b.ndim != 1:
+        raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
+    _same_dtype(a, b, f"dot : expected both vectors to have same dtype, but found {spoken(a)} and {spoken(b)}")
+    if a.shape != b.shape:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{a.shape[0]}] and src [{b.shape[0]}] to have the same number of "
+            f"elements, but got {a.shape[0]} and {b.shape[0]} elements respectively"
+        )
+    _no_bool(a, "dot")
+    return ()
+
+
+def linear_shape(x, w, bias=None):
+    """The shape of :func:`linear`'s result."""
+    if not x.ndim or not w.ndim:
+        raise RuntimeError(f"both arguments to linear need to be at least 1D, but they are {x.ndim}D and {w.ndim}D")
+    if w.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {w.ndim}D")
+    if w.ndim == 1:
+        if bias is not None and x.ndim > 1:
+            raise RuntimeError("mat2 must be a matrix, got 1-D tensor")
+        if x.ndim == 1:
+            dot_shape(x, w)
+        else:
+            mv_shape(_Rows(x), w)
+        return x.shape[:-1]
+    rows = math.prod(x.shape[:-1])
+    _mm_shape((rows, x.shape[-1]), w.shape[::-1], x, w)
+    shape = (*x.shape[:-1], w.shape[0])
+    if bias is not None:
+        if bias.dtype != x.dtype:
+            raise RuntimeError(f"self and mat2 must have the same dtype, but got {spoken(bias)} and {spoken(w)}")
+        check_expands(bias.shape, shape if len(shape) > 1 else (1, *shape))
+    return shape
+
+
+def addmm_shape(c, a, b):
+    """The shape of :func:`addmm`'s result."""
+    for array, name in ((a, "mat1"), (b, "mat2")):
+        if array.ndim != 2:
+            raise RuntimeError(f"{name} must be a matrix, got {array.ndim}-D tensor")
+    if a.shape[1] != b.shape[0]:
+        _mm_shape(a.shape, b.shape, a, b)
+    if not c.dtype == a.dtype == b.dtype:
+        raise RuntimeError(f"self and mat2 must have the same dtype, but got {spoken(c)} and {spoken(b)}")
+    shape = _mm_shape(a.shape, b.shape, a, b)
+    check_expands(c.shape, shape)
+    return shape
+
+
+def check_expands(shape, target):
+    """Raises: RuntimeError unless `shape` expands to `target`."""
+    if len(shape) > len(target):
+        raise RuntimeError(
+            f"expand(size={list(target)}): the number of sizes provided ({len(target)}) must be greater or equal to the "
+            f"number of dimensions in the tensor ({len(shape)}), whose shape is {list(shape)}"
+        )
+    for d in range(-1, -len(shape) - 1, -1):
+        if shape[d] not in (1, target[d]):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({target[d]}) must match the existing size ({shape[d]}) at "
+                f"non-singleton dimension {len(target) + d}.  Target sizes: {list(target)}.  Tensor sizes: {list(shape)}"
+            )
