@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.tensor import PLAIN
 
 
 @dataclass
@@ -299,10 +300,7 @@ def _suffixed(text: str, suffixes: list[str], indent: int) -> str:
 def tensor_repr(tensor) -> str:
     """What `repr(tensor)` shows: values, and whatever is not the default (dtype, device, grad_fn, requires_grad)."""
     cls = type(tensor)
-    if getattr(cls, "_repr_prefix", None):
-        prefix = cls._repr_prefix
-    else:
-        prefix = "tensor(" if cls.__name__ == "Tensor" else f"{cls.__name__}("
+    prefix = "tensor(" if cls in PLAIN else f"{cls.__name__}("
     grad_fn = tensor.grad_fn
     complex_name = dtypes.DEFAULT.complex.name
     return format_tensor(

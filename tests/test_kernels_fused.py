@@ -325,8 +325,8 @@ def test_activation(name, forward, reference, backward):
     rtol = {np.dtype(d): max(tolerance(d), 1e-7 if name == "hardsigmoid" else 0) for d in FLOATS}
 
     def compare(x, seed, finite):
-        # float64 is the better oracle: PyTorch's float32 gelu gradient is 0 from -5 on
-        t = to_torch(x.astype(np.float64) if finite else x, grad=True)
+        # float64 is the better oracle: PyTorch's float32 gelu is off by 1e-4 of itself at -3 and nan at inf
+        t = to_torch(x.astype(np.float64), grad=True)
         expected = reference(t)
         atol = tolerance(x.dtype, 0.1)
         same(untouched(forward, x), expected.to(to_torch(x).dtype), rtol[x.dtype], atol, x)

@@ -1,6 +1,6 @@
 """What the elementwise kernels share: blocks that fit the cache, polynomials, selection without branches."""
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def in_blocks(xp, kernel, arrays, *params):
     return out.reshape(shape[::-1]).T if turned else out.reshape(shape)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _boxed(values, dtype):
     return tuple(np.array(v, dtype) for v in values)
 

@@ -269,13 +269,20 @@ def _scatter(xp, g, w, out, stride, padding, dilation, groups):
         for region, start, stop in regions:
             columns = xp.matmul(weights, source if len(regions) == 1 else source[:, :, start:stop])
             lengths = [len(range(*r.indices(n))) for r, n in zip(region, grid)]
-            columns = columns.reshape(groups, taps, inner, count, *lengths)
             begins = [(r.start or 0) * s for r, s in zip(region, step)]
-            for tap, offset in enumerate(offsets):
-                place = [slice(b + o, b + o + (n - 1) * s + 1, s) for b, o, n, s in zip(begins, offset, lengths, step)]
-                view = total[(slice(None), slice(None), slice(0, count), *place)]
-                xp.add(view, columns[:, tap], out=view)
+            columns = columns.reshape(groups, taps, inner, count, *lengths)
+            _add_taps(xp, total[:, :, :count], columns, offsets, begins, step)
         out[first:last] = image[:, :count].swapaxes(0, 1)
+
+
+def _add_taps(xp, total, columns, offsets, begins, step):
+    """Add ``columns`` (groups, taps, C / groups, images, *region) into ``total`` (groups, C / groups, images, *S)."""
+    for tap, offset in enumerate(offsets):
+        place = [
+            slice(b + o, b + o + (n - 1) * s + 1, s) for b, o, n, s in zip(begins, offset, columns.shape[4:], step)
+        ]
+        view = total[(slice(None), slice(None), slice(None), *place)]
+        xp.add(view, columns[:, tap], out=view)
 
 
 def _worth_flipping(g_shape, w_shape, x_shape, stride, padding, dilation):

@@ -5,6 +5,7 @@ float32. Limits and nan follow PyTorch.
 """
 
 import math
+from functools import cache
 
 import numpy as np
 
@@ -22,19 +23,20 @@ ERF_BOTTOM = (72.90917258707387, 482.86015873599865, 3077.6493575686577)
 _ERF_LIMIT = 1e6  # of x^2: far beyond saturation, far below overflow of its cube
 
 
-def erf_argument(xp, x, scale=1.0, out=None):
-    """float32 `u` with `tanh(u) = erf(scale * x)`: one rational function and the fast vector `tanh` make `erf`.
+@cache
+def _erf_coefficients(scale):
+    """Top and bottom for `atanh(erf(scale * x)) / x`: the powers of x^2 take the even powers of the scale."""
+    square = scale * scale
+    top = tuple(c * scale / square**k for k, c in enumerate(ERF_TOP))
+    return top, tuple(c / square ** (k + 1) for k, c in enumerate(ERF_BOTTOM))  # the bottom stays monic
 
-    The scale is folded into the coefficients: x^2's powers take its even powers, the leading factor the odd one.
-    """
-    s2 = scale * scale
+
+def erf_argument(xp, x, scale=1.0, out=None):
+    """float32 `u` with `tanh(u) = erf(scale * x)`: one rational function and the fast vector `tanh` make `erf`."""
     t = xp.multiply(x, x)
     if not t.max() <= _ERF_LIMIT:  # rare: infinities must not become inf/inf; nan goes through
         xp.minimum(t, np.float32(_ERF_LIMIT), out=t)
-    # Dividing both by s2^3 keeps the bottom monic.
-    top = tuple(c * scale / s2**k for k, c in enumerate(ERF_TOP)) if scale != 1.0 else ERF_TOP
-    bottom = tuple(c / s2 ** (k + 1) for k, c in enumerate(ERF_BOTTOM)) if scale != 1.0 else ERF_BOTTOM
-    u = ratio(xp, t, top, bottom)
+    u = ratio(xp, t, *_erf_coefficients(scale))
     return xp.multiply(u, x, u if out is None else out)
 
 
@@ -189,7 +191,7 @@ def erf(xp, x):
 
 
 def erfc(xp, x):
-    """Complementary error function, accurate in its tail. By Cody (1969), float32 by Shepherd and Laframboise (1981)."""
+    """Complementary error function, accurate in its tail: Cody (1969); float32: Shepherd and Laframboise (1981)."""
     if x.dtype.itemsize == 2:
         return as_float32(erfc, xp, x)
     if x.dtype == np.float32:

@@ -11,6 +11,7 @@ image: windows with equal maxima take the first place, and a nan wins over every
 as in PyTorch.
 """
 
+from functools import lru_cache
 from itertools import product
 from math import prod
 
@@ -41,11 +42,8 @@ def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode):
         tiles = tuple(kernel) == tuple(stride) and all(n >= m * k for n, m, k in zip(size, points, kernel))
         if tiles and prod(kernel) >= MANY_TAPS and values.size and not any(padding) and max(dilation) == 1:
             return _max_of_tiles(xp, x, planes, kernel, shape)
-        pitch = [prod(size[axis + 1 :]) for axis in range(dims)]
-        places = list(product(*[range(0, k * d * t, d * t) for k, d, t in zip(kernel, dilation, pitch)]))
-        table = xp.asarray([sum(place) for place in places] + [0], dtype=xp.int64)
-        corner = _outer_sum(xp, [(xp.arange(n) * s - p) * t for n, s, p, t in zip(points, stride, padding, pitch)])
-        taps = _taps(size, points, kernel, stride, padding, dilation)
+        taps, table, corner = _geometry(size, points, *map(tuple, (kernel, stride, padding, dilation)))
+        table, corner = xp.asarray(table), xp.asarray(corner)
         # Overlapping windows read everything several times: then it pays to copy the planes side by side, so that one
         # tap of all planes is contiguous.  Work arrays have the same axes, (plane, *S), whatever their order in memory.
         interleave = any(d * (k - 1) + 1 > s for k, s, d in zip(kernel, stride, dilation))
@@ -53,11 +51,11 @@ def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode):
             block, best = planes[first:last], values[first:last]
             if interleave:
                 block, best = _interleaved(xp, block.shape, x=block), _interleaved(xp, best.shape, dtype=best.dtype)
-            code = _max_over_taps(xp, block, best, taps, len(places))
+            code = _max_over_taps(xp, block, best, taps, prod(kernel))
             values[first:last] = best
             indices[first:last] = xp.take(table, code)
             indices[first:last] += corner
-    if ceil_mode and any(d > 1 for d in dilation):  # a window may then lie wholly outside; keep its index valid
+    if any(d > 1 for d in dilation):  # all taps of a window may then miss the input; its index must stay valid
         xp.clip(indices, 0, prod(size) - 1, out=indices)
     return values.reshape(shape).astype(x.dtype, copy=False), indices.reshape(shape)
 
@@ -108,7 +106,11 @@ def avg_pool(xp, x, kernel, stride, padding, ceil_mode, count_include_pad, divis
     planes = widen(xp, x).reshape(-1, *size)
     out = xp.empty((len(planes), *points), planes.dtype)
     divisor = _divisor(xp, size, points, kernel, stride, padding, count_include_pad, divisor_override, out.dtype)
+    whole = tuple(kernel) == size and not any(padding)
     with np.errstate(all="ignore"):
+        if whole and planes.dtype.kind == "f":  # a product with ones is a sum, and BLAS is the fastest at it
+            xp.divide(planes.reshape(-1, prod(size)) @ xp.ones(prod(size), planes.dtype), divisor, out=out.reshape(-1))
+            return out.reshape(shape).astype(x.dtype, copy=False)
         for first, last in _blocks(planes):
             block = planes[first:last]
             for axis in range(dims):  # rows first: they are contiguous, and what is left is smaller
@@ -130,6 +132,11 @@ def avg_pool_grad(xp, g, x_shape, kernel, stride, padding, ceil_mode, count_incl
     out = xp.empty((len(grads), *size), grads.dtype)
     divisor = _divisor(xp, size, points, kernel, stride, padding, count_include_pad, divisor_override, out.dtype)
     with np.errstate(all="ignore"):
+        if tuple(kernel) == size and not any(padding):
+            block = xp.empty_like(grads)
+            _divide(xp, grads, divisor, block)
+            out[...] = block
+            return out.reshape(x_shape).astype(g.dtype, copy=False)
         for first, last in _blocks(out):
             block = xp.empty_like(grads[first:last])
             _divide(xp, grads[first:last], divisor, block)
@@ -150,7 +157,7 @@ def adaptive_avg_pool(xp, x, output_size):
     dims = len(output_size)
     size = x.shape[-dims:]
     kernel = _even_kernel(size, output_size)
-    if kernel and prod(output_size) > 1:
+    if kernel:
         return avg_pool(xp, x, kernel, kernel, (0,) * dims, False, True, None)
     total = widen(xp, x)
     with np.errstate(all="ignore"):
@@ -173,7 +180,7 @@ def adaptive_avg_pool_grad(xp, g, x_shape):
     dims = len(x_shape) - 2
     size, points = x_shape[2:], g.shape[2:]
     kernel = _even_kernel(size, points)
-    if kernel and prod(points) > 1:
+    if kernel:
         return avg_pool_grad(xp, g, x_shape, kernel, kernel, (0,) * dims, False, True, None)
     total = widen(xp, g)
     with np.errstate(all="ignore"):
@@ -249,10 +256,9 @@ def _max_of_tiles(xp, x, planes, kernel, shape):
     split = split.reshape(len(planes), *[n for pair in zip(points, kernel) for n in pair])
     split = split.transpose(0, *range(1, 2 * dims, 2), *range(2, 2 * dims + 1, 2))
     values, found = _last_nan_argmax(xp, split.reshape(*split.shape[: dims + 1], -1))
-    pitch = [prod(size[axis + 1 :]) for axis in range(dims)]
-    table = _outer_sum(xp, [xp.arange(k) * t for k, t in zip(kernel, pitch)]).reshape(-1)
-    indices = xp.take(table, found)
-    indices += _outer_sum(xp, [xp.arange(n) * (k * t) for n, k, t in zip(points, kernel, pitch)])
+    _, table, corner = _geometry(size, points, tuple(kernel), tuple(kernel), (0,) * dims, (1,) * dims)
+    indices = xp.take(xp.asarray(table), found)
+    indices += xp.asarray(corner)
     return values.reshape(shape).astype(x.dtype, copy=False), indices.reshape(shape)
 
 
@@ -267,8 +273,13 @@ def _last_nan_argmax(xp, rows):
     return values, found
 
 
-def _taps(size, points, kernel, stride, padding, dilation):
-    """``(number, windows, elements)`` of each tap that meets the input: slices into the output and into the input."""
+@lru_cache(maxsize=64)
+def _geometry(size, points, kernel, stride, padding, dilation):
+    """Where the taps of the windows lie: ``(taps, table, corner)``; kept, since layers see the same shapes again.
+
+    ``taps``: ``(number, windows, elements)`` of each tap that meets the input, slices into the output and the input.
+    Element ``table[number] + corner[window]`` of the flat image plane is under a tap.
+    """
     axes = []
     for n, m, k, s, p, d in zip(size, points, kernel, stride, padding, dilation):
         axes.append([_reach(n, m, tap * d - p, s) for tap in range(k)])
@@ -278,7 +289,10 @@ def _taps(size, points, kernel, stride, padding, dilation):
             there = tuple(slice(first, last) for first, last, _ in reach)
             here = tuple(slice(b, b + (last - f - 1) * s + 1, s) for (f, last, b), s in zip(reach, stride))
             taps.append((number, (slice(None), *there), (slice(None), *here)))
-    return taps
+    pitch = [prod(size[axis + 1 :]) for axis in range(len(size))]
+    table = _outer_sum([np.arange(k) * (d * t) for k, d, t in zip(kernel, dilation, pitch)]).reshape(-1)
+    corner = _outer_sum([(np.arange(n) * s - p) * t for n, s, p, t in zip(points, stride, padding, pitch)])
+    return taps, np.append(table, 0), corner  # the last entry is for windows that meet nothing
 
 
 def _reach(size, points, shift, stride):
@@ -362,7 +376,7 @@ def _flat_places(xp, indices, plane):
     return indices.reshape(planes, prod(indices.shape[2:])) + (xp.arange(planes) * plane)[:, None]
 
 
-def _outer_sum(xp, vectors):
+def _outer_sum(vectors):
     total = vectors[0]
     for vector in vectors[1:]:
         total = total[..., None] + vector

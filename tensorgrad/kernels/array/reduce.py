@@ -1,20 +1,353 @@
-"""Reductions over plain arrays. `dim` is None (everything), a tuple, or one dimension; counted from the front."""
+"""Reductions over plain arrays. `dim` is None (everything), a tuple, or one dimension; counted from the front.
+
+Sums of float32 go to BLAS where that is quicker: a product with ones runs in a third of the time of NumPy's pairwise
+loop, is as exact (BLAS keeps 32 partial sums, and rows of a bounded length are summed apart), and starts sooner.
+"""
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 
 from tensorgrad.dtypes import F32
 
 I64 = np.dtype("int64")
+_SMALL = 1024  # elements below which one product sums everything
+_ROW = 1024  # longer sums are cut into rows of this length, whose sums are added pairwise
+
+
+@lru_cache(maxsize=256)
+def _ones(n):
+    ones = np.ones(n, F32)
+    ones.flags.writeable = False
+    return ones
+
+
+def _two_bytes(x) -> bool:
+    return x.dtype.itemsize == 2 and x.dtype.kind not in "iu"
+
+
+def count(shape, dim) -> int:
+    """How many elements one result is reduced from."""
+    total = 1
+    for d in range(len(shape)) if dim is None else (dim,) if dim.__class__ is int else dim:
+        if shape:
+            total *= shape[d]
+    return total
+
+
+# --- sums ----------------------------------------------------------------------------------------------------------
 
 
 def sum_(xp, x, dim, keepdim, dtype):
     """The sum; integers and booleans in int64, two-byte floats accumulated in float32."""
     if x.dtype is F32:
+        if xp is np:
+            if dim is None and not keepdim:
+                return np.dot(x.ravel(), _ones(x.size)) if x.size <= _SMALL else _sum_all(x)
+            if x.ndim > 1 and not keepdim and dim.__class__ is tuple and len(dim) == 1:
+                return _sum_one(x, dim[0])
         return xp.add.reduce(x, dim, None, None, keepdim)
     if x.dtype.kind in "iub":
-        return xp.add.reduce(x, axis=dim, keepdims=keepdim, dtype=I64)
-    if x.dtype.itemsize == 2:
-        return xp.add.reduce(x.astype(np.float32), axis=dim, keepdims=keepdim).astype(x.dtype)
+        return xp.add.reduce(x, axis=dim, keepdims=keepdim, dtype=I64 if dtype is None else x.dtype)
+    if _two_bytes(x):
+        return xp.asarray(sum_(xp, x.astype(np.float32), dim, keepdim, None)).astype(x.dtype)
     return xp.add.reduce(x, axis=dim, keepdims=keepdim)
+
+
+def _sum_all(x):
+    if not x.flags.c_contiguous or x.size < 4 * _ROW:
+        return np.add.reduce(x, None)
+    flat = x.reshape(-1)
+    whole = flat.size - flat.size % _ROW
+    total = np.add.reduce(flat[:whole].reshape(-1, _ROW) @ _ones(_ROW))
+    return total if whole == flat.size else total + np.add.reduce(flat[whole:])
+
+
+def _sum_one(x, dim):
+    """The sum over one dimension of a float32 array of two or more."""
+    n = x.shape[dim]
+    if dim == x.ndim - 1:
+        if 16 <= n <= _ROW and x.strides[dim] == 4 and x.size >= 4096:
+            return np.vecdot(x, _ones(n))
+    elif dim == 0 and x.ndim == 2 and n and x.size <= 4096:
+        return np.dot(_ones(n), x)
+    return np.add.reduce(x, dim)
+
+
+def mean(xp, x, dim, keepdim, dtype):
+    """The sum divided by the number of elements. Raises: RuntimeError for integers."""
+    if x.dtype.kind in "iub":
+        raise RuntimeError(
+            f"mean(): could not infer output dtype. {'Input' if dtype is None else 'Optional'} dtype must be either a "
+            f"floating point or complex dtype. Got: {spoken(x)}"
+        )
+    if _two_bytes(x):
+        return xp.asarray(mean(xp, x.astype(np.float32), dim, keepdim, None)).astype(x.dtype)
+    total = sum_(xp, x, dim, keepdim, None)
+    with np.errstate(all="ignore"):
+        return xp.true_divide(total, x.dtype.type(count(x.shape, dim)))
+
+
+def nansum(xp, x, dim, keepdim, dtype):
+    """The sum of what is not nan. Raises: RuntimeError for complex input."""
+    if x.dtype.kind == "c":
+        raise RuntimeError("nansum on CPU does not support complex inputs")
+    if x.dtype.kind in "iub":
+        return sum_(xp, x, dim, keepdim, dtype)
+    return sum_(xp, xp.where(xp.isnan(x), x.dtype.type(0), x), dim, keepdim, None)
+
+
+def prod(xp, x, dim, keepdim, dtype):
+    """The product; integers and booleans in int64."""
+    if x.dtype.kind in "iub":
+        return xp.multiply.reduce(x, axis=dim, keepdims=keepdim, dtype=I64 if dtype is None else x.dtype)
+    if _two_bytes(x):
+        return xp.asarray(xp.multiply.reduce(x.astype(np.float32), axis=dim, keepdims=keepdim)).astype(x.dtype)
+    return xp.multiply.reduce(x, axis=dim, keepdims=keepdim)
+
+
+def prod_of_others(xp, x, dim):
+    """For each element the product of all the others along `dim`, by products from both ends (zeros need no care)."""
+    if not x.ndim:
+        return xp.ones_like(x)
+    x = xp.moveaxis(x, dim, 0)
+    n = x.shape[0]
+    out = xp.ones_like(x)
+    if n:
+        xp.multiply.accumulate(x[:-1], 0, None, out[1:])
+        after = xp.multiply.accumulate(x[:0:-1], 0)[::-1]
+        out[:-1] *= after
+    return xp.ascontiguousarray(xp.moveaxis(out, 0, dim))
+
+
+def _truth(xp, x, result):
+    return result.astype(x.dtype) if x.dtype == np.uint8 else result  # bytes stay bytes, as in PyTorch
+
+
+def any_(xp, x, dim, keepdim):
+    """Whether any element is not zero."""
+    return _truth(xp, x, xp.asarray(xp.any(x, axis=dim, keepdims=keepdim)))
+
+
+def all_(xp, x, dim, keepdim):
+    """Whether no element is zero."""
+    return _truth(xp, x, xp.asarray(xp.all(x, axis=dim, keepdims=keepdim)))
+
+
+def count_nonzero(xp, x, dim):
+    """How many elements are not zero."""
+    return xp.add.reduce(x != 0, axis=dim, dtype=I64)
+
+
+# --- extrema -------------------------------------------------------------------------------------------------------
+
+
+def spoken(x) -> str:
+    """PyTorch's name of an array's dtype in messages."""
+    from tensorgrad import dtypes
+    from tensorgrad.ops.slowpath import spoken
+
+    return spoken(dtypes.from_numpy_dtype(x.dtype))
+
+
+def check_not_empty(name, x, dim, error=IndexError):
+    """Raises: IndexError where a dimension without elements is to be reduced by an op that has no neutral element."""
+    for d in (dim,) if dim.__class__ is int else dim:
+        if x.ndim and not x.shape[d]:
+            raise error(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+
+
+def _extreme(xp, name, largest, x, dim, keepdim):
+    if x.dtype.kind == "c":
+        kind = "all" if name in ("max", "min") else "values_cpu"
+        raise NotImplementedError(f'"{"max" if largest else "min"}_{kind}" not implemented for \'{spoken(x)}\'')
+    if not x.size:
+        if dim is None:
+            raise RuntimeError(
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+                "with the 'dim' argument."
+            )
+        check_not_empty(name, x, dim)
+    if _two_bytes(x):
+        lifted = _extreme(xp, name, largest, x.astype(np.float32), dim, keepdim)
+        return xp.asarray(lifted).astype(x.dtype)
+    if xp is np:
+        return (np.maximum if largest else np.minimum).reduce(x, dim, None, None, keepdim)
+    return (xp.amax if largest else xp.amin)(x, axis=dim, keepdims=keepdim)
+
+
+def amax(xp, x, dim, keepdim):
+    """The largest element; nan if there is one."""
+    return _extreme(xp, "amax", True, x, dim, keepdim)
+
+
+def amin(xp, x, dim, keepdim):
+    """The smallest element; nan if there is one."""
+    return _extreme(xp, "amin", False, x, dim, keepdim)
+
+
+def max_all(xp, x):
+    """The largest element of all."""
+    return _extreme(xp, "max", True, x, None, False)
+
+
+def min_all(xp, x):
+    """The smallest element of all."""
+    return _extreme(xp, "min", False, x, None, False)
+
+
+def arg_extreme(xp, x, dim, keepdim, name):
+    """The place of the first largest ("argmax") or smallest element, or of the first nan; in the flattened array
+    if `dim` is None."""
+    if x.dtype.kind in "cb":
+        raise RuntimeError(f"{name}(): does not support {'complex' if x.dtype.kind == 'c' else 'bool'} input")
+    if dim is None and not x.size:
+        raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
+    return _arg(xp, name, x, dim, keepdim)
+
+
+def _arg(xp, name, x, dim, keepdim):
+    if dim is not None:
+        check_not_empty(name.removeprefix("arg") if name in ("max", "min") else name, x, dim)
+    if not x.ndim:
+        return xp.zeros((), I64)
+    if _two_bytes(x):
+        x = x.astype(np.float32)
+    found = (xp.argmin if name.endswith("min") else xp.argmax)(x, axis=dim)
+    found = xp.asarray(found)
+    if keepdim:
+        found = found.reshape((1,) * x.ndim) if dim is None else xp.expand_dims(found, dim)
+    return found
+
+
+def extreme_with_index(xp, x, dim, keepdim, name):
+    """Largest ("max") or smallest elements along `dim`, and the places where they are first."""
+    if x.dtype.kind == "c":
+        raise RuntimeError(f"{name}(): does not support complex input")
+    index = _arg(xp, name, x, dim, keepdim)
+    if not x.ndim:
+        return xp.array(x), index
+    return _extreme(xp, name, name == "max", x, dim, keepdim), index
+
+
+def _positions(xp, shape, dim, index):
+    """Places in a contiguous array of `shape` that `index` (as many dimensions) names along `dim`."""
+    strides = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        strides[i] = strides[i + 1] * shape[i + 1]
+    where = index * strides[dim]
+    for i, n in enumerate(shape):
+        if i != dim and n > 1:
+            where = where + xp.arange(0, n * strides[i], strides[i]).reshape((n,) + (1,) * (len(shape) - 1 - i))
+    return where
+
+
+def pick(xp, x, index, dim, folded):
+    """The elements that `index` names along `dim`; `folded`: the result (and `index`) has not got that dimension."""
+    if not x.ndim:
+        return xp.array(x)
+    if folded:
+        index = xp.expand_dims(index, dim)
+    picked = x.reshape(-1).take(_positions(xp, x.shape, dim, index))
+    return picked.reshape(picked.shape[:dim] + picked.shape[dim + 1 :]) if folded else picked
+
+
+def place(xp, g, index, shape, dim, folded, repeats):
+    """Zeros of `shape` with `g` where `pick` took it from; `repeats`: a place may be named twice, and gets the sum."""
+    if not shape:
+        return xp.array(g)
+    if folded:
+        index, g = xp.expand_dims(index, dim), xp.expand_dims(g, dim)
+    out = xp.zeros(shape, g.dtype)
+    where = _positions(xp, shape, dim, index)
+    if repeats and _two_bytes(g):
+        return place(xp, g.astype(np.float32), index, shape, dim, False, True).astype(g.dtype)
+    if repeats:
+        xp.add.at(out.reshape(-1), where.reshape(-1), xp.ascontiguousarray(g).reshape(-1))
+    else:
+        out.reshape(-1)[where] = g
+    return out
+
+
+# --- spread and size -----------------------------------------------------------------------------------------------
+
+
+def spread(xp, x, shape, dim, keepdim):
+    """A reduction's result back in the input's `shape`, as an expanded view."""
+    from tensorgrad.kernels.array.shape import expand
+
+    if not keepdim and dim is not None and shape:
+        dims = (dim,) if dim.__class__ is int else dim
+        x = x[tuple(None if d in dims else slice(None) for d in range(len(shape)))]
+    return expand(xp, x, shape)
+
+
+def var(xp, x, dim, correction, keepdim):
+    """Mean squared distance from the mean, the sum divided by (n - correction), or by 0 if that is negative."""
+    if _two_bytes(x):
+        return xp.asarray(var(xp, x.astype(np.float32), dim, correction, keepdim)).astype(x.dtype)
+    n = count(x.shape, dim)
+    kind = x.real.dtype.type
+    with np.errstate(all="ignore"):
+        away = x - xp.add.reduce(x, axis=dim, keepdims=True) / kind(n)
+        if x.dtype.kind == "c":
+            squares = away.real * away.real + away.imag * away.imag
+            total = xp.add.reduce(squares, axis=dim, keepdims=keepdim)
+        elif dim is None and not keepdim and xp is np:
+            away = away.reshape(-1)
+            total = np.dot(away, away)
+        else:
+            total = xp.add.reduce(xp.multiply(away, away, away if away.ndim else None), axis=dim, keepdims=keepdim)
+        freedom = n - correction
+        return total / kind(freedom if freedom > 0 else 0)
+
+
+def vector_norm(xp, x, ord, dim, keepdim, dtype):
+    """(Σ |x|^ord)^(1/ord); the largest size for inf, the smallest for -inf, the number of nonzeros for 0."""
+    if _two_bytes(x):
+        return xp.asarray(vector_norm(xp, x.astype(np.float32), ord, dim, keepdim, None)).astype(x.dtype)
+    if not x.size and (ord < 0 or ord == np.inf):
+        _norm_of_nothing(x, ord, dim)
+    kind = x.real.dtype.type
+    with np.errstate(all="ignore"):
+        if ord == 2:
+            if dim is None and not keepdim and xp is np and x.dtype.kind != "c" and x.size < 4 * _ROW:
+                flat = x.ravel()
+                return np.sqrt(np.dot(flat, flat))
+            squares = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
+            return xp.sqrt(sum_(xp, xp.asarray(squares), dim, keepdim, None))
+        if ord == 0:
+            return xp.asarray(xp.add.reduce(x != 0, axis=dim, keepdims=keepdim, dtype=I64)).astype(kind)
+        size = xp.asarray(xp.abs(x))
+        if ord == np.inf:
+            return (xp.amax if x.size else _sum_of_nothing(xp))(size, axis=dim, keepdims=keepdim)
+        if ord == -np.inf:
+            return xp.amin(size, axis=dim, keepdims=keepdim)
+        if ord == 1:
+            return sum_(xp, size, dim, keepdim, None)
+        powers = xp.asarray(xp.power(size, kind(ord)))
+        return xp.power(sum_(xp, powers, dim, keepdim, None), kind(1.0 / ord))
+
+
+def _sum_of_nothing(xp):
+    return xp.sum
+
+
+def _norm_of_nothing(x, ord, dim):
+    """Raises: RuntimeError where the norm of no elements has no value."""
+    text = f"{ord:g}"
+    if dim is None:
+        raise RuntimeError(
+            f"linalg.vector_norm cannot compute the {text} norm on an empty tensor because the operation does not "
+            "have an identity"
+        )
+    for d in dim:
+        if not x.shape[d]:
+            raise RuntimeError(
+                f"linalg.vector_norm cannot compute the {text} norm on the dimension {d} because this dimension is "
+                "empty and the operation does not have an identity"
+            )
+
+

@@ -183,7 +183,7 @@ def _checked_target(xp, target, classes, ignore_index):
     if not target.size:
         return target, None
     low, high = extremes(xp, target)
-    if 0 <= low and high < classes and not 0 <= ignore_index <= high:
+    if low >= 0 and high < classes and not 0 <= ignore_index <= high:
         return target, None
     valid = target != ignore_index
     wrong = valid & ((target < 0) | (target >= classes))

@@ -5,7 +5,7 @@ the last place, and two-byte floats are computed in float32. Limits, poles and n
 """
 
 import math
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -36,7 +36,7 @@ _BERNOULLI = (
 )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _zeta_minus_one(k):
     """Riemann's zeta(k) - 1 for an integer k >= 2, by Euler and Maclaurin's formula from 12 on."""
     terms = [n**-k for n in range(2, 12)] + [12 ** (1 - k) / (k - 1), 0.5 * 12**-k]
@@ -48,7 +48,7 @@ def _zeta_minus_one(k):
     return math.fsum(terms)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _lgamma_series(terms):
     """Coefficients, highest first, of lgamma(2 + t) / t: Abramowitz and Stegun 6.1.33."""
     low = [1 - 0.57721566490153286061]
@@ -221,13 +221,13 @@ def polygamma(xp, n, x):
 # ---------------------------------------------------------------- modified Bessel functions
 
 
-@lru_cache(maxsize=None)
+@cache
 def _bessel_series(order, terms):
     """Coefficients, highest first, of I_order(x) / (x/2)^order in (x/2)^2: Abramowitz and Stegun 9.6.10."""
     return tuple(1 / (math.factorial(k) * math.factorial(k + order)) for k in range(terms, -1, -1))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _bessel_asymptotic(order, terms):
     """Coefficients, highest first, of I_order(x) exp(-x) sqrt(2 pi x) in 1/x: Abramowitz and Stegun 9.7.1."""
     values = [1.0]

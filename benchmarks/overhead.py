@@ -1,0 +1,220 @@
+"""What one op, one backward pass and one small training step cost, beside torch in the same process.
+
+    python -m benchmarks.overhead            prints the table
+    python -m benchmarks.overhead --write    and puts it into BENCHMARK.md
+
+Both libraries run the same program from the same seed on one thread; their results are compared first. Each row
+alternates between them, round by round, and reports the median time of each, the median of the rounds' ratios, and
+their spread (first to third quartile). Below 1.0 is faster than torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import numpy as np
+import torch
+
+import tensorgrad
+
+ROUNDS = 41
+ROUND_SECONDS = 0.02  # how long one library runs before it is the other's turn
+REPORT = Path(__file__).parent.parent / "BENCHMARK.md"
+
+
+def matrices(lib, requires_grad):
+    """Two 4x4 matrices of the same numbers in either library."""
+    values = np.random.default_rng(0).standard_normal((2, 4, 4)).astype(np.float32)
+    return [lib.tensor(v, requires_grad=requires_grad) for v in values]
+
+
+def add_tracked(lib):
+    """One recorded addition."""
+    a, b = matrices(lib, True)
+    return lambda: a + b
+
+
+def add_untracked(lib):
+    """One addition without recording."""
+    a, b = matrices(lib, False)
+    return lambda: a + b
+
+
+def times_number(lib):
+    """A tensor times a Python number, recorded."""
+    a, _ = matrices(lib, True)
+    return lambda: a * 2.0
+
+
+def chain_backward(lib):
+    """Three ops and their gradients."""
+    a, b = matrices(lib, True)
+
+    def step():
+        (a * b + a).sum().backward()
+        return a.grad
+
+    return step
+
+
+def index_row(lib):
+    """One row of a matrix, a recorded view."""
+    a, _ = matrices(lib, True)
+    return lambda: a[1]
+
+
+def xor_step(lib):
+    """A training step of the 2-8-2 network on the four rows of XOR."""
+    lib.manual_seed(0)
+    x = lib.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    y = lib.tensor([0, 1, 1, 0])
+    model = lib.nn.Sequential(lib.nn.Linear(2, 8), lib.nn.ReLU(), lib.nn.Linear(8, 2))
+    loss_function = lib.nn.CrossEntropyLoss()
+    optimizer = lib.optim.SGD(model.parameters(), lr=0.5)
+
+    def step():
+        loss = loss_function(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def mlp_step(lib):
+    """A training step of the 784-128-10 network, batch 32: forward, backward, SGD."""
+    lib.manual_seed(0)
+    x = lib.randn(32, 784)
+    y = lib.randint(0, 10, (32,))
+    model = lib.nn.Sequential(lib.nn.Linear(784, 128), lib.nn.ReLU(), lib.nn.Linear(128, 10))
+    loss_function = lib.nn.CrossEntropyLoss()
+    optimizer = lib.optim.SGD(model.parameters(), lr=0.01)
+
+    def step():
+        loss = loss_function(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def adam_step(lib):
+    """The XOR step with Adam."""
+    lib.manual_seed(0)
+    x = lib.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    y = lib.tensor([0, 1, 1, 0])
+    model = lib.nn.Sequential(lib.nn.Linear(2, 8), lib.nn.Tanh(), lib.nn.Linear(8, 2))
+    optimizer = lib.optim.Adam(model.parameters(), lr=0.01)
+
+    def step():
+        loss = lib.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+ROWS = (  # name, program, the target ratio (None: for information)
+    ("`a + b`, 4×4, recorded", add_tracked, 0.8),
+    ("`(a*b + a).sum().backward()`, 4×4", chain_backward, 0.65),
+    ("XOR step: 2-8-2, modules, cross-entropy, SGD", xor_step, 0.4),
+    ("MLP 784-128-10, batch 32: forward, backward, SGD", mlp_step, 0.8),
+    ("`a + b`, 4×4, under no graph", add_untracked, None),
+    ("`a * 2.0`, 4×4, recorded", times_number, None),
+    ("`a[1]`, 4×4, recorded", index_row, None),
+    ("XOR step with tanh and Adam", adam_step, None),
+)
+
+
+def measure(program):
+    """(our median seconds, torch's, median ratio, first and third quartile of the ratio) of one program."""
+    steps = {"ours": program(tensorgrad), "torch": program(torch)}
+    results = [np.asarray(step().detach()) for step in steps.values()]
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-5)
+    counts = {}
+    for name, step in steps.items():  # warm-up, and how many calls fill a round
+        start, count = time.perf_counter(), 0
+        while time.perf_counter() - start < 5 * ROUND_SECONDS:
+            step()
+            count += 1
+        counts[name] = max(1, count // 5)
+    times: dict[str, list[float]] = {"ours": [], "torch": []}
+    for _ in range(ROUNDS):
+        for name, step in steps.items():
+            repeat = range(counts[name])
+            start = time.perf_counter()
+            for _ in repeat:
+                step()
+            times[name].append((time.perf_counter() - start) / counts[name])
+        gc.collect()
+    ratios = sorted(a / b for a, b in zip(times["ours"], times["torch"], strict=True))
+    low, high = ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]
+    return statistics.median(times["ours"]), statistics.median(times["torch"]), statistics.median(ratios), low, high
+
+
+def table() -> str:
+    """Measures every row; the table as Markdown."""
+    lines = [
+        "| program | tensorgrad µs | torch µs | ratio | quartiles | target | met |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for name, program, target in ROWS:
+        ours, theirs, ratio, low, high = measure(program)
+        met = "" if target is None else "yes" if ratio <= target else "**no**"
+        lines.append(
+            f"| {name} | {ours * 1e6:.2f} | {theirs * 1e6:.2f} | {ratio:.2f} | {low:.2f}–{high:.2f} | "
+            f"{'–' if target is None else f'{target:.2f}'} | {met} |"
+        )
+        print(lines[-1], flush=True)
+    return "\n".join(lines)
+
+
+def processor() -> str:
+    """The processor's name, where the system tells."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def main() -> None:
+    """Measures, prints, and with --write stores the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="put the table into BENCHMARK.md")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    facts = (
+        f"{datetime.date.today()}, {processor()}, one thread, Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"torch {torch.__version__}; {ROUNDS} rounds of about {ROUND_SECONDS * 1e3:.0f} ms a library, alternating"
+    )
+    print(facts)
+    text = f"{facts}\n\n{table()}"
+    if arguments.write:
+        start, end = "<!-- overhead -->\n", "<!-- /overhead -->"
+        page = REPORT.read_text()
+        head, _, rest = page.partition(start)
+        _, _, tail = rest.partition(end)
+        REPORT.write_text(f"{head}{start}{text}\n{end}{tail}")
+        print(f"written to {REPORT.name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""How samples become a batch: whatever their structure, each leaf becomes one tensor with a new first dimension."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
+
+import numpy as np
+
+import tensorgrad as torch
+from tensorgrad.tensor import Tensor
+
+_MESSAGE = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+
+
+def default_collate(batch: list) -> Any:
+    """A list of samples as one batch.
+
+    Tensors, arrays and numbers are stacked; tuples become lists of batches, one per place; lists, named tuples and
+    dictionaries keep their kind; strings stay a list.
+
+    Raises:
+        TypeError: samples of something else.
+        RuntimeError: lists of different lengths.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> from tensorgrad.utils.data import default_collate
+        >>> default_collate([{"x": torch.zeros(2), "y": 0}, {"x": torch.ones(2), "y": 1}])
+        {'x': tensor([[0., 0.],
+                [1., 1.]]), 'y': tensor([0, 1])}
+    """
+    return collate(batch, collate_fn_map=default_collate_fn_map)
+
+
+def collate(batch: list, *, collate_fn_map: dict[Any, Callable] | None = None) -> Any:
+    """As :func:`default_collate`, with a function of your own for each type of leaf.
+
+    Args:
+        collate_fn_map: type, or tuple of types, to ``function(samples, *, collate_fn_map)``.
+    """
+    first = batch[0]
+    functions = collate_fn_map or {}
+    function = functions.get(type(first))
+    if function is None:
+        function = next((f for kind, f in functions.items() if isinstance(first, kind)), None)
+    if function is not None:
+        return function(batch, collate_fn_map=collate_fn_map)
+
+    def together(samples: Any) -> Any:
+        return collate(samples, collate_fn_map=collate_fn_map)
+
+    if isinstance(first, Mapping):
+        return _like_mapping(first, {key: together([sample[key] for sample in batch]) for key in first})
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*(together(place) for place in zip(*batch, strict=False)))
+    if isinstance(first, Sequence):
+        if any(len(sample) != len(first) for sample in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        places = [together(place) for place in zip(*batch, strict=True)]
+        return places if isinstance(first, tuple) else _like_sequence(first, places)
+    raise TypeError(_MESSAGE.format(type(first)))
+
+
+def default_convert(data: Any) -> Any:
+    """A single sample with its arrays and NumPy numbers as tensors, its structure kept."""
+    if isinstance(data, Tensor):
+        return data
+    if isinstance(data, np.ndarray | np.number | np.bool_):
+        return data if isinstance(data, np.ndarray) and data.dtype.kind in "SUO" else torch.as_tensor(data)
+    if isinstance(data, Mapping):
+        return _like_mapping(data, {key: default_convert(value) for key, value in data.items()})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(default_convert(value) for value in data))
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        converted = [default_convert(value) for value in data]
+        return converted if isinstance(data, tuple) else _like_sequence(data, converted)
+    return data
+
+
+def _like_mapping(example: Any, values: dict) -> Any:
+    """``values`` as a mapping of the example's type, with the example's other attributes; a dict if that fails."""
+    try:
+        if isinstance(example, MutableMapping):
+            clone = copy.copy(example)
+            clone.update(values)
+            return clone
+        return type(example)(values)
+    except TypeError:
+        return values
+
+
+def _like_sequence(example: Any, values: list) -> Any:
+    try:
+        if isinstance(example, MutableSequence):
+            clone = copy.copy(example)
+            for i, value in enumerate(values):
+                clone[i] = value
+            return clone
+        return type(example)(values)
+    except TypeError:
+        return values
+
+
+def _arrays(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    if batch[0].dtype.kind in "SUO":
+        raise TypeError(_MESSAGE.format(batch[0].dtype))
+    return collate([torch.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
+
+
+default_collate_fn_map: dict[Any, Callable] = {
+    Tensor: lambda batch, *, collate_fn_map=None: torch.stack(list(batch), 0),
+    np.ndarray: _arrays,
+    (np.bool_, np.number, np.object_): lambda batch, *, collate_fn_map=None: torch.as_tensor(np.array(batch)),
+    float: lambda batch, *, collate_fn_map=None: torch.tensor(batch, dtype=torch.float64),
+    int: lambda batch, *, collate_fn_map=None: torch.tensor(batch),
+    str: lambda batch, *, collate_fn_map=None: batch,
+    bytes: lambda batch, *, collate_fn_map=None: batch,
+}
