@@ -1,21 +1,459 @@
-"""Ops that fold dimensions away."""
+"""Ops that fold dimensions away: sums, means, products, extrema, variances, norms."""
 
 from __future__ import annotations
 
-from tensorgrad.ops.kinds import reduction
-from tensorgrad.ops.shape import _expand
+import math
+import warnings
 
+from tensorgrad import dtypes
+from tensorgrad.kernels.array.reduce import count
+from tensorgrad.ops.errors import wrap_dim, wrap_dims
+from tensorgrad.ops.kinds import composite, op, reduction, view
+from tensorgrad.ops.pointwise import conj, maximum, minimum
+from tensorgrad.return_types import return_type
+from tensorgrad.tensor import Tensor
 
-def spread(g, input_shape, dim, keepdim):
-    """A reduction's gradient (or result) back in the input's shape, as an expanded view."""
-    if not keepdim and dim is not None and input_shape:
-        for d in sorted((dim,) if isinstance(dim, int) else dim):
-            g = g.unsqueeze(d)
-    return _expand(g, input_shape)
+# A reduction's result (or gradient) back in the input's shape, as an expanded view: what is `sum` going backwards.
+spread = view("spread(input, shape: shape, dim: dims, keepdim: bool)", "reduce.spread", where="",
+              input=lambda g, dim, keepdim: sum(g, dim, keepdim), backward_name="ExpandBackward0",
+              doc="`input`, reduced over `dim` (None: all), expanded to `shape`.")  # fmt: skip
 
+# --- sums and products ---------------------------------------------------------------------------------------------
 
 sum = reduction(
-    "sum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)",
-    "reduce.sum_",
+    "sum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.sum_",
     input=lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim),
-)
+    doc="Σ x over `dim` (one, several, or None for all); integers are summed in int64 unless `dtype` says otherwise.",
+)  # fmt: skip
+mean = reduction(
+    "mean(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.mean",
+    input=lambda g, input_shape, dim, keepdim: spread(g / count(input_shape, dim), input_shape, dim, keepdim),
+    doc="Σ x / n over `dim`. Raises: RuntimeError for integers, unless a floating `dtype` is given.",
+)  # fmt: skip
+nansum = reduction(
+    "nansum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.nansum",
+    input=lambda g, input, dim, keepdim: spread(g, input._array.shape, dim, keepdim) * input.isnan().logical_not(),
+    doc="Σ x over `dim`, nan counting as 0.",
+)  # fmt: skip
+
+
+@composite()
+def nanmean(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
+    """The mean of what is not nan; nan where there is nothing else.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1.0, float("nan"), 3.0]).nanmean()
+    tensor(2.)
+    """
+    if input.dtype.category < dtypes.FLOATING:
+        raise RuntimeError(
+            "nanmean(): expected input to have floating point or complex dtype but got "
+            f"{_spoken(input.dtype)}"
+        )
+    known = input.detach().isnan().logical_not()
+    result = nansum(input, dim, keepdim, dtype=dtype) / sum(known, dim, keepdim)
+    return result if out is None else _written("nanmean", out, result)
+
+
+_prod_of_others = op(
+    "prod_of_others(input, dim: int)", "reduce.prod_of_others", where="", kind="same shape",
+    twin=lambda input, dim: _others(input, dim), doc="For each element the product of all the others along `dim`.",
+)  # fmt: skip
+_prod = reduction("prod_(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.prod",
+                  input=lambda g, input, dim, keepdim: _prod_slope(g, input, dim, keepdim), where="",
+                  backward_name="ProdBackward0")  # fmt: skip
+
+
+def _others(x: Tensor, dim: int) -> Tensor:
+    """`prod_of_others` in simpler ops: products from both ends, each without the element itself."""
+    from tensorgrad.ops.scan import cumprod, shift
+
+    if not x.ndim:
+        return x * 0 + 1
+    before = shift(cumprod(x, dim), dim, 1, 1)
+    return before * shift(cumprod(x.flip(dim), dim), dim, 1, 1).flip(dim)
+
+
+def _prod_slope(g, input, dim, keepdim):
+    shape = input._array.shape
+    if dim is None:
+        return spread(g, shape, dim, keepdim) * conj(_prod_of_others(input.reshape(-1), 0).reshape(shape))
+    return spread(g, shape, dim, keepdim) * conj(_prod_of_others(input, dim[0]))
+
+
+@composite()
+def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
+    """Π x over one dimension or all; integers are multiplied in int64 unless `dtype` says otherwise.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[1, 2], [3, 4]]).prod(1)
+    tensor([ 2, 12])
+    """
+    return _prod(input, dim if dim is None else (dim,), keepdim, dtype=dtype, out=out)
+
+
+_any = reduction("any_(input, dim: dims = None, keepdim: bool = False)", "reduce.any_", where="")
+_all = reduction("all_(input, dim: dims = None, keepdim: bool = False)", "reduce.all_", where="")
+
+
+@composite(name="any")
+def any_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
+    """Whether any element along `dim` is not zero; `dim=()` asks it of each element."""
+    return _any(input, dim, keepdim, out=out) if dim != () else _each(input, out)
+
+
+@composite(name="all")
+def all_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
+    """Whether no element along `dim` is zero; `dim=()` asks it of each element."""
+    return _all(input, dim, keepdim, out=out) if dim != () else _each(input, out)
+
+
+def _each(input: Tensor, out):
+    result = (input != 0).to(input.dtype) if input.dtype is dtypes.uint8 else input != 0
+    return result if out is None else _written("any", out, result)
+
+
+_count_nonzero = reduction("count_nonzero_(input, dim: dims = None)", "reduce.count_nonzero", where="")
+
+
+@composite()
+def count_nonzero(input: Tensor, dim=None) -> Tensor:
+    """How many elements along `dim` are not zero."""
+    return _count_nonzero(input, dim)
+
+
+# --- extrema -------------------------------------------------------------------------------------------------------
+
+# Elements by their places along one dimension, and back: the derivative of everything that selects (max, sort, ...).
+pick = op(
+    "pick(input, index, dim: int, folded: bool)", "reduce.pick", where="", backward_name="GatherBackward0",
+    shape=lambda x, index, dim, folded: (index.shape, x.dtype),
+    input=lambda g, index, input_shape, dim, folded: place(g, index, input_shape, dim, folded, True),
+    doc="The elements that `index` names along `dim`; `folded`: the dimension is gone from `index` and result.",
+)  # fmt: skip
+place = op(
+    "place(input, index, shape: shape, dim: int, folded: bool, repeats: bool)", "reduce.place", where="",
+    shape=lambda x, index, shape, *rest: (shape, x.dtype), backward_name="ScatterAddBackward0",
+    input=lambda g, index, dim, folded: pick(g, index, dim, folded),
+    doc="Zeros of `shape` with `input` where `pick` would take it from; `repeats`: places may occur twice.",
+)  # fmt: skip
+
+
+def _tie(g, input, out, dim, keepdim):
+    """The gradient of an extremum, split evenly among the elements that attain it."""
+    shape = input._array.shape
+    hit = input == spread(out, shape, dim, keepdim)
+    return spread(g / sum(hit, dim, keepdim), shape, dim, keepdim) * hit
+
+
+def _tie_of_all(g, input, out):
+    hit = input.isnan() if out.isnan() else input == out
+    return (g / sum(hit)) * hit
+
+
+amax = reduction("amax(input, dim: dims = None, keepdim: bool = False)", "reduce.amax", input=_tie,
+                 doc="The largest element along `dim`; equal ones share the gradient.")  # fmt: skip
+amin = reduction("amin(input, dim: dims = None, keepdim: bool = False)", "reduce.amin", input=_tie,
+                 doc="The smallest element along `dim`; equal ones share the gradient.")  # fmt: skip
+_scalar = {"where": "", "shape": lambda x, *rest: ((), x.dtype)}
+_max_all = op("max_all(input)", "reduce.max_all", input=_tie_of_all, backward_name="MaxBackward1", **_scalar)
+_min_all = op("min_all(input)", "reduce.min_all", input=_tie_of_all, backward_name="MinBackward1", **_scalar)
+_extreme_dim = reduction(
+    "extreme_dim(input, dim: int, keepdim: bool, name: str)", "reduce.extreme_with_index", where="",
+    outputs=("values", "indices"), differentiable_outputs=1, backward_name="MaxBackward0",
+    input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
+)  # fmt: skip
+_arg_extreme = reduction("arg_extreme(input, dim: dims, keepdim: bool, name: str)", "reduce.arg_extreme", where="",
+                         prepare=lambda x, dim, keepdim, name: (x, wrap_dim(dim, x.ndim), keepdim, name))  # fmt: skip
+
+Max, Min = return_type("max", "values", "indices"), return_type("min", "values", "indices")
+AMinMax = return_type("aminmax", "min", "max")
+
+
+@composite(name="max")
+def max_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None):
+    """The largest element of all; with `dim` the largest along it and their places; with a tensor, `maximum`.
+
+    Of equal elements the first is named, and gets the gradient; without `dim` they share it.
+    Raises: RuntimeError or IndexError for no elements.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[1.0, 5.0], [7.0, 3.0]]).max(1).indices
+    tensor([1, 0])
+    """
+    return _extremum(input, dim, keepdim, other, out, "max", maximum, _max_all, Max)
+
+
+@composite(name="min")
+def min_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None):
+    """The smallest element of all; with `dim` the smallest along it and their places; with a tensor, `minimum`."""
+    return _extremum(input, dim, keepdim, other, out, "min", minimum, _min_all, Min)
+
+
+def _extremum(input, dim, keepdim, other, out, name, elementwise, of_all, result_type):
+    if isinstance(dim, Tensor):
+        other, dim = dim, None
+    if other is not None:
+        return elementwise(input, other, out=out)
+    if dim is None:
+        return of_all(input, out=out)
+    return result_type(*_extreme_dim(input, dim, keepdim, name, out=out))
+
+
+@composite()
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out=None):
+    """The smallest and the largest element, of all or along `dim`."""
+    if not input.numel():
+        if dim is None:
+            raise RuntimeError(
+                "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+            )
+        wrapped = wrap_dim(dim, input.ndim)
+        if not input._array.shape[wrapped]:
+            raise IndexError(f"aminmax: Expected reduction dim {wrapped} to have non-zero size.")
+    result = AMinMax(amin(input, dim, keepdim), amax(input, dim, keepdim))
+    return result if out is None else AMinMax(*_written("aminmax", out, result))
+
+
+@composite()
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None) -> Tensor:
+    """The place of the first largest element along `dim`, or in the flattened tensor."""
+    return _arg_extreme(input, dim, keepdim, "argmax", out=out)
+
+
+@composite()
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None) -> Tensor:
+    """The place of the first smallest element along `dim`, or in the flattened tensor."""
+    return _arg_extreme(input, dim, keepdim, "argmin", out=out)
+
+
+# --- variance ------------------------------------------------------------------------------------------------------
+
+
+def _degrees(x, dim, correction, keepdim):
+    dims = None if dim is None else wrap_dims((dim,) if isinstance(dim, int) else tuple(dim), x.ndim)
+    if dims is not None:
+        dims = (dims if x.ndim else ()) if dims else None
+    if x.dtype.kind in "iub":
+        raise RuntimeError("std and var only support floating point and complex dtypes")
+    if count(x.shape, dims) <= correction:
+        warnings.warn(
+            "var(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input "
+            "numel divided by output numel).",
+            stacklevel=4,
+        )
+    return x, dims, correction, keepdim
+
+
+def _var_slope(g, input, dim, correction, keepdim):
+    """2 (x - mean) / (n - correction) · g."""
+    shape = input._array.shape
+    freedom = count(shape, dim) - correction
+    away = input - mean(input, dim, True)
+    scale = 2.0 / freedom if freedom > 0 else math.inf if freedom == 0 else None
+    if scale is None:  # the sum was divided by 0
+        scale = math.inf
+    return spread(g * scale if scale != math.inf else g * g.new_full((), math.inf), shape, dim, keepdim) * away
+
+
+_var = reduction("var_(input, dim: dims, correction: number, keepdim: bool)", "reduce.var", where="",
+                 prepare=_degrees, input=_var_slope, backward_name="VarBackward0")  # fmt: skip
+
+
+def _arguments(dim, unbiased, correction):
+    """`dim` and `correction` from PyTorch's two signatures; `var(False)` means biased."""
+    if dim.__class__ is bool:
+        dim, unbiased = None, dim
+    if unbiased is not None:
+        correction = int(unbiased)
+    return dim, 1 if correction is None else correction
+
+
+@composite()
+def var(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None, out=None) -> Tensor:
+    """Σ (x - mean)² / (n - correction) along `dim`; `unbiased=False` means `correction=0`.
+
+    Raises: RuntimeError for integers. Warns when n is not larger than the correction.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1.0, 2.0, 3.0]).var(), torch.tensor([1.0, 2.0, 3.0]).var(correction=0)
+    (tensor(1.), tensor(0.6667))
+    """
+    dim, correction = _arguments(dim, unbiased, correction)
+    return _var(input, dim, correction, keepdim, out=out)
+
+
+@composite()
+def std(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None, out=None) -> Tensor:
+    """The square root of `var`; its gradient is 0 where the deviation is 0."""
+    return _root(var(input, dim, unbiased, keepdim, correction=correction), out=out)
+
+
+_root = op("std_of(input)", "sqrt", where="", kind="pointwise", backward_name="StdBackward0",
+           input=lambda g, out: (g / (out * 2)).masked_fill(out == 0, 0))  # fmt: skip
+
+
+def _real_part_mean(input, dim, keepdim):
+    return mean(input, dim, keepdim)
+
+
+@composite()
+def var_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None):
+    """`(var, mean)` along `dim`."""
+    dim, correction = _arguments(dim, unbiased, correction)
+    return _var(input, dim, correction, keepdim), mean(input, dim, keepdim)
+
+
+@composite()
+def std_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None):
+    """`(std, mean)` along `dim`."""
+    dim, correction = _arguments(dim, unbiased, correction)
+    return _root(_var(input, dim, correction, keepdim)), mean(input, dim, keepdim)
+
+
+# --- norms ---------------------------------------------------------------------------------------------------------
+
+
+def _norm_arguments(x, ord, dim, keepdim, dtype):
+    if x.dtype.kind in "iub":
+        raise RuntimeError(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+            f"{_spoken(dtypes.from_numpy_dtype(x.dtype))}"
+        )
+    if dtype is not None:
+        if x.dtype.kind == "c" and not dtype.is_complex:
+            raise RuntimeError(
+                f"linalg.vector_norm: dtype should be complex for complex inputs, but got {_spoken(dtype)}"
+            )
+        if x.dtype.kind != "c" and not dtype.is_floating_point:
+            raise RuntimeError(
+                f"linalg.vector_norm: dtype should be floating point for real inputs, but got {_spoken(dtype)}"
+            )
+        x = x.astype(dtype.numpy)
+    if dim is not None:
+        dim = wrap_dims((dim,) if isinstance(dim, int) else tuple(dim), x.ndim)
+        dim = (dim if x.ndim else ()) if dim else None
+    return x, ord, dim, keepdim, dtype
+
+
+def _norm_slope(g, input, out, ord, dim, keepdim):
+    """The derivative of a norm; a subgradient, 0, where the norm is 0 and has a kink."""
+    if ord == 0:
+        return input * 0
+    shape = input._array.shape
+    size = spread(out, shape, dim, keepdim)
+    g = spread(g, shape, dim, keepdim)
+    if ord == 1:
+        return input.sgn() * g
+    if ord == 2:
+        return input * (g / size).masked_fill(size == 0, 0)
+    if ord in (math.inf, -math.inf):
+        hit = (input.abs() == size).logical_or(input.isnan().logical_and(size.isnan()))
+        return input.sgn() * hit * (g / spread(sum(hit, dim, keepdim), shape, dim, keepdim))
+    if ord < 1:
+        return input.sgn() * (input.abs() ** (ord - 1)).masked_fill(input == 0, 0) * g * size ** (1 - ord)
+    scale = (g / size ** (ord - 1)).masked_fill(size == 0, 0)
+    if ord < 2:
+        return input.sgn() * (input.abs() ** (ord - 1)).masked_fill(input == 0, 0) * scale
+    return input * (input.abs() ** (ord - 2)) * scale
+
+
+_vector_norm = reduction(
+    "vector_norm_(input, ord: number, dim: dims, keepdim: bool, dtype: dtype)", "reduce.vector_norm", where="",
+    prepare=_norm_arguments, input=_norm_slope, backward_name="LinalgVectorNormBackward0",
+)  # fmt: skip
+
+
+def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
+    """(Σ |x|^ord)^(1/ord) over `dim` (one, several, or None for all); inf and -inf give the extreme sizes, 0 counts
+    nonzeros.
+
+    Raises: RuntimeError for integers, and for extreme sizes of nothing.
+    """
+    if dim is None and keepdim:
+        dim = tuple(range(input.ndim))
+    # The number is checked here, because a reduction without `dim` and `dtype` skips its preparation.
+    return _vector_norm(input, float(ord), () if dim is None else dim, keepdim, dtype, out=out)
+
+
+@composite()
+def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) -> Tensor:
+    """The `p`-norm over `dim`, of all elements by default; "fro" is 2, "nuc" the sum of singular values.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([3.0, 4.0]).norm()
+    tensor(5.)
+    """
+    if isinstance(p, str) and p != "fro":
+        if p != "nuc":
+            raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
+        result = _nuclear_norm(input, dim, keepdim)
+        return result if out is None else _written("norm", out, result)
+    return vector_norm(input, 2 if p == "fro" or p is None else p, dim, keepdim, dtype=dtype, out=out)
+
+
+def _nuclear_norm(input: Tensor, dim, keepdim: bool) -> Tensor:
+    """The sum of the singular values of the matrices in the two dimensions `dim`."""
+    dims = wrap_dims((0, 1) if dim is None else dim, input.ndim)
+    if len(dims) != 2 or (dim is None and input.ndim != 2):
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim} for a {input.ndim}-D tensor")
+    from tensorgrad.ops.linalg import svdvals  # loaded late: a floor of its own, and rarely needed
+
+    values = sum(svdvals(input.movedim(dims, (-2, -1))), -1)
+    if keepdim:
+        for d in sorted(dims):
+            values = values.unsqueeze(d)
+    return values
+
+
+@composite()
+def dist(input: Tensor, other: Tensor, p=2) -> Tensor:
+    """The `p`-norm of `input - other`."""
+    return vector_norm(input - other, p)
+
+
+@composite()
+def logsumexp(input: Tensor, dim, keepdim: bool = False, *, out=None) -> Tensor:
+    """log Σ exp x along `dim`, without overflow; integers are computed in the default dtype.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1000.0, 1000.0]).logsumexp(0)
+    tensor(1000.6931)
+    """
+    if input.dtype.category < dtypes.FLOATING:
+        input = input.to(dtypes.DEFAULT.floating)
+    return _logsumexp(input, () if dim is None else dim, keepdim, out=out)
+
+
+def _logsumexp_kernel(xp, x, dim, keepdim):
+    from tensorgrad.kernels.array import softmax
+
+    dims = tuple(range(x.ndim)) if dim is None else dim
+    if x.dtype.kind == "c":
+        shift = xp.amax(x.real, axis=dims, keepdims=True) if x.size else 0
+        return xp.log(xp.exp(x - shift).sum(axis=dims, keepdims=keepdim)) + (shift if keepdim else xp.squeeze(shift, dims))
+    return softmax.logsumexp(xp, x, dims, keepdim)
+
+
+_logsumexp = reduction(
+    "logsumexp_(input, dim: dims, keepdim: bool)", _logsumexp_kernel, where="", backward_name="LogsumexpBackward0",
+    input=lambda g, input, out, dim, keepdim: spread(g, input._array.shape, dim, keepdim)
+    * conj((input - spread(out, input._array.shape, dim, keepdim)).exp()),
+)  # fmt: skip
+
+
+def _spoken(dtype) -> str:
+    from tensorgrad.ops.slowpath import spoken
+
+    return spoken(dtype)
+
+
+def _written(name: str, out, result):
+    """A composite's result stored in the `out=` that the caller gave, under the rules of every op."""
+    from tensorgrad.ops import slowpath
+
+    class named:  # the writer only wants to know what to call the op in messages
+        pass
+
+    named.name = name  # type: ignore[attr-defined]
+    return slowpath.write_out(named, out, result)

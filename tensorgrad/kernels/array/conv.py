@@ -234,7 +234,7 @@ def _scatter(xp, g, w, out, stride, padding, dilation, groups):
     inner, kernel, points = channels // groups, w.shape[2:], g.shape[2:]
     taps = prod(kernel)
     weights = w.reshape(groups, -1, inner, taps).transpose(0, 3, 2, 1).reshape(groups, taps * inner, -1)
-    if _plain_product(kernel, stride, padding):
+    if _plain_product(kernel, stride, padding) and points == tuple(size):
         target = out.reshape(batch, groups, inner, -1)
         xp.matmul(weights, g.reshape(batch, groups, -1, prod(points)), out=target)
         return
@@ -359,7 +359,7 @@ def conv_transpose_shape(x_shape, w_shape, stride, padding, output_padding, dila
         words = " ".join(_named(name, values, fill, "_") for name, values, fill in groups_of)
         raise RuntimeError(f"output padding must be smaller than either stride or dilation, but got {words}")
     size = _transposed_points(x_shape[2:], w_shape[2:], stride, padding, output_padding, dilation)
-    if any(s < 1 for s in size):
+    if any(s < (1 if x_shape[0] else 0) for s in size):  # PyTorch lets an empty batch have empty images
         before, after = list(x_shape[2:]), list(size)
         if len(size) == 1:
             before, after = [1, *before], [1, *after]

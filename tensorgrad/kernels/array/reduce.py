@@ -68,11 +68,14 @@ def _sum_all(x):
 def _sum_one(x, dim):
     """The sum over one dimension of a float32 array of two or more."""
     n = x.shape[dim]
-    if dim == x.ndim - 1:
-        if 16 <= n <= _ROW and x.strides[dim] == 4 and x.size >= 4096:
-            return np.vecdot(x, _ones(n))
-    elif dim == 0 and x.ndim == 2 and n and x.size <= 4096:
-        return np.dot(_ones(n), x)
+    if n <= 4 * _ROW and x.size:
+        if x.ndim == 2:
+            if not dim:
+                return np.dot(_ones(n), x)
+            if n <= _ROW:
+                return np.dot(x, _ones(n))
+        elif dim == x.ndim - 1 and 16 <= n <= _ROW and x.flags.c_contiguous:
+            return np.dot(x.reshape(-1, n), _ones(n)).reshape(x.shape[:-1])
     return np.add.reduce(x, dim)
 
 

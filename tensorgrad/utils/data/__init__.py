@@ -1,7 +1,7 @@
 """Data sets, the orders in which they are read, and the loader that makes batches of them."""
 
 from tensorgrad.utils.data.collate import default_collate, default_convert
-from tensorgrad.utils.data.dataloader import DataLoader, WorkerInfo, get_worker_info
+from tensorgrad.utils.data.dataloader import DataLoader, get_worker_info
 from tensorgrad.utils.data.dataset import (
     ChainDataset,
     ConcatDataset,
@@ -36,7 +36,6 @@ __all__ = [
     "SubsetRandomSampler",
     "TensorDataset",
     "WeightedRandomSampler",
-    "WorkerInfo",
     "default_collate",
     "default_convert",
     "get_worker_info",

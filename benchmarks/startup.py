@@ -1,0 +1,48 @@
+"""How long `import` takes, each in a fresh process, alternating:  python -m benchmarks.startup [--write]"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+
+from benchmarks.overhead import REPORT
+
+RUNS = 15
+PROGRAMS = {"numpy": "import numpy", "tensorgrad": "import tensorgrad", "torch": "import torch"}
+
+
+def seconds(program: str) -> float:
+    """The time of one fresh interpreter that runs `program`."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", program], check=True)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Prints medians, quartiles, and what tensorgrad adds to NumPy (median of the paired differences)."""
+    times: dict[str, list[float]] = {name: [] for name in PROGRAMS}
+    for program in PROGRAMS.values():
+        seconds(program)
+    for _ in range(RUNS):
+        for name, program in PROGRAMS.items():
+            times[name].append(seconds(program))
+    lines = ["| process | median s | quartiles |", "|---|---:|---:|"]
+    for name, values in times.items():
+        ordered = sorted(values)
+        lines.append(
+            f"| `import {name}` | {statistics.median(values):.3f} | {ordered[RUNS // 4]:.3f}–{ordered[3 * RUNS // 4]:.3f} |"
+        )
+    added = statistics.median(a - b for a, b in zip(times["tensorgrad"], times["numpy"], strict=True))
+    lines.append(f"\ntensorgrad adds {added:.3f} s to `import numpy` (median of {RUNS} pairs; target: under 0.1 s).")
+    text = "\n".join(lines)
+    print(text)
+    if "--write" in sys.argv:
+        start, end = "<!-- startup -->\n", "<!-- /startup -->"
+        head, _, rest = REPORT.read_text().partition(start)
+        REPORT.write_text(f"{head}{start}{text}\n{end}{rest.partition(end)[2]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,407 @@
+"""Whole derivatives of functions of tensors: Jacobians, Hessians, and their products with vectors.
+
+Everything here is built from `autograd.grad`. A product with a vector from the right, J·v, would need forward mode;
+it is computed with the *double-backward trick*: g(u) = Jᵀ·u is linear in u, so the derivative of g along v, taken
+backward, is (Jᵀ)ᵀ·v = J·v (https://j-towns.github.io/2017/06/12/A-new-trick.html).
+
+`inputs` is a tensor or a tuple of tensors, and so is what `func` returns; results have the nesting of what was given.
+With `strict=True` a result that does not depend on an input is an error instead of zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tensorgrad.autograd.gradients import grad
+from tensorgrad.autograd.modes import enable_grad
+from tensorgrad.tensor import Tensor
+
+Tensors = Tensor | tuple[Tensor, ...]
+
+_FROM_FUNCTION = "outputs of the user-provided function"
+_STRICT = "This is not allowed in strict mode"
+
+# What strict mode says of a gradient that does not exist, {i} being its number ...
+_MISSING = {
+    "output": f"The output of the user-provided function is independent of input {{i}}. {_STRICT}.",
+    "product": f"The gradient with respect to the input is independent of entry {{i}} in the grad_outputs when using the "
+    f"double backward trick to compute forward mode gradients. {_STRICT}.",
+    "jacobian": f"The jacobian of the user-provided function is independent of input {{i}}. {_STRICT}.",
+    "hessian product": f"The hessian of the user-provided function is independent of entry {{i}} in the grad_jacobian. "
+    f"{_STRICT} as it prevents from using the double backward trick to replace forward mode AD.",
+}
+# ... and of a value that does not require grad where it should.
+_CONSTANT = {
+    "output": "Output {i} of the user-provided function does not require gradients. The outputs must be computed in a "
+    "differentiable manner from the input when running in strict mode.",
+    "gradient": f"The gradient with respect to input {{i}} is independent of the inputs of the user-provided function. "
+    f"{_STRICT}.",
+    "jacobian": "While computing the hessian, found that the jacobian of the user-provided function with respect to "
+    f"input {{i}} is independent of the input. {_STRICT}. You should ensure that your function is twice differentiable "
+    "and that the jacobian depends on the inputs (this would be violated by a linear function for example).",
+}
+
+
+def vjp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False):
+    """The outputs of `func`, and the vector-Jacobian product vᵀ·J at `inputs`: one backward pass.
+
+    Args:
+        v: as the outputs; may be left out for a single output of one element (means 1).
+        create_graph: make both results differentiable.
+
+    Returns: (outputs, product); the product is shaped as `inputs`.
+
+    >>> import tensorgrad as torch
+    >>> torch.autograd.functional.vjp(lambda x: x * x, torch.tensor([1.0, 2.0]), torch.tensor([1.0, 10.0]))
+    (tensor([1., 4.]), tensor([ 2., 40.]))
+    """
+    with enable_grad():
+        several, points = _given(inputs, "inputs", "vjp")
+        points = _attached(points, create_graph)
+        many, outputs = _given(func(*points), _FROM_FUNCTION, "vjp")
+        _require("output", outputs, strict)
+        if v is None and (len(outputs) != 1 or outputs[0].numel() != 1):
+            raise RuntimeError(
+                "The vector v can only be None if the user-provided function returns a single Tensor with a single "
+                "element."
+            )
+        cotangents = _vector(v, outputs, many, "vjp")
+        product = _filled("output", _pull(outputs, points, cotangents, create_graph), points, strict, create_graph)
+    return _shown(outputs, many, create_graph), _shown(product, several, create_graph)
+
+
+def jvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False):
+    """The outputs of `func`, and the Jacobian-vector product J·v at `inputs`, by the double-backward trick.
+
+    Args:
+        v: as the inputs; may be left out for a single input of one element (means 1).
+        create_graph: make both results differentiable.
+
+    Returns: (outputs, product); the product is shaped as the outputs.
+
+    >>> import tensorgrad as torch
+    >>> torch.autograd.functional.jvp(lambda x: x * x, torch.tensor([1.0, 2.0]), torch.tensor([1.0, 10.0]))
+    (tensor([1., 4.]), tensor([ 2., 40.]))
+    """
+    with enable_grad():
+        several, points = _given(inputs, "inputs", "jvp")
+        tangents = _direction(v, points, several, "jvp")
+        points = _attached(points, create_graph)
+        many, outputs = _given(func(*points), _FROM_FUNCTION, "jvp")
+        _require("output", outputs, strict)
+        cotangents = tuple(o.new_zeros(o.shape).requires_grad_() for o in outputs)
+        pulled = _pull(outputs, points, cotangents, True)
+        if strict:
+            _require_all(pulled)
+        pushed = _pull(pulled, cotangents, tangents, create_graph)
+        product = _filled("product" if any(g is not None for g in pulled) else "output", pushed, outputs, strict,
+                          create_graph)  # fmt: skip
+    return _shown(outputs, many, create_graph), _shown(product, many, create_graph)
+
+
+def jacobian(
+    func: Callable,
+    inputs: Tensors,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+):
+    """The Jacobian of `func` at `inputs`: of shape `output.shape + input.shape`.
+
+    Args:
+        create_graph: make the result differentiable.
+        vectorize: accepted; all rows are computed one by one.
+        strategy: "reverse-mode" computes it by rows (one backward pass per output element), "forward-mode" by columns.
+
+    Returns: a tensor; for several inputs a tuple of them; for several outputs a tuple of these.
+
+    >>> import tensorgrad as torch
+    >>> torch.autograd.functional.jacobian(lambda x: x * x, torch.tensor([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]])
+    """
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs '
+            'than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
+        )
+    if strict and (vectorize or strategy == "forward-mode"):
+        other = "vectorized=True" if strategy == "reverse-mode" else 'strategy="forward-mode"'
+        either = "`vectorize=False`" if strategy == "reverse-mode" else '`strategy="reverse-mode"`'
+        raise RuntimeError(
+            f"torch.autograd.functional.jacobian: `strict=True` and `{other}` are not supported together{_YET[strategy]}. "
+            f"Please either set `strict=False` or {either}."
+        )
+    several, points = _given(inputs, "inputs", "jacobian")
+    with enable_grad():
+        if strategy == "forward-mode":
+            many, blocks = _by_columns(func, points, create_graph, vectorize)
+        else:
+            many, blocks = _by_rows(func, points, create_graph, strict)
+    rows = tuple(_shown(row, several, create_graph) for row in blocks)
+    return rows if many else rows[0]
+
+
+_YET = {"reverse-mode": "", "forward-mode": " (yet)"}
+
+
+def _by_rows(func, points, create_graph: bool, strict: bool):
+    """For each output the Jacobian by each input, one backward pass per element of the output."""
+    points = _attached(points, create_graph)
+    many, outputs = _given(func(*points), _FROM_FUNCTION, "jacobian")
+    _require("output", outputs, strict)
+    blocks = []
+    for i, output in enumerate(outputs):
+        rows: list[list[Tensor]] = [[] for _ in points]
+        for element in output.reshape(-1).unbind(0):
+            for k, gradient in enumerate(_pull((element,), points, None, create_graph, keep=True)):
+                if gradient is None and strict:
+                    raise RuntimeError(f"Output {i} of the user-provided function is independent of input {k}. {_STRICT}.")
+                if gradient is not None and strict and create_graph and not gradient.requires_grad:
+                    raise RuntimeError(
+                        f"The jacobian of the user-provided function is independent of input {i}. {_STRICT} when "
+                        "create_graph=True."
+                    )
+                rows[k].append(points[k].new_zeros(points[k].shape) if gradient is None else gradient)
+        blocks.append(tuple(_stacked(row, output, point) for row, point in zip(rows, points, strict=True)))
+    return many, blocks
+
+
+def _stacked(rows: list[Tensor], output: Tensor, point: Tensor) -> Tensor:
+    from tensorgrad.ops.join import stack
+
+    shape = (*output.shape, *point.shape)
+    return stack(rows).reshape(shape) if rows else point.new_zeros(shape)
+
+
+def _by_columns(func, points, create_graph: bool, vectorize: bool):
+    """The same, one product J·v per element of the inputs."""
+    from tensorgrad.ops.join import stack
+
+    if create_graph:
+        raise NotImplementedError(
+            'torch.autograd.functional.jacobian: `create_graph=True` and `strategy="forward-mode"` are not supported '
+            'together (yet). Please either set `create_graph=False` or `strategy="reverse-mode"`.'
+        )
+    if not vectorize:
+        raise NotImplementedError(
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian isonly implemented for `vectorize=True`."
+        )
+    many = [False]
+
+    def listed(*values):
+        result = func(*values)
+        many[0], outputs = _given(result, _FROM_FUNCTION, "jacobian")
+        return outputs
+
+    columns: list[list] = [[] for _ in points]
+    outputs: tuple = ()
+    for k, point in enumerate(points):
+        for j in range(point.numel()):
+            tangents = tuple(p.new_zeros(p.shape) for p in points)
+            tangents[k].view(-1)[j] = 1
+            outputs, column = jvp(listed, tuple(points), tangents)
+            columns[k].append(column)
+    if not outputs:
+        outputs = listed(*points)
+    return many[0], [
+        tuple(
+            stack([c[i] for c in column], -1).reshape((*output.shape, *point.shape))
+            if column
+            else output.new_zeros((*output.shape, *point.shape))
+            for column, point in zip(columns, points, strict=True)
+        )
+        for i, output in enumerate(outputs)
+    ]
+
+
+def hessian(
+    func: Callable,
+    inputs: Tensors,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+):
+    """The Hessian of a scalar function: the Jacobian of its gradient, of shape `input.shape + input.shape`.
+
+    For several inputs: a tuple of tuples, the block for each pair of inputs.
+    Raises: RuntimeError unless `func` returns a single tensor of one element.
+
+    >>> import tensorgrad as torch
+    >>> torch.autograd.functional.hessian(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
+    several, points = _given(inputs, "inputs", "hessian")
+    if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
+
+    def scalar(*values):
+        return _single(func(*values), "hessian", strict).reshape(())
+
+    def gradient(*values):
+        if outer_jacobian_strategy == "forward-mode":
+            values = tuple(v if v.requires_grad else v.detach().requires_grad_() for v in values)
+        found = jacobian(scalar, values, create_graph=True)
+        _require("jacobian", found, strict)
+        return found
+
+    blocks = jacobian(gradient, points, create_graph, strict, vectorize, outer_jacobian_strategy)
+    return blocks if several else blocks[0][0]
+
+
+def vhp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False):
+    """The value of a scalar function, and the product vᵀ·H of a vector with its Hessian: two backward passes.
+
+    Returns: (value, product); the product is shaped as `inputs`, and so is `v`.
+
+    >>> import tensorgrad as torch
+    >>> torch.autograd.functional.vhp(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]))
+    (tensor(9.), tensor([ 6., 12.]))
+    """
+    with enable_grad():
+        several, points = _given(inputs, "inputs", "vhp")
+        vector = _direction(v, points, several, "vhp")
+        points = _attached(points, create_graph)
+        output = _single(func(*points), "vhp", strict)
+        slopes = _pull((output,), points, None, True)
+        if strict:
+            _require_all(slopes)
+        product = _pull(slopes, points, vector, create_graph)
+        product = _filled("jacobian", product, points, strict, create_graph)
+    return _shown((output,), False, create_graph), _shown(product, several, create_graph)
+
+
+def hvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False):
+    """The value of a scalar function, and the product H·v of its Hessian with a vector, by the double-backward trick.
+
+    H is symmetric for twice continuously differentiable functions: `vhp` is then the same, and cheaper.
+    Returns: (value, product); the product is shaped as `inputs`, and so is `v`.
+
+    >>> import tensorgrad as torch
+    >>> torch.autograd.functional.hvp(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]))
+    (tensor(9.), tensor([ 6., 12.]))
+    """
+    with enable_grad():
+        several, points = _given(inputs, "inputs", "hvp")
+        vector = _direction(v, points, several, "hvp")
+        points = _attached(points, create_graph)
+        output = _single(func(*points), "hvp", strict)
+        slopes = _pull((output,), points, None, True)
+        if strict:
+            _require_all(slopes)
+        weights = tuple(p.new_zeros(p.shape).requires_grad_() for p in points)
+        curvature = _pull(slopes, points, weights, True)
+        if strict:
+            curvature = _filled("jacobian", curvature, points, strict, True)
+        product = _pull(curvature, weights, vector, create_graph)
+        product = _filled("hessian product", product, points, strict, create_graph)
+    return _shown((output,), False, create_graph), _shown(product, several, create_graph)
+
+
+# --- what they share -----------------------------------------------------------------------------------------------
+
+
+def _given(value, what: str, who: str) -> tuple[bool, tuple[Tensor, ...]]:
+    """Whether `value` is a tuple, and `value` as one. Raises: TypeError for anything but tensors in it."""
+    several = isinstance(value, tuple)
+    values = value if several else (value,)
+    for i, element in enumerate(values):
+        if not isinstance(element, Tensor):
+            which = f"value at index {i}" if several else f"given {what}"
+            raise TypeError(
+                f"The {what} given to {who} must be either a Tensor or a tuple of Tensors but the {which} has type "
+                f"{type(element)}."
+            )
+    return several, values
+
+
+def _shown(values: Sequence[Tensor], several: bool, create_graph: bool):
+    """Results as the caller sees them: without history unless it was asked for, nested as what was given."""
+    values = tuple(values) if create_graph else tuple(v.detach() for v in values)
+    return values if several else values[0]
+
+
+def _attached(points: tuple, create_graph: bool) -> tuple:
+    """New tensors at the same point: what `func` closes over is not what is differentiated by."""
+    return tuple(
+        p.view_as(p) if create_graph and p.requires_grad else p.detach().requires_grad_() for p in points
+    )
+
+
+def _pull(outputs, inputs, cotangents, create_graph: bool, keep: bool | None = None) -> tuple:
+    """The gradients of the outputs that can be differentiated (None entries are skipped); None where none arrives."""
+    cotangents = (None,) * len(outputs) if cotangents is None else cotangents
+    pairs = [(o, c) for o, c in zip(outputs, cotangents, strict=True) if o is not None and o.requires_grad]
+    if not pairs:
+        return (None,) * len(inputs)
+    return grad([o for o, _ in pairs], inputs, [c for _, c in pairs], keep, create_graph, allow_unused=True)
+
+
+def _filled(kind: str, gradients, like, strict: bool, create_graph: bool) -> tuple:
+    """`gradients` with zeros for None; in strict mode these, and constants under `create_graph`, are errors."""
+    for i, gradient in enumerate(gradients if strict else ()):
+        if gradient is None:
+            raise RuntimeError(_MISSING[kind].format(i=i))
+        if create_graph and not gradient.requires_grad:
+            matrix = "jacobian" if kind in ("output", "product") else "hessian"
+            raise RuntimeError(
+                f"The {matrix} of the user-provided function is independent of input {i}. {_STRICT} when "
+                "create_graph=True."
+            )
+    return tuple(p.new_zeros(p.shape) if g is None else g for g, p in zip(gradients, like, strict=True))
+
+
+def _require(kind: str, values, strict: bool) -> None:
+    """Raises: RuntimeError in strict mode for a value that does not require grad."""
+    for i, value in enumerate(values if strict else ()):
+        if not value.requires_grad:
+            raise RuntimeError(_CONSTANT[kind].format(i=i))
+
+
+def _require_all(gradients) -> None:
+    """Raises: RuntimeError for a gradient that is missing or constant."""
+    for i, gradient in enumerate(gradients):
+        if gradient is None:
+            raise RuntimeError(_MISSING["output"].format(i=i))
+        if not gradient.requires_grad:
+            raise RuntimeError(_CONSTANT["gradient"].format(i=i))
+
+
+def _vector(v, like: tuple, several: bool, who: str) -> tuple:
+    """`v`, checked against the tensors it belongs to; ones if it was left out."""
+    if v is None:
+        return tuple(t.detach().new_ones(t.shape) for t in like)
+    _, vector = _given(v, "v", who)
+    if len(vector) != len(like):
+        if several:
+            raise RuntimeError(f"v is a tuple of invalid length: should be {len(like)} but got {len(vector)}.")
+        raise RuntimeError("The given v should contain a single Tensor.")
+    for i, (entry, tensor) in enumerate(zip(vector, like, strict=True)):
+        if entry.shape != tensor.shape:
+            where = f"Entry {i} in " if several else ""
+            raise RuntimeError(f"{where}v has invalid size: should be {tensor.shape} but got {entry.shape}.")
+    return vector
+
+
+def _direction(v, points: tuple, several: bool, who: str) -> tuple:
+    """`v` as a vector in the space of the inputs. Raises: RuntimeError if it was left out but is needed."""
+    if v is None and (len(points) != 1 or points[0].numel() != 1):
+        raise RuntimeError(
+            "The vector v can only be None if the input to the user-provided function is a single Tensor with a single "
+            "element."
+        )
+    return _vector(v, points, several, who)
+
+
+def _single(value, who: str, strict: bool) -> Tensor:
+    """The one output of a scalar function. Raises: RuntimeError if there are more, or more than one element."""
+    several, outputs = _given(value, _FROM_FUNCTION, who)
+    _require("output", outputs, strict)
+    if several:
+        raise RuntimeError(f"The function given to {who} should return a single Tensor")
+    if value.numel() != 1:
+        raise RuntimeError(f"The Tensor returned by the function given to {who} should contain a single element")
+    return value
