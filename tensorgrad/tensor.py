@@ -5,6 +5,7 @@ This file holds what a tensor *is*; what can be done with it is attached by the 
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,9 @@ else:
 VIEW: Any = "ask the base"
 
 
+_NEW_STORAGE = threading.Lock()
+
+
 class Tensor(TensorMethods):
     """A multi-dimensional array of one dtype on one device, which remembers how it was computed.
 
@@ -31,15 +35,16 @@ class Tensor(TensorMethods):
     `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` copies data, both in the default dtype.
     """
 
-    # `_array`  the strided view itself (its class is the device); `_storage` the memory and its version
+    # `_array`  the strided view itself (its class is the device)
+    # `_memory` its storage, once somebody asked for it: most intermediate results live and die without one
     # `_edge`   (node, output_nr) that made it, or None for a leaf; `_grad` the accumulated gradient
     # `_view`   (base, steps, version) if it is a differentiable view; `_hooks` a leaf's hooks
     __slots__ = (
-        "__dict__", "__weakref__", "_array", "_edge", "_grad", "_hooks", "_requires_grad", "_storage", "_view"
+        "__dict__", "__weakref__", "_array", "_edge", "_grad", "_hooks", "_memory", "_requires_grad", "_view"
     )  # fmt: skip
 
     _array: Any
-    _storage: Storage
+    _memory: Storage | None
     _edge: tuple | None
     _grad: Tensor | None
     _view: tuple | None
@@ -66,6 +71,21 @@ class Tensor(TensorMethods):
 
             OPERANDS.add(cls)
             callpath.rare(+1)
+
+    @property
+    def _storage(self) -> Storage:
+        """The memory and its version counter, shared by all views."""
+        memory = self._memory
+        if memory is None:
+            with _NEW_STORAGE:  # two threads must not make two
+                memory = self._memory
+                if memory is None:
+                    memory = self._memory = STORAGES[self._array.__class__].of(self._array)
+        return memory
+
+    @_storage.setter
+    def _storage(self, storage: Storage) -> None:
+        self._memory = storage
 
     # --- geometry ---
 
@@ -467,14 +487,14 @@ def _restore(cls, storage, geometry, requires_grad, attributes):
 
 
 def wrap(array) -> Tensor:
-    """A new tensor that owns `array`: its storage is fresh, it is a leaf and requires no grad."""
-    return share(array, STORAGES[array.__class__].of(array))
+    """A new tensor that owns `array`: it is a leaf and requires no grad."""
+    return share(array, None)
 
 
-def share(array, storage: Storage, cls: type[Tensor] = Tensor) -> Tensor:
+def share(array, storage: Storage | None, cls: type[Tensor] = Tensor) -> Tensor:
     """A new leaf over existing memory, without any graph or view relation."""
     tensor = object.__new__(cls)
-    tensor._array, tensor._storage = array, storage
+    tensor._array, tensor._memory = array, storage
     tensor._requires_grad = False
     tensor._edge = tensor._grad = tensor._view = tensor._hooks = None
     return tensor

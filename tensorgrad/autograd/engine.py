@@ -1,16 +1,17 @@
 """The backward pass: gradients flow from the roots to the leaves, each node once, later ops first.
 
-The engine is a loop over a heap, so a chain of 100,000 ops needs no recursion. A node runs when all gradients of its
-outputs have arrived and been summed. Two rules live here and in no formula: a gradient is **summed to the shape**
-of the value it belongs to (undoing broadcasting), and **cast to its dtype** (undoing promotion).
+Every op is younger than what it was computed from, so taking the youngest node from a heap means that all gradients of
+its outputs have arrived: no counting, and no recursion, however long the chain. Two rules live here and in no formula:
+a gradient is **summed to the shape** of the value it belongs to (undoing broadcasting), and **cast to its dtype**
+(undoing promotion).
 """
 
 from __future__ import annotations
 
 import itertools
-import sys
 import threading
 from heapq import heappop, heappush
+from sys import getrefcount
 
 from tensorgrad.autograd import anomaly
 from tensorgrad.autograd.anomaly import ANOMALY
@@ -21,9 +22,11 @@ from tensorgrad.tensor import Tensor, share
 
 
 class _Runs(threading.local):
-    """Which backward pass this thread is in."""
+    """Which backward pass this thread is in: the innermost, where a hook or a custom function started another."""
 
-    number = 0
+    number = 0  # 0: none
+    partial = False  # does it compute only the gradients of certain tensors?
+    expects = None  # (target) -> whether the pass comes by there
 
 
 RUNS = _Runs()
@@ -37,79 +40,86 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
     the way to them run, and the list of their gradients is returned (None where none arrived).
     """
     RUNS.number = _next_run()
-    states = _survey(roots)
-    wanted = None if targets is None else _leading_to(targets, states)
     captured = None if targets is None else dict.fromkeys(targets)
+    wanted = None if targets is None else _leading_to(targets, roots)
     checked = ANOMALY.enabled
-    ready: list = []  # a heap of (-sequence_nr, node) of the nodes whose gradients are complete
+    grads: dict = {}  # node -> the gradients of its outputs, summed so far
+    hooked: dict = {}  # leaf with hooks -> its gradient: hooks want to see the whole sum
+    ready: list = []  # a heap of (-sequence_nr, node)
     before, GRAD.enabled = GRAD.enabled, create_graph
     try:
-        for (target, nr), grad in roots:
-            state = states[target]
-            state[nr] = grad if state[nr] is None else state[nr] + grad
-        grad = state = None
-        for target in {edge[0]: None for edge, _ in roots}:
-            if not states[target][-1]:
-                if isinstance(target, Tensor):
-                    _finish_leaf(target, states.pop(target), captured, create_graph)
-                else:
-                    heappush(ready, (-target.sequence_nr, target))
-        while ready:
-            node = heappop(ready)[1]
-            grads = states.pop(node)
-            if targets is None and node.__class__ is Node and node.hooks is None and not checked and grads[0] is not None:
-                results = node.op.backward(node, grads)
-                if not keep_graph and node.saved:
-                    node.saved = FREED
-            else:
-                if node.hooks is not None:
-                    _before(node, grads)
-                if targets is not None:
-                    _capture(node, grads, captured)
-                    if not wanted[node]:
-                        continue
-                results = _results(node, grads, keep_graph)
-            grads = None
+        # The roots are the "edges" of a node of their own, without an op.
+        edges, results = [edge for edge, _ in roots], [grad for _, grad in roots]
+        node = None
+        while True:
             i = -1
-            for edge in node.edges:
+            for edge in edges:
                 i += 1
-                if edge is None:
+                if edge is None or results[i] is None:
                     continue
                 target, nr = edge
-                state = states[target]
                 grad = results[i]
-                if grad is not None:
-                    results[i] = None  # so that the receiver's list alone holds the gradient
-                    array = grad._array
-                    shape, dtype, _ = state[-2][nr]
-                    if array.shape != shape or array.dtype is not dtype:
+                results[i] = None  # whoever receives it shall be the only one to hold it
+                if target.__class__ is Node or not isinstance(target, Tensor):
+                    shape, dtype, _ = target.outputs[nr]
+                    if grad._array.shape != shape or grad._array.dtype is not dtype:
                         grad = fit(grad, shape, dtype, node, i)
-                    present = state[nr]
-                    if present is None:
-                        state[nr] = grad
-                    else:
-                        state[nr] = present + grad
-                        present = None
-                    grad = array = None
-                waiting = state[-1] = state[-1] - 1
-                if not waiting:
-                    if target.__class__ is Node or not isinstance(target, Tensor):
+                    slots = grads.get(target)
+                    if slots is None:
+                        grads[target] = slots = [None] * len(target.outputs)
                         heappush(ready, (-target.sequence_nr, target))
-                    else:
-                        _finish_leaf(target, states.pop(target), captured, create_graph)
-            results = state = None
+                    slots[nr] = grad if slots[nr] is None else slots[nr] + grad
+                    continue
+                array = target._array
+                if grad._array.shape != array.shape or grad._array.dtype is not array.dtype:
+                    grad = fit(grad, array.shape, array.dtype, node, i)
+                if captured is not None:
+                    if edge in captured:
+                        captured[edge] = grad if captured[edge] is None else captured[edge] + grad
+                elif target._hooks is not None:
+                    hooked[target] = hooked[target] + grad if target in hooked else grad
+                elif target._grad is None:
+                    target._grad = grad if create_graph else owned(getrefcount(grad), grad)
+                else:
+                    accumulate(target, grad, create_graph)
+            grad = slots = edge = edges = results = None
+            while ready:
+                node = heappop(ready)[1]
+                edges = node.edges
+                received = grads.pop(node)
+                if captured is None and node.__class__ is Node and node.hooks is None and not checked:
+                    results = node.op.backward(node, received)
+                    if not keep_graph and node.saved:
+                        node.saved = FREED
+                    break
+                results = _run_carefully(node, received, keep_graph, captured, wanted)
+                if results is not None:
+                    break
+            else:
+                break
+            received = None
+        for leaf in hooked:
+            _finish_hooked(leaf, hooked, create_graph)
     finally:
         GRAD.enabled = before
-    return None if targets is None else [captured[t] for t in targets]
+    if targets is None:
+        return None
+    return [_after_hooks(target, captured[target]) for target in targets]
 
 
-def _results(node, grads: list, keep_graph: bool):
-    """Runs one node: the gradients of its inputs, None for all if none of its outputs has a gradient."""
-    if all(g is None for g in grads[:-2]):
-        return [None] * len(node.edges)
+def _run_carefully(node, grads: list, keep_graph: bool, captured, wanted):
+    """One node with everything that may be attached to it; None if nobody wants the gradients of its inputs."""
+    if node.hooks is not None:
+        _before(node, grads)
+    if captured is not None:
+        for nr, grad in enumerate(grads):
+            if (node, nr) in captured:
+                captured[node, nr] = grad
+        if not wanted[node]:
+            return None
     results = list(node.apply(grads))
     if node.hooks is not None:
-        results = list(_after(node, results, grads))
+        results = _after(node, results, grads)
     if ANOMALY.enabled and ANOMALY.check_nan:
         anomaly.check(node, results)
     if not keep_graph:
@@ -117,49 +127,19 @@ def _results(node, grads: list, keep_graph: bool):
     return results
 
 
-def _survey(roots) -> dict:
-    """Everything that can be reached: node or leaf -> its state, the list
-
-    [gradients of its outputs..., what the outputs look like (as in `Node.outputs`), how many it still waits for].
-    """
-    states: dict = {}
-    stack = []
-    for (target, _), _ in roots:
-        if target not in states:
-            states[target] = _empty_state(target)
-            if not isinstance(target, Tensor):
-                stack.append(target)
-    while stack:
-        for edge in stack.pop().edges:
-            if edge is not None:
-                target = edge[0]
-                if target in states:
-                    states[target][-1] += 1
-                elif target.__class__ is Node:
-                    outputs = target.outputs
-                    states[target] = [None, outputs, 1] if len(outputs) == 1 else [*[None] * len(outputs), outputs, 1]
-                    stack.append(target)
-                else:
-                    state = states[target] = _empty_state(target)
-                    state[-1] = 1
-                    if not isinstance(target, Tensor):
-                        stack.append(target)
-    return states
-
-
-def _empty_state(target) -> list:
-    if isinstance(target, Tensor):
-        array = target._array
-        return [None, ((array.shape, array.dtype, None),), 0]
-    return [*[None] * len(target.outputs), target.outputs, 0]
-
-
-def _leading_to(targets, states) -> dict:
-    """For each node, whether a target lies below it."""
+def _leading_to(targets, roots) -> dict:
+    """For each node that can be reached, whether a target lies below it."""
     goals = {edge[0] for edge in targets}
+    seen: set = set()
+    stack = [edge[0] for edge, _ in roots]
+    while stack:
+        node = stack.pop()
+        if node in seen or isinstance(node, Tensor):
+            continue
+        seen.add(node)
+        stack.extend(edge[0] for edge in node.edges if edge is not None)
     wanted: dict = {}
-    nodes = [n for n in states if not isinstance(n, Tensor)]
-    for node in sorted(nodes, key=lambda n: n.sequence_nr):  # what an op was computed from comes before it
+    for node in sorted(seen, key=lambda n: n.sequence_nr):  # what an op was computed from comes before it
         wanted[node] = any(e is not None and (e[0] in goals or wanted.get(e[0], False)) for e in node.edges)
     return wanted
 
@@ -201,18 +181,18 @@ def _before(node, grads: list) -> None:
             kept = grads[nr] if GRAD.enabled else grads[nr].clone()
             tensor._grad = kept if tensor._grad is None else tensor._grad + kept
     for hook in list(hooks.before.values()):
-        replaced = hook(tuple(grads[:-2]))
+        replaced = hook(tuple(grads))
         if replaced is not None:
-            grads[:-2] = replaced if isinstance(replaced, tuple | list) else [replaced]
+            grads[:] = replaced if isinstance(replaced, tuple | list) else [replaced]
 
 
-def _after(node, results: list, grads: list):
+def _after(node, results: list, grads: list) -> list:
     given = tuple(results)
     for hook in list(node.hooks.after.values()):
-        replaced = hook(given, tuple(grads[:-2]))
+        replaced = hook(given, tuple(grads))
         if replaced is not None:
             given = replaced if isinstance(replaced, tuple) else (replaced,)
-    return given
+    return list(given)
 
 
 def call_tensor_hooks(hooks: dict, grad: Tensor) -> Tensor:
@@ -234,74 +214,69 @@ def call_tensor_hooks(hooks: dict, grad: Tensor) -> Tensor:
     return grad
 
 
-def _capture(node, grads, captured) -> None:
-    for nr, grad in enumerate(grads[:-2]):
-        if (node, nr) in captured:
-            captured[node, nr] = grad
+def _after_hooks(edge, grad):
+    """What `autograd.grad` returns for a leaf: its gradient after the leaf's hooks."""
+    target = edge[0]
+    if grad is None or not isinstance(target, Tensor) or target._hooks is None:
+        return grad
+    return call_tensor_hooks(target._hooks.on_grad, grad)
 
 
-def _finish_leaf(leaf: Tensor, grads: list, captured, create_graph: bool) -> None:
-    """A leaf's gradient is complete: run its hooks, then keep it.
-
-    It comes in a list to be taken out of, so that no caller's variable holds it too: a gradient that nobody else can
-    see is kept as it is, any other is copied.
-    """
-    grad = grads[0]
-    grads[0] = None
-    if grad is None:
-        return
-    hooks = leaf._hooks
-    if hooks is not None and hooks.on_grad:
-        grad = call_tensor_hooks(hooks.on_grad, grad)
-    if captured is not None:
-        if (leaf, 0) in captured:
-            captured[leaf, 0] = grad
-        return
-    if not leaf._requires_grad:
-        return
+def accumulate(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
+    """Adds to a `.grad` that is there already: in place, unless the sum itself is to be differentiable."""
     present = leaf._grad
-    if present is None:
-        if create_graph:
-            leaf._grad = grad
-        elif sys.getrefcount(grad) <= ALONE and sys.getrefcount(grad._storage) <= ALONE_IN_SLOT and _dense(grad._array):
-            grad._edge, grad._requires_grad, grad._view = None, False, None
-            leaf._grad = grad
-        else:
-            storage = grad._storage.__class__
-            copied = storage.copy(grad._array)
-            leaf._grad = share(copied, storage.of(copied))
-    elif create_graph:
+    array = grad._array
+    if create_graph or present._array.dtype is not array.dtype or present._array.shape != array.shape:
         leaf._grad = present + grad
-    elif present._array.dtype is grad._array.dtype and present._array.shape == grad._array.shape:
-        present._storage.add_to(present._array, grad._array)
-        present._storage.bump()
     else:
-        leaf._grad = present + grad
-    if hooks is not None:
-        for hook in list(hooks.after.values()):
-            hook((None,), (grad,))
-        for hook in list(hooks.post_accumulate.values()):
-            hook(leaf)
+        storage = present._storage
+        storage.add_to(present._array, array)
+        storage.bump()
 
 
-def _dense(array) -> bool:
-    return array.flags.c_contiguous
+def owned(references: int, grad: Tensor) -> Tensor:
+    """A gradient that nobody else can see or change: the one given if it is only the engine's, else a copy.
+
+    `references` counts those to the tensor; those to its storage tell whether a view or a saved value shares it.
+    """
+    alone = grad._memory is None or getrefcount(grad._memory) <= ALONE_IN_SLOT
+    if alone and references <= ALONE and grad._array.flags.c_contiguous:
+        grad._edge, grad._requires_grad, grad._view = None, False, None
+        return grad
+    storage = grad._storage.__class__
+    copied = storage.copy(grad._array)
+    return share(copied, storage.of(copied))
+
+
+def _finish_hooked(leaf: Tensor, hooked: dict, create_graph: bool) -> None:
+    """The whole gradient of a leaf with hooks: they see it, it is accumulated, and they hear of it."""
+    hooks = leaf._hooks
+    grad = call_tensor_hooks(hooks.on_grad, hooked[leaf])
+    hooked[leaf] = None
+    if leaf._grad is None:
+        leaf._grad = grad if create_graph else owned(getrefcount(grad), grad)
+    else:
+        accumulate(leaf, grad, create_graph)
+    for hook in list(hooks.after.values()):
+        hook((None,), (grad,))
+    for hook in list(hooks.post_accumulate.values()):
+        hook(leaf)
 
 
 class _Slot:
     __slots__ = ("value",)
 
 
-def _count_alone(box: list) -> int:
-    value = box.pop()
-    return sys.getrefcount(value)
+def _count_alone() -> int:
+    value = object()
+    return getrefcount(value)
 
 
 def _count_in_slot() -> int:
     holder = _Slot()
     holder.value = object()
-    return sys.getrefcount(holder.value)
+    return getrefcount(holder.value)
 
 
 # What `getrefcount` says of an object that only one local variable (one slot) refers to: it differs between Pythons.
-ALONE, ALONE_IN_SLOT = _count_alone([object()]), _count_in_slot()
+ALONE, ALONE_IN_SLOT = _count_alone(), _count_in_slot()

@@ -169,6 +169,12 @@ def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_grap
     >>> x.grad
     tensor([2., 4.])
     """
+    if gradient is None and inputs is None and self._requires_grad is True and self._array.size == 1:
+        array = self._array
+        if array.dtype.kind == "f":  # a real loss, as nearly always
+            roots = [(self._edge or (self, 0), _ones(array, self))]
+            keep = create_graph if retain_graph is None else retain_graph
+            return engine.run(roots, keep_graph=keep, create_graph=create_graph)
     backward(self, gradient, retain_graph, create_graph, inputs)
 
 

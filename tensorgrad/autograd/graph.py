@@ -17,7 +17,7 @@ from typing import Any
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.tensor import PLAIN, Tensor, share
 
 next_sequence_nr = itertools.count().__next__
 
@@ -41,6 +41,8 @@ class Node:
     outputs: tuple
     sequence_nr: int
     hooks: NodeHooks | None
+    runs_empty = False  # does it run even if none of its outputs received a gradient?
+    aliases: tuple = ()  # outputs of a custom function that share memory with its inputs
 
     def apply(self, grads: list) -> tuple:
         """The gradients of the inputs, from those of the outputs."""
@@ -195,8 +197,8 @@ def save(value):
 
     Raises: RuntimeError for a tensor made in inference mode, whose later writes nobody would notice.
     """
-    if isinstance(value, Tensor):
-        storage = value._storage
+    if value.__class__ in PLAIN or isinstance(value, Tensor):
+        storage = value._memory or value._storage
         if storage.version is None:
             raise RuntimeError(
                 "Inference tensors cannot be saved for backward. To work around you can make a clone to get a normal "
@@ -214,37 +216,49 @@ def unpack(node: Node, saved, edge):
     if saved.__class__ is not tuple:
         if saved.__class__ is list:
             return [unpack(node, s, e) for s, e in zip(saved, edge, strict=True)]
-        return saved() if saved.__class__ is Packed else saved
+        return saved.unpack(edge) if saved.__class__ is Packed else saved
     array, storage, version = saved
     if storage.version != version:
         raise_modified(node, array, storage, version, edge)
-    if edge is None or not GRAD.enabled:
-        return share(array, storage)
-    target = edge[0]
-    if isinstance(target, Tensor) and target._array is array:
-        return target
-    tensor = share(array, storage)
-    tensor._edge, tensor._requires_grad = edge, True
+    if edge is not None and GRAD.enabled:
+        target = edge[0]
+        if isinstance(target, Tensor) and target._array is array:
+            return target
+    else:
+        edge = None
+    tensor = object.__new__(Tensor)
+    tensor._array, tensor._memory = array, storage
+    tensor._grad = tensor._view = tensor._hooks = None
+    tensor._edge, tensor._requires_grad = edge, edge is not None
     return tensor
 
 
 class Packed:
-    """A saved value that went through `saved_tensors_hooks`: called, it gives the tensor back."""
+    """A saved value that went through `saved_tensors_hooks`."""
 
-    __slots__ = ("edge", "packed", "unpack_hook")
+    __slots__ = ("packed", "unpack_hook")
 
-    def __init__(self, packed, unpack_hook, edge):
-        self.packed, self.unpack_hook, self.edge = packed, unpack_hook, edge
+    def __init__(self, packed, unpack_hook):
+        self.packed, self.unpack_hook = packed, unpack_hook
 
-    def __call__(self):
-        tensor = self.unpack_hook(self.packed)
-        if self.edge is None or not GRAD.enabled:
-            return tensor
+    def unpack(self, edge) -> Tensor:
+        """What the hook gives back, at the place in the graph that `edge` says.
+
+        Raises: TypeError if that is not a tensor.
+        """
+        before, GRAD.enabled = GRAD.enabled, False
+        try:
+            tensor = self.unpack_hook(self.packed)
+        finally:
+            GRAD.enabled = before
+        if not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(tensor).__name__}"
+            )
         tensor = share(tensor._array, tensor._storage)
-        target, nr = self.edge
-        tensor._edge = (target, nr) if isinstance(target, Node) else None
-        tensor._requires_grad = True
-        return target if tensor._edge is None else tensor
+        if edge is not None and before:
+            tensor._edge, tensor._requires_grad = edge, True
+        return tensor
 
 
 def raise_modified(node: Node, array, storage, version, edge):
@@ -252,12 +266,12 @@ def raise_modified(node: Node, array, storage, version, edge):
     kind = legacy_type_name(array)
     made_by = ""
     if edge is not None and isinstance(edge[0], Node):
-        made_by = f", which is output {edge[1]} of {edge[0].name()},"
+        made_by = f", which is output {edge[1]} of {edge[0].name().removesuffix('0').removesuffix('Backward')},"
     raise RuntimeError(
         f"one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{kind} {list(array.shape)}]{made_by} is at version {storage.version}; expected version {version} instead "
         f"(needed by {node.name()}). Hint: enable anomaly detection to find the operation that failed to compute its "
-        "gradient, with torch.autograd.set_detect_anomaly(True)."
+        "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False)."
     )
 
 

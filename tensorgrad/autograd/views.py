@@ -11,13 +11,18 @@ the base to it. Two things follow from them:
 
 from __future__ import annotations
 
+from typing import Any
+
 from tensorgrad.autograd.engine import fit
 from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr, raise_freed
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.ops.dispatch import OPS
 from tensorgrad.tensor import VIEW, Tensor
 
+MULTI: Any = ()  # in the last place of `_view`, where True is usual: one of several views that one call made
+
 AMBIGUOUS = (
-    "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
+    " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
     "the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or "
     "both outside (if you want the inplace to be tracked)."
 )
@@ -51,19 +56,48 @@ def view_edge(view: Tensor):
     if not base.requires_grad:
         return None
     if not recorded:
-        if base._edge is None:
-            return (view, 0)
-        raise RuntimeError(
-            "A view was created in no_grad mode and its base or another view of its base has been modified inplace "
-            f"with grad mode enabled. {AMBIGUOUS}"
-        )
+        _forbid(view, "its base or another view of its base has been modified inplace")
     before, GRAD.enabled = GRAD.enabled, True
     try:
+        steps = _steps_now(view)
         view._edge = replay(base, steps)._edge
     finally:
         GRAD.enabled = before
     view._view = (base, steps, view._storage.version, recorded)
     return view._edge
+
+
+def _forbid(view: Tensor, what: str) -> None:
+    """Raises the error for a write that concerns a view which could not follow it."""
+    recorded = view._view[3]  # type: ignore[index]
+    if view._edge is not None:
+        node, nr = view._edge
+        subject = f"Output {nr} of {node.name()} is a view"
+    else:
+        subject = "A view was created in no_grad mode"
+    reason = (
+        " This view is the output of a function that returns multiple views. Such functions do not allow the output "
+        "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
+        if recorded is MULTI
+        else AMBIGUOUS
+    )
+    raise RuntimeError(f"{subject} and {what}{' with grad mode enabled' if view._edge is None else ''}.{reason}")
+
+
+def _steps_now(view: Tensor) -> tuple:
+    """The steps from the base, as it is now, to the view.
+
+    If the base itself got another shape in place (`t_`), the view's place in the storage is all that still holds.
+    """
+    base, steps, _, _ = view._view  # type: ignore[misc]
+    if not base.__dict__ or RESHAPED not in base.__dict__:
+        return steps
+    with_offset = view.stride(), view.storage_offset() - base.storage_offset()
+    geometry = (base._array.shape, base.stride())
+    return ((OPS["as_strided"], (view._array.shape, *with_offset, geometry)),)
+
+
+RESHAPED = "_reshaped_in_place"  # the mark of a tensor that got another shape in place
 
 
 def view_requires_grad(view: Tensor) -> bool:
@@ -72,16 +106,17 @@ def view_requires_grad(view: Tensor) -> bool:
 
 
 def check_writable(tensor: Tensor) -> None:
-    """Whether `tensor` may be written in place while the graph is recorded.
+    """Whether `tensor` may be written in place, in a way that the graph records.
 
-    Raises: RuntimeError for a leaf that requires grad or a view of one, and for views made without grad.
+    Raises: RuntimeError for a leaf that requires grad or a view of one, for views made without grad, and for those of
+    several views that one call made.
     """
-    if tensor._requires_grad is VIEW:
-        base, _, _, recorded = tensor._view  # type: ignore[misc]
+    if tensor._view is not None and tensor._requires_grad is VIEW:
+        base, _, _, recorded = tensor._view
+        if not recorded:
+            _forbid(tensor, "is being modified inplace")
         if base._requires_grad and base.is_leaf:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
-        if not recorded:
-            raise RuntimeError(f"A view was created in no_grad mode and is being modified inplace with grad mode enabled. {AMBIGUOUS}")
     elif tensor._requires_grad and tensor._edge is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
 
@@ -95,8 +130,12 @@ def rebase(tensor: Tensor, node: Node) -> None:
         tensor._edge, tensor._requires_grad = (node, 0), True
         return
     base, steps, _, recorded = tensor._view
+    steps = _steps_now(tensor)
     copy = CopySlices()
     copy.inner, copy.steps = node, steps
+    copy.layout = None
+    if any(op.name == "as_strided" for op, _ in steps):
+        copy.layout = (base._storage.nbytes() // base.itemsize, base.shape, base.stride(), base.storage_offset())
     copy.op, copy.args, copy.saved, copy.hooks = node.op, (), ("inner",), None
     old = edge_of(base)
     copy.edges = (old, *node.edges[1:])
@@ -111,7 +150,7 @@ def rebase(tensor: Tensor, node: Node) -> None:
 class CopySlices(Node):
     """A write through a view, as the history of the view's base."""
 
-    __slots__ = ("base_wanted", "inner", "steps")
+    __slots__ = ("base_wanted", "inner", "layout", "steps")
 
     def name(self) -> str:
         return "CopySlices"
@@ -121,7 +160,7 @@ class CopySlices(Node):
         inner = self.inner
         if inner is FREED:
             raise_freed()
-        whole = grads[0].clone()
+        whole = self.copied(grads[0])
         part = replay(whole, self.steps)
         first, *others = inner.apply([part.clone()])
         if not self.base_wanted:
@@ -131,6 +170,13 @@ class CopySlices(Node):
         else:
             part.copy_(fit(first, part._array.shape, part._array.dtype, inner))
         return (whole, *others)
+
+    def copied(self, grad: Tensor) -> Tensor:
+        """The gradient in fresh memory; where a step reads by strides, laid out as the base is in its storage."""
+        if self.layout is None:
+            return grad.clone(memory_format="contiguous")
+        size, *geometry = self.layout
+        return grad.new_zeros(size).as_strided(*geometry).copy_(grad)
 
     def release(self) -> None:
         """Lets go of what the write saved."""

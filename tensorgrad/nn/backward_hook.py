@@ -9,23 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import tensorgrad as torch
 from tensorgrad.autograd.function import Function
 from tensorgrad.tensor import Tensor
 
 
 class BackwardHookFunction(Function):
-    """The identity; ``seen(gradients)`` is called with the gradients on their way back and may return others."""
+    """The identity; ``seen(gradients)`` is called with the gradients on their way back and may return others.
+
+    Where no gradient comes, ``seen`` gets zeros or ``None``, as ``zeros`` says: PyTorch does the one for the inputs of a
+    module, the other for its outputs.
+    """
 
     @staticmethod
-    def forward(ctx: Any, seen: Callable, *tensors: Tensor) -> tuple:
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(t for t in tensors if not t.requires_grad))
+    def forward(ctx: Any, seen: Callable, zeros: bool, *tensors: Tensor) -> tuple:
+        ctx.set_materialize_grads(zeros)
         ctx.seen = seen
-        return tuple(t.view_as(t) for t in tensors)
+        same = tuple(t.view_as(t) for t in tensors)
+        ctx.mark_non_differentiable(*(s for s, t in zip(same, tensors, strict=True) if not t.requires_grad))
+        return same
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple:
-        return None, *ctx.seen(grads)
+        return None, None, *ctx.seen(grads)
 
 
 class BackwardHook:
@@ -46,13 +52,13 @@ class BackwardHook:
     def watch_inputs(self, args: tuple) -> tuple:
         """``args`` with their tensors sent through the identity that reports their gradients."""
         self.n_inputs = len(args)
-        args, self.inputs_watched = _through(args, self._inputs_done)
+        args, self.inputs_watched = _through(args, self._inputs_done, zeros=True)
         return args
 
     def watch_outputs(self, result: Any) -> Any:
         """The module's result, with its tensors sent through the identity that reports their gradients."""
         single = not isinstance(result, tuple)
-        result, _ = _through((result,) if single else result, self._outputs_done)
+        result, _ = _through((result,) if single else result, self._outputs_done, zeros=False)
         return result[0] if single else result
 
     def _outputs_done(self, grads: tuple) -> tuple:
@@ -81,7 +87,7 @@ class BackwardHook:
         return grads
 
 
-def _through(values: tuple, done: Callable) -> tuple[tuple, bool]:
+def _through(values: tuple, done: Callable, zeros: bool) -> tuple[tuple, bool]:
     """``values`` with their tensors replaced by the identity's, and whether any of them can have a gradient."""
     places = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
 
@@ -92,12 +98,10 @@ def _through(values: tuple, done: Callable) -> tuple[tuple, bool]:
         padded = done(tuple(padded))
         return tuple(padded[i] for i in places)
 
-    import tensorgrad as torch
-
     if not torch.is_grad_enabled() or not any(values[i].requires_grad for i in places):
         return values, False
     replaced = list(values)
-    for i, tensor in zip(places, BackwardHookFunction.apply(seen, *(values[i] for i in places)), strict=True):
+    for i, tensor in zip(places, BackwardHookFunction.apply(seen, zeros, *(values[i] for i in places)), strict=True):
         replaced[i] = tensor
     return tuple(replaced), True
 

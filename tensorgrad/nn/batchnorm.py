@@ -145,7 +145,14 @@ class _InstanceNorm(_Tracked):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def _load_from_state_dict(
-        self, state_dict: Any, prefix: str, local_metadata: dict, strict: bool, missing: list, unexpected: list, errors: list
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: dict,
+        strict: bool,
+        missing: list,
+        unexpected: list,
+        errors: list,
     ) -> None:
         if local_metadata.get("version") is None and not self.track_running_stats:
             stale = [key for name in ("running_mean", "running_var") if (key := prefix + name) in state_dict]

@@ -65,7 +65,9 @@ class _ConvNd(Module):
         self.padding_mode = padding_mode
         channels = (in_channels, out_channels // groups) if self.transposed else (out_channels, in_channels // groups)
         self.weight = Parameter(torch.empty((*channels, *self.kernel_size), device=device, dtype=dtype))
-        self.register_parameter("bias", Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None)
+        self.register_parameter(
+            "bias", Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -21,8 +21,7 @@ class _Loss(Module):
         if size_average is not None or reduce is not None:
             reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
             warnings.warn(
-                "size_average and reduce args will be deprecated, please use "
-                f"reduction='{reduction}' instead.",
+                f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
                 stacklevel=3,
             )
         self.reduction = reduction

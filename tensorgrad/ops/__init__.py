@@ -1,6 +1,6 @@
 """The ops: how they are declared (op, kinds, callpath, dispatch), and one file per family of them."""
 
 FAMILIES = (
-    "create", "pointwise", "special", "activation", "reduce", "scan", "sort", "shape", "index", "join", "copy",
-    "matmul", "linalg", "conv", "pool", "norm", "softmax", "loss", "attention", "dropout", "sample",
+    "create", "pointwise", "compare", "complex", "special", "activation", "reduce", "scan", "sort", "shape", "index",
+    "join", "copy", "matmul", "linalg", "conv", "pool", "norm", "softmax", "loss", "attention", "dropout", "sample",
 )  # fmt: skip

@@ -54,8 +54,10 @@ def source(op: Op, variant: str = "call", name: str = "call") -> str:
     differentiated = [i for i, p in enumerate(tensors) if p.name in op.wrt]
     lines = [f"def {name}({_parameters(op, variant)}):"]
     names = ", ".join(p.name for p in op.params)
-    if variant == "call":
+    if variant == "call" and has_out(op):
         lines += ["    if RARE or out is not None:", f"        return slowly(OP, ({names},), out)"]
+    elif variant == "call":
+        lines += ["    if RARE:", f"        return slowly(OP, ({names},))"]
     elif variant == "operator":
         a, b = op.params[0].name, op.params[1].name
         rest = "".join(f", {p.default}" for p in op.params[2:])
@@ -80,6 +82,11 @@ def source(op: Op, variant: str = "call", name: str = "call") -> str:
     return "\n".join(lines) + "\n"
 
 
+def has_out(op: Op) -> bool:
+    """Whether the op takes `out=` (all do, but for derivatives that have a parameter of that name)."""
+    return all(p.name != "out" for p in op.params)
+
+
 def _parameters(op: Op, variant: str) -> str:
     parts, star = [], False
     for p in op.params[:2] if variant == "operator" else op.params:
@@ -87,7 +94,7 @@ def _parameters(op: Op, variant: str) -> str:
             parts.append("*")
             star = True
         parts.append(f"{p.name}={p.default}" if p.default and variant == "call" else p.name)
-    if variant == "call":
+    if variant == "call" and has_out(op):
         parts += ["out=None"] if star else ["*", "out=None"]
     return ", ".join(parts)
 
@@ -169,7 +176,7 @@ def _result(op: Op) -> list[str]:
         kept = f"({kept},)" if kept else "()"
         return [
             *lines,
-            f"    result._storage = storage = {p}._storage",
+            f"    result._memory = storage = {p}._memory or {p}._storage",
             "    result._edge = result._grad = result._hooks = None",
             f"    view = {p}._view",
             "    result._view = (",
@@ -181,11 +188,8 @@ def _result(op: Op) -> list[str]:
         ]
     return [
         *lines,
-        "    result._storage = storage = new(STORAGES[array.__class__])",
-        "    storage.array = array",
-        "    storage.version = 0",
         "    result._requires_grad = False",
-        "    result._edge = result._grad = result._view = result._hooks = None",
+        "    result._memory = result._edge = result._grad = result._view = result._hooks = None",
     ]
 
 
@@ -212,7 +216,7 @@ def _record(op: Op, tensors, differentiated, tracked: str) -> list[str]:
     for name, users in op.saved.items():
         if name in op.outputs:
             k = op.outputs.index(name)
-            saved.append("(array, storage, 0)" if len(op.outputs) == 1 else f"save(result[{k}])")
+            saved.append("save(result)" if len(op.outputs) == 1 else f"save(result[{k}])")
             continue
         text = f"save({name})"
         if users != set(op.wrt):
@@ -293,7 +297,7 @@ def backward_source(op: Op, name: str = "backward") -> str:
     else:
         results = []
         for p in differentiated:
-            call = f"FORMULAS[{p.name!r}]({', '.join(arguments_of(op.formulas[p.name]))})"
+            call = f"D_{p.name}({', '.join(arguments_of(op.formulas[p.name]))})"
             results.append(f"*{call}" if p.kind is LIST else f"{call} if e_{p.name} is not None else None")
         lines.append(f"    return [{', '.join(results)}]")
     return "\n".join(lines) + "\n"
@@ -312,7 +316,8 @@ def build(op: Op, variant: str):
         inner = "backward" if variant == "backward" else "call"
         body = "".join(f"    {line}\n" for line in text.splitlines())
         scope: dict = {}
-        code = f"def make(OP, KERNELS, PREPARE, FORMULAS, OWN):\n{body}    return {inner}\n"
+        formulas = "".join(f"    D_{name} = FORMULAS[{name!r}]\n" for name in op.formulas if variant == "backward")
+        code = f"def make(OP, KERNELS, PREPARE, FORMULAS, OWN):\n{formulas}{body}    return {inner}\n"
         exec(compile(code, "<tensorgrad call path>", "exec"), globals(), scope)
         factory = _compiled[text] = scope["make"]
     function = factory(op, op.kernels, op.prepare, op.formulas, op.own_backwards)  # type: ignore[operator]

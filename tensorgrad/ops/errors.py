@@ -27,7 +27,7 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
         raise error
     arrays = [v for v in values if v.__class__ in STORAGES]
     if op.kind == "pointwise":
-        _broadcast_error(arrays)
+        check_broadcastable(arrays)
         _dtype_error(op, error, arrays)
     described = ", ".join(
         f"{dtypes.from_numpy_dtype(v.dtype).name}{list(v.shape)}" if v.__class__ in STORAGES else repr(v)
@@ -48,7 +48,8 @@ def _device_error(op, values: tuple) -> None:
         )
 
 
-def _broadcast_error(arrays) -> None:
+def check_broadcastable(arrays) -> None:
+    """Raises: RuntimeError, in PyTorch's words, unless the arrays' shapes broadcast together."""
     if len(arrays) < 2:
         return
     ndim = max(a.ndim for a in arrays)
@@ -64,19 +65,44 @@ def _broadcast_error(arrays) -> None:
             size = n if n != 1 else size
 
 
+_broadcast_error = check_broadcastable
+
+
 def _dtype_error(op, error: Exception, arrays) -> None:
     if not isinstance(error, TypeError):
         return
-    if op.name in ("sub", "rsub") and any(a.dtype.kind == "b" for a in arrays):
+    if op.name == "sub" and any(a.dtype.kind == "b" for a in arrays):
+        raise_bool_subtraction(all(a.dtype.kind == "b" for a in arrays))
+    if op.name == "neg" and arrays[0].dtype.kind == "b":
         raise RuntimeError(
-            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
-            "use the `~` or `logical_not()` operator instead."
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use "
+            "the `~` or `logical_not()` operator instead."
         ) from None
-    names = [dtypes.from_numpy_dtype(a.dtype).name for a in arrays]
-    spoken = {"bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble", "float32": "Float",
-              "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-              "int16": "Short", "int8": "Char", "uint8": "Byte"}  # fmt: skip
-    raise RuntimeError(f'"{op.name}_cpu" not implemented for \'{spoken[names[0]]}\' (got {", ".join(names)})') from error
+    unsupported(op.name, arrays[0])
+
+
+def raise_bool_subtraction(both: bool) -> None:
+    """PyTorch subtracts no booleans, and nothing from them."""
+    if both:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
+            "operator instead."
+        ) from None
+    raise RuntimeError(
+        "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use "
+        "the `~` or `logical_not()` operator instead."
+    ) from None
+
+
+_SPOKEN = {"bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble", "float32": "Float",
+           "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
+           "int16": "Short", "int8": "Char", "uint8": "Byte"}  # fmt: skip
+
+
+def unsupported(name: str, array):
+    """Raises: NotImplementedError, in PyTorch's words, for an op that has no meaning for an array's dtype."""
+    spoken = _SPOKEN[dtypes.from_numpy_dtype(array.dtype).name]
+    raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{spoken}'") from None
 
 
 # --- checks shared by ops ----------------------------------------------------------------------------------------

@@ -63,10 +63,10 @@ def make_composite(name: str, function, row=None):
     def method(self, *args, **kwargs):
         if direct is not None and not kwargs:
             return direct(self, *args)
-        if GRAD.enabled:
+        tracked = _tracked(self, (*args, *kwargs.values()))
+        if tracked:
             check_writable(self)
         check_no_overlap(self)
-        tracked = _tracked(self, (*args, *kwargs.values()))
         result = function(self.clone() if tracked else self, *args, **kwargs)
         check_result(self, result)
         return self.copy_(result)
@@ -80,14 +80,14 @@ def _tracked(self, args) -> bool:
     """Whether the write must be recorded."""
     if not GRAD.enabled:
         return False
-    if self._requires_grad:
+    if self._requires_grad and self.requires_grad:  # a view says "ask", and the answer may be no
         return True
-    return any(isinstance(a, Tensor) and a._requires_grad for a in args)
+    return any(isinstance(a, Tensor) and a._requires_grad and a.requires_grad for a in args)
 
 
 def replace(self: Tensor, function, args, kwargs) -> Tensor:
     """Runs an op out of place and makes its result this tensor's value and history."""
-    if GRAD.enabled:
+    if _tracked(self, (*args, *kwargs.values())):
         check_writable(self)
     check_no_overlap(self)
     result = function(self, *args, **kwargs)
@@ -133,7 +133,7 @@ def point_outputs(node: Node, result: Tensor, tensor: Tensor) -> None:
 def check_no_overlap(tensor: Tensor) -> None:
     """Raises: RuntimeError for an expanded tensor, several elements of which are one in memory."""
     array = tensor._array
-    if 0 in array.strides and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
+    if 0 in array.strides and array.size and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."

@@ -37,9 +37,9 @@ class Param(NamedTuple):
 
 def parse(signature: str) -> tuple[str, tuple[Param, ...]]:
     """The name and parameters of `"name(a, b=None, dim: int = 0, *, flag: bool = False)"`."""
-    name, _, inside = signature.rstrip(")").partition("(")
+    name, _, inside = signature[:-1].partition("(")
     params, keyword = [], False
-    for part in inside.split(", ") if inside else ():
+    for part in split_outside_brackets(inside):
         if part == "*":
             keyword = True
             continue
@@ -50,6 +50,17 @@ def parse(signature: str) -> tuple[str, tuple[Param, ...]]:
             kind = LIST
         params.append(Param(param, kind, annotation, default.strip(), keyword))
     return name, tuple(params)
+
+
+def split_outside_brackets(text: str) -> list[str]:
+    """`"a, b=(1, 2)"` as `["a", "b=(1, 2)"]`."""
+    parts, depth, start = [], 0, 0
+    for i, character in enumerate(text):
+        depth += (character in "([") - (character in ")]")
+        if character == "," and not depth:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    return [*parts, text[start:].strip()] if text else []
 
 
 class Op:
@@ -78,6 +89,8 @@ class Op:
         self.name, self.params = parse(signature)
         self.kernel, self.twin, self.prepare, self.shape, self.write = kernel, twin, prepare, shape, write
         self.formulas, self.all_at_once, self.outputs = formulas or {}, backward, outputs
+        if any(p.name == "out" for p in self.params):  # a derivative that takes an op's output: it has no `out=`
+            self.outputs = tuple("result" if name == "out" else name for name in outputs)
         self.differentiable_outputs = differentiable_outputs
         camel = "".join(word.title() for word in self.name.strip("_").split("_"))
         self.backward_name = backward_name or f"{camel}Backward0"

@@ -1,4 +1,6 @@
-"""Ops on corresponding elements: arithmetic, powers, exponentials, trigonometry, comparisons, `where`.
+"""Arithmetic on corresponding elements: sums, products, powers, exponentials, trigonometry, rounding, limits.
+
+Comparisons and choices are in `compare`, complex parts in `complex`, functions with names of their own in `special`.
 
 Gradients of complex functions follow PyTorch's convention: the gradient of a real loss with respect to z is
 ∂L/∂Re z + i ∂L/∂Im z, so a holomorphic function f contributes g · conj(f′(z)).
@@ -6,12 +8,20 @@ Gradients of complex functions follow PyTorch's convention: the gradient of a re
 
 from __future__ import annotations
 
+import cmath
 import math
+from collections import namedtuple
+
+import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import pointwise as kernels
-from tensorgrad.ops.kinds import alias, composite, pointwise
+from tensorgrad.ops import inplace
+from tensorgrad.ops.create import tensor, zeros_like
+from tensorgrad.ops.kinds import alias, composite, op, pointwise
 from tensorgrad.tensor import Tensor
+
+LN2, LN10 = math.log(2), math.log(10)
 
 
 def conj(value):
@@ -21,64 +31,77 @@ def conj(value):
     return value.conjugate()
 
 
+def category_of(value) -> int:
+    """The category (bool, integer, floating, complex) of a tensor or number."""
+    return (value.dtype if isinstance(value, Tensor) else dtypes.of_number(value)).category
+
+
+def zero(g):
+    """The gradient of a step function: 0 wherever it exists."""
+    return zeros_like(g)
+
+
+def no_derivative(name: str):
+    """A formula for inputs whose derivative PyTorch leaves out: asking for it is an error, not silence."""
+
+    def formula(g):
+        raise RuntimeError(f"derivative for aten::{name} is not implemented")
+
+    return formula
+
+
 # --- arithmetic ----------------------------------------------------------------------------------------------------
 
 _add = pointwise("add(input, other)", "add", operator="add", where="", input=lambda g: g, other=lambda g: g)
 _sub = pointwise("sub(input, other)", "subtract", operator="sub", where="",
                  input=lambda g: g, other=lambda g: -g)  # fmt: skip
-mul = pointwise("mul(input, other)", "multiply", operator="mul",
+_rsub = pointwise("rsub(input, other)", "pointwise.subtract_from", operator="rsub", where="", in_place=False,
+                  backward_name="RsubBackward1", input=lambda g: -g, other=lambda g: g)  # fmt: skip
+mul = pointwise("mul(input, other)", "multiply", operator="mul", doc="The product.",
                 input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))  # fmt: skip
 _div = pointwise("div(input, other)", "true_divide", rule="float", operator="truediv", where="",
                  input=lambda g, other: g / conj(other),
-                 other=lambda g, input, other: -g * conj(input / (other * other)))  # fmt: skip
+                 other=lambda g, other, out: -g * conj(out / other))  # fmt: skip
+_rdiv = pointwise("rdiv(input, other)", "pointwise.divide_into", rule="float", operator="rtruediv", where="",
+                  in_place=False, backward_name="DivBackward0",
+                  input=lambda g, input, out: -g * conj(out / input),
+                  other=lambda g, input: g / conj(input))  # fmt: skip
 floor_divide = pointwise("floor_divide(input, other)", "pointwise.floor_divide", operator="floordiv",
-                         doc="The quotient rounded down.")  # fmt: skip
-_trunc_divide = pointwise("trunc_divide(input, other)", "pointwise.trunc_divide", where="", in_place=False)
+                         input=no_derivative("floor_divide"), other=no_derivative("floor_divide"),
+                         doc="The quotient rounded down; RuntimeError for integers divided by zero.")  # fmt: skip
+_div_floor = pointwise("div_floor(input, other)", "pointwise.floor_divide", where="", in_place=False,
+                       backward_name="DivBackward2", input=zero, other=zero)  # fmt: skip
+_div_trunc = pointwise("div_trunc(input, other)", "pointwise.trunc_divide", where="", in_place=False,
+                       backward_name="DivBackward2", input=zero, other=zero)  # fmt: skip
 remainder = pointwise("remainder(input, other)", "pointwise.remainder", operator="mod",
-                      input=lambda g: g,
-                      other=lambda g, input, other: -g * floor_divide(input, other))  # fmt: skip
-fmod = pointwise("fmod(input, other)", "pointwise.fmod", input=lambda g: g,
-                 other=lambda g, input, other: -g * _trunc_divide(input, other))  # fmt: skip
-neg = pointwise("neg(input)", "pointwise.neg", input=lambda g: -g)
-_pow = pointwise("pow(input, exponent)", "pointwise.power", operator="pow", where="",
-                 input=lambda g, input, exponent: g * conj(_power_slope(input, exponent)),
-                 exponent=lambda g, input, out: g * conj(_exponent_slope(input, out)))  # fmt: skip
-maximum = pointwise("maximum(input, other)", "maximum", in_place=False,
-                    input=lambda g, input, other: g * _share(input, other, input > other),
-                    other=lambda g, input, other: g * _share(input, other, other > input))  # fmt: skip
-minimum = pointwise("minimum(input, other)", "minimum", in_place=False,
-                    input=lambda g, input, other: g * _share(input, other, input < other),
-                    other=lambda g, input, other: g * _share(input, other, other < input))  # fmt: skip
-fmax = pointwise("fmax(input, other)", "fmax", in_place=False,
-                 input=lambda g, input, other: g.masked_fill((input >= other).logical_or_(other.isnan()).logical_not_(), 0),
-                 other=lambda g, input, other: g.masked_fill((input >= other).logical_or_(other.isnan()), 0))  # fmt: skip
-fmin = pointwise("fmin(input, other)", "fmin", in_place=False,
-                 input=lambda g, input, other: g.masked_fill((input <= other).logical_or_(other.isnan()).logical_not_(), 0),
-                 other=lambda g, input, other: g.masked_fill((input <= other).logical_or_(other.isnan()), 0))  # fmt: skip
+                      input=lambda g: g, other=lambda g, input, other: -g * _div_floor(input, other),
+                      doc="input - other · ⌊input / other⌋: the divisor's sign, as Python's %.")  # fmt: skip
+fmod = pointwise("fmod(input, other)", "pointwise.fmod",
+                 input=lambda g: g, other=lambda g, input, other: -g * _div_trunc(input, other),
+                 doc="The remainder of the quotient rounded towards zero: the dividend's sign, as C's fmod.")  # fmt: skip
+neg = pointwise("neg(input)", "negative", input=lambda g: -g, doc="-input.")
+reciprocal = pointwise("reciprocal(input)", "reciprocal", rule="float", input=lambda g, out: -g * conj(out * out),
+                       doc="1 / input.")  # fmt: skip
+addcmul = pointwise("addcmul(input, tensor1, tensor2, *, value: number = 1)", "pointwise.addcmul",
+                    input=lambda g: g,
+                    tensor1=lambda g, tensor2, value: g * conj(tensor2 * value),
+                    tensor2=lambda g, tensor1, value: g * conj(tensor1 * value),
+                    doc="input + value · tensor1 · tensor2.")  # fmt: skip
+addcdiv = pointwise("addcdiv(input, tensor1, tensor2, *, value: number = 1)", "pointwise.addcdiv",
+                    input=lambda g: g,
+                    tensor1=lambda g, tensor2, value: g * conj(value / tensor2),
+                    tensor2=lambda g, tensor1, tensor2, value: -g * conj(value * tensor1 / (tensor2 * tensor2)),
+                    doc="input + value · tensor1 / tensor2; RuntimeError for integers.")  # fmt: skip
+_lerp = pointwise("lerp(input, end, weight)", "pointwise.lerp", where="",
+                  input=lambda g, weight: g * conj(1 - weight), end=lambda g, weight: g * conj(weight),
+                  weight=lambda g, input, end: g * conj(end - input))  # fmt: skip
+gcd = pointwise("gcd(input, other)", "pointwise.gcd", doc="The greatest common divisor of integers.")
+lcm = pointwise("lcm(input, other)", "pointwise.lcm", doc="The least common multiple of integers.")
+
+_add_in_place, _sub_in_place, _div_in_place = Tensor.add_, Tensor.sub_, Tensor.div_
 
 
-def _share(a, b, wins):
-    """1 where an operand wins, 1/2 where both are equal: how PyTorch splits the gradient of a tie."""
-    return wins.to(a.dtype) + (a == b).to(a.dtype) / 2
-
-
-def _power_slope(x, n):
-    """The derivative of x**n by x; 0 where n is 0, also at x = 0."""
-    if isinstance(n, Tensor):
-        return (n * _pow(x, n - 1)).masked_fill(n == 0, 0)
-    return 0 * x if n == 0 else n * _pow(x, n - 1)
-
-
-def _exponent_slope(x, power):
-    """The derivative of x**n by n: x**n · log x, and 0 where x = 0."""
-    if not isinstance(x, Tensor):
-        import cmath
-
-        return power * (cmath.log(x) if isinstance(x, complex) or x < 0 else math.log(x)) if x else power * 0
-    return power * x.log().masked_fill(x == 0, 0)
-
-
-@composite(in_place=_add)
+@composite()
 def add(input: Tensor, other, *, alpha=1, out=None) -> Tensor:
     """`input + alpha · other`, elementwise with broadcasting.
 
@@ -86,80 +109,505 @@ def add(input: Tensor, other, *, alpha=1, out=None) -> Tensor:
     >>> torch.add(torch.tensor([1, 2]), 10, alpha=2)
     tensor([21, 22])
     """
-    return _add(input, other if alpha.__class__ is int and alpha == 1 else _scaled("add", input, other, alpha), out=out)
+    return _add(input, other if alpha.__class__ is int and alpha == 1 else _scaled(input, other, alpha), out=out)
 
 
-@composite(in_place=_sub)
+@composite()
 def sub(input: Tensor, other, *, alpha=1, out=None) -> Tensor:
-    """`input - alpha · other`, elementwise with broadcasting."""
-    return _sub(input, other if alpha.__class__ is int and alpha == 1 else _scaled("sub", input, other, alpha), out=out)
+    """`input - alpha · other`, elementwise with broadcasting.
+
+    >>> import tensorgrad as torch
+    >>> torch.sub(torch.tensor([1, 2]), 10, alpha=2)
+    tensor([-19, -18])
+    """
+    return _sub(input, other if alpha.__class__ is int and alpha == 1 else _scaled(input, other, alpha), out=out)
 
 
-def _scaled(name: str, input, other, alpha):
-    if isinstance(alpha, float) and all(
-        (v.dtype.category if isinstance(v, Tensor) else dtypes.of_number(v).category) < dtypes.FLOATING
-        for v in (input, other)
-    ):
+@composite("function")
+def rsub(input: Tensor, other, *, alpha=1) -> Tensor:
+    """`other - alpha · input`.
+
+    >>> import tensorgrad as torch
+    >>> torch.rsub(torch.tensor([1, 2]), 10)
+    tensor([9, 8])
+    """
+    return _rsub(input if alpha.__class__ is int and alpha == 1 else _scaled(other, input, alpha), other)
+
+
+def _scaled(input, other, alpha):
+    """`alpha · other`. Raises: RuntimeError if alpha's category is above that of both operands."""
+    category = max(category_of(v) for v in (input, other))
+    if isinstance(alpha, float) and category < dtypes.FLOATING:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if isinstance(alpha, complex) and category < dtypes.COMPLEX:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+    if category == dtypes.BOOL and alpha.__class__ is int:
+        alpha = bool(alpha)
     return other * alpha
 
 
-@composite(in_place=True)
-def rsub(input: Tensor, other, *, alpha=1) -> Tensor:
-    """`other - alpha · input`."""
-    return sub(other, input, alpha=alpha) if isinstance(other, Tensor) else _sub(other, input * alpha if alpha != 1 else input)
+@composite("method")
+def add_(self: Tensor, other, *, alpha=1) -> Tensor:
+    """Adds `alpha · other` in place."""
+    return _add_in_place(self, other if alpha.__class__ is int and alpha == 1 else _scaled(self, other, alpha))
 
 
-@composite(in_place=_div)
+@composite("method")
+def sub_(self: Tensor, other, *, alpha=1) -> Tensor:
+    """Subtracts `alpha · other` in place."""
+    return _sub_in_place(self, other if alpha.__class__ is int and alpha == 1 else _scaled(self, other, alpha))
+
+
+@composite()
 def div(input: Tensor, other, *, rounding_mode: str | None = None, out=None) -> Tensor:
     """The quotient; `rounding_mode` "floor" or "trunc" rounds it and keeps integers integers.
 
     Raises: RuntimeError for another rounding mode, or for an integer division by zero.
+
+    >>> import tensorgrad as torch
+    >>> torch.div(torch.tensor([-7, 7]), 2, rounding_mode="trunc")
+    tensor([-3,  3])
     """
     if rounding_mode is None:
         return _div(input, other, out=out)
-    if rounding_mode == "floor":
-        return floor_divide(input, other, out=out)
-    if rounding_mode == "trunc":
-        return _trunc_divide(input, other, out=out)
-    raise RuntimeError(
-        f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
-    )
+    return _rounded_division(rounding_mode)(input, other, out=out)
 
 
-@composite(in_place=_pow)
-def pow(input, exponent, *, out=None) -> Tensor:
-    """`input` to the power `exponent`, elementwise.
+def _rounded_division(mode: str):
+    if mode == "floor":
+        return _div_floor
+    if mode == "trunc":
+        return _div_trunc
+    raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{mode}'")
 
-    Raises: RuntimeError for an integer tensor with a negative integer exponent.
+
+@composite("method")
+def div_(self: Tensor, other, *, rounding_mode: str | None = None) -> Tensor:
+    """Divides in place."""
+    if rounding_mode is None:
+        return _div_in_place(self, other)
+    return inplace.replace(self, _rounded_division(rounding_mode), (other,), {})
+
+
+@composite()
+def true_divide(input: Tensor, other, *, out=None) -> Tensor:
+    """The quotient, always floating-point or complex."""
+    return _div(input, other, out=out)
+
+
+@composite()
+def lerp(input: Tensor, end: Tensor, weight, *, out=None) -> Tensor:
+    """`input + weight · (end - input)`; `weight` a number or tensor.
+
+    Raises: RuntimeError if the dtypes differ.
+
+    >>> import tensorgrad as torch
+    >>> torch.lerp(torch.zeros(2), torch.ones(2), 0.25)
+    tensor([0.2500, 0.2500])
     """
-    if exponent.__class__ is int and exponent < 0 and isinstance(input, Tensor) and input.dtype.category < dtypes.FLOATING:
-        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    for name, value in (("end", end), ("weight", weight)):
+        if isinstance(value, Tensor) and value.dtype is not input.dtype:
+            raise RuntimeError(f"expected dtype {short_name(input)} for `{name}` but got dtype {short_name(value)}")
+    return _lerp(input, end, weight, out=out)
+
+
+def short_name(tensor: Tensor) -> str:
+    """The name of a tensor's dtype in those messages that say `double` and `long`."""
+    names = {"float32": "float", "float64": "double", "float16": "c10::Half", "int64": "long", "int32": "int"}
+    return names.get(tensor.dtype.name, tensor.dtype.name)
+
+
+@composite()
+def positive(input: Tensor) -> Tensor:
+    """`input` itself. Raises: RuntimeError for booleans."""
+    if input._array.dtype.kind == "b":
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+# --- powers and exponentials ---------------------------------------------------------------------------------------
+
+_pow = pointwise("pow(input, exponent)", "pointwise.power", operator="pow", where="",
+                 input=lambda g, input, exponent: g * conj(_power_slope(input, exponent)),
+                 exponent=lambda g, input, exponent, out: g * conj(_exponent_slope(input, exponent, out)))  # fmt: skip
+_rpow = pointwise("rpow(exponent, input)", "pointwise.power_of", operator="rpow", where="", in_place=False,
+                  backward_name="PowBackward2",
+                  input=lambda g, input, exponent: g * conj(_power_slope(input, exponent)),
+                  exponent=lambda g, input, exponent, out: g * conj(_exponent_slope(input, exponent, out)))  # fmt: skip
+square = pointwise("square(input)", lambda xp, x: xp.multiply(x, x), backward_name="PowBackward0",
+                   prepare=lambda x: (x.astype(np.int64) if x.dtype.kind == "b" else x,),
+                   input=lambda g, input: g * conj(input * 2), doc="input².")  # fmt: skip
+sqrt = pointwise("sqrt(input)", "sqrt", rule="float", input=lambda g, out: g / conj(out * 2), doc="The square root.")
+rsqrt = pointwise("rsqrt(input)", "pointwise.rsqrt", rule="float",
+                  input=lambda g, out: g * conj(out * out * out) * -0.5, doc="1 / √input.")  # fmt: skip
+exp = pointwise("exp(input)", "exp", rule="float", input=lambda g, out: g * conj(out), doc="e to the power input.")
+exp2 = pointwise("exp2(input)", "exp2", rule="float", input=lambda g, out: g * conj(out) * LN2,
+                 doc="2 to the power input.")  # fmt: skip
+expm1 = pointwise("expm1(input)", "expm1", rule="float", input=lambda g, out: g * conj(out + 1),
+                  doc="exp(input) - 1, accurate near 0.")  # fmt: skip
+log = pointwise("log(input)", "log", rule="float", input=lambda g, input: g / conj(input),
+                doc="The natural logarithm.")  # fmt: skip
+log2 = pointwise("log2(input)", "log2", rule="float", input=lambda g, input: g / conj(input * LN2),
+                 doc="The logarithm in base 2.")  # fmt: skip
+log10 = pointwise("log10(input)", "log10", rule="float", input=lambda g, input: g / conj(input * LN10),
+                  doc="The logarithm in base 10.")  # fmt: skip
+log1p = pointwise("log1p(input)", "log1p", rule="float", input=lambda g, input: g / conj(input + 1),
+                  doc="log(1 + input), accurate near 0.")  # fmt: skip
+logaddexp = pointwise("logaddexp(input, other)", "pointwise.logaddexp", in_place=False,
+                      input=lambda g, input, other: g / conj((other - input).exp() + 1),
+                      other=lambda g, input, other: g / conj((input - other).exp() + 1),
+                      doc="log(exp(input) + exp(other)), without overflow.")  # fmt: skip
+logaddexp2 = pointwise("logaddexp2(input, other)", lambda xp, x, y: kernels.logaddexp(xp, x, y, 2), in_place=False,
+                       input=lambda g, input, other: g / ((other - input).exp2() + 1),
+                       other=lambda g, input, other: g / ((input - other).exp2() + 1),
+                       doc="log2(2 ** input + 2 ** other), without overflow.")  # fmt: skip
+
+
+def _power_slope(x, n):
+    """The derivative of x**n by x; 0 where n is 0, also at x = 0."""
+    if isinstance(n, Tensor):
+        return (n * _pow(x, n - 1)).masked_fill(n == 0, 0)
+    return x * 0 if n == 0 else _pow(x, n - 1) * n
+
+
+def _exponent_slope(x, n, power):
+    """The derivative of x**n by n: x**n · log x, and 0 where x = 0 and n >= 0."""
+    flat = n.real >= 0
+    if isinstance(x, Tensor):
+        return (power * x.log()).masked_fill((x == 0) & flat, 0)
+    if x == 0:
+        return (power * -math.inf).masked_fill(flat, 0)
+    return power * (cmath.log(x) if isinstance(x, complex) else math.log(x) if x > 0 else math.nan)
+
+
+@composite()
+def pow(input, exponent, *, out=None) -> Tensor:
+    """`input` to the power `exponent`, elementwise; either may be a number.
+
+    Raises: RuntimeError for an integer tensor with a negative integer as exponent.
+
+    >>> import tensorgrad as torch
+    >>> torch.pow(2, torch.arange(4))
+    tensor([1, 2, 4, 8])
+    """
+    if exponent.__class__ is int and exponent < 0:
+        _check_integer_power(input)
     return _pow(input, exponent, out=out)
 
 
-def _reflected(name: str, function):
-    def method(self, other):
-        if not isinstance(other, bool | int | float | complex):
-            return _reflect_array(function, self, other)
-        return function(other, self)
+def _check_integer_power(input) -> None:
+    if category_of(input) < dtypes.FLOATING:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
 
+
+_pow_in_place, _pow_operator = Tensor.pow_, Tensor.__pow__
+
+
+@composite("method")
+def pow_(self: Tensor, exponent) -> Tensor:
+    """Raises to the power `exponent` in place."""
+    if exponent.__class__ is int and exponent < 0:
+        _check_integer_power(self)
+    return _pow_in_place(self, exponent)
+
+
+def _pow_checked(self, exponent):
+    if exponent.__class__ is int and exponent < 0:
+        _check_integer_power(self)
+    return _pow_operator(self, exponent)
+
+
+Tensor.__pow__ = _pow_checked
+
+
+@composite()
+def float_power(input, exponent, *, out=None) -> Tensor:
+    """`input` to the power `exponent` in float64 (complex128, if either is complex).
+
+    >>> import tensorgrad as torch
+    >>> torch.float_power(torch.tensor([2, 3]), -1)
+    tensor([0.5000, 0.3333], dtype=torch.float64)
+    """
+    category = max(category_of(input), category_of(exponent))
+    dtype = dtypes.complex128 if category == dtypes.COMPLEX else dtypes.float64
+    input, exponent = (v.to(dtype) if isinstance(v, Tensor) else v for v in (input, exponent))
+    if not isinstance(input, Tensor):
+        input = tensor(input, dtype=dtype, device=exponent.device)
+    return _pow(input, exponent, out=out)
+
+
+@composite("method")
+def float_power_(self: Tensor, exponent) -> Tensor:
+    """Raises to the power `exponent` in place. Raises: RuntimeError unless this tensor has the result's dtype."""
+    complex_result = dtypes.COMPLEX in (category_of(self), category_of(exponent))
+    needed = dtypes.complex128 if complex_result else dtypes.float64
+    if self.dtype is not needed:
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {inplace.spoken(self.dtype)} but the operation's result "
+            f"requires dtype {inplace.spoken(needed)}"
+        )
+    return _pow_in_place(self, exponent.to(needed) if isinstance(exponent, Tensor) else exponent)
+
+
+@composite(in_place=True)
+def ldexp(input: Tensor, other: Tensor, *, out=None) -> Tensor:
+    """`input · 2 ** other`.
+
+    >>> import tensorgrad as torch
+    >>> torch.ldexp(torch.tensor([1.0]), torch.arange(3))
+    tensor([1., 2., 4.])
+    """
+    return mul(input, _pow(2.0, other), out=out)
+
+
+_frexp = op("frexp(input)", lambda xp, x: xp.frexp(x), where="", outputs=("mantissa", "exponent"),
+            shape=lambda x: [(x.shape, x.dtype), (x.shape, np.dtype("int32"))],
+            input=lambda g, exponent: g / exponent.exp2())  # fmt: skip
+Frexp = namedtuple("frexp", ["mantissa", "exponent"])
+
+
+@composite()
+def frexp(input: Tensor, *, out=None) -> Frexp:
+    """Mantissas in ±[0.5, 1) and exponents (int32) with `input = mantissa · 2 ** exponent`.
+
+    Raises: RuntimeError unless `input` is floating-point.
+
+    >>> import tensorgrad as torch
+    >>> torch.frexp(torch.tensor([9.0]))
+    frexp(mantissa=tensor([0.5625]), exponent=tensor([4], dtype=torch.int32))
+    """
+    if not input.is_floating_point():
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+    return Frexp(*_frexp(input, out=out))
+
+
+# --- trigonometry --------------------------------------------------------------------------------------------------
+
+sin = pointwise("sin(input)", "sin", rule="float", input=lambda g, input: g * conj(input.cos()), doc="The sine.")
+cos = pointwise("cos(input)", "cos", rule="float", input=lambda g, input: -g * conj(input.sin()), doc="The cosine.")
+tan = pointwise("tan(input)", "tan", rule="float", input=lambda g, out: g * conj(out * out + 1), doc="The tangent.")
+asin = pointwise("asin(input)", "arcsin", rule="float",
+                 input=lambda g, input: g * conj((1 - input * input).rsqrt()), doc="The arc sine.")  # fmt: skip
+acos = pointwise("acos(input)", "arccos", rule="float",
+                 input=lambda g, input: -g * conj((1 - input * input).rsqrt()), doc="The arc cosine.")  # fmt: skip
+atan = pointwise("atan(input)", "arctan", rule="float",
+                 input=lambda g, input: g / conj(input * input + 1), doc="The arc tangent.")  # fmt: skip
+atan2 = pointwise("atan2(input, other)", "arctan2", rule="float",
+                  input=lambda g, input, other: g * other * _inverse_square(input, other),
+                  other=lambda g, input, other: -g * input * _inverse_square(input, other),
+                  doc="The angle of the point (other, input) in (-π, π].")  # fmt: skip
+sinh = pointwise("sinh(input)", "sinh", rule="float", input=lambda g, input: g * conj(input.cosh()),
+                 doc="The hyperbolic sine.")  # fmt: skip
+cosh = pointwise("cosh(input)", "cosh", rule="float", input=lambda g, input: g * conj(input.sinh()),
+                 doc="The hyperbolic cosine.")  # fmt: skip
+tanh = pointwise("tanh(input)", "tanh", rule="float", input=lambda g, out: tanh_grad(g, out),
+                 doc="The hyperbolic tangent.")  # fmt: skip
+tanh_grad = pointwise("tanh_grad(grad, result)", "pointwise.tanh_grad", where="", in_place=False,
+                      backward_name="TanhBackwardBackward0",
+                      twin=lambda grad, result: grad * conj(1 - result * result))  # fmt: skip
+asinh = pointwise("asinh(input)", "arcsinh", rule="float", input=lambda g, input: g * conj((input * input + 1).rsqrt()),
+                  doc="The inverse hyperbolic sine.")  # fmt: skip
+acosh = pointwise("acosh(input)", "arccosh", rule="float", input=lambda g, input: g * conj((input * input - 1).rsqrt()),
+                  doc="The inverse hyperbolic cosine.")  # fmt: skip
+atanh = pointwise("atanh(input)", "arctanh", rule="float", input=lambda g, input: g / conj(1 - input * input),
+                  doc="The inverse hyperbolic tangent.")  # fmt: skip
+hypot = pointwise("hypot(input, other)", kernels.floats_only("hypot"),
+                  input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out),
+                  doc="√(input² + other²), without overflow.")  # fmt: skip
+deg2rad = pointwise("deg2rad(input)", lambda xp, x: xp.multiply(x, x.dtype.type(math.pi / 180)), rule="float",
+                    input=lambda g: g * (math.pi / 180), doc="Degrees as radians.")  # fmt: skip
+rad2deg = pointwise("rad2deg(input)", lambda xp, x: xp.multiply(x, x.dtype.type(180 / math.pi)), rule="float",
+                    input=lambda g: g * (180 / math.pi), doc="Radians as degrees.")  # fmt: skip
+
+
+def _inverse_square(x, y):
+    """1 / (x² + y²)."""
+    return (x * x + y * y).reciprocal()
+
+
+# --- sign and rounding ---------------------------------------------------------------------------------------------
+
+abs_ = pointwise("abs(input)", "absolute", input=lambda g, input: g * input.sgn(),
+                 doc="The absolute value; real for complex input.")  # fmt: skip
+sign = pointwise("sign(input)", "pointwise.sign", input=zero, doc="-1, 0 or 1; NotImplementedError for complex.")
+sgn = pointwise("sgn(input)", "pointwise.sgn", input=lambda g, input, out: _sgn_slope(g, input, out),
+                doc="input / |input|, 0 at 0: the sign, and the direction of a complex number.")  # fmt: skip
+copysign = pointwise("copysign(input, other)", "copysign", rule="float", other=zero,
+                     input=lambda g, input, out: (g * (out / input)).masked_fill(input == 0, 0),
+                     doc="The size of `input` with the sign of `other`.")  # fmt: skip
+nextafter = pointwise("nextafter(input, other)", kernels.floats_only("nextafter"),
+                      input=no_derivative("nextafter"), other=no_derivative("nextafter"),
+                      doc="The next floating-point number after `input` towards `other`.")  # fmt: skip
+_heaviside = pointwise("heaviside(input, values)", "pointwise.heaviside", where="",
+                       input=no_derivative("heaviside"), values=no_derivative("heaviside"))  # fmt: skip
+floor = pointwise("floor(input)", kernels.whole("floor"), input=zero, doc="The largest integer <= input.")
+ceil = pointwise("ceil(input)", kernels.whole("ceil"), input=zero, doc="The smallest integer >= input.")
+trunc = pointwise("trunc(input)", kernels.whole("trunc"), input=zero, doc="input without its fraction.")
+round_ = pointwise("round(input, *, decimals: int = 0)", "pointwise.round_decimals", input=zero,
+                   doc="Rounded to `decimals` places (negative: before the point), halves to even.")  # fmt: skip
+frac = pointwise("frac(input)", "pointwise.frac", input=lambda g: g, doc="input - trunc(input).")
+
+
+def _sgn_slope(g, x, direction):
+    """Only the part of g across the direction turns it, and the more the smaller |x| is. For real x: nothing."""
+    if x._array.dtype.kind != "c":
+        return zeros_like(g)
+    along = (direction.conj() * g).real * direction
+    return ((g - along) / x.abs()).masked_fill(x == 0, 0)
+
+
+_abs_in_place = Tensor.abs_
+
+
+def _abs_(self):
+    """Takes the absolute value in place. Raises: RuntimeError for complex tensors."""
+    if self._array.dtype.kind == "c":
+        raise RuntimeError("In-place abs is not supported for complex tensors.")
+    return _abs_in_place(self)
+
+
+composite("method function", name="abs_")(_abs_)
+
+
+@composite(in_place=True)
+def heaviside(input: Tensor, values: Tensor, *, out=None) -> Tensor:
+    """0 below 0, 1 above, `values` at 0. Raises: RuntimeError if the dtypes differ.
+
+    >>> import tensorgrad as torch
+    >>> torch.heaviside(torch.tensor([-1.0, 0.0, 2.0]), torch.tensor([0.5]))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    if input.dtype is not values.dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    return _heaviside(input, values, out=out)
+
+
+# --- limits --------------------------------------------------------------------------------------------------------
+
+maximum = pointwise("maximum(input, other)", "pointwise.maximum", in_place=False,
+                    input=lambda g, input, other: _share(g, input == other, input < other),
+                    other=lambda g, input, other: _share(g, input == other, input > other),
+                    doc="The larger of the two; nan if either is. A tie shares the gradient.")  # fmt: skip
+minimum = pointwise("minimum(input, other)", "pointwise.minimum", in_place=False,
+                    input=lambda g, input, other: _share(g, input == other, input > other),
+                    other=lambda g, input, other: _share(g, input == other, input < other),
+                    doc="The smaller of the two; nan if either is. A tie shares the gradient.")  # fmt: skip
+fmax = pointwise("fmax(input, other)", "pointwise.fmax", in_place=False,
+                 input=lambda g, input, other: g.masked_fill(~((input >= other) | (other != other)), 0),
+                 other=lambda g, input, other: g.masked_fill((input >= other) | (other != other), 0),
+                 doc="The larger of the two; if one is nan, the other.")  # fmt: skip
+fmin = pointwise("fmin(input, other)", "pointwise.fmin", in_place=False,
+                 input=lambda g, input, other: g.masked_fill(~((input <= other) | (other != other)), 0),
+                 other=lambda g, input, other: g.masked_fill((input <= other) | (other != other), 0),
+                 doc="The smaller of the two; if one is nan, the other.")  # fmt: skip
+clamp_min = pointwise("clamp_min(input, min)", "pointwise.maximum",
+                      input=lambda g, input, min: g.masked_fill(~(input >= min), 0),
+                      min=lambda g, input, min: g.masked_fill(~(input < min), 0),
+                      doc="input, but at least `min` (a number or tensor).")  # fmt: skip
+clamp_max = pointwise("clamp_max(input, max)", "pointwise.minimum",
+                      input=lambda g, input, max: g.masked_fill(~(input <= max), 0),
+                      max=lambda g, input, max: g.masked_fill(~(input > max), 0),
+                      doc="input, but at most `max` (a number or tensor).")  # fmt: skip
+_clamp_between = pointwise("clamp_between(input, min, max)", "pointwise.clamp_between", where="", in_place=False,
+                           backward_name="ClampBackward1",
+                           input=lambda g, input, min, max: g.masked_fill(~((input >= min) & (input <= max)), 0),
+                           min=lambda g, input, min, max: g.masked_fill(~((min < max) & (input < min)), 0),
+                           max=lambda g, input, min, max: g.masked_fill(~((input > max) | (max < min)), 0))  # fmt: skip
+clamp_grad = pointwise("clamp_grad(grad, input, low: number, high: number)", "pointwise.clamp_grad", where="",
+                       in_place=False,
+                       grad=lambda g, input, low, high: clamp_grad(g, input, low, high))  # fmt: skip
+
+
+def _share(g, tie, loses):
+    """A tie gives each side half of the gradient; the loser gets none."""
+    return (g / 2).where(tie, g).masked_fill(loses, 0)
+
+
+def _prepare_clamp(x, low, high):
+    """x in the dtype of the result, the limits in its kind of number."""
+    if x.dtype is dtypes.F32 and low.__class__ in _REAL_OR_NONE and high.__class__ in _REAL_OR_NONE:
+        return x, low, high
+    if x.dtype.kind == "c" or low.__class__ is complex or high.__class__ is complex:
+        raise NotImplementedError("clamp is not supported for complex types")
+    dtype = dtypes.result_type_of([v for v in (x, low, high) if v is not None])
+    number = float if dtype.category == dtypes.FLOATING else int
+    low, high = (None if v is None else number(v) for v in (low, high))
+    return x if x.dtype == dtype.numpy else x.astype(dtype.numpy), low, high
+
+
+_REAL_OR_NONE = {float, int, type(None)}
+_clamp = pointwise("clamp(input, min: number = None, max: number = None)", "pointwise.clamp", where="", in_place=False,
+                   prepare=_prepare_clamp,
+                   input=lambda g, input, min, max: clamp_grad(g, input, min, max))  # fmt: skip
+
+
+@composite(in_place=True)
+def clamp(input: Tensor, min=None, max=None, *, out=None) -> Tensor:
+    """`input` limited to [min, max]: numbers or tensors, either may be missing; `max` wins where they cross.
+
+    Raises: RuntimeError if both are missing.
+
+    >>> import tensorgrad as torch
+    >>> torch.clamp(torch.tensor([-2.0, 0.5, 3.0]), 0, 1)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    if isinstance(min, Tensor) or isinstance(max, Tensor):
+        if max is None:
+            return clamp_min(input, min, out=out)
+        if min is None:
+            return clamp_max(input, max, out=out)
+        return _clamp_between(input, min, max, out=out)
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    return _clamp(input, min, max, out=out)
+
+
+def _prepare_nan_to_num(x, nan, posinf, neginf):
+    if x.dtype.kind in "iub":
+        return x, nan, posinf, neginf
+    limits = dtypes.finfo(dtypes.from_numpy_dtype(x.dtype))
+    return x, nan or 0.0, limits.max if posinf is None else posinf, limits.min if neginf is None else neginf
+
+
+nan_to_num = pointwise("nan_to_num(input, nan: number = 0.0, posinf: number = None, neginf: number = None)",
+                       "pointwise.nan_to_num", prepare=_prepare_nan_to_num,
+                       input=lambda g, input: g.masked_fill(~input.isfinite(), 0),
+                       doc="nan and infinities replaced by numbers (the dtype's limits unless given).")  # fmt: skip
+
+# --- second names --------------------------------------------------------------------------------------------------
+
+for _new, _function, _row in (
+    ("absolute", abs_, "abs"), ("arccos", acos, "acos"), ("arccosh", acosh, "acosh"), ("arcsin", asin, "asin"),
+    ("arcsinh", asinh, "asinh"), ("arctan", atan, "atan"), ("arctan2", atan2, "atan2"), ("arctanh", atanh, "atanh"),
+    ("clip", clamp, "clamp"), ("divide", div, "div"), ("fix", trunc, "trunc"), ("multiply", mul, "mul"),
+    ("negative", neg, "neg"), ("subtract", sub, "sub"),
+):  # fmt: skip
+    alias(_new, _function, in_place_of=_row)
+Tensor.true_divide_ = _div_in_place  # type: ignore[attr-defined]
+
+# --- operators -----------------------------------------------------------------------------------------------------
+
+Tensor.__radd__, Tensor.__rmul__ = Tensor.__add__, Tensor.__mul__
+Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__
+Tensor.__neg__, Tensor.__pos__, Tensor.__abs__ = neg, positive, abs_
+for _name, _row_function in (("iadd", _add), ("isub", _sub), ("imul", mul), ("itruediv", _div), ("idiv", _div),
+                             ("ifloordiv", floor_divide), ("imod", remainder), ("ipow", _pow)):  # fmt: skip
+    setattr(Tensor, f"__{_name}__", inplace.make(_row_function.op))
+
+
+def reflected(name: str, function):
+    """Gives tensors the operator `__name__`, for a number (or NumPy array) on the left: `function(number, tensor)`."""
+
+    def method(self, other):
+        if other.__class__ in dtypes.NUMBERS or isinstance(other, Tensor | bool | int | float | complex):
+            return function(other, self)
+        if isinstance(other, np.ndarray | np.generic):
+            return function(tensor(other), self)
+        return NotImplemented
+
+    method.__name__ = method.__qualname__ = f"__{name}__"
     setattr(Tensor, f"__{name}__", method)
 
 
-def _reflect_array(function, self, other):
-    import numpy as np
-
-    from tensorgrad.ops.create import tensor
-
-    return function(tensor(other), self) if isinstance(other, np.ndarray | np.generic) else NotImplemented
-
-
-Tensor.__radd__, Tensor.__rmul__ = Tensor.__add__, Tensor.__mul__
-for _name, _function in (("rsub", _sub), ("rtruediv", _div), ("rfloordiv", floor_divide), ("rmod", remainder), ("rpow", _pow)):
-    _reflected(_name, _function)
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
-    _long = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"}.get(_name, _name)
-    setattr(Tensor, f"__i{_name}__", getattr(Tensor, f"{_long}_"))
+reflected("rfloordiv", floor_divide)
+reflected("rmod", remainder)

@@ -250,10 +250,9 @@ def _var_slope(g, input, dim, correction, keepdim):
     shape = input._array.shape
     freedom = count(shape, dim) - correction
     away = input - mean(input, dim, True)
-    scale = 2.0 / freedom if freedom > 0 else math.inf if freedom == 0 else None
-    if scale is None:  # the sum was divided by 0
-        scale = math.inf
-    return spread(g * scale if scale != math.inf else g * g.new_full((), math.inf), shape, dim, keepdim) * away
+    if dim is None and freedom <= 0:  # PyTorch's convention for a sum divided by 0
+        return g * (away == 0).to(away.dtype).masked_fill(away == 0, math.nan).masked_fill(away != 0, math.inf)
+    return spread(g * (2.0 / freedom if freedom else math.inf), shape, dim, keepdim) * away
 
 
 _var = reduction("var_(input, dim: dims, correction: number, keepdim: bool)", "reduce.var", where="",
@@ -280,7 +279,7 @@ def var(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
     (tensor(1.), tensor(0.6667))
     """
     dim, correction = _arguments(dim, unbiased, correction)
-    return _var(input, dim, correction, keepdim, out=out)
+    return _var(input, () if dim is None else dim, correction, keepdim, out=out)
 
 
 @composite()
@@ -293,22 +292,18 @@ _root = op("std_of(input)", "sqrt", where="", kind="pointwise", backward_name="S
            input=lambda g, out: (g / (out * 2)).masked_fill(out == 0, 0))  # fmt: skip
 
 
-def _real_part_mean(input, dim, keepdim):
-    return mean(input, dim, keepdim)
-
-
 @composite()
 def var_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None):
     """`(var, mean)` along `dim`."""
     dim, correction = _arguments(dim, unbiased, correction)
-    return _var(input, dim, correction, keepdim), mean(input, dim, keepdim)
+    return _var(input, () if dim is None else dim, correction, keepdim), mean(input, dim, keepdim)
 
 
 @composite()
 def std_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None):
     """`(std, mean)` along `dim`."""
     dim, correction = _arguments(dim, unbiased, correction)
-    return _root(_var(input, dim, correction, keepdim)), mean(input, dim, keepdim)
+    return _root(_var(input, () if dim is None else dim, correction, keepdim)), mean(input, dim, keepdim)
 
 
 # --- norms ---------------------------------------------------------------------------------------------------------
@@ -339,7 +334,7 @@ def _norm_arguments(x, ord, dim, keepdim, dtype):
 def _norm_slope(g, input, out, ord, dim, keepdim):
     """The derivative of a norm; a subgradient, 0, where the norm is 0 and has a kink."""
     if ord == 0:
-        return input * 0
+        return None
     shape = input._array.shape
     size = spread(out, shape, dim, keepdim)
     g = spread(g, shape, dim, keepdim)
@@ -370,9 +365,7 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
 
     Raises: RuntimeError for integers, and for extreme sizes of nothing.
     """
-    if dim is None and keepdim:
-        dim = tuple(range(input.ndim))
-    # The number is checked here, because a reduction without `dim` and `dtype` skips its preparation.
+    # `()` is all dimensions too, and unlike None has the arguments checked
     return _vector_norm(input, float(ord), () if dim is None else dim, keepdim, dtype, out=out)
 
 

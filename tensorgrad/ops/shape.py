@@ -1,13 +1,703 @@
-"""Views and rearrangements: the same elements under another shape."""
+"""Views: the same memory under another shape. Writing to a view writes to its base; gradients flow both ways.
+
+Basic indexing (`x[1:, None]`) is here as the rows `select`, `slice` and `unsqueeze`; ops/index.py translates what
+users write into them. Several views at once (`split`, `unbind`, ...) are in ops/split.py.
+"""
 
 from __future__ import annotations
 
-from tensorgrad.ops.errors import wrap_dim
-from tensorgrad.ops.kinds import view
-from tensorgrad.tensor import Tensor
+import math
+import warnings
+from operator import index as as_int
 
-_expand = view("expand(input, size: shape)", "shape.expand", where="",
-               input=lambda g: g)  # fmt: skip
-_unsqueeze = view("unsqueeze(input, dim: int)", lambda xp, x, dim: x[(slice(None),) * dim + (None,)],
-                  prepare=lambda x, dim: (x, wrap_dim(dim, x.ndim + 1)), input=lambda g, dim: g.squeeze(dim))  # fmt: skip
-Tensor.expand = lambda self, *size: _expand(self, tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size)
+from tensorgrad import dtypes
+from tensorgrad.autograd.graph import legacy_type_name
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.kernels.array import shape as kernels
+from tensorgrad.autograd.views import RESHAPED, check_writable
+from tensorgrad.ops.errors import wrap_dim, wrap_dims
+from tensorgrad.ops.kinds import alias, composite, export, op, view
+from tensorgrad.ops.slowpath import spoken
+from tensorgrad.tensor import Tensor, share
+
+# --- arguments -----------------------------------------------------------------------------------------------------
+
+
+def ints(values) -> tuple[int, ...]:
+    """A shape or list of dimensions as a tuple of ints, from `(2, 3)`, `((2, 3),)`, `([2, 3],)` or one number.
+
+    Raises: TypeError for what is no integer.
+    """
+    if values.__class__ is int:
+        return (values,)
+    if isinstance(values, tuple | list):
+        if len(values) == 1 and isinstance(values[0], tuple | list):
+            values = values[0]
+        return tuple([n if n.__class__ is int else as_int(n) for n in values])
+    return (as_int(values),)
+
+
+def variadic(name: str, function, keyword: str) -> None:
+    """Makes `function(input, values)` the method `x.name(2, 3)`, `x.name((2, 3))` and `x.name(keyword=(2, 3))`."""
+
+    def method(self, *args, **named):
+        if named:
+            if args or keyword not in named or len(named) > 1:
+                raise TypeError(f"{name}() received an invalid combination of arguments: {args}, {named}")
+            args = (named[keyword],)
+        return function(self, args)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = function.__doc__
+    export(name, method, "method")
+
+
+def infer_size(size: tuple[int, ...], numel: int) -> tuple[int, ...]:
+    """`size` with its -1 replaced by what makes `numel` elements.
+
+    Raises: RuntimeError if no size does, or more than one.
+    """
+    known, unknown = 1, None
+    for i, n in enumerate(size):
+        if n >= 0:
+            known *= n
+        elif n != -1:
+            raise RuntimeError(f"invalid shape dimension {n} at index {i} of shape {list(size)}")
+        elif unknown is not None:
+            raise RuntimeError("only one dimension can be inferred")
+        else:
+            unknown = i
+    if unknown is None:
+        if known == numel:
+            return size
+    elif known and numel % known == 0:
+        return (*size[:unknown], numel // known, *size[unknown + 1 :])
+    elif not known and not numel:
+        raise RuntimeError(
+            f"cannot reshape tensor of 0 elements into shape {list(size)} because the unspecified dimension size -1 can "
+            "be any value and is ambiguous"
+        )
+    raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {numel}")
+
+
+# --- the rows ------------------------------------------------------------------------------------------------------
+
+_view = view("view(input, size: shape)", "shape.view", where="",
+             input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
+_expand = view("expand(input, size: shape)", "shape.expand", where="", input=lambda g: g)
+_unsqueeze = view("unsqueeze(input, dim: int)", "shape.unsqueeze",
+                  prepare=lambda x, dim: (x, wrap_dim(dim, x.ndim + 1)), input=lambda g, dim: g.squeeze(dim),
+                  doc="A view with a new dimension of size 1 before dimension `dim`.")  # fmt: skip
+_squeeze = view("squeeze_dims(input, dims: any)", "shape.squeeze", where="", backward_name="SqueezeBackward1",
+                input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
+_squeeze_all = view("squeeze(input, dims: any)", "shape.squeeze", where="",
+                    input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
+_permute = view("permute(input, dims: dims)", "shape.permute", where="",
+                input=lambda g, dims: _permute(g, tuple(sorted(range(len(dims)), key=dims.__getitem__))))  # fmt: skip
+_transpose = view("transpose(input, dim0: int, dim1: int)", "shape.transpose",
+                  prepare=lambda x, a, b: (x, wrap_dim(a, x.ndim), wrap_dim(b, x.ndim)),
+                  input=lambda g, dim0, dim1: _transpose(g, dim0, dim1),
+                  doc="A view with two dimensions exchanged.")  # fmt: skip
+_alias = view("alias(input)", "shape.alias", where="", input=lambda g: g)
+_diagonal = view("diagonal(input, offset: int, dim1: int, dim2: int)", "shape.diagonal", where="",
+                 input=lambda g, input_shape, offset, dim1, dim2:
+                 place(g, input_shape, _diagonal, (offset, dim1, dim2)))  # fmt: skip
+_unfold = view("unfold(input, dimension: int, size: int, step: int)", "shape.unfold", where="",
+               input=lambda g, input_shape, dimension, size, step:
+               _unfold_grad(g, input_shape, dimension, size, step))  # fmt: skip
+_strided = view("as_strided(input, size: shape, stride: shape, delta: int, geometry: any)", "shape.strided_view", where="",
+                input=lambda g, size, stride, delta, geometry:
+                _strided_grad(g, size, stride, delta, geometry))  # fmt: skip
+
+
+def _check_matrix(x):
+    if x.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {x.ndim}D")
+    return (x,)
+
+
+t = view("t(input)", "shape.transposed", prepare=_check_matrix, input=lambda g: g.t(),
+         doc="A view of the transposed matrix; a tensor of fewer dimensions as it is.")  # fmt: skip
+
+# Basic indexing: three rows with one kernel, so that `grad_fn` has the name that PyTorch gives it.
+select_at, slice_at, new_axes_at = (
+    view(f"{name}(input, index: any)", "shape.at", where="", backward_name=backward_name,
+         input=lambda g, input_shape, index: place(g, input_shape, slice_at, (index,)))
+    for name, backward_name in (("select", "SelectBackward0"), ("slice", "SliceBackward0"),
+                                ("new_axes", "UnsqueezeBackward0"))
+)  # fmt: skip
+
+# --- the rows of their derivatives ---------------------------------------------------------------------------------
+
+place = op("embed_view(g, shape: any, view: any, args: any)",
+           lambda xp, g, shape, view, args: kernels.place(xp, g, shape, view.op.kernels[g.__class__], args),
+           g=lambda g, view, args: view(g, *args), shape=lambda g, shape, view, args: (shape, g.dtype), where="",
+           doc="Zeros of `shape` with `g` where the view shows it: the derivative of a view without overlap.")  # fmt: skip
+_unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad",
+                  g=lambda g, dimension, size, step: _unfold(g, dimension, size, step),
+                  shape=lambda g, shape, dimension, size, step: (shape, g.dtype), where="")  # fmt: skip
+_strided_grad = op("as_strided_grad(g, size: any, stride: any, delta: int, geometry: any)", "shape.strided_view_grad",
+                   g=lambda g, size, stride, delta, geometry: _strided_again(g, size, stride, delta, geometry),
+                   shape=lambda g, size, stride, delta, geometry: (geometry[0], g.dtype), where="")  # fmt: skip
+_strided_again = op("as_strided_again(g, size: any, stride: any, delta: int, geometry: any)", "shape.strided_view_again",
+                    g=lambda g, size, stride, delta, geometry: _strided_grad(g, size, stride, delta, geometry),
+                    shape=lambda g, size, stride, delta, geometry: (size, g.dtype), where="")  # fmt: skip
+_reshaped_copy = op("reshape(input, size: any)", lambda xp, x, size: xp.array(x, order="C").reshape(size),
+                    input=lambda g, input_shape: g.reshape(input_shape), backward_name="UnsafeViewBackward0",
+                    shape=lambda x, size: (size, x.dtype), where="")  # fmt: skip
+
+
+# --- another shape -------------------------------------------------------------------------------------------------
+
+
+@composite("method", name="view")
+def view_(self: Tensor, *shape, dtype=None, size=None) -> Tensor:
+    """The same elements under another shape, or (`view(dtype)`) the same bytes as another type.
+
+    One size may be -1: it follows from the others. Raises: RuntimeError if the shape does not fit, or needs a copy.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(6).view(2, -1)
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
+    if shape and shape[0].__class__ is dtypes.dtype:
+        dtype = shape[0]
+    if dtype is not None:
+        return _view_as_dtype(self, dtype)
+    if not shape and size is None:
+        raise TypeError("view() received an invalid combination of arguments - got (), but expected a shape or a dtype")
+    return _view(self, infer_size(ints(shape if size is None else size), self._array.size))
+
+
+def _view_as_dtype(self: Tensor, dtype: dtypes.dtype) -> Tensor:
+    array, target = self._array, dtype.numpy
+    if target == array.dtype:
+        return _alias(self)
+    if target.itemsize != array.itemsize:
+        _check_bytes(self, array, dtype)
+    shown = array.view(target) if hasattr(array, "view") else array.__class__(array.phantom.view(target))
+    return share(shown, self._storage)  # bytes have no derivative
+
+
+def _check_bytes(self: Tensor, array, dtype: dtypes.dtype) -> None:
+    """Whether the last dimension can be cut up or joined into elements of another size."""
+    names = f"{spoken(self.dtype)} as {spoken(dtype)} (different element sizes)"
+    if not array.ndim:
+        raise RuntimeError(f"self.dim() cannot be 0 to view {names}")
+    if self.stride(-1) != 1:
+        raise RuntimeError(f"self.stride(-1) must be 1 to view {names}, but got {self.stride(-1)}")
+    ratio = dtype.itemsize // array.itemsize
+    if ratio > 1:
+        if array.shape[-1] % ratio:
+            raise RuntimeError(
+                f"self.size(-1) must be divisible by {ratio} to view {names}, but got {array.shape[-1]}"
+            )
+        if self.storage_offset() % ratio:
+            raise RuntimeError(
+                f"self.storage_offset() must be divisible by {ratio} to view {names}, but got {self.storage_offset()}"
+            )
+        for i, s in enumerate(self.stride()[:-1]):
+            if s % ratio:
+                raise RuntimeError(f"self.stride({i}) must be divisible by {ratio} to view {names}, but got {s}")
+
+
+def _reshape(input: Tensor, size: tuple[int, ...]) -> Tensor:
+    array = input._array
+    size = infer_size(size, array.size)
+    if array.flags.c_contiguous or kernels.view_strides(array.shape, array.strides, size, array.itemsize) is not None:
+        return _view(input, size)
+    return _reshaped_copy(input, size)
+
+
+@composite("function")
+def reshape(input: Tensor, shape) -> Tensor:
+    """The same elements, in row order, under another shape: a view where possible, else a copy.
+
+    One size may be -1: it follows from the others. Raises: RuntimeError if the numbers of elements differ.
+
+    >>> import tensorgrad as torch
+    >>> torch.reshape(torch.arange(4), (2, 2)).t().reshape(-1)
+    tensor([0, 2, 1, 3])
+    """
+    return _reshape(input, ints(shape))
+
+
+@composite("method", name="reshape")
+def _reshape_method(self: Tensor, *shape, **named) -> Tensor:
+    """The same elements, in row order, under another shape: a view where possible, else a copy."""
+    return _reshape(self, ints(shape if shape or not named else named["shape"]))
+
+
+@composite("method")
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """A view in the shape of `other`."""
+    return view_(self, *other._array.shape) if other._array.ndim else view_(self, ())
+
+
+@composite("method")
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
+    """This tensor in the shape of `other`."""
+    return _reshape(self, other._array.shape)
+
+
+@composite()
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """The dimensions from `start_dim` to `end_dim` (inclusive) as one.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(2, 3, 4).flatten(1).shape
+    torch.Size([2, 12])
+    """
+    shape = input._array.shape
+    start, end = wrap_dim(start_dim, len(shape)), wrap_dim(end_dim, len(shape))
+    if start > end:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if not shape:
+        return _view(input, (1,))
+    if start == end:
+        return input
+    return _reshape(input, (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
+
+
+@composite()
+def ravel(input: Tensor) -> Tensor:
+    """All elements in row order as one dimension."""
+    return _reshape(input, (-1,)) if input._array.size else _reshape(input, (0,))
+
+
+@composite()
+def unflatten(input: Tensor, dim: int, sizes) -> Tensor:
+    """Dimension `dim` as several ones of the given sizes, one of which may be -1.
+
+    Raises: RuntimeError unless the sizes multiply up to that of the dimension.
+    """
+    shape = input._array.shape
+    sizes = ints(sizes)
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    if not shape:
+        raise RuntimeError("unflatten got an unexpected error:\nDimension specified as 0 but tensor has no dimensions")
+    dim = wrap_dim(dim, len(shape))
+    if sizes.count(-1) > 1:
+        raise RuntimeError("unflatten got an unexpected error:\nonly one dimension can be inferred")
+    known = math.prod(n for n in sizes if n != -1)
+    if (shape[dim] != known) if -1 not in sizes else (not known or shape[dim] % known):
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} ({shape[dim]}) in the "
+            "input tensor"
+        )
+    return _view(input, (*shape[:dim], *infer_size(sizes, shape[dim]), *shape[dim + 1 :]))
+
+
+# --- dimensions of size 1 ------------------------------------------------------------------------------------------
+
+
+@composite()
+def squeeze(input: Tensor, dim=None) -> Tensor:
+    """A view without the dimensions of size 1, or without those of `dim` (one or several) that have size 1.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(1, 2, 1).squeeze().shape, torch.zeros(1, 2, 1).squeeze(0).shape
+    (torch.Size([2]), torch.Size([2, 1]))
+    """
+    ndim = input._array.ndim
+    if dim is None:
+        return _squeeze_all(input, tuple(range(ndim)))
+    if dim.__class__ is int:
+        return _squeeze(input, (wrap_dim(dim, ndim),))
+    return _squeeze(input, wrap_dims(ints(dim), ndim))
+
+
+def _expanded_size(shape: tuple, size: tuple, array) -> tuple:
+    """`size` with each -1 replaced by the size that is there."""
+    lead = len(size) - len(shape)
+    if lead < 0:
+        raise RuntimeError(
+            f"expand({legacy_type_name(array)}{{{list(shape)}}}, size={list(size)}): the number of sizes provided "
+            f"({len(size)}) must be greater or equal to the number of dimensions in the tensor ({len(shape)})"
+        )
+    for i, n in enumerate(size):
+        if n < 0 and (i < lead or n != -1):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({n}) isn't allowed in a leading, non-existing dimension {i}"
+            )
+    return tuple([shape[i - lead] if n == -1 else n for i, n in enumerate(size)])
+
+
+def expand(input: Tensor, size) -> Tensor:
+    """A view in which dimensions of size 1 are repeated without copying, and new ones are added in front.
+
+    A size of -1 keeps a dimension. Raises: RuntimeError if a dimension that is not 1 would change.
+    """
+    size = ints(size)
+    array = input._array
+    if -1 in size or len(size) < array.ndim:
+        size = _expanded_size(array.shape, size, array)
+    return _expand(input, size)
+
+
+variadic("expand", expand, "size")
+
+
+@composite("method")
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
+    """A view of this tensor in the shape of `other`, its dimensions of size 1 repeated."""
+    return expand(self, other._array.shape)
+
+
+@composite()
+def broadcast_to(input: Tensor, size) -> Tensor:
+    """A view of `input` repeated to the shape `size`, as operands of arithmetic are."""
+    return expand(input, size)
+
+
+@composite("function")
+def broadcast_shapes(*shapes):
+    """The shape to which all `shapes` broadcast.
+
+    Raises: RuntimeError if there is none.
+    """
+    from tensorgrad.size import Size
+
+    found: list[int] = []
+    for shape in map(ints, shapes):
+        found = [1] * (len(shape) - len(found)) + found
+        for i, n in enumerate(shape, len(found) - len(shape)):
+            if n < 0:
+                raise RuntimeError(f"Trying to create tensor with negative dimension ({n}): ({list(shape)})")
+            if found[i] == 1:
+                found[i] = n
+            elif n not in (1, found[i]):
+                raise RuntimeError(
+                    "Shape mismatch: objects cannot be broadcast to a single shape: "
+                    f"{', '.join(str(list(ints(s))) for s in shapes)}"
+                )
+    return Size(found)
+
+
+@composite("function")
+def broadcast_tensors(*tensors) -> tuple[Tensor, ...]:
+    """All tensors as views of the one shape to which they broadcast.
+
+    Raises: RuntimeError if there is none.
+    """
+    if len(tensors) == 1 and isinstance(tensors[0], tuple | list):
+        tensors = tuple(tensors[0])
+    size: tuple = ()
+    for x in tensors:
+        size = _broadcast_two(size, x._array.shape)
+    return tuple(expand(x, size) for x in tensors)
+
+
+def _broadcast_two(a: tuple, b: tuple) -> tuple:
+    ndim = max(len(a), len(b))
+    a, b = (1,) * (ndim - len(a)) + a, (1,) * (ndim - len(b)) + b
+    for i in range(ndim - 1, -1, -1):
+        if a[i] != b[i] and 1 not in (a[i], b[i]):
+            raise RuntimeError(
+                f"The size of tensor a ({a[i]}) must match the size of tensor b ({b[i]}) at non-singleton dimension {i}"
+            )
+    return tuple(m if n == 1 else n for m, n in zip(a, b, strict=True))
+
+
+# --- another order of dimensions -----------------------------------------------------------------------------------
+
+
+@composite("function")
+def permute(input: Tensor, dims) -> Tensor:
+    """A view with the dimensions in the order `dims`.
+
+    Raises: RuntimeError unless each dimension is named once.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(2, 3, 4).permute(2, 0, 1).shape
+    torch.Size([4, 2, 3])
+    """
+    dims = ints(dims)
+    ndim = input._array.ndim
+    if len(dims) != ndim:
+        raise RuntimeError(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
+            f"ordering of dimensions i.e. input.dim() = {ndim} is not equal to len(dims) = {len(dims)}"
+        )
+    wrapped = tuple([wrap_dim(d, ndim) for d in dims])
+    if len(set(wrapped)) != ndim:
+        raise RuntimeError("permute(): duplicate dims are not allowed.")
+    return _permute(input, wrapped)
+
+
+variadic("permute", permute, "dims")
+alias("swapaxes", _transpose)
+alias("swapdims", _transpose)
+
+
+@composite()
+def movedim(input: Tensor, source, destination) -> Tensor:
+    """A view with the dimensions `source` moved to the places `destination`; the others keep their order.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(2, 3, 4).movedim(0, -1).shape
+    torch.Size([3, 4, 2])
+    """
+    source, destination = ints(source), ints(destination)
+    if len(source) != len(destination):
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({list(source)} dims) should contain the same number "
+            f"of dims as destination ({list(destination)} dims)"
+        )
+    ndim = input._array.ndim
+    wrapped = []
+    for name, dims in (("source", source), ("destination", destination)):
+        wrapped.append([wrap_dim(d, ndim) for d in dims])
+        if len(set(wrapped[-1])) != len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{name}` ({list(dims)})")
+    if not ndim:
+        return _alias(input)
+    order: list = [None] * ndim
+    for s, d in zip(*wrapped, strict=True):
+        order[d] = s
+    rest = iter(d for d in range(ndim) if d not in wrapped[0])
+    return _permute(input, tuple([next(rest) if d is None else d for d in order]))
+
+
+alias("moveaxis", movedim)
+
+
+def _deprecated(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def _matrices(self: Tensor, name: str) -> bool:
+    """Whether there are matrices to transpose: a 0-dimensional tensor is left as it is, with PyTorch's warning."""
+    if self._array.ndim == 1:
+        raise RuntimeError(f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor.")
+    if not self._array.ndim:
+        advice = "Consider using x.conj()." if "H" in name or "a" in name else "This function is the identity in these cases."
+        _deprecated(f"Tensor.{name} is deprecated on 0-D tensors. {advice}")
+    return self._array.ndim > 1
+
+
+def _T(self: Tensor) -> Tensor:
+    """The matrix transposed (deprecated for other than two dimensions: all of them reversed)."""
+    ndim = self._array.ndim
+    if ndim > 2:
+        _deprecated(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw "
+            "an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+            "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
+        )
+    elif not ndim:
+        _deprecated("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")
+    return _permute(self, tuple(range(ndim - 1, -1, -1)))
+
+
+def _mT(self: Tensor) -> Tensor:
+    """The last two dimensions exchanged."""
+    return _transpose(self, -2, -1) if _matrices(self, "mT") else self
+
+
+def _mH(self: Tensor) -> Tensor:
+    """The last two dimensions exchanged and the elements conjugated."""
+    return _transpose(self, -2, -1).conj() if _matrices(self, "mH") else self.conj()
+
+
+def _H(self: Tensor) -> Tensor:
+    """The matrix transposed and conjugated."""
+    if self._array.ndim not in (0, 2):
+        raise RuntimeError(
+            f"tensor.H is only supported on matrices (2-D tensors). Got {self._array.ndim}-D tensor."
+            + (" For batches of matrices, consider using tensor.mH" if self._array.ndim > 2 else "")
+        )
+    return _mH(self)
+
+
+for _name, _get in (("T", _T), ("mT", _mT), ("mH", _mH), ("H", _H)):
+    setattr(Tensor, _name, property(_get, doc=_get.__doc__))
+
+
+@composite()
+def adjoint(input: Tensor) -> Tensor:
+    """The last two dimensions exchanged and the elements conjugated."""
+    return _transpose(input, -2, -1).conj() if _matrices(input, "adjoint()") else input.conj()
+
+
+# --- parts ---------------------------------------------------------------------------------------------------------
+
+
+@composite()
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """The view `input[..., index, ...]` at dimension `dim`, which disappears.
+
+    Raises: IndexError for an index outside the dimension.
+    """
+    shape = input._array.shape
+    if not shape:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    dim, index = wrap_dim(dim, len(shape)), as_int(index)
+    if not -shape[dim] <= index < shape[dim]:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(shape)} at dimension {dim}")
+    return select_at(input, ((slice(None),) * dim) + (index, Ellipsis))
+
+
+def window(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
+    """The view `input[..., start:stop:step, ...]` at dimension `dim`; all arguments as the kernel wants them."""
+    return slice_at(input, (slice(None),) * dim + (slice(start, stop, None if step == 1 else step),))
+
+
+@composite()
+def narrow(input: Tensor, dim: int, start, length: int) -> Tensor:
+    """The view of `length` elements from `start` on at dimension `dim`.
+
+    Raises: RuntimeError if they reach beyond the end, IndexError if even `start` does.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(5).narrow(0, 1, 3)
+    tensor([1, 2, 3])
+    """
+    shape = input._array.shape
+    if not shape:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    if isinstance(start, Tensor) and (start.ndim or start._array.dtype.kind not in "iu"):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
+    dim, start, length = wrap_dim(dim, len(shape)), as_int(start), as_int(length)
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    n = shape[dim]
+    if not -n <= start <= n:
+        raise IndexError(f"start out of range (expected to be in range of [{-n}, {n}], but got {start})")
+    start += n if start < 0 else 0
+    if start + length > n:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
+    return window(input, dim, start, start + length)
+
+
+@composite()
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonal of the matrices in dimensions `dim1` and `dim2`, as the last dimension of a view.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(9).view(3, 3).diagonal(1)
+    tensor([1, 5])
+    """
+    ndim = input._array.ndim
+    a, b = wrap_dim(dim1, ndim), wrap_dim(dim2, ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    return _diagonal(input, as_int(offset), a, b)
+
+
+@composite("method", name="unfold")
+def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """All windows of `size` elements along `dimension`, `step` apart, as a new last dimension of a view.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(5).unfold(0, 2, 2)
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    shape = self._array.shape or (1,)
+    dimension = wrap_dim(dimension, len(shape))
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if size > shape[dimension]:
+        raise RuntimeError(f"maximum size for tensor at dimension {dimension} is {shape[dimension]} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    return _unfold(self, dimension, size, step)
+
+
+@composite()
+def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -> Tensor:
+    """A view of the storage with any shape and strides (in elements), from `storage_offset` on.
+
+    Raises: RuntimeError if it would reach beyond the storage.
+    """
+    size, stride = ints(size), ints(stride)
+    if len(size) != len(stride):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if any(s < 0 for s in stride):
+        raise RuntimeError(
+            f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}"
+        )
+    own = input.storage_offset()
+    offset = own if storage_offset is None else as_int(storage_offset)
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    array, storage = input._array, input._storage
+    if 0 not in size:
+        needed = (offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))) * array.itemsize
+        if needed > storage.nbytes():
+            raise RuntimeError(
+                f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize "
+                f"{array.itemsize} requiring a storage size of {needed} are out of bounds for storage of size "
+                f"{storage.nbytes()}"
+            )
+        if not array.size:  # no element to start from
+            strides = tuple(s * array.itemsize for s in stride)
+            return share(storage.strided(size, strides, offset * array.itemsize, array.dtype), storage)
+    return _strided(input, size, stride, offset - own, (array.shape, input.stride()))
+
+
+# --- in place: the tensor itself gets another shape ------------------------------------------------------------------
+
+
+def _in_place(name: str, function) -> None:
+    def method(self, *args, **kwargs):
+        if GRAD.enabled and self.requires_grad:
+            check_writable(self)
+        result = function(self, *args, **kwargs)
+        self._array = result._array
+        if self._view is not None:
+            self._view, self._edge = result._view, result._edge
+        else:
+            self.__dict__[RESHAPED] = True
+            if result._edge is not None:
+                self._edge, self._requires_grad = result._edge, True
+        self._storage.bump()
+        return self
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"In-place version of `{function.__name__}`: this tensor itself gets the new shape."
+    export(name, method, "method")
+
+
+for _name, _function in (("squeeze", squeeze), ("unsqueeze", _unsqueeze), ("t", t), ("transpose", _transpose),
+                         ("swapaxes", _transpose), ("swapdims", _transpose), ("as_strided", as_strided)):  # fmt: skip
+    _in_place(f"{_name}_", _function)
+export("as_strided_", Tensor.as_strided_, "function")
+
+
+@composite("method")
+def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
+    """Gives the tensor another shape in place, with as much of the old memory as there is; new memory is uninitialised.
+
+    Raises: RuntimeError if the tensor requires grad.
+    """
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    size = ints(sizes)
+    if any(n < 0 for n in size):
+        raise RuntimeError(f"requested resize to {list(size)}, but sizes must not be negative")
+    array, storage = self._array, self._storage
+    if size == array.shape:
+        return self
+    offset = storage.offset_of(array)
+    needed = math.prod(size) * array.itemsize
+    if needed and offset + needed > storage.nbytes():
+        old, self_device = storage.array, self.device
+        grown = storage.empty(((offset + needed) // array.itemsize,), array.dtype, self_device)
+        count = min(storage.nbytes() // array.itemsize, grown.size)
+        if count:
+            flat = storage.strided((count,), (array.itemsize,), 0, array.dtype)
+            storage.write(grown[:count] if hasattr(grown, "__getitem__") else grown, flat)
+        del old
+        storage.array = grown
+    self._array = storage.strided(size, kernels.dense_strides(size, array.itemsize), offset, array.dtype)
+    return self
+
+
+@composite("method")
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format=None) -> Tensor:
+    """Gives the tensor the shape of another one, in place."""
+    return resize_(self, the_template._array.shape)

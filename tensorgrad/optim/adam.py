@@ -179,7 +179,7 @@ def _adam(
     xp.multiply(v, keep2, v)
     xp.add(v, s, v)
     if largest is not None:
-        v = xp.maximum(largest, v, largest)
+        v = xp.maximum(largest, v, out=largest)
     xp.sqrt(v, s)
     xp.add(s, eps, s)
     xp.divide(m, s, s)

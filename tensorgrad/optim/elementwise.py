@@ -46,7 +46,7 @@ class Elementwise(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds parameters with settings of their own. Raises: see :class:`Optimizer`; NotImplementedError, see there."""
         for flag in ("differentiable", "capturable"):
-            if param_group.get(flag, self.defaults.get(flag)):
+            if isinstance(param_group, dict) and param_group.get(flag, self.defaults.get(flag)):
                 raise NotImplementedError(
                     f"{type(self).__name__}: {flag}=True is not supported: the update works on arrays, outside autograd"
                 )
@@ -65,7 +65,7 @@ class Elementwise(Optimizer):
             self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks
             or optimizer._global_pre_hooks or optimizer._global_post_hooks
         ):  # fmt: skip
-            return run_hooked(Elementwise._step, self, () if closure is None else (closure,), {})
+            return run_hooked(Elementwise._step, (self,) if closure is None else (self, closure), {})
         return self._step(closure)
 
     step.runs_hooks = True  # type: ignore[attr-defined]
@@ -117,8 +117,8 @@ def scalars(array: Any, *values: float) -> tuple:
     """
     if array.__class__ is not np.ndarray:
         return values
-    dtype = array.dtype
-    if dtype.itemsize == 2:
+    dtype = array.real.dtype
+    if dtype.itemsize == 2:  # computed in float32
         dtype = np.dtype("float32")
     return tuple(np.array(value, dtype) for value in values)
 
@@ -161,7 +161,9 @@ def _advance_large(update: Callable, x: Any, arrays: tuple, constants: tuple, sc
     if xp is None:
         if storage.device_type == "meta":
             return
-        raise NotImplementedError(f"optimizers need an array module, which device '{storage.device_type}' does not have")
+        raise NotImplementedError(
+            f"optimizers need an array module, which device '{storage.device_type}' does not have"
+        )
     if x.dtype.kind == "c" and real:
         part = "f4" if x.dtype.itemsize == 8 else "f8"
         x, *arrays = (None if a is None else a[..., None].view(part) for a in (x, *arrays))

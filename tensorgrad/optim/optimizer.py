@@ -202,11 +202,11 @@ class Optimizer:
             self.__dict__.setdefault(table, OrderedDict())
 
     def __repr__(self) -> str:
-        lines = [f"{type(self).__name__} ("]
+        text = f"{type(self).__name__} ("
         for i, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {i}")
-            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
-        return "\n".join(lines) + "\n)"
+            text += f"\nParameter Group {i}\n"
+            text += "".join(f"    {name}: {group[name]}\n" for name in sorted(group) if name != "params")
+        return text + ")"
 
     # --- hooks ---
 
@@ -245,21 +245,20 @@ def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
     return RemovableHandle.add(_global_post_hooks, hook)
 
 
-def run_hooked(step: Callable, optimizer: Optimizer, args: tuple, kwargs: dict) -> Any:
-    """``step(optimizer, *args, **kwargs)`` with the hooks around it.
+def run_hooked(step: Callable, args: tuple, kwargs: dict) -> Any:
+    """``step(*args, **kwargs)`` with the hooks around it. The first argument, which hooks also see, is the optimizer.
 
     Raises:
         RuntimeError: a hook returned something that is not a pair of arguments.
     """
+    optimizer = args[0]
     for hook in [*_global_pre_hooks.values(), *optimizer._optimizer_step_pre_hooks.values()]:
         given = hook(optimizer, args, kwargs)
         if given is not None:
             if not (isinstance(given, tuple) and len(given) == 2):
-                raise RuntimeError(
-                    f"{step} must return None or a tuple of (new_args, new_kwargs), but got {given}."
-                )
+                raise RuntimeError(f"{step} must return None or a tuple of (new_args, new_kwargs), but got {given}.")
             args, kwargs = given
-    result = step(optimizer, *args, **kwargs)
+    result = step(*args, **kwargs)
     for hook in [*optimizer._optimizer_step_post_hooks.values(), *_global_post_hooks.values()]:
         hook(optimizer, args, kwargs)
     return result
@@ -269,7 +268,7 @@ def _with_hooks(step: Callable) -> Callable:
     @functools.wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True
-        return run_hooked(step, self, args, kwargs)
+        return run_hooked(step, (self, *args), kwargs)
 
     wrapped.runs_hooks = True  # type: ignore[attr-defined]
     return wrapped

@@ -96,7 +96,7 @@ class Storage:
             return 0
         return sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) + array.itemsize
 
-    size = __len__ = nbytes
+    size = nbytes
 
     def data_ptr(self) -> int:
         """The address of the first byte; 0 where a device has none to show."""

@@ -1,35 +1,53 @@
-"""Pointwise kernels that are more than one function of the array module."""
+"""Pointwise kernels that are more than one function of the array module.
+
+A dtype that an op has no meaning for raises TypeError, which the call path turns into PyTorch's words.
+"""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from tensorgrad.kernels.array import activation, special
 from tensorgrad.kernels.array.special import as_float32
+
+_LARGE = 4096  # elements from which NumPy's clip beats maximum and minimum with a number
 
 
 def _integers(x) -> bool:
     return x.dtype.kind in "iub"
 
 
-def div(xp, x, y):
-    """True division; integers never reach it (the op turns them into floats first)."""
-    with np.errstate(all="ignore"):
-        return xp.true_divide(x, y)
+def _refuse(x, kinds: str) -> None:
+    if x.dtype.kind in kinds:
+        raise TypeError(f"no meaning for {x.dtype}")
+
+
+def _two_byte_float(x) -> bool:
+    return x.dtype.itemsize == 2 and x.dtype.kind in "fV"
+
+
+# --- division ------------------------------------------------------------------------------------------------------
+
+
+def _check_divisor(xp, x, y) -> None:
+    _refuse(x, "bc")
+    if _integers(x) and xp.any(xp.equal(y, 0)):
+        raise RuntimeError("ZeroDivisionError")
 
 
 def floor_divide(xp, x, y):
     """Floor of the quotient. Raises: RuntimeError (ZeroDivisionError's text) for integers divided by zero."""
-    if _integers(x) and xp.any(xp.equal(y, 0)):
-        raise RuntimeError("ZeroDivisionError")
+    _check_divisor(xp, x, y)
     with np.errstate(all="ignore"):
         return xp.floor_divide(x, y)
 
 
 def trunc_divide(xp, x, y):
-    """The quotient rounded towards zero."""
+    """The quotient rounded towards zero. Raises: RuntimeError for integers divided by zero."""
+    _check_divisor(xp, x, y)
     if _integers(x):
-        if xp.any(xp.equal(y, 0)):
-            raise RuntimeError("ZeroDivisionError")
         quotient = xp.floor_divide(x, y)
         inexact = xp.logical_and(xp.less(xp.bitwise_xor(x, y), 0), xp.not_equal(xp.multiply(quotient, y), x))
         return xp.add(quotient, inexact.astype(quotient.dtype))
@@ -38,24 +56,47 @@ def trunc_divide(xp, x, y):
 
 
 def remainder(xp, x, y):
-    """Python's modulus: the result has the divisor's sign."""
-    if _integers(x) and xp.any(xp.equal(y, 0)):
-        raise RuntimeError("ZeroDivisionError")
+    """Python's modulus: the result has the divisor's sign. Raises: RuntimeError for integers modulo zero."""
+    _check_divisor(xp, x, y)
     with np.errstate(all="ignore"):
         return xp.remainder(x, y)
 
 
 def fmod(xp, x, y):
-    """C's modulus: the result has the dividend's sign."""
-    if _integers(x) and xp.any(xp.equal(y, 0)):
-        raise RuntimeError("ZeroDivisionError")
+    """C's modulus: the result has the dividend's sign. Raises: RuntimeError for integers modulo zero."""
+    _check_divisor(xp, x, y)
     with np.errstate(all="ignore"):
         return xp.fmod(x, y)
 
 
+def subtract_from(xp, x, y):
+    """y - x."""
+    return xp.subtract(y, x)
+
+
+def divide_into(xp, x, y):
+    """y / x."""
+    return xp.true_divide(y, x)
+
+
+def gcd(xp, x, y):
+    """The greatest common divisor of integers."""
+    _refuse(x, "b")
+    return xp.gcd(x, y)
+
+
+def lcm(xp, x, y):
+    """The least common multiple of integers."""
+    _refuse(x, "b")
+    return xp.lcm(x, y)
+
+
+# --- powers --------------------------------------------------------------------------------------------------------
+
+
 def power(xp, x, y):
     """x to the power y, with products for the small exponents that programs use most."""
-    if y.__class__ is float or y.__class__ is int:  # a float32 array and a number
+    if y.__class__ is float or y.__class__ is int:  # a float array and a number
         if y == 2:
             return xp.multiply(x, x)
         if y == 0.5:
@@ -64,14 +105,18 @@ def power(xp, x, y):
             return xp.multiply(xp.multiply(x, x), x)
         if y == -1:
             return xp.reciprocal(x)
-    elif x.dtype.kind in "iu":
+    elif _integers(x):
+        _refuse(x, "b")
         return _integer_power(xp, x, y)
-    elif x.dtype.kind == "b":
-        return xp.logical_or(x, xp.logical_not(y))
-    if x.dtype.itemsize == 2:
+    if _two_byte_float(x):
         return as_float32(lambda xp, x, y: xp.power(x, y), xp, x, y)
     with np.errstate(all="ignore"):
         return xp.power(x, y)
+
+
+def power_of(xp, x, y):
+    """y to the power x."""
+    return power(xp, y if y.__class__ is not float and y.__class__ is not int else x.dtype.type(y), x)
 
 
 def _integer_power(xp, x, y):
@@ -84,82 +129,211 @@ def _integer_power(xp, x, y):
     return xp.where(xp.less(y, 0), negative, result)
 
 
-def sign(xp, x):
-    """-1, 0 or 1; for a complex number its direction (sgn)."""
-    if x.dtype.kind == "c":
-        size = xp.abs(x)
-        with np.errstate(all="ignore"):
-            return xp.where(size == 0, xp.zeros_like(x), x / xp.where(size == 0, xp.ones_like(size), size))
-    if x.dtype.kind == "b":
-        return x.copy()
-    return xp.where(xp.isnan(x), xp.zeros_like(x), xp.sign(x)) if x.dtype.kind == "f" else xp.sign(x)
-
-
-def absolute(xp, x):
-    """The size of a number; real for complex input."""
-    return xp.absolute(x)
-
-
-def reciprocal(xp, x):
-    """1 / x."""
-    with np.errstate(all="ignore"):
-        return xp.true_divide(x.dtype.type(1), x)
-
-
 def rsqrt(xp, x):
     """1 / sqrt(x)."""
-    if x.dtype.itemsize == 2:
+    if _two_byte_float(x):
         return as_float32(rsqrt, xp, x)
     with np.errstate(all="ignore"):
-        root = xp.sqrt(x)
-        return xp.true_divide(x.dtype.type(1), root)
+        return xp.reciprocal(xp.sqrt(x))
+
+
+def addcmul(xp, x, y, z, value):
+    """x + value · y · z."""
+    product = xp.multiply(y, z)
+    if value != 1 or product.dtype.kind == "b":
+        product = xp.multiply(product, x.dtype.type(value))
+    return xp.add(x, product)
+
+
+def addcdiv(xp, x, y, z, value):
+    """x + value · y / z. Raises: RuntimeError for integers, whose division PyTorch once rounded here."""
+    if _integers(x):
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a "
+            "true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value "
+            "* torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / "
+            "tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: (input + value "
+            "* tensor1 / tensor2), for all dtypes."
+        )
+    quotient = xp.true_divide(y, z)
+    return xp.add(x, quotient if value == 1 else xp.multiply(quotient, x.dtype.type(value)))
+
+
+def lerp(xp, x, end, weight):
+    """x + weight · (end - x), from whichever end is nearer, so that weight 1 gives `end` exactly."""
+    _refuse(x, "iub")
+    if _two_byte_float(x):
+        return as_float32(lerp, xp, x, end, weight)
+    span = xp.subtract(end, x)
+    if weight.ndim == 0:
+        near = abs(weight) < 0.5
+        return xp.add(x, weight * span) if near else xp.subtract(end, span * (1 - weight))
+    return xp.where(xp.abs(weight) < 0.5, x + weight * span, end - span * (1 - weight))
+
+
+# --- sign and size -------------------------------------------------------------------------------------------------
+
+
+def sign(xp, x):
+    """-1, 0 or 1; 0 for nan."""
+    if x.dtype.kind == "c":
+        raise NotImplementedError(
+            "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."
+        )
+    if x.dtype.kind == "b":
+        return xp.array(x)
+    return xp.subtract(xp.greater(x, 0), xp.less(x, 0), dtype=x.dtype)
+
+
+def sgn(xp, x):
+    """The direction of a complex number, 0 for 0; the sign of a real one."""
+    if x.dtype.kind != "c":
+        return sign(xp, x)
+    size = xp.abs(x)
+    with np.errstate(all="ignore"):
+        return xp.where(size == 0, xp.zeros_like(x), x / xp.where(size == 0, xp.ones_like(size), size))
+
+
+def signbit(xp, x):
+    """Whether the sign is negative, minus zero included."""
+    if x.dtype.kind == "c":
+        raise NotImplementedError("signbit is not implemented for complex tensors.")
+    return xp.less(x, 0) if _integers(x) else xp.signbit(x)
+
+
+def heaviside(xp, x, values):
+    """0 below 0, 1 above, `values` at 0."""
+    _refuse(x, "c")
+    return xp.where(x == 0, values, xp.greater(x, 0).astype(x.dtype))
+
+
+# --- rounding ------------------------------------------------------------------------------------------------------
+
+
+def whole(name: str):
+    """`floor`, `ceil` or `trunc`, leaving integers as they are."""
+
+    def kernel(xp, x):
+        _refuse(x, "bc")
+        return xp.array(x) if _integers(x) else getattr(xp, name)(x)
+
+    return kernel
 
 
 def round_decimals(xp, x, decimals):
     """Rounded half to even at a decimal place."""
-    if decimals == 0 or _integers(x):
-        return xp.rint(x) if not _integers(x) else x.copy()
+    _refuse(x, "bc" if decimals == 0 else "biuc")
+    if _integers(x):
+        return xp.array(x)
+    if decimals == 0:
+        return xp.rint(x)
     scale = x.dtype.type(10.0 ** abs(decimals))
     with np.errstate(all="ignore"):
         return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
 
 
-def positive_copy(xp, x):
-    """A copy: what floor, ceil, trunc and round are for integers."""
-    return xp.array(x)
-
-
-def whole(name):
-    """`floor`, `ceil`, `trunc` or `rint`, leaving integers as they are."""
-
-    def kernel(xp, x):
-        return x.copy() if _integers(x) else getattr(xp, name)(x)
-
-    return kernel
-
-
 def frac(xp, x):
     """The part after the point, with the sign of x."""
+    _refuse(x, "biuc")
     return xp.subtract(x, xp.trunc(x))
 
 
+# --- limits --------------------------------------------------------------------------------------------------------
+
+
+def maximum(xp, x, y):
+    """The larger of two numbers; nan if either is."""
+    if x.dtype.kind == "c":
+        raise RuntimeError("maximum not implemented for complex tensors.")
+    return xp.maximum(x, y)
+
+
+def minimum(xp, x, y):
+    """The smaller of two numbers; nan if either is."""
+    if x.dtype.kind == "c":
+        raise RuntimeError("minimum not implemented for complex tensors.")
+    return xp.minimum(x, y)
+
+
+def fmax(xp, x, y):
+    """The larger of two numbers; the other one if one is nan."""
+    _refuse(x, "c")
+    return xp.fmax(x, y)
+
+
+def fmin(xp, x, y):
+    """The smaller of two numbers; the other one if one is nan."""
+    _refuse(x, "c")
+    return xp.fmin(x, y)
+
+
 def clamp(xp, x, low, high):
-    """x limited to [low, high] (either may be None); nan stays nan, and the upper limit wins."""
-    if low is not None:
-        x = xp.maximum(x, low)
-    if high is not None:
-        x = xp.minimum(x, high)
-    return x
+    """x limited to [low, high] (numbers; either may be None); nan stays nan, and the upper limit wins."""
+    if x.size < _LARGE or x.dtype.kind != "f":
+        if low is not None:
+            x = xp.maximum(x, x.dtype.type(low))
+        return x if high is None else xp.minimum(x, x.dtype.type(high))
+    return xp.clip(x, -np.inf if low is None else low, np.inf if high is None else high)
 
 
-def where(xp, condition, x, y):
-    """x where the condition holds, else y."""
-    return xp.where(condition, x, y)
+def clamp_between(xp, x, low, high):
+    """x limited to [low, high], arrays that broadcast; the upper limit wins."""
+    return xp.minimum(xp.maximum(x, low), high)
 
 
-def signbit(xp, x):
-    """Whether the sign is negative, minus zero included."""
-    return xp.signbit(x) if x.dtype.kind == "f" else xp.less(x, 0)
+def clamp_grad(xp, g, x, low, high):
+    """Gradient of `clamp`: `g` within the limits, 0 outside and at nan."""
+    if low is None:
+        inside = xp.less_equal(x, high)
+    elif high is None:
+        inside = xp.greater_equal(x, low)
+    else:
+        inside = xp.logical_and(xp.greater_equal(x, low), xp.less_equal(x, high))
+    return activation.clear_where(xp, xp.logical_not(inside), g)
+
+
+def nan_to_num(xp, x, nan, posinf, neginf):
+    """nan and infinities replaced by numbers (complex ones in either part)."""
+    if _integers(x):
+        return xp.array(x)
+    if x.dtype.kind == "c":
+        parts = [nan_to_num(xp, part, nan, posinf, neginf) for part in (x.real, x.imag)]
+        return join_parts(xp, *parts)
+    number = x.dtype.type
+    x = xp.where(xp.isnan(x), number(nan), x)
+    x = xp.where(x == np.inf, number(posinf), x)
+    return xp.where(x == -np.inf, number(neginf), x)
+
+
+# --- comparisons and choices ---------------------------------------------------------------------------------------
+
+
+def lt(xp, x, y):
+    """x < y."""
+    if x.dtype.kind == "c":
+        raise TypeError("complex numbers have no order")
+    return xp.less(x, y)
+
+
+def le(xp, x, y):
+    """x <= y."""
+    if x.dtype.kind == "c":
+        raise TypeError("complex numbers have no order")
+    return xp.less_equal(x, y)
+
+
+def gt(xp, x, y):
+    """x > y."""
+    if x.dtype.kind == "c":
+        raise TypeError("complex numbers have no order")
+    return xp.greater(x, y)
+
+
+def ge(xp, x, y):
+    """x >= y."""
+    if x.dtype.kind == "c":
+        raise TypeError("complex numbers have no order")
+    return xp.greater_equal(x, y)
 
 
 def isnan(xp, x):
@@ -177,51 +351,138 @@ def isfinite(xp, x):
     return xp.ones(x.shape, bool) if _integers(x) else xp.isfinite(x)
 
 
-def nan_to_num(xp, x, nan, posinf, neginf):
-    """nan and infinities replaced by numbers."""
-    if _integers(x):
-        return x.copy()
-    return xp.nan_to_num(x, copy=True, nan=nan, posinf=posinf, neginf=neginf).astype(x.dtype, copy=False)
+def where(xp, condition, x, y):
+    """x where the condition holds, else y."""
+    return xp.where(condition, x, y)
 
 
-def neg(xp, x):
-    """-x. Raises: RuntimeError for booleans."""
-    if x.dtype.kind == "b":
-        raise RuntimeError(
-            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use "
-            "the `~` or `logical_not()` operator instead."
-        )
-    return xp.negative(x)
+def masked_fill(xp, x, mask, value):
+    """x with a number where the mask holds."""
+    if value == 0 and x.dtype.kind == "f" and mask.shape == x.shape:
+        return activation.clear_where(xp, mask, x)
+    with np.errstate(all="ignore"):
+        return xp.where(mask, np.asarray(value).astype(x.dtype) if xp is np else x.dtype.type(value), x)
 
 
-def bitwise_not(xp, x):
-    """Every bit inverted; logical not for booleans."""
-    return xp.invert(x)
-
-
-def logical(name):
-    """`logical_and` and its like on any dtype."""
-
-    def kernel(xp, x, y):
-        return getattr(xp, name)(x != 0, y != 0)
-
-    return kernel
+# --- complex numbers -----------------------------------------------------------------------------------------------
 
 
 def angle(xp, x):
     """The argument of a complex number; for real ones 0 or pi, nan for nan."""
     if x.dtype.kind == "c":
         return xp.arctan2(x.imag, x.real)
-    return xp.where(xp.isnan(x), x, xp.where(x < 0, x.dtype.type(np.pi), x.dtype.type(0)))
+    number = x.dtype.type
+    return xp.where(xp.isnan(x), x, xp.where(x < 0, number(np.pi), number(0)))
 
 
-def complex_log(name):
-    """log2 and log10, which NumPy has for complex numbers only by dividing the logarithm."""
-    base = {"log2": np.log(2), "log10": np.log(10)}[name]
+def join_parts(xp, real, imag):
+    """real + i imag, exact for infinities and nan, which a product with i is not."""
+    shape = np.broadcast_shapes(real.shape, imag.shape)
+    out = xp.empty(shape, np.complex128 if real.dtype.itemsize == 8 else np.complex64)
+    out.real, out.imag = real, imag
+    return out
 
-    def kernel(xp, x):
-        if x.dtype.kind == "c":
-            return (xp.log(x) / base).astype(x.dtype)
-        return getattr(xp, name)(x)
+
+def as_real(xp, x):
+    """A view of complex numbers as pairs in one more, last dimension."""
+    return x[..., None].view(x.real.dtype)
+
+
+def as_complex(xp, x):
+    """A view of the pairs in the last dimension as complex numbers."""
+    return x.view(np.complex128 if x.dtype.itemsize == 8 else np.complex64)[..., 0]
+
+
+# --- sigmoid and tanh, which have complex arguments too ------------------------------------------------------------
+
+
+def sigmoid(xp, x):
+    """1 / (1 + exp(-x))."""
+    if x.dtype.kind == "c":
+        with np.errstate(all="ignore"):
+            return xp.reciprocal(xp.exp(-x) + 1)
+    return special.expit(xp, x)
+
+
+def sigmoid_grad(xp, g, y):
+    """Gradient of `sigmoid` from its output: g · conj(y (1 - y))."""
+    if y.dtype.kind == "c":
+        return g * xp.conj(y * (1 - y))
+    return activation.sigmoid_grad(xp, g, y)
+
+
+def tanh_grad(xp, g, y):
+    """Gradient of `tanh` from its output: g · conj(1 - y²)."""
+    if y.dtype.kind == "c":
+        return g * xp.conj(1 - y * y)
+    return activation.tanh_grad(xp, g, y)
+
+
+def silu(xp, x):
+    """x · sigmoid(x)."""
+    if x.dtype.kind == "c":
+        return x * sigmoid(xp, x)
+    _refuse(x, "biu")
+    return activation.silu(xp, x)
+
+
+def silu_grad(xp, g, x):
+    """Gradient of `silu`: g · conj(s (1 + x (1 - s))) with s = sigmoid(x)."""
+    if x.dtype.kind == "c":
+        s = sigmoid(xp, x)
+        return g * xp.conj(s * (1 + x * (1 - s)))
+    return activation.silu_grad(xp, g, x)
+
+
+# --- functions of floats that NumPy would also run on integers, in float64 -----------------------------------------
+
+
+def floats_only(name: str):
+    """A function of two arrays that has no meaning for integers."""
+
+    def kernel(xp, x, y):
+        _refuse(x, "biu")
+        return getattr(xp, name)(x, y)
 
     return kernel
+
+
+def logaddexp(xp, x, y, base=math.e):
+    """log(exp x + exp y) without overflow, in base e or 2."""
+    _refuse(x, "biu")
+    if x.dtype.kind != "c":
+        return xp.logaddexp(x, y) if base == math.e else xp.logaddexp2(x, y)
+    with np.errstate(all="ignore"):  # the exponential of the one with the larger real part is taken out
+        swap = xp.logical_or(x.real < y.real, xp.isnan(y.real))
+        big, small = xp.where(swap, y, x), xp.where(swap, x, y)
+        result = big + xp.log1p(xp.exp(small - big))
+        same = xp.logical_and(big == small, xp.isinf(big.real))
+        return xp.where(xp.logical_and(same, big.real < 0), big, result).astype(x.dtype)
+
+
+def xlogy(xp, x, y):
+    """x log y, 0 where x is 0 (unless y is nan)."""
+    return special.xlogy(xp, *_two_arrays(xp, x, y))
+
+
+def xlog1py(xp, x, y):
+    """x log(1 + y), 0 where x is 0 (unless y is nan)."""
+    return special.xlog1py(xp, *_two_arrays(xp, x, y))
+
+
+def zeta(xp, x, q):
+    """Hurwitz's zeta function."""
+    return special.zeta(xp, *_two_arrays(xp, x, q))
+
+
+def _two_arrays(xp, x, y):
+    """Both operands as arrays: one may be a Python number, which functions of NumPy would take for float64."""
+    dtype = (x if hasattr(x, "dtype") else y).dtype
+    if dtype.kind == "c":
+        raise TypeError("only for real numbers")
+    return (v if hasattr(v, "dtype") else xp.asarray(v, dtype) for v in (x, y))
+
+
+def polygamma(xp, x, n):
+    """The n-th derivative of digamma."""
+    return special.polygamma(xp, n, x)

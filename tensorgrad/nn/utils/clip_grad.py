@@ -113,9 +113,7 @@ def clip_grad_norm(*args: object, **kwargs: object) -> Tensor:
 
 
 @no_grad()
-def clip_grad_value_(
-    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
-) -> None:
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
     """Limits every element of the gradients, in place, to [-clip_value, clip_value]."""
     clip_value = float(clip_value)
     for grad in _grads(parameters):

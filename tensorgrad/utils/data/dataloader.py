@@ -186,9 +186,7 @@ def _check_workers(
     num_workers: int, timeout: float, prefetch_factor: int | None, persistent: bool, context: Any
 ) -> None:
     if num_workers < 0:
-        raise ValueError(
-            "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing."
-        )
+        raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
     if timeout < 0:
         raise ValueError("timeout option should be non-negative")
     if num_workers > 0:
@@ -211,7 +209,12 @@ def _check_workers(
 
 
 def _check_choices(
-    iterable: bool, batch_size: Any, shuffle: Any, sampler: Iterable | None, batch_sampler: Iterable | None, drop_last: bool
+    iterable: bool,
+    batch_size: Any,
+    shuffle: Any,
+    sampler: Iterable | None,
+    batch_sampler: Iterable | None,
+    drop_last: bool,
 ) -> None:
     if iterable:
         given = (("shuffle", shuffle or None), ("sampler", sampler), ("batch_sampler", batch_sampler))
@@ -223,10 +226,6 @@ def _check_choices(
     if sampler is not None and shuffle:
         raise ValueError("sampler option is mutually exclusive with shuffle")
     if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
-        raise ValueError(
-            "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
-        )
+        raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
     if batch_size is None and drop_last:
-        raise ValueError(
-            "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
-        )
+        raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")

@@ -180,9 +180,7 @@ class StackDataset(Dataset):
             several = getattr(dataset, "__getitems__", None)
             items = several(indices) if callable(several) else [dataset[i] for i in indices]
             if len(items) != len(indices):
-                raise ValueError(
-                    f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(items)}"
-                )
+                raise ValueError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(items)}")
             columns.append(items)
         return [self._sample(parts) for parts in zip(*columns, strict=True)]
 

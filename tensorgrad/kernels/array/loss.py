@@ -1,0 +1,246 @@
+"""Losses over plain arrays, reduction included: one pass forward, one back.
+
+`reduction` is "none", "sum" or "mean". A gradient `g` is that of the reduced loss.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array import softmax
+from tensorgrad.kernels.array.index import extremes
+from tensorgrad.kernels.array.reduce import _ones, _two_bytes, spoken, sum_
+
+_FEW = 2048  # logits up to which the whole of cross-entropy costs less than its bookkeeping
+
+
+def reduced(xp, values, reduction):
+    """Elementwise losses, summed or averaged."""
+    if reduction == "none":
+        return values
+    if _two_bytes(values):
+        return xp.asarray(reduced(xp, values.astype(np.float32), reduction)).astype(values.dtype)
+    total = sum_(xp, values, None, False, None)
+    return total if reduction == "sum" else _divided(total, values.size)
+
+
+def _divided(total, n):
+    return total / n if n else total * np.nan
+
+
+def _share(g, n, reduction):
+    """The gradient of each element's loss."""
+    return g / g.dtype.type(n) if reduction == "mean" else g
+
+
+# --- functions of the difference -----------------------------------------------------------------------------------
+# All take the same parameters; `knee` is where quadratic becomes linear, None where nothing does.
+
+
+def _check_floating(x, name):
+    if x.dtype.kind not in "fV":
+        raise NotImplementedError(f'"{name}_cpu" not implemented for \'{spoken(x)}\'')
+
+
+def mse(xp, x, y, knee, reduction):
+    """(x - y)²."""
+    _check_floating(x, "mse")
+    away = xp.subtract(x, y)
+    if reduction != "none" and xp is np and away.dtype is F32 and away.size <= _FEW:
+        away = away.ravel()
+        total = np.dot(away, away)
+        return total if reduction == "sum" else _divided(total, away.size)
+    return reduced(xp, xp.multiply(away, away), reduction)
+
+
+def mse_grad(xp, g, x, y, knee, reduction):
+    """2 (x - y) g."""
+    away = xp.subtract(x, y)
+    return xp.multiply(away, _share(g + g, away.size, reduction))
+
+
+def l1(xp, x, y, knee, reduction):
+    """|x - y|."""
+    return reduced(xp, xp.asarray(xp.abs(xp.subtract(x, y))), reduction)
+
+
+def l1_grad(xp, g, x, y, knee, reduction):
+    """sign(x - y) g."""
+    away = xp.subtract(x, y)
+    return xp.multiply(xp.sign(away), _share(g, away.size, reduction))
+
+
+def smooth_l1(xp, x, y, knee, reduction):
+    """Quadratic below `knee`, linear above, with slopes up to 1."""
+    _check_floating(x, "smooth_l1")
+    size = xp.asarray(xp.abs(xp.subtract(x, y)))
+    kind = size.dtype.type
+    return reduced(xp, xp.where(size < knee, kind(0.5 / knee) * size * size, size - kind(0.5 * knee)), reduction)
+
+
+def smooth_l1_grad(xp, g, x, y, knee, reduction):
+    """clip((x - y) / knee, -1, 1) g."""
+    away = xp.subtract(x, y)
+    return xp.multiply(xp.clip(away / away.dtype.type(knee), -1, 1), _share(g, away.size, reduction))
+
+
+def huber(xp, x, y, knee, reduction):
+    """Quadratic below `knee`, linear above, with slopes up to `knee`."""
+    _check_floating(x, "huber")
+    size = xp.asarray(xp.abs(xp.subtract(x, y)))
+    kind = size.dtype.type
+    return reduced(
+        xp, xp.where(size <= knee, kind(0.5) * size * size, kind(knee) * (size - kind(0.5 * knee))), reduction
+    )
+
+
+def huber_grad(xp, g, x, y, knee, reduction):
+    """clip(x - y, -knee, knee) g."""
+    away = xp.subtract(x, y)
+    kind = away.dtype.type
+    return xp.multiply(xp.clip(away, kind(-knee), kind(knee)), _share(g, away.size, reduction))
+
+
+# --- binary cross-entropy ------------------------------------------------------------------------------------------
+
+
+def bce(xp, x, y, weight, reduction):
+    """-(y log x + (1 - y) log(1 - x)), the logarithms not below -100."""
+    if x.dtype != y.dtype:
+        raise RuntimeError(f"Found dtype {spoken(y)} but expected {spoken(x)}")
+    for name, values in (("input", x), ("target", y)):
+        if not xp.all((values >= 0) & (values <= 1)):
+            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+    if _two_bytes(x):
+        lifted = bce(xp, x.astype(np.float32), y.astype(np.float32), weight, reduction)
+        return xp.asarray(lifted).astype(x.dtype)
+    kind = x.dtype.type
+    with np.errstate(all="ignore"):
+        loss = (y - kind(1)) * xp.maximum(xp.log1p(-x), kind(-100)) - y * xp.maximum(xp.log(x), kind(-100))
+        return reduced(xp, xp.asarray(loss if weight is None else loss * weight), reduction)
+
+
+def bce_grad(xp, g, x, y, weight, reduction):
+    """(x - y) / (x (1 - x)) g, the divisor not below 1e-12."""
+    kind = x.dtype.type
+    with np.errstate(all="ignore"):
+        slope = (x - y) / xp.maximum((kind(1) - x) * x, kind(1e-12)) * _share(g, x.size, reduction)
+    return slope if weight is None else slope * weight
+
+
+def bce_with_logits(xp, x, y, weight, pos_weight, reduction):
+    """-(p y log σ(x) + (1 - y) log(1 - σ(x))), p being `pos_weight`, without overflow."""
+    if _two_bytes(x):
+        arrays = [None if a is None else a.astype(np.float32) for a in (x, y, weight, pos_weight)]
+        return xp.asarray(bce_with_logits(xp, *arrays, reduction)).astype(x.dtype)
+    kind = x.dtype.type
+    with np.errstate(all="ignore"):
+        tail = xp.log1p(xp.exp(-xp.abs(x))) + xp.maximum(-x, kind(0))  # -log σ(x)
+        if pos_weight is not None:
+            tail = tail * ((pos_weight - kind(1)) * y + kind(1))
+        loss = xp.asarray((kind(1) - y) * x + tail)
+        return reduced(xp, loss if weight is None else xp.asarray(loss * weight), reduction)
+
+
+def bce_with_logits_grad(xp, g, x, y, weight, pos_weight, reduction):
+    """(σ(x) - y) g; with `pos_weight` p: ((p y + 1 - y) σ(x) - p y) g."""
+    if _two_bytes(g):
+        arrays = [None if a is None else a.astype(np.float32) for a in (g, x, y, weight, pos_weight)]
+        return bce_with_logits_grad(xp, *arrays, reduction).astype(g.dtype)
+    kind = x.dtype.type
+    with np.errstate(all="ignore"):
+        e = xp.exp(-xp.abs(x))
+        share = xp.where(x >= 0, kind(1), e) / (e + kind(1))  # σ(x)
+        if pos_weight is None:
+            slope = share - y
+        else:
+            slope = (pos_weight * y + (kind(1) - y)) * share - pos_weight * y
+        slope = slope * _share(g, slope.size, reduction)
+    return slope if weight is None else slope * weight
+
+
+# --- classes -------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _unit_rows(classes, dtype):
+    rows = np.eye(classes, dtype=dtype)
+    rows.flags.writeable = False
+    return rows
+
+
+def _is_small(xp, x, weight, smoothing):
+    return xp is np and x.size <= _FEW and x.ndim == 2 and weight is None and not smoothing and x.dtype.itemsize > 2
+
+
+def cross_entropy(xp, x, target, weight, ignore_index, smoothing, reduction):
+    """Cross-entropy of logits (N, C, ...) with class numbers (N, ...).
+
+    Returns `(loss, exps, sums)`: the exponentials of the shifted logits and their sums over the classes serve the
+    way back. See `softmax.cross_entropy` for the formula.
+    """
+    if reduction != "none" and _is_small(xp, x, weight, smoothing) and x.size:
+        low, high = extremes(np, target)
+        n, classes = x.shape
+        if low >= 0 and high < classes and not low <= ignore_index <= high:
+            return _few_cross_entropies(x, target, n, classes, reduction)
+    losses, exps, sums, total = softmax.cross_entropy(xp, x, target, weight, ignore_index, smoothing)
+    losses = xp.asarray(losses)
+    if reduction == "none":
+        return losses, exps, sums
+    loss = xp.asarray(reduced(xp, losses, "sum"))
+    with np.errstate(all="ignore"):
+        return loss if reduction == "sum" else xp.true_divide(loss, loss.dtype.type(total)), exps, sums
+
+
+def _few_cross_entropies(x, target, n, classes, reduction):
+    shifted = x - np.maximum.reduce(x, 1, None, None, True)
+    exps = np.exp(shifted)
+    sums = np.add.reduce(exps, 1) if x.dtype is not F32 else np.dot(exps, _ones(classes))
+    loss = np.add.reduce(np.log(sums) - shifted[softmax._small_range(n), target])
+    return loss / n if reduction == "mean" else loss, exps, sums
+
+
+def _total_weight(xp, target, weight, ignore_index, dtype):
+    """What a mean divides by: the weights of the targets that count."""
+    counted = target != ignore_index
+    if weight is None:
+        return dtype.type(counted.sum())
+    return xp.where(counted, weight[xp.where(counted, target, 0)], dtype.type(0)).sum(dtype=weight.dtype)
+
+
+def cross_entropy_grad(xp, g, exps, sums, target, weight, ignore_index, smoothing, reduction):
+    """The gradient of the logits: (softmax - target's unit vector) · g, in one pass over `exps`."""
+    if _is_small(xp, exps, weight, smoothing) and reduction != "none" and exps.shape[1] <= 64:
+        low, high = extremes(np, target) if target.size else (0, 0)
+        if not low <= ignore_index <= high:
+            result = exps / sums[:, None]
+            result -= _unit_rows(exps.shape[1], exps.dtype).take(target, 0)
+            result *= g / g.dtype.type(len(exps)) if reduction == "mean" else g
+            return result
+    if reduction == "mean":
+        with np.errstate(all="ignore"):
+            lifted = g.astype(exps.dtype)
+            g = xp.asarray(lifted / _total_weight(xp, target, weight, ignore_index, exps.dtype)).astype(g.dtype)
+    return softmax.cross_entropy_grad(xp, g, exps, sums, target, weight, ignore_index, smoothing)
+
+
+def nll(xp, logp, target, weight, ignore_index, reduction):
+    """Minus the log-probability of the target's class: `(loss, weight of each element)`."""
+    losses, weights = softmax.nll(xp, logp, target, weight, ignore_index)
+    losses, weights = xp.asarray(losses), xp.asarray(weights)
+    if reduction == "none":
+        return losses, weights
+    total = xp.asarray(reduced(xp, losses, "sum"))
+    with np.errstate(all="ignore"):
+        return total if reduction == "sum" else xp.true_divide(total, weights.sum(dtype=weights.dtype)), weights
+
+
+def nll_grad(xp, g, target, weights, shape, ignore_index):
+    """-g · weights at the targets' places in zeros of `shape`; `g` is per element or one for all."""
+    if weights.ndim == 0 and g.ndim:
+        g = g.reshape(())
+    return softmax.nll_grad(xp, xp.broadcast_to(g, weights.shape), shape, target, weights, ignore_index)

@@ -1,0 +1,299 @@
+"""Sorting and what rests on it, over plain arrays. `dim` is counted from the front; nan counts as the largest value.
+
+Sorts are stable. NumPy's stable argsort merges; its plain sort of 64-bit integers is several times as quick (vector
+instructions), so large 32-bit values are sorted as integers that hold the value's order above its position: the
+position breaks ties, which is what stable means.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorgrad.kernels.array.reduce import I64, _two_bytes, check_not_empty, pick, spoken
+
+_PACKED = 128  # elements per row from which packing pays
+_HIGH = np.uint32(0x80000000)
+
+
+def _float_order(x):
+    """float32 as uint32 of the same order; both zeros alike, every nan the largest."""
+    bits = (x + np.float32(0)).view(np.uint32)
+    key = bits ^ ((bits >> 31) * np.uint32(0x7FFFFFFF) + _HIGH)
+    nan = np.isnan(x)
+    if nan.any():
+        key[nan] = 0xFFFFFFFF
+    return key
+
+
+def _argsort_packed(x, descending):
+    """A stable argsort along the last dimension of float32 or int32."""
+    key = _float_order(x) if x.dtype.kind == "f" else x.view(np.uint32) ^ _HIGH
+    if descending:
+        key = ~key
+    packed = key.astype(np.uint64)
+    packed <<= np.uint64(32)
+    packed |= np.arange(x.shape[-1], dtype=np.uint64)
+    packed.sort(axis=-1)
+    packed &= np.uint64(0xFFFFFFFF)
+    return packed.view(I64)
+
+
+def _argsort(xp, x, descending):
+    """A stable argsort along the last dimension of a C-contiguous array."""
+    if xp is np and x.shape[-1] >= _PACKED and x.dtype in (np.float32, np.int32):
+        return _argsort_packed(x, descending)
+    if not descending:
+        return x.argsort(axis=-1, kind="stable") if xp is np else xp.argsort(x, axis=-1)
+    # reversed, sorted, reversed back: equal elements keep their order
+    order = xp.argsort(xp.ascontiguousarray(x[..., ::-1]), axis=-1, kind="stable")
+    return xp.ascontiguousarray((x.shape[-1] - 1 - order)[..., ::-1])
+
+
+def _last(xp, x, dim):
+    return xp.ascontiguousarray(xp.moveaxis(x, dim, -1))
+
+
+def _back(xp, x, dim):
+    return xp.ascontiguousarray(xp.moveaxis(x, -1, dim))
+
+
+def _sorted_last(xp, x, descending):
+    """Values and places along the last dimension."""
+    order = _argsort(xp, x.astype(np.float32) if _two_bytes(x) else x, descending)
+    return pick(xp, x, order, x.ndim - 1, False), order
+
+
+def sort(xp, x, dim, descending):
+    """Sorted values, and the places they had."""
+    if x.dtype.kind == "c":
+        raise RuntimeError(" Sort does not support complex dtypes on CPU")
+    if not x.ndim:
+        return xp.array(x), xp.zeros((), I64)
+    values, order = _sorted_last(xp, _last(xp, x, dim), descending)
+    return _back(xp, values, dim), _back(xp, order, dim)
+
+
+def topk(xp, x, k, dim, largest):
+    """The k largest (or smallest) elements in order, and their places; of equal ones at the end of the list any."""
+    if x.dtype.kind in "cb":
+        raise RuntimeError(
+            " topk does not support complex dtypes on CPU" if x.dtype.kind == "c"
+            else "topk does not support bool dtypes on CPU"
+        )  # fmt: skip
+    if not x.ndim:
+        return xp.array(x), xp.zeros((), I64)
+    x = _last(xp, x, dim)
+    n = x.shape[-1]
+    if n >= 64 and k * 4 <= n and not _two_bytes(x):
+        found = xp.argpartition(x, n - k if largest else k - 1, axis=-1) if k else xp.zeros(x.shape, I64)
+        found = xp.sort(found[..., n - k :] if largest else found[..., :k], axis=-1)  # earlier ones first among equals
+        values, order = _sorted_last(xp, pick(xp, x, found, x.ndim - 1, False), largest)
+        order = pick(xp, found, order, x.ndim - 1, False)
+    else:
+        values, order = _sorted_last(xp, x, largest)
+        values, order = values[..., :k], order[..., :k]
+    return _back(xp, values, dim), _back(xp, order, dim)
+
+
+def _one_of(xp, values, order, at, dim, keepdim):
+    """Column `at` (an array of row positions, or one number) of sorted rows, as a reduction's two results."""
+    if at.__class__ is int:
+        values, order = values[..., at], order[..., at]
+    else:
+        values = pick(xp, values, at, values.ndim - 1, True)
+        order = pick(xp, order, at, order.ndim - 1, True)
+    if keepdim:
+        values, order = xp.expand_dims(values, dim), xp.expand_dims(order, dim)
+    return xp.array(values), xp.array(order)
+
+
+def kthvalue(xp, x, dim, keepdim, k):
+    """The k-th smallest element along `dim` (from 1), and its place."""
+    if not 1 <= k <= (x.shape[dim] if x.ndim else 1):
+        if x.ndim:
+            check_not_empty("kthvalue", x, dim)
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
+    if not x.ndim:
+        return xp.array(x), xp.zeros((), I64)
+    return _one_of(xp, *_sorted_last(xp, _last(xp, x, dim), False), k - 1, dim, keepdim)
+
+
+def _check_median(x):
+    if x.dtype.kind in "cb":
+        raise NotImplementedError(f'"median_cpu" not implemented for \'{spoken(x)}\'')
+
+
+def median(xp, x, dim, keepdim, ignore_nan):
+    """The lower middle element along `dim`, and its place. A nan is the median, unless nan are to be ignored."""
+    _check_median(x)
+    if not x.ndim:
+        return xp.array(x), xp.zeros((), I64)
+    check_not_empty("nanmedian" if ignore_nan else "median", x, dim)
+    x = _last(xp, x, dim)
+    values, order = _sorted_last(xp, x, False)
+    n = x.shape[-1]
+    at = (n - 1) // 2
+    if x.dtype.kind not in "iu" and n:
+        nan = xp.isnan(values[..., -1])
+        if nan.any():
+            known = n - xp.isnan(values).sum(axis=-1)
+            at = xp.maximum((known - 1) // 2, 0) if ignore_nan else xp.where(nan, xp.minimum(known, n - 1), at)
+    return _one_of(xp, values, order, at, dim, keepdim)
+
+
+def median_all(xp, x, ignore_nan):
+    """The lower middle element of all; nan for none."""
+    _check_median(x)
+    flat = x.reshape(-1)
+    if x.dtype.kind not in "iu":
+        nan = xp.isnan(flat)
+        if ignore_nan:
+            flat = flat[~nan]
+        elif nan.any():
+            return xp.full((), np.nan, x.dtype)
+        if not flat.size:
+            return xp.full((), np.nan, x.dtype)
+    elif not flat.size:
+        return xp.full((), np.iinfo(x.dtype).min, x.dtype)
+    at = (flat.size - 1) // 2
+    return xp.array(xp.partition(flat, at)[at])
+
+
+def mode(xp, x, dim, keepdim):
+    """The most frequent element along `dim` (the smallest of them), and the last place where it is."""
+    if x.dtype.kind == "c":
+        raise NotImplementedError(f'"mode_cpu" not implemented for \'{spoken(x)}\'')
+    if not x.ndim:
+        return xp.array(x), xp.zeros((), I64)
+    check_not_empty("mode", x, dim)
+    values, order = _sorted_last(xp, _last(xp, x, dim), False)
+    new = xp.ones(values.shape, bool)
+    xp.not_equal(values[..., 1:], values[..., :-1], new[..., 1:])
+    places = xp.arange(values.shape[-1])
+    length = places - xp.maximum.accumulate(xp.where(new, places, 0), -1)
+    return _one_of(xp, values, order, length.argmax(axis=-1), dim, keepdim)
+
+
+# --- search --------------------------------------------------------------------------------------------------------
+
+
+def searchsorted(xp, boundaries, x, sorter, right):
+    """For each element the first place before which (after equal ones, if `right`) it keeps `boundaries` sorted."""
+    side = "right" if right else "left"
+    if sorter is not None and sorter.size and not (0 <= sorter.min() and sorter.max() < boundaries.shape[-1]):
+        raise RuntimeError("torch.searchsorted(): sorter index out of range")
+    if _two_bytes(boundaries) or _two_bytes(x):
+        boundaries, x = boundaries.astype(np.float32), x.astype(np.float32)
+    if boundaries.ndim == 1:
+        if sorter is not None:
+            boundaries = boundaries[sorter]
+        return xp.asarray(xp.searchsorted(boundaries, x, side)).astype(I64)
+    rows = boundaries.reshape(-1, boundaries.shape[-1])
+    wanted = x.reshape(rows.shape[0], -1) if x.size else x
+    out = xp.empty(x.shape, I64)
+    if x.size:
+        flat = out.reshape(wanted.shape)
+        orders = None if sorter is None else sorter.reshape(rows.shape)
+        for i in range(rows.shape[0]):
+            row = rows[i] if orders is None else rows[i][orders[i]]
+            flat[i] = xp.searchsorted(row, wanted[i], side)
+    return out
+
+
+def isin(xp, elements, test, invert):
+    """Which elements are among `test`."""
+    return xp.asarray(xp.isin(elements, test, invert=invert)).reshape(elements.shape)
+
+
+# --- sets and counts -----------------------------------------------------------------------------------------------
+
+
+def unique(xp, x):
+    """Sorted distinct elements (each nan for itself), for each element its place among them, and their counts."""
+    flat = x.reshape(-1)
+    if x.dtype.kind == "c":
+        found, inverse, counts = xp.unique(flat, return_inverse=True, return_counts=True)
+        return found, inverse.reshape(x.shape), counts
+    values, order = _sorted_last(xp, flat, False)
+    new = xp.ones(flat.shape, bool)
+    xp.not_equal(values[1:], values[:-1], new[1:])
+    inverse = xp.empty(flat.shape, I64)
+    inverse[order] = xp.cumsum(new) - 1
+    return values[new], inverse.reshape(x.shape), _run_lengths(xp, new)
+
+
+def _run_lengths(xp, new):
+    starts = xp.flatnonzero(new)
+    return xp.diff(xp.append(starts, new.size)).astype(I64)
+
+
+def unique_dim(xp, x, dim):
+    """`unique` of the slices along `dim`, in lexicographic order."""
+    n = x.shape[dim]
+    if not x.size:
+        if n and any(s == 0 for i, s in enumerate(x.shape) if i != dim):
+            raise RuntimeError(
+                "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+            )
+        return xp.array(x), xp.zeros(n, I64), xp.zeros(n, I64)
+    rows = xp.ascontiguousarray(xp.moveaxis(x, dim, 0)).reshape(n, -1)
+    order = xp.lexsort(rows.T[::-1])
+    ordered = rows[order]
+    new = xp.ones(n, bool)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    inverse = xp.empty(n, I64)
+    inverse[order] = xp.cumsum(new) - 1
+    kept = xp.take(x, order[new], axis=dim)
+    return xp.ascontiguousarray(kept), inverse, _run_lengths(xp, new)
+
+
+def unique_consecutive(xp, x, dim):
+    """The first of each run of equal elements (of slices, if `dim` is given), the run of each, and their lengths."""
+    if dim is None:
+        flat = x.reshape(-1)
+        new = xp.ones(flat.shape, bool)
+        xp.not_equal(flat[1:], flat[:-1], new[1:])
+        return flat[new], (xp.cumsum(new) - 1).reshape(x.shape).astype(I64), _run_lengths(xp, new)
+    rows = xp.moveaxis(x, dim, 0)
+    n = rows.shape[0]
+    new = xp.ones(n, bool)
+    new[1:] = (rows[1:] != rows[:-1]).reshape(max(n - 1, 0), -1).any(axis=1)
+    kept = xp.ascontiguousarray(xp.take(x, xp.flatnonzero(new), axis=dim))
+    return kept, (xp.cumsum(new) - 1).astype(I64), _run_lengths(xp, new)
+
+
+def bincount(xp, x, weights, minlength):
+    """How often each number from 0 occurs, or the sum of its weights."""
+    if weights is None:
+        return xp.bincount(x.reshape(-1), minlength=minlength).astype(I64)
+    summed = xp.bincount(x.reshape(-1), weights=weights.astype(np.float64), minlength=minlength)
+    return summed.astype(weights.dtype if weights.dtype == np.float32 else np.float64)
+
+
+def histc(xp, x, bins, low, high):
+    """Counts in equal bins over [low, high], the last one closed; over the range of the data if both are 0."""
+    flat = x.reshape(-1)
+    if low == high == 0 and flat.size:
+        low, high = flat.min(), flat.max()
+        if not (np.isfinite(low) and np.isfinite(high)):
+            raise RuntimeError(f"torch.histc: range of [{low:g}, {high:g}] is not finite")
+    low, high = x.dtype.type(low), x.dtype.type(high)
+    if low == high:
+        low, high = low - 1, high + 1
+    flat = flat[(flat >= low) & (flat <= high)]
+    at = ((flat - low) / (high - low) * bins).astype(I64)
+    return xp.bincount(xp.minimum(at, bins - 1), minlength=bins).astype(x.dtype)
+
+
+def histogram(xp, x, edges, weight, density):
+    """Counts (or sums of weights) between consecutive `edges`, the last bin closed; divided to a density if asked."""
+    flat = x.reshape(-1)
+    weight = None if weight is None else weight.reshape(-1)
+    inside = (flat >= edges[0]) & (flat <= edges[-1])
+    at = xp.minimum(xp.searchsorted(edges, flat[inside], "right"), len(edges) - 1) - 1
+    weight = None if weight is None else weight[inside].astype(np.float64)
+    hist = xp.bincount(at, weights=weight, minlength=len(edges) - 1).astype(x.dtype)
+    if density:
+        with np.errstate(all="ignore"):
+            hist = hist / (hist.sum() * xp.diff(edges))
+    return hist.astype(x.dtype, copy=False)

@@ -1,0 +1,271 @@
+"""Comparisons, logic, bits, and choices made by them: `eq`, `isnan`, `logical_and`, `where`, `masked_fill`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.ops import callpath, inplace
+from tensorgrad.ops.create import tensor
+from tensorgrad.ops.errors import check_broadcastable
+from tensorgrad.ops.kinds import alias, composite, op, pointwise
+from tensorgrad.ops.pointwise import reflected
+from tensorgrad.ops.slowpath import spoken
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.tensor import PLAIN, Tensor
+
+# --- comparisons ---------------------------------------------------------------------------------------------------
+
+eq = pointwise("eq(input, other)", "equal", operator="eq", doc="input == other, as booleans.")
+ne = pointwise("ne(input, other)", "not_equal", operator="ne", doc="input != other, as booleans.")
+lt = pointwise("lt(input, other)", "pointwise.lt", operator="lt", doc="input < other, as booleans.")
+le = pointwise("le(input, other)", "pointwise.le", operator="le", doc="input <= other, as booleans.")
+gt = pointwise("gt(input, other)", "pointwise.gt", operator="gt", doc="input > other, as booleans.")
+ge = pointwise("ge(input, other)", "pointwise.ge", operator="ge", doc="input >= other, as booleans.")
+
+isnan = pointwise("isnan(input)", "pointwise.isnan", in_place=False, doc="Whether an element is not a number.")
+isinf = pointwise("isinf(input)", "pointwise.isinf", in_place=False, doc="Whether an element is infinite.")
+isfinite = pointwise("isfinite(input)", "pointwise.isfinite", in_place=False,
+                     doc="Whether an element is neither infinite nor nan.")  # fmt: skip
+signbit = pointwise("signbit(input)", "pointwise.signbit", in_place=False,
+                    doc="Whether the sign is negative, that of -0. included.")  # fmt: skip
+
+
+@composite()
+def isposinf(input: Tensor, *, out=None) -> Tensor:
+    """Whether an element is +∞. Raises: RuntimeError for complex tensors."""
+    return eq(_real_only("isposinf", input), math.inf, out=out)
+
+
+@composite()
+def isneginf(input: Tensor, *, out=None) -> Tensor:
+    """Whether an element is -∞. Raises: RuntimeError for complex tensors."""
+    return eq(_real_only("isneginf", input), -math.inf, out=out)
+
+
+def _real_only(name: str, input: Tensor) -> Tensor:
+    if input.dtype.is_complex:
+        raise RuntimeError(f"{name} does not support complex inputs.")
+    return input
+
+
+@composite()
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Whether |input - other| <= atol + rtol · |other|, elementwise.
+
+    Raises: RuntimeError for different dtypes or negative tolerances.
+
+    >>> import tensorgrad as torch
+    >>> torch.isclose(torch.tensor([1.0, 2.0]), torch.tensor([1.0 + 1e-9, 2.1]))
+    tensor([ True, False])
+    """
+    if input.dtype is not other.dtype:
+        raise RuntimeError(f"{spoken(input.dtype)} did not match {spoken(other.dtype)}")
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if not value >= 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value}")
+    input, other = input.detach(), other.detach()
+    close = eq(input, other)
+    if equal_nan:
+        close = close | (isnan(input) & isnan(other))
+    if rtol == 0 and atol == 0:
+        return close
+    if input.dtype is dtypes.bool:
+        input, other = input.to(dtypes.get_default_dtype()), other.to(dtypes.get_default_dtype())
+    distance = (input - other).abs()
+    return close | (isfinite(distance) & (distance <= (other * rtol).abs() + atol))
+
+
+@composite()
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether `isclose` holds everywhere.
+
+    >>> import tensorgrad as torch
+    >>> torch.allclose(torch.zeros(2), torch.full((2,), 1e-9))
+    True
+    """
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+@composite()
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have one shape and the same elements.
+
+    >>> import tensorgrad as torch
+    >>> torch.equal(torch.tensor([1, 2]), torch.tensor([1.0, 2.0]))
+    True
+    """
+    return input._array.shape == other._array.shape and bool(eq(input.detach(), other.detach()).all())
+
+
+# --- logic and bits ------------------------------------------------------------------------------------------------
+
+logical_and = pointwise("logical_and(input, other)", "logical_and", doc="Whether both are nonzero.")
+logical_or = pointwise("logical_or(input, other)", "logical_or", doc="Whether at least one is nonzero.")
+logical_xor = pointwise("logical_xor(input, other)", "logical_xor", doc="Whether exactly one is nonzero.")
+logical_not = pointwise("logical_not(input)", "logical_not", doc="Whether an element is 0.")
+bitwise_and = pointwise("bitwise_and(input, other)", "bitwise_and", operator="and",
+                        doc="Bits set in both integers (booleans: logical and).")  # fmt: skip
+bitwise_or = pointwise("bitwise_or(input, other)", "bitwise_or", operator="or",
+                       doc="Bits set in at least one integer (booleans: logical or).")  # fmt: skip
+bitwise_xor = pointwise("bitwise_xor(input, other)", "bitwise_xor", operator="xor",
+                        doc="Bits set in exactly one integer (booleans: exclusive or).")  # fmt: skip
+bitwise_not = pointwise("bitwise_not(input)", "invert", doc="All bits inverted (booleans: logical not).")
+bitwise_left_shift = pointwise("bitwise_left_shift(input, other)", "left_shift", operator="lshift",
+                               doc="input · 2 ** other, dropping bits that leave the integer.")  # fmt: skip
+bitwise_right_shift = pointwise("bitwise_right_shift(input, other)", "right_shift", operator="rshift",
+                                doc="⌊input / 2 ** other⌋ of integers.")  # fmt: skip
+
+
+def _invert(self):
+    """`~tensor`. Raises: TypeError unless integers or booleans."""
+    if self._array.dtype.kind not in "iub":
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+    return bitwise_not(self)
+
+
+Tensor.__invert__ = _invert
+Tensor.__rand__, Tensor.__ror__, Tensor.__rxor__ = Tensor.__and__, Tensor.__or__, Tensor.__xor__
+reflected("rlshift", bitwise_left_shift)
+reflected("rrshift", bitwise_right_shift)
+for _name, _row in (("iand", bitwise_and), ("ior", bitwise_or), ("ixor", bitwise_xor),
+                    ("ilshift", bitwise_left_shift), ("irshift", bitwise_right_shift)):  # fmt: skip
+    setattr(Tensor, f"__{_name}__", inplace.make(_row.op))
+Tensor.__hash__ = object.__hash__  # == compares elements; a tensor as a key is itself
+
+for _new, _function, _old in (
+    ("greater", gt, "gt"), ("greater_equal", ge, "ge"), ("less", lt, "lt"), ("less_equal", le, "le"),
+    ("not_equal", ne, "ne"),
+):  # fmt: skip
+    alias(_new, _function, in_place_of=_old)
+
+
+# --- choices -------------------------------------------------------------------------------------------------------
+
+
+def _prepare_where(condition, x, y):
+    if condition.dtype.kind != "b":
+        if condition.dtype != np.uint8:
+            raise RuntimeError(
+                "where expected condition to be a boolean tensor, but got a tensor with dtype "
+                f"{spoken(dtypes.from_numpy_dtype(condition.dtype))}"
+            )
+        condition = condition.astype(bool)
+    if x.dtype is not y.dtype:
+        target = dtypes.result_type_of((x, y)).numpy
+        x, y = (v if v.dtype == target else v.astype(target) for v in (x, y))
+    check_broadcastable((condition, x, y))
+    return condition, x, y
+
+
+_where = op("where(condition, input, other)", "pointwise.where", where="", prepare=_prepare_where,
+            shape=lambda condition, x, y: (np.broadcast_shapes(condition.shape, x.shape, y.shape), x.dtype),
+            input=lambda g, condition: g.masked_fill(~condition, 0),
+            other=lambda g, condition: g.masked_fill(condition, 0))  # fmt: skip
+
+
+@composite("function")
+def where(condition: Tensor, input=None, other=None, *, out=None):
+    """`input` where `condition` (boolean) holds, else `other`: tensors or numbers, broadcast together.
+
+    With `condition` alone: the indices at which it holds, one tensor per dimension.
+
+    Raises: RuntimeError if `condition` is not boolean.
+
+    >>> import tensorgrad as torch
+    >>> torch.where(torch.tensor([True, False]), torch.zeros(2), 1)
+    tensor([0., 1.])
+    """
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    if input.__class__ not in PLAIN or other.__class__ not in PLAIN:
+        input, other = _as_tensor(input, other, condition), _as_tensor(other, input, condition)
+    if condition.dtype is dtypes.uint8:
+        condition = condition.bool()
+    return _where(condition, input, other, out=out)
+
+
+def _as_tensor(value, partner, condition: Tensor):
+    """A number as a 0-dimensional tensor in the dtype that it and its partner give."""
+    if isinstance(value, Tensor):
+        return value
+    number = partner._array if isinstance(partner, Tensor) else partner
+    return tensor(value, dtype=dtypes.result_type_of((number, value)), device=condition.device)
+
+
+@composite("method", name="where")
+def _where_method(self: Tensor, condition: Tensor, other) -> Tensor:
+    """This tensor where `condition` holds, else `other`."""
+    return where(condition, self, other)
+
+
+def _prepare_masked_fill(x, mask, value):
+    _check_mask(mask)
+    if x.shape != mask.shape:
+        check_broadcastable((x, mask))
+    return x, mask, value
+
+
+def _check_mask(mask) -> None:
+    if mask.dtype.kind != "b":
+        words = {"int64": "long int", "int32": "int", "float32": "float", "float64": "double", "uint8": "unsigned char"}
+        name = dtypes.from_numpy_dtype(mask.dtype).name
+        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {words.get(name, name)}")
+
+
+_masked_fill = op("masked_fill(input, mask, value: number)", "pointwise.masked_fill", where="",
+                  prepare=_prepare_masked_fill,
+                  shape=lambda x, mask, value: (np.broadcast_shapes(x.shape, mask.shape), x.dtype),
+                  input=lambda g, mask: g.masked_fill(mask, 0))  # fmt: skip
+
+
+@composite()
+def masked_fill(input: Tensor, mask: Tensor, value) -> Tensor:
+    """`input` with `value` (a number or 0-dimensional tensor) where `mask` (boolean, broadcast) holds.
+
+    Raises: RuntimeError if `mask` is not boolean, or `value` has dimensions or a category above `input`'s.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(2).masked_fill(torch.tensor([True, False]), -1)
+    tensor([-1.,  0.])
+    """
+    if isinstance(value, Tensor):
+        return _where(mask, _fill_value(value).to(input.dtype), input)
+    return _masked_fill(input, mask, _checked_number(input, value))
+
+
+def _fill_value(value: Tensor) -> Tensor:
+    if value.ndim:
+        raise RuntimeError(
+            "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)."
+        )
+    return value
+
+
+def _checked_number(input: Tensor, value):
+    if value.__class__ is complex and input._array.dtype.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {spoken(input.dtype).lower()} without overflow")
+    return value
+
+
+@composite("method")
+def masked_fill_(self: Tensor, mask: Tensor, value) -> Tensor:
+    """Writes `value` (a number or 0-dimensional tensor) where `mask` (boolean, broadcast) holds."""
+    array = self._array
+    xp = STORAGES[array.__class__].xp
+    if (
+        xp is None or callpath.RARE or mask.__class__ not in PLAIN or value.__class__ not in dtypes.NUMBERS
+        or inplace._tracked(self, ()) or array.__class__ is not mask._array.__class__
+    ):  # fmt: skip
+        return inplace.replace(self, masked_fill, (mask, value), {})
+    _check_mask(mask._array)
+    inplace.check_no_overlap(self)
+    shape = mask._array.shape
+    if shape != array.shape and np.broadcast_shapes(shape, array.shape) != array.shape:
+        inplace.check_result(self, masked_fill(self, mask, value))
+    xp.copyto(array, np.asarray(_checked_number(self, value)).astype(array.dtype), where=mask._array)
+    self._storage.bump()
+    return self

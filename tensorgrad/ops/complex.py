@@ -1,0 +1,227 @@
+"""Complex numbers: their parts, as views; conjugates, angles, and tensors made from parts.
+
+PyTorch conjugates lazily, by a flag on a view; here `conj` computes a new tensor at once. `resolve_conj` and
+`resolve_neg` therefore have nothing to do.
+"""
+
+from __future__ import annotations
+
+from tensorgrad import dtypes
+from tensorgrad.ops.errors import unsupported
+from tensorgrad.ops.kinds import composite, pointwise, view
+from tensorgrad.ops.pointwise import zero
+from tensorgrad.ops.slowpath import spoken
+from tensorgrad.tensor import Tensor
+
+# --- views ---------------------------------------------------------------------------------------------------------
+
+_real = view("real(input)", lambda xp, x: x.real, where="", input=lambda g: g)
+_imag = view("imag(input)", lambda xp, x: x.imag, where="", input=lambda g: g * 1j)
+_view_as_real = view("view_as_real(input)", "pointwise.as_real", where="",
+                     input=lambda g: view_as_complex(g.contiguous()))  # fmt: skip
+_view_as_complex = view("view_as_complex(input)", "pointwise.as_complex", where="",
+                        input=lambda g: view_as_real(g))  # fmt: skip
+
+
+@composite("function")
+def real(input: Tensor) -> Tensor:
+    """The real part, as a view; a real tensor itself.
+
+    >>> import tensorgrad as torch
+    >>> torch.real(torch.tensor([1 + 2j]))
+    tensor([1.])
+    """
+    return _real(input) if input._array.dtype.kind == "c" else input
+
+
+@composite("function")
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part, as a view. Raises: RuntimeError for real tensors.
+
+    >>> import tensorgrad as torch
+    >>> torch.imag(torch.tensor([1 + 2j]))
+    tensor([2.])
+    """
+    if input._array.dtype.kind != "c":
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return _imag(input)
+
+
+Tensor.real = property(real, lambda self, value: _write_part(real(self), value), doc=real.__doc__)
+Tensor.imag = property(imag, lambda self, value: _write_part(imag(self), value), doc=imag.__doc__)
+
+
+def _write_part(part: Tensor, value) -> None:
+    part.copy_(value) if isinstance(value, Tensor) else part.fill_(value)
+
+
+@composite("function")
+def view_as_real(input: Tensor) -> Tensor:
+    """Complex numbers as pairs (real, imaginary) in a last dimension of size 2, as a view.
+
+    Raises: RuntimeError for real tensors.
+
+    >>> import tensorgrad as torch
+    >>> torch.view_as_real(torch.tensor([1 + 2j]))
+    tensor([[1., 2.]])
+    """
+    if input._array.dtype.kind != "c":
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    return _view_as_real(input)
+
+
+@composite("function")
+def view_as_complex(input: Tensor) -> Tensor:
+    """The pairs in the last dimension (of size 2) as complex numbers, as a view.
+
+    Raises: RuntimeError for another last dimension, for strides that no complex tensor can have, or another dtype.
+
+    >>> import tensorgrad as torch
+    >>> torch.view_as_complex(torch.tensor([[1.0, 2.0]]))
+    tensor([1.+2.j])
+    """
+    if input.dtype not in (dtypes.float32, dtypes.float64):
+        raise RuntimeError(
+            "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
+            f"{spoken(input.dtype)}"
+        )
+    if not input.ndim:
+        raise RuntimeError("Input tensor must have one or more dimensions")
+    if input.shape[-1] != 2:
+        raise RuntimeError("Tensor must have a last dimension of size 2")
+    *others, last = input.stride()
+    if last != 1:
+        raise RuntimeError("Tensor must have a last dimension with stride 1")
+    if any(s % 2 for s in others):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
+    if input.storage_offset() % 2:
+        raise RuntimeError("Tensor must have a storage_offset divisible by 2")
+    return _view_as_complex(input)
+
+
+# --- conjugates ----------------------------------------------------------------------------------------------------
+
+_conj = pointwise("conj(input)", "conjugate", where="", in_place=False, input=lambda g: g.conj())
+_conj_physical = pointwise("conj_physical(input)", "conjugate", where="", input=lambda g: g.conj())
+
+
+@composite()
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate, as a new tensor; a real tensor itself.
+
+    >>> import tensorgrad as torch
+    >>> torch.conj(torch.tensor([1 + 2j]))
+    tensor([1.-2.j])
+    """
+    return _conj(input) if input._array.dtype.kind == "c" else input
+
+
+@composite(in_place=_conj_physical)
+def conj_physical(input: Tensor, *, out=None) -> Tensor:
+    """The complex conjugate; a real tensor itself."""
+    return _conj_physical(input, out=out) if input._array.dtype.kind == "c" or out is not None else input
+
+
+@composite()
+def resolve_conj(input: Tensor) -> Tensor:
+    """`input`: no conjugate is pending here."""
+    return input
+
+
+@composite()
+def resolve_neg(input: Tensor) -> Tensor:
+    """`input`: no negation is pending here."""
+    return input
+
+
+@composite()
+def is_conj(input: Tensor) -> bool:
+    """Always False: conjugates are computed at once."""
+    return False
+
+
+@composite()
+def is_neg(input: Tensor) -> bool:
+    """Always False: negations are computed at once."""
+    return False
+
+
+# --- size and direction --------------------------------------------------------------------------------------------
+
+angle = pointwise("angle(input)", "pointwise.angle", rule="float", in_place=False,
+                  input=lambda g, input: _angle_slope(g, input),
+                  doc="The argument in (-π, π]; 0 or π for real numbers.")  # fmt: skip
+
+
+def _angle_slope(g, z):
+    """Across z, and the more the smaller |z|: g · i / conj(z). Nothing for real numbers."""
+    if z._array.dtype.kind != "c":
+        return zero(g)
+    return (g * 1j / z.conj()).masked_fill(z == 0, 0)
+
+
+@composite()
+def isreal(input: Tensor) -> Tensor:
+    """Whether the imaginary part is 0.
+
+    >>> import tensorgrad as torch
+    >>> torch.isreal(torch.tensor([1 + 0j, 1j]))
+    tensor([ True, False])
+    """
+    if input._array.dtype.kind == "c":
+        return imag(input.detach()) == 0
+    from tensorgrad.ops.create import ones_like
+
+    return ones_like(input, dtype=dtypes.bool)
+
+
+def _check_parts(real, imag):
+    for x in (real, imag):
+        if x.dtype.kind not in "fV":
+            names = " and ".join(spoken(dtypes.from_numpy_dtype(v.dtype)) for v in (real, imag))
+            raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {names}")
+        if x.dtype.itemsize == 2:
+            unsupported("complex", x)
+    return real, imag
+
+
+_complex = pointwise("complex(real, imag)", "pointwise.join_parts", where="", in_place=False, prepare=_check_parts,
+                     real=lambda g: g.real, imag=lambda g: g.imag)  # fmt: skip
+
+
+@composite("function", name="complex")
+def complex_(real: Tensor, imag: Tensor, *, out=None) -> Tensor:
+    """A complex tensor from its parts, which must have one floating-point dtype.
+
+    Raises: RuntimeError for other or different dtypes.
+
+    >>> import tensorgrad as torch
+    >>> torch.complex(torch.tensor([1.0]), torch.tensor([2.0]))
+    tensor([1.+2.j])
+    """
+    _same_dtype(real, imag)
+    return _complex(real, imag, out=out)
+
+
+@composite("function")
+def polar(abs: Tensor, angle: Tensor, *, out=None) -> Tensor:
+    """`abs · (cos angle + i sin angle)`; both of one floating-point dtype.
+
+    >>> import tensorgrad as torch
+    >>> torch.polar(torch.tensor([2.0]), torch.tensor([0.0]))
+    tensor([2.+0.j])
+    """
+    _check_parts(abs._array, angle._array)
+    _same_dtype(abs, angle)
+    return _complex(abs * angle.cos(), abs * angle.sin(), out=out)
+
+
+def _same_dtype(first: Tensor, second: Tensor) -> None:
+    _check_parts(first._array, second._array)
+    if first.dtype is not second.dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {spoken(first.dtype)} but got scalar type {spoken(second.dtype)} for "
+            "second argument"
+        )
+
+

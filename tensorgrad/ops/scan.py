@@ -1,0 +1,160 @@
+"""Running sums, products and extrema, and differences between neighbours."""
+
+from __future__ import annotations
+
+from tensorgrad import dtypes
+from tensorgrad.ops.errors import wrap_dim
+from tensorgrad.ops.kinds import composite, op
+from tensorgrad.ops.pointwise import conj
+from tensorgrad.ops.reduce import place
+from tensorgrad.return_types import return_type
+from tensorgrad.tensor import Tensor
+
+
+def _wrap(x, dim, *rest):
+    return (x, wrap_dim(dim, x.ndim), *rest)
+
+
+def _wrap_and_cast(x, dim, dtype):
+    return (x if dtype is None else x.astype(dtype.numpy)), wrap_dim(dim, x.ndim), dtype
+
+
+def _running_shape(x, dim, dtype):
+    whole = dtype is None and x.dtype.kind in "iub"
+    return x.shape, dtypes.I64 if whole else x.dtype
+
+
+# Three linear maps that are each other's derivatives: running sums from either end, and a shift by one place.
+_cumsum_reversed = op("cumsum_reversed(input, dim: int)", "scan.cumsum_reversed", where="", kind="same shape",
+                      backward_name="CumsumBackward0", input=lambda g, dim: _cumsum(g, dim))  # fmt: skip
+_cumsum = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum", prepare=_wrap_and_cast,
+             shape=_running_shape, input=lambda g, dim: _cumsum_reversed(g, dim),
+             doc="The sum of each element and all before it along `dim`; integers in int64.")  # fmt: skip
+cumsum = _cumsum
+shift = op("shift(input, dim: int, by: int, fill: number)", "scan.shift", where="", kind="same shape",
+           input=lambda g, dim, by: shift(g, dim, -by, 0),
+           doc="Elements moved `by` places (1 or -1) along `dim`; `fill` comes in.")  # fmt: skip
+
+# y[i] = b[i] + a[i] y[i±1]: the derivative of running products. Its own derivatives are recurrences the other way.
+_recurrence = op(
+    "recurrence(b, a, dim: int, backwards: bool)", "scan.recurrence", where="", kind="same shape",
+    b=lambda g, a, dim, backwards: _recurrence(g, _towards(conj(a), dim, backwards), dim, not backwards),
+    a=lambda g, a, out, dim, backwards: _recurrence(g, _towards(conj(a), dim, backwards), dim, not backwards)
+    * conj(_towards(out, dim, not backwards)),
+    doc="y[i] = b[i] + a[i] y[i-1] along `dim` (`backwards`: y[i+1]).",
+)  # fmt: skip
+
+
+def _towards(x: Tensor, dim: int, backwards: bool) -> Tensor:
+    """Each element's next one (`backwards`: its previous one); 0 beyond the end."""
+    return shift(x, dim, 1 if backwards else -1, 0)
+
+
+def _cumprod_slope(g, input, out, dim):
+    """d/dx[j] of Σ g[k] Π x[..k]: the product before j, times g[j] + x[j+1] (g[j+1] + x[j+2] (...)). No division."""
+    before = shift(out, dim, 1, 1)
+    return conj(before) * _recurrence(g, conj(shift(input, dim, -1, 0)), dim, True)
+
+
+cumprod = op("cumprod(input, dim: int, *, dtype: dtype = None)", "scan.cumprod", prepare=_wrap_and_cast,
+             shape=_running_shape, input=_cumprod_slope,
+             doc="The product of each element and all before it along `dim`; integers in int64.")  # fmt: skip
+
+_running_extreme = op(
+    "running_extreme(input, dim: int, largest: bool)", "scan.running_extreme", where="",
+    outputs=("values", "indices"), prepare=_wrap, backward_name="CummaxBackward0",
+    shape=lambda x, dim, largest: [(x.shape, x.dtype), (x.shape, dtypes.I64)],
+    input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, True),
+)  # fmt: skip
+
+CumMax, CumMin = return_type("cummax", "values", "indices"), return_type("cummin", "values", "indices")
+
+
+@composite()
+def cummax(input: Tensor, dim: int, *, out=None):
+    """The largest element so far along `dim`, and its place (the last one among equals).
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1, 3, 2]).cummax(0).values
+    tensor([1, 3, 3])
+    """
+    return CumMax(*_running_extreme(input, dim, True, out=out))
+
+
+@composite()
+def cummin(input: Tensor, dim: int, *, out=None):
+    """The smallest element so far along `dim`, and its place (the last one among equals)."""
+    return CumMin(*_running_extreme(input, dim, False, out=out))
+
+
+def _logcumsumexp_slope(g, input, out, dim):
+    """Σ over k ≥ j of g[k] exp(x[j] - out[k]): a recurrence in which no exponent is positive."""
+    if not input.ndim:
+        return g
+    ratio = conj((out - shift(out, dim, -1, 0)).exp())
+    return conj((input - out).exp()) * _recurrence(g, ratio, dim, True)
+
+
+logcumsumexp = op("logcumsumexp(input, dim: int)", "scan.logcumsumexp", prepare=_wrap, kind="same shape",
+                  input=_logcumsumexp_slope, doc="log Σ exp x of each element and all before it along `dim`.")  # fmt: skip
+
+
+def _in_place(name: str, function) -> None:
+    def method(self, dim, *, dtype=None):
+        from tensorgrad.ops import inplace
+
+        return inplace.replace(self, function, (dim,), {} if dtype is None else {"dtype": dtype})
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"In-place version of `{name[:-1]}`: writes the result into this tensor and returns it."
+    setattr(Tensor, name, method)
+
+
+_in_place("cumsum_", cumsum)
+_in_place("cumprod_", cumprod)
+
+
+@composite()
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend=None, append=None, *, out=None) -> Tensor:
+    """Differences between neighbours along `dim`, taken `n` times; `prepend` and `append` are joined on first.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1, 3, 6]).diff()
+    tensor([2, 3])
+    """
+    if not input.ndim:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    dim = wrap_dim(dim, input.ndim)
+    parts = [t for t in (prepend, input, append) if t is not None]
+    for t in (prepend, append):
+        _check_joinable(t, input, dim)
+    if len(parts) > 1:
+        from tensorgrad.ops.join import cat
+
+        input = cat(parts, dim)
+    size = input._array.shape[dim]
+    for _ in range(min(n, size)):
+        later, earlier = input.narrow(dim, 1, size - 1), input.narrow(dim, 0, size - 1)
+        input = later.logical_xor(earlier) if input.dtype is dtypes.bool else later - earlier
+        size -= 1
+    result = input.clone() if n == 0 else input
+    if out is None:
+        return result
+    from tensorgrad.ops.reduce import _written
+
+    return _written("diff", out, result)
+
+
+def _check_joinable(t, input: Tensor, dim: int) -> None:
+    if t is None:
+        return
+    if t.ndim != input.ndim:
+        raise RuntimeError("diff expects prepend or append to be the same dimension as input")
+    for i, (a, b) in enumerate(zip(t._array.shape, input._array.shape, strict=True)):
+        if i != dim and a != b:
+            raise RuntimeError(
+                "diff expects the shape of tensor to prepend or append to match that of input except along the "
+                f"differencing dimension; input.size({i}) = {b}, but got tensor.size({i}) = {a}"
+            )

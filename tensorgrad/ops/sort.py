@@ -1,0 +1,432 @@
+"""Order: sorting, ranks, medians, quantiles, searching, distinct values and counts.
+
+Sorts are stable and nan counts as the largest value, as in PyTorch. Everything that selects elements sends its
+gradient back to the places the elements came from (`place` in ops/reduce.py).
+"""
+
+from __future__ import annotations
+
+from tensorgrad import dtypes
+from tensorgrad.dtypes import I64
+from tensorgrad.ops.errors import wrap_dim
+from tensorgrad.ops.kinds import composite, op, reduction
+from tensorgrad.ops.reduce import _spoken, _tie_of_all, _written, pick, place
+from tensorgrad.return_types import return_type
+from tensorgrad.tensor import Tensor
+
+_PAIR = {"where": "", "outputs": ("values", "indices"), "differentiable_outputs": 1}
+
+
+def _wrap(x, dim, *rest):
+    return (x, wrap_dim(dim, x.ndim), *rest)
+
+
+# --- sorting -------------------------------------------------------------------------------------------------------
+
+Sort, TopK = return_type("sort", "values", "indices"), return_type("topk", "values", "indices")
+
+_sort = op("sort_(input, dim: int, descending: bool)", "sort.sort", prepare=_wrap, backward_name="SortBackward0",
+           shape=lambda x, dim, descending: [(x.shape, x.dtype), (x.shape, I64)],
+           input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False), **_PAIR)  # fmt: skip
+
+
+@composite()
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out=None):
+    """The elements along `dim` in order, and the places they had. Always stable; nan is the largest.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([3, 1, 2]).sort()
+    torch.return_types.sort(
+    values=tensor([1, 2, 3]),
+    indices=tensor([1, 2, 0]))
+    """
+    return Sort(*_sort(input, dim, bool(descending), out=out))
+
+
+@composite()
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """The places of the elements along `dim`, in order of their values."""
+    return _sort(input, dim, bool(descending))[1]
+
+
+@composite()
+def msort(input: Tensor, *, out=None) -> Tensor:
+    """`input` sorted along its first dimension."""
+    values = _sort(input, 0, False)[0]
+    return values if out is None else _written("msort", out, values)
+
+
+def _check_topk(x, k, dim, largest):
+    dim = wrap_dim(dim, x.ndim)
+    k = int(k)
+    if not 0 <= k <= (x.shape[dim] if x.ndim else 1):
+        raise RuntimeError("selected index k out of range")
+    return x, k, dim, largest
+
+
+_topk = op("topk_(input, k: int, dim: int, largest: bool)", "sort.topk", prepare=_check_topk,
+           shape=lambda x, k, dim, largest: [(_resized(x.shape, dim, k), x.dtype), (_resized(x.shape, dim, k), I64)],
+           input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False),
+           backward_name="TopkBackward0", **_PAIR)  # fmt: skip
+
+
+def _resized(shape, dim, n):
+    return (*shape[:dim], n, *shape[dim + 1 :]) if shape else ()
+
+
+@composite()
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out=None):
+    """The `k` largest (or smallest) elements along `dim` in order, and their places.
+
+    Which of several equal elements are taken, and in what order, is left open, as in PyTorch; here the first ones
+    come first. Raises: RuntimeError for a `k` larger than the dimension.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1, 5, 3]).topk(2).values
+    tensor([5, 3])
+    """
+    return TopK(*_topk(input, k, dim, largest, out=out))
+
+
+# --- ranks ---------------------------------------------------------------------------------------------------------
+
+KthValue, Mode = return_type("kthvalue", "values", "indices"), return_type("mode", "values", "indices")
+Median, NanMedian = return_type("median", "values", "indices"), return_type("nanmedian", "values", "indices")
+
+
+def _selection(signature: str, kernel: str, backward_name: str):
+    """A reduction that selects one element along `dim` and says where it was."""
+    return reduction(
+        signature, kernel, backward_name=backward_name,
+        input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
+        **_PAIR,
+    )  # fmt: skip
+
+
+_kthvalue = _selection("kthvalue_(input, dim: int, keepdim: bool, k: int)", "sort.kthvalue", "KthvalueBackward0")
+_mode = _selection("mode_(input, dim: int, keepdim: bool)", "sort.mode", "ModeBackward0")
+_median = _selection("median_dim(input, dim: int, keepdim: bool, ignore_nan: bool)", "sort.median", "MedianBackward1")
+_median_all = op("median_all(input, ignore_nan: bool)", "sort.median_all", where="", input=_tie_of_all,
+                 shape=lambda x, ignore_nan: ((), x.dtype), backward_name="MedianBackward0")  # fmt: skip
+
+
+@composite()
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out=None):
+    """The `k`-th smallest element along `dim` (counted from 1), and its place."""
+    return KthValue(*_kthvalue(input, dim, keepdim, k, out=out))
+
+
+@composite()
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out=None):
+    """The most frequent element along `dim` (of several the smallest), and the last place where it is."""
+    return Mode(*_mode(input, dim, keepdim, out=out))
+
+
+@composite()
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None):
+    """The lower of the middle elements, of all, or along `dim` with its place. A nan makes the median nan.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([4.0, 1.0, 3.0, 2.0]).median()
+    tensor(2.)
+    """
+    if dim is None:
+        return _median_all(input, False, out=out)
+    return Median(*_median(input, dim, keepdim, False, out=out))
+
+
+@composite()
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None):
+    """`median` of what is not nan."""
+    if dim is None:
+        return _median_all(input, True, out=out)
+    return NanMedian(*_median(input, dim, keepdim, True, out=out))
+
+
+_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+@composite()
+def quantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation="linear", out=None):
+    """The values below which the fractions `q` (a number, or a tensor of them) of the elements along `dim` lie.
+
+    Between two elements it is interpolated: "linear", "lower", "higher", "midpoint" or "nearest". A tensor `q` puts
+    its dimension first. Raises: RuntimeError for other dtypes than float32 and float64, an empty input, or a `q`
+    outside [0, 1].
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([0.0, 1.0, 2.0, 3.0]).quantile(0.5)
+    tensor(1.5000)
+    """
+    result = _quantile("quantile", input, q, dim, keepdim, interpolation, False)
+    return result if out is None else _written("quantile", out, result)
+
+
+@composite()
+def nanquantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation="linear", out=None):
+    """`quantile` of what is not nan."""
+    result = _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
+    return result if out is None else _written("nanquantile", out, result)
+
+
+def _check_quantile(name, input, q, interpolation):
+    """Raises what PyTorch raises for unsuitable arguments; returns `q` as a tensor."""
+    if not input.numel():
+        raise RuntimeError(f"{name}() input tensor must be non-empty")
+    if input.dtype not in (dtypes.float32, dtypes.float64):
+        raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
+    if isinstance(q, int | float):
+        if not 0 <= q <= 1:
+            raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q:g}")
+        q = input.new_full((), float(q))
+    elif not isinstance(q, Tensor):
+        raise TypeError(f"{name}(): argument 'q' must be Tensor or float, not {type(q).__name__}")
+    if q.ndim > 1:
+        raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
+    if q.dtype is not input.dtype:
+        raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
+    if interpolation not in _INTERPOLATIONS:
+        raise RuntimeError(
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
+        )
+    if q.numel() and not bool(((q >= 0) & (q <= 1)).all()):
+        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+    return q
+
+
+def _quantile(name, input, q, dim, keepdim, interpolation, ignore_nan):
+    q = _check_quantile(name, input, q, interpolation)
+    ndim = input.ndim
+    if dim is None:
+        rows, at, kept = input.reshape(-1), 0, (1,) * ndim
+    else:
+        at = wrap_dim(dim, ndim)
+        rows = input.movedim(at, -1) if ndim else input.reshape(1)
+        kept = tuple(1 if i == at else n for i, n in enumerate(input._array.shape))
+    shape = kept if keepdim else kept[:at] + kept[at + 1 :] if dim is not None else ()
+    values, last = _sort(rows, -1, False)[0], rows._array.shape[-1] - 1
+    if ignore_nan:
+        known = values.isnan().logical_not().sum(-1, True)
+        rank = q * (known - 1).clamp(min=0).to(q.dtype)
+    else:
+        # a nan, sorted last, makes the whole row nan: every rank then points at it
+        rank = (q * last).masked_fill(values.narrow(-1, last, 1).isnan(), last)
+    result = _at_rank(values, rank, interpolation)
+    if q.ndim:
+        result = result.movedim(-1, 0).reshape((*q._array.shape, *shape))
+    return result.reshape((*q._array.shape, *shape))
+
+
+def _at_rank(values: Tensor, rank: Tensor, interpolation: str) -> Tensor:
+    """Sorted rows at fractional places `rank` (broadcast over the rows, in the last dimension)."""
+    if not rank.ndim:
+        rank = rank.reshape(1)
+    if interpolation == "nearest":
+        rank = rank.round()
+    lead = values._array.shape[:-1]
+    rank = rank.expand((*lead, rank._array.shape[-1]))
+    below = rank.floor() if interpolation != "higher" else rank.ceil()
+    low = pick(values, below.long(), values.ndim - 1, False)
+    if interpolation in ("lower", "higher", "nearest"):
+        return low
+    high = pick(values, rank.ceil().long(), values.ndim - 1, False)
+    weight = rank - below if interpolation == "linear" else (rank != below).to(rank.dtype) / 2
+    return low.lerp(high, weight)
+
+
+# --- search --------------------------------------------------------------------------------------------------------
+
+_searchsorted = op("searchsorted_(boundaries, input, sorter=None, right: bool = False)", "sort.searchsorted", where="",
+                   shape=lambda b, x, sorter, right: (x.shape, I64))  # fmt: skip
+
+
+@composite("function")
+def searchsorted(
+    sorted_sequence: Tensor, input, *, out_int32: bool = False, right: bool = False, side=None, sorter=None, out=None
+) -> Tensor:
+    """For each element of `input` the place where it keeps `sorted_sequence` sorted.
+
+    "left" (the default) is before equal ones, "right" after. Boundaries of several dimensions serve row by row;
+    `sorter` holds the order of boundaries that are not sorted.
+
+    >>> import tensorgrad as torch
+    >>> torch.searchsorted(torch.tensor([1, 3, 5]), torch.tensor([3, 4]))
+    tensor([1, 2])
+    """
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if side == "left" and right:
+        raise RuntimeError(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
+        )
+    bounds = sorted_sequence._array
+    if not isinstance(input, Tensor):
+        if bounds.ndim != 1:
+            raise RuntimeError(
+                "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we "
+                f"got boundaries tensor dim({bounds.ndim}) and input value's dim(0) numel(1)"
+            )
+        input = sorted_sequence.new_full((), input, dtype=dtypes.of_number(input))
+    if bounds.ndim != 1 and bounds.shape[:-1] != input._array.shape[:-1]:
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
+            f"tensor and input value tensor must match, but we got boundaries tensor {list(bounds.shape)} and input "
+            f"value tensor {list(input.shape)}"
+        )
+    _check_sorter(sorter, bounds)
+    found = _searchsorted(sorted_sequence, input, sorter, right or side == "right")
+    found = found.to(dtypes.int32) if out_int32 else found
+    return found if out is None else _written("searchsorted", out, found)
+
+
+def _check_sorter(sorter, bounds) -> None:
+    if sorter is None:
+        return
+    if sorter._array.shape != bounds.shape:
+        raise RuntimeError(
+            "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor "
+            f"{list(bounds.shape)} and got sorter tensor {list(sorter.shape)}"
+        )
+    if sorter.dtype is not dtypes.int64:
+        raise RuntimeError(
+            f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {_spoken(sorter.dtype)}"
+        )
+
+
+@composite("function")
+def bucketize(input, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out=None) -> Tensor:
+    """The bucket of each element between sorted `boundaries`: `searchsorted` with its arguments turned round."""
+    if boundaries.ndim != 1:
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
+
+
+_isin = op("isin_(elements, test_elements, invert: bool)", "sort.isin", where="",
+           shape=lambda x, test, invert: (x.shape, dtypes.B1))  # fmt: skip
+
+
+@composite("function")
+def isin(elements, test_elements, *, assume_unique: bool = False, invert: bool = False, out=None) -> Tensor:
+    """Which `elements` are among `test_elements` (either may be a number); `invert`: which are not.
+
+    >>> import tensorgrad as torch
+    >>> torch.isin(torch.tensor([1, 2, 3]), torch.tensor([2, 5]))
+    tensor([False,  True, False])
+    """
+    if not isinstance(elements, Tensor):
+        elements = test_elements.new_full((), elements, dtype=dtypes.of_number(elements))
+    elif not isinstance(test_elements, Tensor):
+        test_elements = elements.new_full((), test_elements, dtype=dtypes.of_number(test_elements))
+    return _isin(elements, test_elements, invert, out=out)
+
+
+# --- distinct values and counts ------------------------------------------------------------------------------------
+
+_SET = {"where": "", "outputs": ("values", "inverse", "counts")}
+_unique = op("unique_all(input)", "sort.unique", **_SET)
+_unique_dim = op("unique_dim(input, dim: int)", "sort.unique_dim", prepare=_wrap, **_SET)
+_unique_consecutive = op("unique_runs(input, dim: int)", "sort.unique_consecutive", **_SET,
+                         prepare=lambda x, dim: (x, None if dim is None else wrap_dim(dim, x.ndim)))  # fmt: skip
+
+
+def _chosen(found, return_inverse, return_counts):
+    values, inverse, counts = found
+    results = (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
+    return results if len(results) > 1 else values
+
+
+@composite()
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim=None
+):
+    """The distinct elements (or slices along `dim`) in order; on request also where each element went, and counts.
+
+    Every nan is distinct.
+
+    >>> import tensorgrad as torch
+    >>> torch.unique(torch.tensor([3, 1, 3]), return_counts=True)
+    (tensor([1, 3]), tensor([1, 2]))
+    """
+    found = _unique(input.detach()) if dim is None else _unique_dim(input.detach(), dim)
+    return _chosen(found, return_inverse, return_counts)
+
+
+@composite()
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim=None):
+    """`input` (or its slices along `dim`) with each run of equal elements reduced to one."""
+    return _chosen(_unique_consecutive(input.detach(), dim), return_inverse, return_counts)
+
+
+_bincount = op("bincount_(input, weights=None, minlength: int = 0)", "sort.bincount", where="")
+
+
+@composite()
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each number 0, 1, ... occurs in `input`, or the sum of its `weights`; at least `minlength` entries.
+
+    >>> import tensorgrad as torch
+    >>> torch.bincount(torch.tensor([0, 2, 2]))
+    tensor([1, 0, 2])
+    """
+    if input.dtype.category != dtypes.INTEGER:
+        raise NotImplementedError(f'"bincount_cpu" not implemented for \'{_spoken(input.dtype)}\'')
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    if input.ndim != 1 or (input.numel() and int(input._array.min()) < 0):
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is not None and weights._array.shape != input._array.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    return _bincount(input, weights, minlength)
+
+
+_histc = op("histc_(input, bins: int, min: number, max: number)", "sort.histc", where="",
+            shape=lambda x, bins, low, high: ((bins,), x.dtype))  # fmt: skip
+
+
+@composite()
+def histc(input: Tensor, bins: int = 100, min=0, max=0, *, out=None) -> Tensor:
+    """How many elements lie in each of `bins` equal parts of [min, max] (of the data's range if both are 0).
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1.0, 2.0, 1.0]).histc(bins=4, min=0, max=3)
+    tensor([0., 2., 1., 0.])
+    """
+    _check_histogram(input, bins)
+    if min > max:
+        raise RuntimeError("torch.histc: max must be larger than min")
+    return _histc(input, bins, min, max, out=out)
+
+
+def _check_histogram(input: Tensor, bins: int) -> None:
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(f'"histogram_cpu" not implemented for \'{_spoken(input.dtype)}\'')
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+
+
+Histogram = return_type("histogram", "hist", "bin_edges")
+_histogram = op("histogram_(input, edges, weight=None, density: bool = False)", "sort.histogram", where="",
+                shape=lambda x, edges, weight, density: ((edges.shape[0] - 1,), x.dtype))  # fmt: skip
+
+
+@composite()
+def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, density: bool = False, out=None):
+    """Counts (or sums of `weight`) in `bins`: a number of equal parts of `range`, or a sorted tensor of edges.
+
+    Raises: RuntimeError for integer input, or a range that is not finite.
+    """
+    if not isinstance(bins, Tensor):
+        _check_histogram(input, bins)
+        if range is None:
+            low, high = (float(input.min()), float(input.max())) if input.numel() else (0.0, 0.0)
+        else:
+            low, high = range
+        if not (abs(low) < float("inf") and abs(high) < float("inf")):
+            raise RuntimeError(f"torch.histogram(): range [{low:g}, {high:g}] is not finite")
+        if low == high:
+            low, high = low - 0.5, high + 0.5
+        from tensorgrad.ops.create import linspace
+
+        bins = linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
+    result = Histogram(_histogram(input.detach(), bins, None if weight is None else weight.detach(), density), bins)
+    return result if out is None else Histogram(*_written("histogram", out, result))

@@ -1,0 +1,245 @@
+"""Several views at once: `split`, `chunk`, `unbind` and their relatives.
+
+All views that one call makes share one node, whose backward joins their gradients: otherwise n parts would cost n
+gradients of the size of the whole. PyTorch forbids writing to such views in place while recording, and so do we.
+"""
+
+from __future__ import annotations
+
+import itertools
+from operator import index as as_int
+
+from tensorgrad.autograd.graph import Node, next_sequence_nr
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.views import MULTI, edge_of
+from tensorgrad.ops import callpath
+from tensorgrad.ops.errors import wrap_dim
+from tensorgrad.ops.kinds import alias, composite
+from tensorgrad.ops.op import Op
+from tensorgrad.ops.shape import ints, select_at, slice_at, window
+from tensorgrad.tensor import VIEW, Tensor
+
+
+def _several(signature: str, step, windows, backward_name: str, formula):
+    """An op that makes several views. `windows(shape, dim, *args)` gives an index tuple for each, which the row
+    `step` (basic indexing) turns into a view; `formula` joins the gradients."""
+    row = Op(signature, None, kind="views", formulas={"input": formula}, backward_name=backward_name)
+    callpath.declare(row)
+    names = [p.name for p in row.params[1:]]
+
+    def plain(input: Tensor, *args) -> tuple[Tensor, ...]:
+        array, storage = input._array, input._storage
+        kernel = step.op.kernels[array.__class__]
+        base, steps = (input, ()) if input._view is None else input._view[:2]
+        recorded = (MULTI if input._view is None or input._view[3] else input._view[3]) if GRAD.enabled else False
+        indices = windows(array.shape, *args)
+        parts = [kernel(array, index) for index in indices]
+        edge = edge_of(input) if GRAD.enabled and input._requires_grad else None
+        node = None
+        if edge is not None:
+            node = object.__new__(Node)
+            node.op, node.edges, node.saved, node.hooks = row, (edge,), (), None
+            values = {"input_shape": array.shape, **dict(zip(names, args, strict=True))}
+            node.args = tuple(values[name] for name in row.kept)
+            node.sequence_nr = next_sequence_nr()
+            node.outputs = tuple((part.shape, part.dtype, part.__class__) for part in parts)
+        results = []
+        for nr, part in enumerate(parts):
+            tensor = object.__new__(Tensor)
+            tensor._array, tensor._storage, tensor._requires_grad = part, storage, VIEW
+            tensor._grad = tensor._hooks = None
+            tensor._edge = None if node is None else (node, nr)
+            tensor._view = (base, (*steps, (step.op, (indices[nr],))), storage.version, recorded)
+            results.append(tensor)
+        return tuple(results)
+
+    def call(input: Tensor, *args) -> tuple[Tensor, ...]:
+        return callpath.slowly(row, (input, *args)) if callpath.RARE else plain(input, *args)
+
+    row._plain, row.call = plain, call
+    call.op = row
+    return call
+
+
+def _present(grads, shapes):
+    """The gradients of the parts; zeros for those that got none."""
+    some = next(g for g in grads if g is not None)
+    return [some.new_zeros(shape) if g is None else g for g, shape in zip(grads, shapes, strict=False)]
+
+
+def _join_slices(grads, input_shape, dim):
+    from tensorgrad.ops.join import stack
+
+    shape = (*input_shape[:dim], *input_shape[dim + 1 :])
+    return stack(_present(grads, itertools.repeat(shape, input_shape[dim])), dim)
+
+
+def _join_parts(grads, input_shape, dim, sizes):
+    from tensorgrad.ops.join import cat
+
+    shapes = [(*input_shape[:dim], n, *input_shape[dim + 1 :]) for n in sizes]
+    return cat(_present(grads, shapes), dim)
+
+
+def _slices(shape, dim):
+    lead = (slice(None),) * dim
+    return [(*lead, i, Ellipsis) for i in range(shape[dim])]
+
+
+def _parts(shape, dim, sizes):
+    lead = (slice(None),) * dim
+    stops = list(itertools.accumulate(sizes, initial=0))
+    return [(*lead, slice(a, b)) for a, b in itertools.pairwise(stops)]
+
+
+_unbind = _several("unbind(input, dim: int)", select_at, _slices, "UnbindBackward0", _join_slices)
+_split = _several("split(input, dim: int, sizes: any)", slice_at, _parts, "SplitBackward0", _join_parts)
+_split_with_sizes = _several("split_with_sizes(input, dim: int, sizes: any)", slice_at, _parts,
+                             "SplitWithSizesBackward0", _join_parts)  # fmt: skip
+
+
+@composite()
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """The slices along `dim`, as a tuple of views without that dimension.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[1, 2], [3, 4]]).unbind()
+    (tensor([1, 2]), tensor([3, 4]))
+    """
+    if not input._array.ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    return _unbind(input, wrap_dim(dim, input._array.ndim))
+
+
+@composite()
+def split(tensor: Tensor, split_size_or_sections, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of consecutive parts along `dim`: of one size (the last may be smaller), or of the sizes in a list.
+
+    Raises: RuntimeError for sizes that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(5).split(2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    """
+    if isinstance(split_size_or_sections, tuple | list):
+        return split_with_sizes(tensor, split_size_or_sections, dim)
+    size, shape = as_int(split_size_or_sections), tensor._array.shape
+    if not shape:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    dim = wrap_dim(dim, len(shape))
+    n = shape[dim]
+    if size < 0:
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+    if not size and n:
+        raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}")
+    sizes = [size] * (n // size) if size else [0]
+    if size and (n % size or not n):
+        sizes.append(n % size)
+    return _split(tensor, dim, tuple(sizes))
+
+
+@composite()
+def split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of consecutive parts along `dim`, of the given sizes, which must sum to that of the dimension."""
+    shape, sizes = input._array.shape, ints(split_sizes)
+    if not shape:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    dim = wrap_dim(dim, len(shape))
+    if any(n < 0 for n in sizes):
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={list(sizes)}"
+        )
+    if sum(sizes) != shape[dim]:
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {shape[dim]} (input tensor's size at dimension "
+            f"{dim}), but got split_sizes={list(sizes)}"
+        )
+    return _split_with_sizes(input, dim, sizes)
+
+
+alias("unsafe_split", split)
+alias("unsafe_split_with_sizes", split_with_sizes)
+
+
+@composite()
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` views of consecutive parts along `dim`, all of one size except the last, which may be smaller.
+
+    >>> import tensorgrad as torch
+    >>> [len(part) for part in torch.arange(5).chunk(3)]
+    [2, 2, 1]
+    """
+    shape = input._array.shape
+    if not shape:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    dim = wrap_dim(dim, len(shape))
+    n = shape[dim]
+    size = -(-n // chunks)
+    if not size:
+        return _split_with_sizes(input, dim, (0,) * chunks)
+    return split(input, size, dim)
+
+
+alias("unsafe_chunk", chunk)
+
+
+@composite()
+def tensor_split(input: Tensor, indices_or_sections, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of consecutive parts along `dim`: so many of nearly one size, or those between the given indices.
+
+    >>> import tensorgrad as torch
+    >>> [len(part) for part in torch.arange(5).tensor_split(3)]
+    [2, 2, 1]
+    """
+    shape = input._array.shape
+    if not shape:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    dim = wrap_dim(dim, len(shape))
+    n = shape[dim]
+    if isinstance(indices_or_sections, Tensor):
+        given = indices_or_sections
+        if given.ndim > 1 or given._array.dtype.name != "int64" or not given.is_cpu:
+            raise RuntimeError(
+                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional long tensor "
+                f"on cpu, but got a tensor with {given.ndim} dims of {given.dtype} on {given.device}"
+            )
+        indices_or_sections = given.tolist()
+    if isinstance(indices_or_sections, tuple | list):
+        cuts = [0, *ints(indices_or_sections), n]
+        cuts = [max(min(c + n if c < 0 else c, n), 0) for c in cuts]
+    else:
+        sections = as_int(indices_or_sections)
+        if sections <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+        small, larger = divmod(n, sections)
+        cuts = [i * small + min(i, larger) for i in range(sections + 1)]
+    return tuple(window(input, dim, a, max(a, b)) for a, b in itertools.pairwise(cuts))
+
+
+def _direction(name: str, least: int, dim_of) -> None:
+    def function(input: Tensor, indices_or_sections) -> tuple[Tensor, ...]:
+        ndim = input._array.ndim
+        if ndim < least:
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {ndim} dimensions!"
+            )
+        dim = dim_of(ndim)
+        if not isinstance(indices_or_sections, tuple | list):
+            sections, n = as_int(indices_or_sections), input._array.shape[dim]
+            if sections <= 0 or n % sections:
+                raise RuntimeError(
+                    f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {n} is not "
+                    f"divisible by the split_size {sections}!"
+                )
+        return tensor_split(input, indices_or_sections, dim)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Views of parts along dimension {'1 (0 if it is the only one)' if name == 'hsplit' else least - 1}."
+    composite()(function)
+
+
+_direction("hsplit", 1, lambda ndim: 0 if ndim == 1 else 1)
+_direction("vsplit", 2, lambda ndim: 0)
+_direction("dsplit", 3, lambda ndim: 2)

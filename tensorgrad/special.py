@@ -1,0 +1,6 @@
+"""`torch.special`: functions of mathematical physics and statistics, elementwise."""
+
+from tensorgrad.ops.special import SPECIAL
+
+globals().update(SPECIAL)
+__all__ = sorted(SPECIAL)  # noqa: PLE0605

@@ -1,0 +1,411 @@
+"""Gradient checkpointing: forget what a part of the model computed, and compute it again when backward needs it.
+
+Memory for time: a checkpointed call keeps only its arguments. There are two ways, as in PyTorch:
+
+- `use_reentrant=False` records the graph as always, but what its nodes would save goes into empty slots
+  (`saved_tensors_hooks`). The first slot that backward asks for runs the function again, which fills all of them.
+- `use_reentrant=True` records one node for the whole call, whose backward runs the function and its backward.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+import weakref
+from collections.abc import Callable
+
+from tensorgrad.autograd import engine
+from tensorgrad.autograd.function import Function
+from tensorgrad.autograd.gradients import backward
+from tensorgrad.autograd.hooks import saved_tensors_hooks
+from tensorgrad.autograd.modes import GRAD, enable_grad, no_grad
+from tensorgrad.tensor import Tensor
+
+__all__ = [
+    "CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop",
+]  # fmt: skip
+
+_TIP = (
+    "\nTip: To see a more detailed error message, either pass `debug=True` to `torch.utils.checkpoint.checkpoint(...)` "
+    "or wrap the code block with `with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):`.\n"
+)
+
+
+class CheckpointError(RuntimeError):
+    """The second run of a checkpointed function did not do what the first one did."""
+
+
+class _Settings:
+    """Overrides of `checkpoint`'s arguments for the whole process; None leaves them alone."""
+
+    early_stop: bool | None = None
+    debug: bool | None = None
+
+
+@contextlib.contextmanager
+def _set(name: str, value):
+    before = getattr(_Settings, name)
+    setattr(_Settings, name, value)
+    try:
+        yield
+    finally:
+        setattr(_Settings, name, before)
+
+
+def set_checkpoint_early_stop(enable: bool):
+    """A context manager: overrides `early_stop` of the checkpoints made inside."""
+    return _set("early_stop", enable)
+
+
+def set_checkpoint_debug_enabled(enabled: bool | None):
+    """A context manager: overrides `debug` of the checkpoints made inside."""
+    return _set("debug", enabled)
+
+
+def noop_context_fn():
+    """The default `context_fn`: two context managers that do nothing."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+def checkpoint(
+    function: Callable,
+    *args,
+    use_reentrant: bool | None = None,
+    context_fn: Callable = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs,
+):
+    """`function(*args, **kwargs)`, whose intermediate results are computed again in the backward pass, not kept.
+
+    Args:
+        use_reentrant: which way (see the module's text); False is recommended, and the only one that works with
+            `autograd.grad`, keyword arguments and tensors inside containers.
+        context_fn: gives two context managers, for the first run and for the later one (use_reentrant=False only).
+        determinism_check: "default" compares shapes and dtypes of both runs, "none" does not.
+        debug: lets the error of that comparison list the ops of both runs.
+        early_stop: end the second run as soon as everything needed is there.
+        preserve_rng_state: (keyword, default True) give the second run the random numbers of the first.
+
+    Raises: CheckpointError in backward when the two runs differ.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> torch.utils.checkpoint.checkpoint(lambda x: x.exp().sum(), x, use_reentrant=False).backward()
+    >>> x.grad
+    tensor([2.7183, 7.3891])
+    """
+    use_reentrant = _ask(use_reentrant, "checkpoint")
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if not use_reentrant:
+        debug = debug if _Settings.debug is None else _Settings.debug
+        early_stop = early_stop if _Settings.early_stop is None else _Settings.early_stop
+        region = _Region(function, kwargs, preserve, context_fn, determinism_check, debug, early_stop)
+        return region.first_run(args)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    if context_fn is not noop_context_fn or debug:
+        raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+    return _Reentrant.apply(function, preserve, *args)
+
+
+def checkpoint_sequential(functions, segments: int, input, use_reentrant: bool | None = None, **kwargs):
+    """Runs a sequence of functions in `segments` chunks, each but the last of them checkpointed.
+
+    Args:
+        functions: a `Sequential`, or a list of modules or functions of one argument.
+        preserve_rng_state: as in `checkpoint`.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> layers = [lambda x: x * 2, lambda x: x.exp(), lambda x: x.sum()]
+    >>> torch.utils.checkpoint.checkpoint_sequential(layers, 2, x, use_reentrant=False).backward()
+    >>> x.grad
+    tensor([14.7781, 14.7781])
+    """
+    use_reentrant = _ask(use_reentrant, "checkpoint_sequential")
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    functions = list(functions.children()) if hasattr(functions, "children") else list(functions)
+
+    def chunk(start, end):
+        def forward(value):
+            for function in functions[start:end]:
+                value = function(value)
+            return value
+
+        return forward
+
+    size = len(functions) // segments
+    last = size * (segments - 1)
+    for start in range(0, last, size) if size else ():
+        run = chunk(start, start + size)
+        input = checkpoint(run, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
+    return chunk(last, len(functions))(input)
+
+
+def _ask(use_reentrant: bool | None, who: str) -> bool:
+    if use_reentrant is None:
+        warnings.warn(
+            f"torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly to {who}. "
+            "use_reentrant=False is recommended, but if you need to preserve the current default behavior, you can "
+            "pass use_reentrant=True. Refer to docs for more details on the differences between the two variants.",
+            stacklevel=3,
+        )
+        return True
+    return use_reentrant
+
+
+# --- without reentrance --------------------------------------------------------------------------------------------
+
+
+class _Slot:
+    """What a node saves instead of a tensor: filled when the function runs again, with the backward pass it ran for."""
+
+    __slots__ = ("__weakref__", "filled")
+
+    def __init__(self):
+        self.filled: tuple = (None, None)
+
+
+class _Enough(Exception):
+    """Ends the second run: all slots are filled."""
+
+
+class _Region:
+    """One checkpointed call: how to run it again, and the slots of what it would have saved, in order.
+
+    The slots are held by the graph and only weakly by the region: no cycle, and what the graph dropped is not filled.
+    """
+
+    def __init__(self, function, kwargs: dict, preserve: bool, context_fn, determinism_check: str, debug: bool, early_stop: bool):
+        if determinism_check not in ("default", "none"):
+            raise ValueError(
+                f"determinism_check should be one of ['default', 'none'], but got {determinism_check}"
+            )
+        if debug and context_fn is not noop_context_fn:
+            raise ValueError("debug=True is incompatible with non-default context_fn")
+        self.function, self.kwargs, self.early_stop = function, kwargs, early_stop
+        self.contexts = context_fn()
+        self.random = _random_state() if preserve else None
+        self.checks = determinism_check == "default"
+        self.slots: list = []
+        self.described: list = []
+        self.complete = False  # has the first run ended?
+        self.traces: tuple | None = ([], []) if debug else None
+        self.inputs: Callable | None = None
+
+    def first_run(self, args: tuple):
+        """Runs the function, with slots for what it saves."""
+        if not GRAD.enabled:
+            return self.function(*args, **self.kwargs)
+        self.inputs = _kept(args)
+        with saved_tensors_hooks(self.make_slot, self.fetch), self.contexts[0], _traced(self.traces, 0):
+            result = self.function(*args, **self.kwargs)
+        self.complete = True
+        return result
+
+    def make_slot(self, tensor: Tensor) -> _Slot:
+        """A slot in place of `tensor`."""
+        slot = _Slot()
+        self.slots.append(weakref.ref(slot))
+        self.described.append(_describe(tensor))
+        return slot
+
+    def fetch(self, slot: _Slot) -> Tensor:
+        """The tensor that belongs into the slot; runs the function if this backward pass has not done so yet."""
+        wanted: object = engine.RUNS.number or object()  # outside of a backward pass: always run
+        run, tensor = slot.filled
+        if run != wanted:
+            self.second_run(wanted)
+            run, tensor = slot.filled
+            if run != wanted:
+                self.fail("torch.utils.checkpoint: a tensor saved in the forward pass was not saved in recomputation.")
+        slot.filled = (None, None)
+        return tensor
+
+    def second_run(self, wanted) -> None:
+        """Runs the function again and fills the slots."""
+        count, mismatches, partial = 0, [], False
+
+        def fill(tensor):
+            nonlocal count, partial
+            count += 1
+            if count > len(self.slots):
+                if self.complete:
+                    self.fail(
+                        "torch.utils.checkpoint: trying to save more tensors during recomputation than during the "
+                        "original forward pass."
+                    )
+                partial = True  # backward was called inside the function: its first run is still under way
+                return tensor
+            slot = self.slots[count - 1]()
+            if slot is not None:
+                slot.filled = (wanted, tensor)
+                if self.checks and _describe(tensor) != self.described[count - 1]:
+                    mismatches.append((count - 1, _describe(tensor)))
+            if self.early_stop and count == len(self.slots):
+                raise _Enough
+            return tensor
+
+        with contextlib.suppress(_Enough), enable_grad():
+            args = self.inputs()
+            with _random(self.random), saved_tensors_hooks(fill, lambda tensor: tensor), self.contexts[1]:
+                with _traced(self.traces, 1):
+                    self.function(*args, **self.kwargs)
+        if self.checks and not partial:
+            self.compare(count, mismatches)
+
+    def compare(self, count: int, mismatches: list) -> None:
+        """Raises: CheckpointError if the second run saved other tensors than the first."""
+        if count != len(self.slots):
+            self.fail(
+                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
+                f"recomputation.\nNumber of tensors saved during forward: {len(self.slots)}\nNumber of tensors saved "
+                f"during recomputation: {count}."
+            )
+        if mismatches:
+            lines = "".join(
+                f"tensor at position {i}:\nsaved metadata: {self.described[i]}\nrecomputed metadata: {found}\n"
+                for i, found in mismatches
+            )
+            self.fail(
+                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than "
+                f"during the forward pass.\n{lines}."
+            )
+
+    def fail(self, text: str):
+        """Raises the error, with the ops of both runs if these were recorded."""
+        if self.traces is None:
+            raise CheckpointError(text + "\n" + _TIP)
+        first, second = ("\n".join(f"  {name}" for name in trace) for trace in self.traces)
+        raise CheckpointError(
+            f"{text}\nOps that ran in the original forward:\n{first}\nOps that ran during recomputation:\n{second}\n"
+        )
+
+
+def _describe(tensor: Tensor) -> dict:
+    return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
+
+
+@contextlib.contextmanager
+def _traced(traces: tuple | None, which: int):
+    """Writes the names of the ops that run inside into `traces[which]`."""
+    if traces is None:
+        yield
+        return
+    from tensorgrad.ops.slowpath import OBSERVERS
+
+    trace = traces[which]
+    trace.clear()
+
+    def observe(op, args, result, seconds):
+        shapes = ", ".join(str(list(a.shape)) for a in args if isinstance(a, Tensor))
+        trace.append(f"{op.name}({shapes})")
+
+    OBSERVERS.append(observe)  # (ops come by here: the hooks on saved tensors are on)
+    try:
+        yield
+    finally:
+        OBSERVERS.remove(observe)
+
+
+class _Keep(Function):
+    """Saves tensors for whoever holds its node. They go through the hooks around the checkpoint, if there are any:
+    so an outer checkpoint does not keep the arguments of the inner ones.
+    """
+
+    @staticmethod
+    def forward(ctx, handle, *tensors):
+        ctx.save_for_backward(*tensors)
+        return handle.new_zeros(())
+
+    @staticmethod
+    def backward(ctx, g):
+        raise AssertionError("the node that keeps a checkpoint's arguments is not part of any result")
+
+
+def _kept(args: tuple) -> Callable:
+    """A function that gives `args` again, in their places in the graph. Raises: RuntimeError if they were changed."""
+    where = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+    if not where:
+        return lambda: args
+    from tensorgrad.ops.create import zeros
+
+    node = _Keep.apply(zeros((), requires_grad=True), *[args[i] for i in where]).grad_fn
+    others = tuple(None if isinstance(a, Tensor) else a for a in args)
+
+    def get():
+        values = list(others)
+        for i, tensor in zip(where, node.saved_tensors, strict=True):
+            values[i] = tensor
+        return values
+
+    return get
+
+
+# --- with reentrance -----------------------------------------------------------------------------------------------
+
+
+class _Reentrant(Function):
+    """The whole call as one node, whose backward runs the call and the call's backward."""
+
+    @staticmethod
+    def forward(ctx, function, preserve, *args):
+        if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=4)
+        ctx.call, ctx.random = function, _random_state() if preserve else None
+        ctx.given = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.where = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.save_for_backward(*[args[i] for i in ctx.where])
+        ctx.needed = [args[i].requires_grad for i in ctx.where]
+        with no_grad():
+            return function(*args)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        if engine.RUNS.partial:
+            raise RuntimeError(
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
+                "parameter to .backward(). To resolve this error, you can either set use_reentrant=False, or call "
+                ".backward() without passing the `inputs` argument."
+            )
+        args = list(ctx.given)
+        for i, tensor, needed in zip(ctx.where, ctx.saved_tensors, ctx.needed, strict=True):
+            args[i] = tensor.detach().requires_grad_(needed)
+        with _random(ctx.random), enable_grad():
+            outputs = ctx.call(*args)
+        outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
+        pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if isinstance(o, Tensor) and o.requires_grad]
+        if not pairs:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        backward([o for o, _ in pairs], [g for _, g in pairs])
+        return (None, None, *[a.grad if isinstance(a, Tensor) else None for a in args])
+
+
+# --- random numbers ------------------------------------------------------------------------------------------------
+
+
+def _random_state():
+    from tensorgrad.random import get_rng_state
+
+    return get_rng_state()
+
+
+@contextlib.contextmanager
+def _random(state):
+    """Inside, random numbers continue from `state`; None changes nothing."""
+    if state is None:
+        yield
+        return
+    from tensorgrad.random import get_rng_state, set_rng_state
+
+    before = get_rng_state()
+    set_rng_state(state)
+    try:
+        yield
+    finally:
+        set_rng_state(before)

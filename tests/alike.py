@@ -1,0 +1,93 @@
+"""Scenarios that must come out alike under tensorgrad and torch.
+
+A scenario is a function of the library: `def scenario(torch): ...` that returns what it observed (numbers, tensors,
+names, texts of errors; nested as it likes). `@alike` makes a test of it: it runs under both and compares. An `assert`
+inside a scenario is checked under both.
+"""
+
+import functools
+import importlib.util
+import re
+
+import pytest
+
+import tensorgrad
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+def alike(scenario=None, *, tolerance=1e-5):
+    """Turns a scenario into a test. Without torch it only runs, and the test then counts as skipped."""
+    if scenario is None:
+        return functools.partial(alike, tolerance=tolerance)
+
+    def test():
+        found = observed(scenario, tensorgrad)
+        if not HAS_TORCH:
+            pytest.skip("torch is not installed: the scenario ran, but there is nothing to compare it with")
+        import torch
+
+        assert_alike(found, observed(scenario, torch), tolerance, scenario.__name__)
+
+    test.__name__ = test.__qualname__ = scenario.__name__
+    test.__doc__ = scenario.__doc__
+    test.__module__ = scenario.__module__
+    return test
+
+
+def observed(scenario, torch):
+    """What the scenario returns under one of the libraries, as plain Python values."""
+    with torch.enable_grad():
+        torch.manual_seed(0)
+        return plain(scenario(torch))
+
+
+def plain(value):
+    """Tensors as (dtype, requires grad, nested lists); everything else by its own value."""
+    if hasattr(value, "requires_grad") and hasattr(value, "tolist"):
+        return (str(value.dtype).replace("tensorgrad.", "torch."), bool(value.requires_grad), value.tolist())
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(v) for v in value]
+    if isinstance(value, str):
+        return ADDRESS.sub("0x", value.replace("tensorgrad", "torch"))
+    return value if value is None or isinstance(value, bool | int | float | complex) else str(value)
+
+
+def assert_alike(found, expected, tolerance: float, where: str) -> None:
+    """Asserts that both observations agree, numbers within a tolerance."""
+    if isinstance(expected, list | tuple):
+        assert isinstance(found, list | tuple) and len(found) == len(expected), f"{where}: {found} != {expected} (torch)"
+        for i, (f, e) in enumerate(zip(found, expected, strict=True)):
+            assert_alike(f, e, tolerance, f"{where}[{i}]")
+    elif isinstance(expected, dict):
+        assert isinstance(found, dict) and found.keys() == expected.keys(), f"{where}: {found} != {expected} (torch)"
+        for key in expected:
+            assert_alike(found[key], expected[key], tolerance, f"{where}[{key!r}]")
+    elif isinstance(expected, float | complex) and isinstance(found, float | complex):
+        same = abs(found - expected) <= tolerance * (1 + abs(expected)) or found == expected
+        assert same or (found != found and expected != expected), f"{where}: {found} != {expected} (torch)"
+    else:
+        assert type(found) is type(expected) and found == expected, f"{where}:\n{found!r}\n{expected!r} (torch)"
+
+
+def error(function, *args, **kwargs) -> str:
+    """`Type: text` of the exception that a call raises; "nothing" if it raises none."""
+    try:
+        function(*args, **kwargs)
+    except Exception as caught:
+        return f"{type(caught).__name__}: {caught}"
+    return "nothing"
+
+
+def graph(tensor, depth: int = 6):
+    """The names of the nodes behind a tensor: (name, [children])."""
+
+    def walk(node, left):
+        if node is None or not left:
+            return None
+        return [node.name(), [walk(child, left - 1) for child, _ in node.next_functions]]
+
+    return walk(tensor.grad_fn, depth)

@@ -1,0 +1,286 @@
+"""Data sets, samplers, collating and the loader against PyTorch: the same seed gives the same batches."""
+
+import re
+from collections import OrderedDict, namedtuple
+
+import numpy as np
+import pytest
+
+import tensorgrad as tg
+from tensorgrad.utils import data
+
+try:
+    import torch
+    import torch.utils.data as torch_data
+except ImportError:
+    torch = None
+
+needs_torch = pytest.mark.skipif(torch is None, reason="PyTorch is the oracle of this test and is not installed")
+
+Point = namedtuple("Point", "x y")
+
+
+def plain(value):
+    """A batch as text-like data: tensors as (dtype, list), everything else as it is."""
+    if hasattr(value, "tolist") and hasattr(value, "dtype") and not isinstance(value, np.ndarray | np.generic):
+        return str(value.dtype), value.tolist()
+    if isinstance(value, dict):
+        return type(value).__name__, {k: plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value).__name__, [plain(v) for v in value]
+    return value
+
+
+def both(story):
+    """What a story tells of each library from the same seed, with the generator's next number at its end."""
+    told = []
+    for lib, d in ((tg, data), (torch, torch_data)):
+        lib.manual_seed(11)
+        told.append([plain(x) for x in story(lib, d)] + [lib.rand(1).item()])
+    return told
+
+
+def same(story):
+    mine, theirs = both(story)
+    assert mine == theirs
+
+
+def tensors(lib, d, n=10):
+    return d.TensorDataset(lib.arange(n).float().reshape(n, 1) * 0.5, lib.arange(n))
+
+
+LOADERS = {
+    "default": {},
+    "batches": {"batch_size": 3},
+    "drop last": {"batch_size": 3, "drop_last": True},
+    "shuffled": {"batch_size": 4, "shuffle": True},
+    "shuffled, drop last": {"batch_size": 4, "shuffle": True, "drop_last": True},
+    "samples": {"batch_size": None},
+    "samples, shuffled": {"batch_size": None, "shuffle": True},
+    "own function": {"batch_size": 2, "collate_fn": len},
+    "pinned": {"batch_size": 5, "pin_memory": False, "persistent_workers": False, "in_order": True},
+}
+
+
+@needs_torch
+@pytest.mark.parametrize("options", LOADERS.values(), ids=LOADERS)
+def test_loader(options):
+    def story(lib, d):
+        loader = d.DataLoader(tensors(lib, d), **options)
+        yield len(loader)
+        for _ in range(3):
+            yield from loader
+        first = iter(loader)
+        yield next(first), next(iter(loader)), len(first)
+
+    same(story)
+
+
+@needs_torch
+@pytest.mark.parametrize("what", ["list", "subset", "concat", "getitems", "chunked dictionary", "requires grad"])
+def test_loader_of(what):
+    def story(lib, d):
+        if what == "list":
+            dataset = [(lib.ones(2) * i, i, "text", float(i)) for i in range(7)]
+        elif what == "subset":
+            dataset = d.Subset(d.Subset(tensors(lib, d), [8, 6, 4, 2, 0]), [3, 1, 0])
+        elif what == "concat":
+            dataset = tensors(lib, d, 3) + tensors(lib, d, 4)
+        elif what == "getitems":
+            dataset = d.StackDataset(tensors(lib, d), d.Subset(range(20, 30), range(10)))
+        elif what == "requires grad":
+            dataset = d.TensorDataset(lib.arange(4.0).requires_grad_(), lib.arange(4))
+        else:
+            dataset = d.StackDataset(a=range(5), b=[f"s{i}" for i in range(5)])
+        yield from d.DataLoader(dataset, batch_size=3, shuffle=True)
+
+    if what == "requires grad":
+        for x, _ in data.DataLoader(data.TensorDataset(tg.ones(4, requires_grad=True), tg.arange(4)), batch_size=2):
+            assert x.requires_grad
+    same(story)
+
+
+@needs_torch
+def test_loader_with_a_generator():
+    def story(lib, d):
+        g = lib.Generator().manual_seed(3)
+        loader = d.DataLoader(tensors(lib, d), batch_size=4, shuffle=True, generator=g)
+        yield from loader
+        yield from loader
+        yield lib.randint(1000, (3,), generator=g)
+
+    same(story)
+
+
+@needs_torch
+def test_loader_with_samplers():
+    def story(lib, d):
+        ds = tensors(lib, d)
+        yield from d.DataLoader(ds, batch_size=3, sampler=d.RandomSampler(ds, replacement=True, num_samples=70))
+        yield from d.DataLoader(ds, batch_size=3, sampler=d.RandomSampler(ds, num_samples=25))
+        yield from d.DataLoader(ds, batch_size=3, sampler=d.SubsetRandomSampler([5, 6, 7, 9]))
+        yield from d.DataLoader(ds, batch_sampler=d.BatchSampler(d.SequentialSampler(ds), 4, False))
+        yield from d.DataLoader(ds, batch_sampler=[[1, 2], [3]])
+        yield from d.DataLoader(ds, sampler=[4, 2])
+        weights = [0.1, 0.5, 0.2, 0.9, 0.0]
+        yield list(d.WeightedRandomSampler(weights, 6))
+        yield list(d.WeightedRandomSampler(weights, 3, replacement=False))
+        yield len(d.BatchSampler(range(7), 3, True)), len(d.BatchSampler(range(7), 3, False))
+        yield list(d.BatchSampler(range(7), 3, True)), list(d.BatchSampler(range(7), 3, False))
+
+    same(story)
+
+
+@needs_torch
+def test_iterable_datasets():
+    def story(lib, d):
+        class Counting(d.IterableDataset):
+            def __init__(self, n):
+                self.n = n
+
+            def __iter__(self):
+                return iter(range(self.n))
+
+            def __len__(self):
+                return self.n
+
+        yield from d.DataLoader(Counting(5), batch_size=2)
+        yield from d.DataLoader(Counting(5), batch_size=2, drop_last=True)
+        yield from d.DataLoader(Counting(3), batch_size=None)
+        chain = Counting(2) + Counting(3)
+        yield len(chain), list(chain)
+        yield len(d.DataLoader(chain, batch_size=2)), len(d.DataLoader(chain, batch_size=2, drop_last=True))
+        for arguments in ({"shuffle": True}, {"sampler": [1]}, {"batch_sampler": [[1]]}):
+            with pytest.raises(ValueError) as error:
+                d.DataLoader(Counting(3), **arguments)
+            yield str(error.value)
+
+    same(story)
+
+
+def test_length_of_an_iterable_dataset_that_promises_too_little():
+    class Liar(data.IterableDataset):
+        def __iter__(self):
+            return iter(range(3))
+
+        def __len__(self):
+            return 1
+
+    loader = data.DataLoader(Liar(), batch_size=None)
+    assert len(loader) == 1
+    with pytest.warns(UserWarning, match=r"was reported to be 1\(when accessing len\(dataloader\)\), but 2 samples"):
+        assert list(loader) == [0, 1, 2]
+
+
+@needs_torch
+def test_random_split():
+    def story(lib, d):
+        ds = tensors(lib, d)
+        for lengths in ([7, 3], [0.5, 0.5], [0.33, 0.33, 0.34], [0.25, 0.75]):
+            for part in d.random_split(ds, lengths):
+                yield len(part), part.indices, part[0]
+        g = lib.Generator().manual_seed(1)
+        yield [list(part.indices) for part in d.random_split(range(6), [2, 4], generator=g)]
+        for wrong in ([7, 4], [1.5, -0.5]):
+            with pytest.raises(ValueError) as error:
+                d.random_split(ds, wrong)
+            yield str(error.value)
+        with pytest.warns(UserWarning, match="Length of split at index 1 is 0"):
+            d.random_split(range(2), [0.9, 0.1])
+
+    same(story)
+
+
+SAMPLES = {
+    "tensors": lambda lib: [lib.ones(2), lib.zeros(2)],
+    "numbers": lambda lib: [1, 2, 3],
+    "bools": lambda lib: [True, False],
+    "floats": lambda lib: [0.5, 1.5],
+    "numpy scalars": lambda lib: [np.float32(1), np.float32(2)],
+    "numpy doubles": lambda lib: [np.float64(1), np.float64(2)],
+    "numpy integers": lambda lib: [np.int64(1), np.int64(2)],
+    "arrays": lambda lib: [np.ones(2, "float32"), np.zeros(2, "float32")],
+    "strings": lambda lib: ["a", "b"],
+    "bytes": lambda lib: [b"a", b"b"],
+    "tuples": lambda lib: [(1, lib.ones(1)), (2, lib.zeros(1))],
+    "lists": lambda lib: [[1, 2.0], [3, 4.0]],
+    "dictionaries": lambda lib: [{"a": 1, "b": (1, 2)}, {"a": 3, "b": (4, 5)}],
+    "ordered dictionaries": lambda lib: [OrderedDict(a=1), OrderedDict(a=2)],
+    "named tuples": lambda lib: [Point(1, 2.0), Point(3, 4.0)],
+    "empty tuples": lambda lib: [(), ()],
+}
+
+
+@needs_torch
+@pytest.mark.parametrize("samples", SAMPLES.values(), ids=SAMPLES)
+def test_collate(samples):
+    same(lambda lib, d: [d.default_collate(samples(lib))])
+    same(lambda lib, d: [d.default_convert(samples(lib))])
+
+
+@needs_torch
+def test_collate_errors():
+    for samples, error in (([object()], TypeError), ([[1, 2], [3]], RuntimeError), ([np.array(["a"])], TypeError)):
+        with pytest.raises(error) as theirs:
+            torch_data.default_collate(samples)
+        with pytest.raises(error, match=re.escape(str(theirs.value))):
+            data.default_collate(samples)
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"shuffle": True, "sampler": [1]}, {"batch_sampler": [[1]], "batch_size": 2}, {"batch_size": None, "drop_last": True},
+        {"batch_size": 0}, {"batch_size": "2"}, {"num_workers": -1}, {"timeout": -1}, {"prefetch_factor": 2},
+        {"persistent_workers": True}, {"multiprocessing_context": "spawn"}, {"drop_last": 1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_loader_errors(options):
+    with pytest.raises(ValueError) as theirs:
+        torch_data.DataLoader([1, 2, 3], **options)
+    with pytest.raises(ValueError, match=re.escape(str(theirs.value))):
+        data.DataLoader([1, 2, 3], **options)
+
+
+@needs_torch
+def test_other_errors():
+    attempts = [
+        lambda lib, d: d.TensorDataset(lib.ones(2), lib.ones(3)),
+        lambda lib, d: d.RandomSampler(range(3), replacement=1),
+        lambda lib, d: d.RandomSampler([]),
+        lambda lib, d: d.RandomSampler(range(3), num_samples=0),
+        lambda lib, d: d.WeightedRandomSampler([1.0], True),
+        lambda lib, d: d.WeightedRandomSampler([[1.0]], 1),
+        lambda lib, d: d.WeightedRandomSampler([1.0], 1, replacement=1),
+        lambda lib, d: d.StackDataset(),
+        lambda lib, d: d.StackDataset([1], a=[1]),
+        lambda lib, d: d.StackDataset([1], [1, 2]),
+        lambda lib, d: d.ConcatDataset([]),
+        lambda lib, d: d.ConcatDataset([[1]])[-2],
+        lambda lib, d: d.Dataset()[0],
+        lambda lib, d: setattr(d.DataLoader([1]), "batch_size", 3),
+        lambda lib, d: type("Sub", (d.Subset,), {"__getitem__": lambda self, i: 1})([1], [0]),
+    ]
+    for attempt in attempts:
+        with pytest.raises(Exception) as theirs:
+            attempt(torch, torch_data)
+        with pytest.raises(type(theirs.value), match=re.escape(str(theirs.value))):
+            attempt(tg, data)
+
+
+def test_workers_are_refused():
+    with pytest.raises(
+        NotImplementedError, match="num_workers=2, but there are no worker processes; use num_workers=0"
+    ):
+        data.DataLoader([1], num_workers=2)
+    assert data.get_worker_info() is None
+
+
+def test_whole_rows_are_copies():
+    x = tg.zeros(4, 2)
+    (batch,) = next(iter(data.DataLoader(data.TensorDataset(x), batch_size=4)))
+    batch += 1
+    assert x.sum() == 0
+    assert type(batch) is tg.Tensor
