@@ -309,7 +309,7 @@ def tensor_repr(tensor) -> str:
         default_dtype_names={dtypes.DEFAULT.floating.name, complex_name, "int64", "bool"},
         device=str(tensor.device),
         requires_grad=tensor.requires_grad,
-        grad_fn=None if grad_fn is None else grad_fn.name(),
+        grad_fn=None if grad_fn is None else grad_fn.name().rpartition("::")[2],
         prefix=prefix,
         is_meta=tensor.is_meta,
         shape=tuple(tensor.shape),

@@ -58,19 +58,24 @@ def plain(value):
 
 def assert_alike(found, expected, tolerance: float, where: str) -> None:
     """Asserts that both observations agree, numbers within a tolerance."""
-    if isinstance(expected, list | tuple):
-        assert isinstance(found, list | tuple) and len(found) == len(expected), f"{where}: {found} != {expected} (torch)"
+    differences = list(compare(found, expected, tolerance, where))
+    assert not differences, "\n".join(["(found here, then torch's)", *differences])
+
+
+def compare(found, expected, tolerance: float, where: str):
+    """Yields a line for every place where two observations differ."""
+    if isinstance(expected, list | tuple) and isinstance(found, list | tuple) and len(found) == len(expected):
         for i, (f, e) in enumerate(zip(found, expected, strict=True)):
-            assert_alike(f, e, tolerance, f"{where}[{i}]")
-    elif isinstance(expected, dict):
-        assert isinstance(found, dict) and found.keys() == expected.keys(), f"{where}: {found} != {expected} (torch)"
+            yield from compare(f, e, tolerance, f"{where}[{i}]")
+    elif isinstance(expected, dict) and isinstance(found, dict) and found.keys() == expected.keys():
         for key in expected:
-            assert_alike(found[key], expected[key], tolerance, f"{where}[{key!r}]")
+            yield from compare(found[key], expected[key], tolerance, f"{where}[{key!r}]")
     elif isinstance(expected, float | complex) and isinstance(found, float | complex):
-        same = abs(found - expected) <= tolerance * (1 + abs(expected)) or found == expected
-        assert same or (found != found and expected != expected), f"{where}: {found} != {expected} (torch)"
-    else:
-        assert type(found) is type(expected) and found == expected, f"{where}:\n{found!r}\n{expected!r} (torch)"
+        close = abs(found - expected) <= tolerance * (1 + abs(expected)) or found == expected
+        if not close and not (found != found and expected != expected):  # nan is alike nan
+            yield f"{where}: {found} | {expected}"
+    elif type(found) is not type(expected) or found != expected:
+        yield f"{where}:\n    {found!r}\n    {expected!r}"
 
 
 def error(function, *args, **kwargs) -> str:
@@ -91,3 +96,13 @@ def graph(tensor, depth: int = 6):
         return [node.name(), [walk(child, left - 1) for child, _ in node.next_functions]]
 
     return walk(tensor.grad_fn, depth)
+
+
+def as_torch_says(text: str) -> str:
+    """The error of a modified saved tensor, without where the two libraries differ on purpose.
+
+    Both name an op: PyTorch the last one that made or changed the tensor, tensorgrad the one that made the saved value;
+    and tensorgrad adds which op needs it.
+    """
+    text = re.sub(r" \(The value is needed by \w+\.\)|, which is output \d of \w+,", "", text)
+    return text

@@ -231,7 +231,8 @@ def test_collate_errors():
 @pytest.mark.parametrize(
     "options",
     [
-        {"shuffle": True, "sampler": [1]}, {"batch_sampler": [[1]], "batch_size": 2}, {"batch_size": None, "drop_last": True},
+        {"shuffle": True, "sampler": [1]}, {"batch_sampler": [[1]], "batch_size": 2},
+        {"batch_size": None, "drop_last": True},
         {"batch_size": 0}, {"batch_size": "2"}, {"num_workers": -1}, {"timeout": -1}, {"prefetch_factor": 2},
         {"persistent_workers": True}, {"multiprocessing_context": "spawn"}, {"drop_last": 1},
     ],

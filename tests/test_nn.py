@@ -569,7 +569,7 @@ def test_tables_written_directly_are_seen():
 
 
 def test_modules_cloned_by_their_dictionaries():
-    """The way in which meta-learning code clones a module: parameters that are not leaves, in a copy of the dictionary."""
+    """As meta-learning code clones a module: parameters that are not leaves, in a copy of the dictionary."""
     m = nn.Linear(2, 2)
     clone = m.__new__(type(m))
     clone.__dict__ = m.__dict__.copy()
@@ -626,11 +626,8 @@ def test_registration_errors():
             theirs()
         with pytest.raises(type(expected.value)) as got:
             mine()
-        assert str(got.value).replace("tensorgrad", "torch").replace(".module.", ".modules.module.") == str(
-            expected.value
-        ).replace(".linear.", ".modules.linear.").replace("torch.nn.modules.modules", "torch.nn.modules") or (
-            "torch.nn" in str(expected.value)
-        )
+        short = [re.sub(r"(torch|tensorgrad)[\w.]*\.(\w+)", r"\2", str(e.value)) for e in (got, expected)]
+        assert short[0] == short[1]
 
 
 def test_assignment_before_init():
@@ -855,7 +852,7 @@ def test_init_from_torch():
         nn.Linear(2, 3).init_from_torch(torch.nn.Linear(2, 4))
     with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "bias"'):
         nn.Linear(2, 3).init_from_torch(torch.nn.Linear(2, 3, bias=False))
-    with pytest.raises(TypeError, match="init_from_torch expects a torch.nn.Module, got list"):
+    with pytest.raises(TypeError, match=r"init_from_torch expects a torch.nn.Module, got list"):
         nn.Linear(2, 3).init_from_torch([])
 
 
@@ -886,7 +883,7 @@ def test_conversion():
 def test_meta():
     m = nn.Linear(2, 3, device="meta")
     assert m.weight.is_meta
-    with pytest.raises(NotImplementedError, match="Please use torch.nn.Module.to_empty"):
+    with pytest.raises(NotImplementedError, match=r"Please use torch.nn.Module.to_empty"):
         m.to("cpu")
     with pytest.warns(UserWarning, match="for weight: copying from a non-meta parameter in the checkpoint to a meta"):
         m.load_state_dict({"weight": tg.zeros(3, 2), "bias": tg.zeros(3)})
@@ -986,7 +983,8 @@ def _backward_hooks(lib, hooks_module):
     x = lib.zeros(1, 2, requires_grad=True)
     m(x).sum().backward()
     log += [x.grad.tolist(), inner.weight.grad.tolist()]
-    m(lib.zeros(1, 2)).sum().backward()  # no input requires grad: the hook still runs, without input gradients
+    with pytest.warns(UserWarning, match="Full backward hook is firing when gradients are computed with respect to"):
+        m(lib.zeros(1, 2)).sum().backward()  # no input requires grad: the hook still runs, without input gradients
     with lib.no_grad():
         m(x)
     handle = hooks_module.register_module_full_backward_hook(lambda mod, gi, go: log.append(type(mod).__name__))
@@ -1154,7 +1152,9 @@ def test_clip_grad_edges():
         assert nn.utils.clip_grad_norm_((p for p in ()), 1.0) == 0
     w = tg.ones(1, requires_grad=True)
     w.grad = tg.tensor([float("inf")])
-    with pytest.raises(RuntimeError, match="The total norm of order 2.0 for gradients from `parameters` is non-finite"):
+    with pytest.raises(
+        RuntimeError, match=r"The total norm of order 2.0 for gradients from `parameters` is non-finite"
+    ):
         nn.utils.clip_grad_norm_([w], 1.0, error_if_nonfinite=True)
     with pytest.warns(FutureWarning, match="deprecated in favor of"):
         nn.utils.clip_grad_norm([w], 1.0)
@@ -1168,7 +1168,7 @@ def test_parameters_as_a_vector():
     assert m.bias.tolist() == [6.0, 7.0, 8.0]
     assert m.weight[1].tolist() == [2.0, 3.0]
     assert m.weight.requires_grad
-    with pytest.raises(TypeError, match="expected torch.Tensor, but got"):
+    with pytest.raises(TypeError, match=r"expected torch.Tensor, but got"):
         nn.utils.vector_to_parameters([1], m.parameters())
 
 

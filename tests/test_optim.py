@@ -1,4 +1,4 @@
-"""Optimizers and learning rate schedules against PyTorch: ten steps of every combination of options, and their state."""
+"""Optimizers and learning rate schedules against PyTorch: ten steps of all combinations of options, and state."""
 
 import copy
 import gc
@@ -89,7 +89,8 @@ CASES = [
         ("RMSprop", {"lr": 0.05, "alpha": 0.9, **c})
         for c in combinations(weight_decay=(0, 0.1), momentum=(0, 0.9), centered=(False, True), maximize=(False, True))
     ),
-    ("Adam", {}), ("AdamW", {}), ("RMSprop", {}), ("SGD", {}), ("Adam", {"decoupled_weight_decay": True, "weight_decay": 0.1}),
+    ("Adam", {}), ("AdamW", {}), ("RMSprop", {}), ("SGD", {}),
+    ("Adam", {"decoupled_weight_decay": True, "weight_decay": 0.1}),
     ("SGD", {"lr": 0.1, "foreach": True}), ("Adam", {"fused": True}), ("RMSprop", {"foreach": False}),
 ]  # fmt: skip
 
@@ -499,7 +500,8 @@ def test_schedule(build, name):
 @needs_torch
 @pytest.mark.parametrize("options", [
     {}, {"mode": "max", "patience": 1}, {"threshold_mode": "abs", "threshold": 0.3, "patience": 2, "factor": 0.5},
-    {"cooldown": 2, "patience": 0, "min_lr": [0.1, 0.01]}, {"mode": "max", "threshold_mode": "abs", "patience": 0, "eps": 0.1},
+    {"cooldown": 2, "patience": 0, "min_lr": [0.1, 0.01]},
+    {"mode": "max", "threshold_mode": "abs", "patience": 0, "eps": 0.1},
 ], ids=str)  # fmt: skip
 def test_reduce_on_plateau(options):
     values = np.random.default_rng(0).standard_normal(40).tolist()

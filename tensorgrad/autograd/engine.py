@@ -22,15 +22,17 @@ from tensorgrad.tensor import Tensor, share
 
 
 class _Runs(threading.local):
-    """Which backward pass this thread is in: the innermost, where a hook or a custom function started another."""
+    """The backward pass that this thread is in: the innermost, where a hook or a custom function started another.
 
-    number = 0  # 0: none
-    partial = False  # does it compute only the gradients of certain tensors?
-    expects = None  # (target) -> whether the pass comes by there
+    `current` is (its number, its roots, and if only certain gradients are computed, what leads to these).
+    """
+
+    current: tuple = (0, (), None)
 
 
 RUNS = _Runs()
 _next_run = itertools.count(1).__next__
+_accumulating = threading.Lock()
 
 
 def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
@@ -39,12 +41,14 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
     Without `targets`, gradients accumulate in the leaves' `.grad`. With `targets` (a list of edges) only the nodes on
     the way to them run, and the list of their gradients is returned (None where none arrived).
     """
-    RUNS.number = _next_run()
     captured = None if targets is None else dict.fromkeys(targets)
     wanted = None if targets is None else _leading_to(targets, roots)
+    outer, RUNS.current = RUNS.current, (_next_run(), roots, wanted)
     checked = ANOMALY.enabled
+    alone = threading.active_count() == 1  # nobody else can write to a leaf's `.grad` meanwhile
     grads: dict = {}  # node -> the gradients of its outputs, summed so far
-    hooked: dict = {}  # leaf with hooks -> its gradient: hooks want to see the whole sum
+    hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks want to see the whole sum
+    awaited: dict | None = None  # such a leaf -> how many gradients are still to come
     ready: list = []  # a heap of (-sequence_nr, node)
     before, GRAD.enabled = GRAD.enabled, create_graph
     try:
@@ -77,8 +81,14 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
                     if edge in captured:
                         captured[edge] = grad if captured[edge] is None else captured[edge] + grad
                 elif target._hooks is not None:
+                    if awaited is None:
+                        awaited = _ahead(edges[i:], ready)
+                    awaited[target] = awaited.get(target, 0) - 1
                     hooked[target] = hooked[target] + grad if target in hooked else grad
-                elif target._grad is None:
+                    if not awaited[target]:
+                        grad = None
+                        finish_leaf(target, hooked, create_graph)
+                elif target._grad is None and alone:
                     target._grad = grad if create_graph else owned(getrefcount(grad), grad)
                 else:
                     accumulate(target, grad, create_graph)
@@ -98,10 +108,10 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
             else:
                 break
             received = None
-        for leaf in hooked:
-            _finish_hooked(leaf, hooked, create_graph)
+        for leaf in list(hooked):  # those for which no gradient came on some of the edges
+            finish_leaf(leaf, hooked, create_graph)
     finally:
-        GRAD.enabled = before
+        GRAD.enabled, RUNS.current = before, outer
     if targets is None:
         return None
     return [_after_hooks(target, captured[target]) for target in targets]
@@ -109,14 +119,21 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
 
 def _run_carefully(node, grads: list, keep_graph: bool, captured, wanted):
     """One node with everything that may be attached to it; None if nobody wants the gradients of its inputs."""
-    if node.hooks is not None:
-        _before(node, grads)
-    if captured is not None:
-        for nr, grad in enumerate(grads):
-            if (node, nr) in captured:
-                captured[node, nr] = grad
+    if captured is None:
+        if node.hooks is not None:
+            _before_tensors(node.hooks, grads)
+    else:
+        asked = [nr for nr in range(len(grads)) if (node, nr) in captured]
+        if not asked and not wanted[node]:
+            return None
+        if node.hooks is not None:
+            _before_tensors(node.hooks, grads)
+        for nr in asked:
+            captured[node, nr] = grads[nr]
         if not wanted[node]:
             return None
+    if node.hooks is not None:
+        _before(node.hooks, grads)
     results = list(node.apply(grads))
     if node.hooks is not None:
         results = _after(node, results, grads)
@@ -127,18 +144,47 @@ def _run_carefully(node, grads: list, keep_graph: bool, captured, wanted):
     return results
 
 
+def _reachable(targets) -> set:
+    """`targets` and all nodes and leaves behind them."""
+    seen: set = set()
+    stack = list(targets)
+    while stack:
+        target = stack.pop()
+        if target not in seen:
+            seen.add(target)
+            if not isinstance(target, Tensor):
+                stack.extend(edge[0] for edge in target.edges if edge is not None)
+    return seen
+
+
+def _ahead(edges, ready: list) -> dict:
+    """For each leaf with hooks how many edges lead to it from `edges` and from the nodes that have not run yet."""
+    direct = [edge[0] for edge in edges if edge is not None]
+    nodes = _reachable([*(t for t in direct if not isinstance(t, Tensor)), *(node for _, node in ready)])
+    counts: dict = {}
+    behind = (edge[0] for node in nodes if not isinstance(node, Tensor) for edge in node.edges if edge is not None)
+    for target in itertools.chain(direct, behind):
+        if isinstance(target, Tensor) and target._hooks is not None:
+            counts[target] = counts.get(target, 0) + 1
+    return counts
+
+
+def expects(edge) -> bool:
+    """Whether the backward pass that this thread is in comes by `edge`."""
+    _, roots, wanted = RUNS.current
+    if wanted is not None:
+        return edge[0] in wanted[TARGETS] or wanted.get(edge[0], False)
+    return edge[0] in _reachable(root[0] for root, _ in roots)
+
+
+TARGETS = "targets"  # in the table of what leads to the targets, the key of these themselves
+
+
 def _leading_to(targets, roots) -> dict:
     """For each node that can be reached, whether a target lies below it."""
     goals = {edge[0] for edge in targets}
-    seen: set = set()
-    stack = [edge[0] for edge, _ in roots]
-    while stack:
-        node = stack.pop()
-        if node in seen or isinstance(node, Tensor):
-            continue
-        seen.add(node)
-        stack.extend(edge[0] for edge in node.edges if edge is not None)
-    wanted: dict = {}
+    seen = [n for n in _reachable(root[0] for root, _ in roots) if not isinstance(n, Tensor)]
+    wanted: dict = {TARGETS: goals}
     for node in sorted(seen, key=lambda n: n.sequence_nr):  # what an op was computed from comes before it
         wanted[node] = any(e is not None and (e[0] in goals or wanted.get(e[0], False)) for e in node.edges)
     return wanted
@@ -169,9 +215,8 @@ def fit(grad: Tensor, shape: tuple, dtype, node=None, nr: int = 0) -> Tensor:
     return grad
 
 
-def _before(node, grads: list) -> None:
-    """Tensor hooks and `retain_grad` of the node's outputs, then the node's own pre-hooks; changes `grads`."""
-    hooks = node.hooks
+def _before_tensors(hooks, grads: list) -> None:
+    """Tensor hooks and `retain_grad` of a node's outputs; changes `grads`."""
     for nr, on_output in hooks.on_output.items():
         if grads[nr] is not None:
             grads[nr] = call_tensor_hooks(on_output, grads[nr])
@@ -180,6 +225,10 @@ def _before(node, grads: list) -> None:
         if tensor is not None and grads[nr] is not None:
             kept = grads[nr] if GRAD.enabled else grads[nr].clone()
             tensor._grad = kept if tensor._grad is None else tensor._grad + kept
+
+
+def _before(hooks, grads: list) -> None:
+    """A node's own pre-hooks; changes `grads`."""
     for hook in list(hooks.before.values()):
         replaced = hook(tuple(grads))
         if replaced is not None:
@@ -223,15 +272,18 @@ def _after_hooks(edge, grad):
 
 
 def accumulate(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
-    """Adds to a `.grad` that is there already: in place, unless the sum itself is to be differentiable."""
-    present = leaf._grad
+    """Adds to a `.grad`, one thread at a time: in place, unless the sum itself is to be differentiable."""
     array = grad._array
-    if create_graph or present._array.dtype is not array.dtype or present._array.shape != array.shape:
-        leaf._grad = present + grad
-    else:
-        storage = present._storage
-        storage.add_to(present._array, array)
-        storage.bump()
+    with _accumulating:
+        present = leaf._grad
+        if present is None:  # another thread may have been about to write the first one
+            leaf._grad = grad if create_graph else owned(getrefcount(grad), grad)
+        elif create_graph or present._array.dtype is not array.dtype or present._array.shape != array.shape:
+            leaf._grad = present + grad
+        else:
+            storage = present._storage
+            storage.bump()
+            storage.add_to(present._array, array)
 
 
 def owned(references: int, grad: Tensor) -> Tensor:
@@ -248,19 +300,30 @@ def owned(references: int, grad: Tensor) -> Tensor:
     return share(copied, storage.of(copied))
 
 
-def _finish_hooked(leaf: Tensor, hooked: dict, create_graph: bool) -> None:
+def finish_leaf(leaf: Tensor, hooked: dict, create_graph: bool) -> None:
     """The whole gradient of a leaf with hooks: they see it, it is accumulated, and they hear of it."""
     hooks = leaf._hooks
-    grad = call_tensor_hooks(hooks.on_grad, hooked[leaf])
-    hooked[leaf] = None
+    grad = call_tensor_hooks(hooks.on_grad, hooked.pop(leaf))
+    keep_gradient(leaf, grad, create_graph)
+
+
+def keep_gradient(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
+    """Accumulates a leaf's gradient, with the hooks around that."""
+    hooks = leaf._hooks
+    if hooks is None:
+        return accumulate(leaf, grad, create_graph)
+    for hook in list(hooks.before.values()):
+        replaced = hook((grad,))
+        if replaced is not None:
+            grad = replaced[0] if isinstance(replaced, tuple | list) else replaced
     if leaf._grad is None:
         leaf._grad = grad if create_graph else owned(getrefcount(grad), grad)
     else:
         accumulate(leaf, grad, create_graph)
-    for hook in list(hooks.after.values()):
-        hook((None,), (grad,))
     for hook in list(hooks.post_accumulate.values()):
         hook(leaf)
+    for hook in list(hooks.after.values()):
+        hook((), (grad,))
 
 
 class _Slot:

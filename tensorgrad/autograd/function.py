@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import traceback
 
 from tensorgrad.autograd import modes
+from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import FREED, Node, Packed, next_sequence_nr, raise_freed, save, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, edge_of, rebase
@@ -72,11 +74,11 @@ class FunctionCtx(Node):
         for i, (result, is_tensor) in enumerate(zip(results, self.tensor_arguments, strict=True)):
             if result is not None and not is_tensor:
                 raise RuntimeError(
-                    f"function {self.name()} returned a gradient different from None at position {i + 1}, but the "
+                    f"function {self.name()} returned a gradient different than None at position {i + 1}, but the "
                     "corresponding forward input was not a Variable"
                 )
             if result is not None and not isinstance(result, Tensor):
-                raise TypeError(
+                raise RuntimeError(
                     f"expected Variable or None (got {type(result).__name__}) as gradient {i} of {self.name()}"
                 )
         return results
@@ -162,9 +164,11 @@ class Function:
                 cls.setup_context(ctx, args, results)
             else:
                 results = cls.forward(ctx, *args, **kwargs)
-        several = isinstance(results, tuple | list)
+        several = isinstance(results, tuple)
         outputs = _outputs(ctx, args, list(results) if several else [results], tracked)
         if tracked:
+            if ANOMALY.enabled:
+                ctx.metadata["traceback_"] = traceback.format_stack()[:-1]
             ctx.sequence_nr = next_sequence_nr()
             ctx.outputs = tuple(
                 (t._array.shape, t._array.dtype, t._array.__class__) if isinstance(t, Tensor) else (None, None, None)
@@ -181,17 +185,22 @@ def _outputs(ctx, args, results: list, tracked: bool) -> list:
     """What `apply` returns: an input that came back unchanged becomes a new tensor, one that was written stays."""
     dirty = {id(t) for t in ctx.dirty_tensors}
     given = {id(a) for a in args if isinstance(a, Tensor)}
-    outputs = []
-    for tensor in results:
-        if isinstance(tensor, Tensor) and id(tensor) in given and id(tensor) not in dirty:
-            tensor = share(tensor._array, tensor._storage)
-        elif isinstance(tensor, Tensor) and id(tensor) not in dirty and tracked and tensor._view is not None:
-            tensor = share(tensor._array, tensor._storage)
+    outputs, aliases = [], []
+    for nr, tensor in enumerate(results):
+        if isinstance(tensor, Tensor) and id(tensor) not in dirty:
+            own = id(tensor) in given
+            if own or (tracked and tensor._view is not None):
+                if own or any(isinstance(a, Tensor) and a._storage is tensor._storage for a in args):
+                    aliases.append(nr)
+                tensor = share(tensor._array, tensor._storage)
         outputs.append(tensor)
+    ctx.aliases = tuple(aliases)
     if dirty - {id(t) for t in results}:
         raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. The "
                            "inputs that are modified inplace must all be outputs of the Function.")
     for tensor in ctx.dirty_tensors:
+        if tracked and tensor.requires_grad and tensor._edge is None and tensor._view is None:
+            raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
         if tracked:
             check_writable(tensor)
         tensor._storage.bump()
@@ -215,9 +224,11 @@ def _keep_saved(ctx, args, outputs: list, tracked: bool) -> None:
     from tensorgrad.ops.slowpath import LOCAL, callpath_quiet
 
     saved, edges = [], []
-    for tensor in ctx.__dict__.pop("to_save"):
+    for i, tensor in enumerate(ctx.__dict__.pop("to_save")):
         if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(tensor).__name__}")
+            raise TypeError(
+                f"save_for_backward can only save variables, but argument {i} is of type {type(tensor).__name__}"
+            )
         edge = None
         if tracked and tensor is not None:
             output = next((nr for nr, t in enumerate(outputs) if t is tensor), None)
@@ -229,7 +240,7 @@ def _keep_saved(ctx, args, outputs: list, tracked: bool) -> None:
         if LOCAL.saved_hooks and tensor is not None:
             pack, unpack_hook = LOCAL.saved_hooks[-1]
             with callpath_quiet():
-                value = Packed(pack(tensor.detach()), unpack_hook, None if edge and edge[0] is ctx else edge)
+                value = Packed(pack(tensor.detach()), unpack_hook)
         saved.append(value)
         edges.append(edge)
     ctx.saved = tuple(saved)

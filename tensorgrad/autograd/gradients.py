@@ -85,14 +85,17 @@ def backward(
         return
     wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     if not wanted:
-        raise RuntimeError("'inputs' argument to backward() cannot be empty.")
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     for tensor in wanted:
         if edge_of(tensor) is None:
             raise RuntimeError("One of the differentiated Tensors does not require grad")
+        if not tensor.is_leaf:
+            tensor.retain_grad()  # and it fills its `.grad` when the pass comes by
     targets = [edge_of(t) for t in wanted]
-    for tensor, found in zip(wanted, engine.run(roots, keep_graph=keep, create_graph=create_graph, targets=targets), strict=True):
-        if found is not None:
-            tensor._grad = (found if create_graph else found.clone()) if tensor._grad is None else tensor._grad + found
+    found = engine.run(roots, keep_graph=keep, create_graph=create_graph, targets=targets)
+    for leaf, gradient in dict(zip(wanted, found, strict=True)).items():
+        if gradient is not None and leaf.is_leaf:
+            engine.keep_gradient(leaf, gradient, create_graph)
 
 
 def grad(
@@ -140,8 +143,8 @@ def grad(
         if gradient is None:
             if not allow_unused:
                 raise RuntimeError(
-                    "One of the differentiated Tensors appears to not have been used in the graph. Set "
-                    f"allow_unused=True if this is the desired behavior. (input {i}, shape {list(tensor.shape)})"
+                    f"The differentiated Tensor at index {i} appears to not have been used in the graph. Set "
+                    "allow_unused=True if this is the desired behavior."
                 )
             gradient = tensor.new_zeros(tensor.shape) if materialize_grads else None
         results.append(gradient)

@@ -41,7 +41,6 @@ class Node:
     outputs: tuple
     sequence_nr: int
     hooks: NodeHooks | None
-    runs_empty = False  # does it run even if none of its outputs received a gradient?
     aliases: tuple = ()  # outputs of a custom function that share memory with its inputs
 
     def apply(self, grads: list) -> tuple:
@@ -101,12 +100,13 @@ def hooks_of(node: Node) -> NodeHooks:
 class LeafHooks:
     """What users attached to a leaf: hooks on its gradient, and its `AccumulateGrad` if they hold it."""
 
-    __slots__ = ("accumulator", "after", "on_grad", "post_accumulate")
+    __slots__ = ("accumulator", "after", "before", "on_grad", "post_accumulate")
 
     def __init__(self):
         self.on_grad: dict = {}
         self.post_accumulate: dict = {}
-        self.after: dict = {}  # hooks on the AccumulateGrad node
+        self.before: dict = {}  # hooks on the AccumulateGrad node
+        self.after: dict = {}
         self.accumulator: Any = None  # weak reference
 
 
@@ -137,12 +137,7 @@ class AccumulateGrad(Node):
 
     def register_prehook(self, hook):
         """Calls `hook(grad_outputs)` before accumulation; a returned tuple replaces the gradient."""
-
-        def on_grad(grad):
-            replaced = hook((grad,))
-            return None if replaced is None else replaced[0]
-
-        return RemovableHandle.add(leaf_hooks_of(self.variable).on_grad, on_grad)
+        return RemovableHandle.add(leaf_hooks_of(self.variable).before, hook)
 
     def __repr__(self) -> str:
         return f"<AccumulateGrad object at {id(self):#x}>"
@@ -261,6 +256,15 @@ class Packed:
         return tensor
 
 
+def __getattr__(name: str):
+    # PyTorch's users look for these here; they need the ops, which need this file.
+    if name in ("register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"):
+        from tensorgrad.autograd import hooks
+
+        return getattr(hooks, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def raise_modified(node: Node, array, storage, version, edge):
     """The error for a saved tensor that was written in place: names it, and both versions."""
     kind = legacy_type_name(array)
@@ -269,9 +273,9 @@ def raise_modified(node: Node, array, storage, version, edge):
         made_by = f", which is output {edge[1]} of {edge[0].name().removesuffix('0').removesuffix('Backward')},"
     raise RuntimeError(
         f"one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{kind} {list(array.shape)}]{made_by} is at version {storage.version}; expected version {version} instead "
-        f"(needed by {node.name()}). Hint: enable anomaly detection to find the operation that failed to compute its "
-        "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False)."
+        f"[{kind} {list(array.shape)}]{made_by} is at version {storage.version}; expected version {version} instead"
+        ". Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+        f"torch.autograd.set_detect_anomaly(True, check_nan=False). (The value is needed by {node.name()}.)"
     )
 
 

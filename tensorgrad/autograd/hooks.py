@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 
+from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import RemovableHandle, hooks_of, leaf_hooks_of
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.ops.kinds import composite
@@ -102,24 +104,32 @@ class save_on_cpu(saved_tensors_hooks):
 
 
 def register_multi_grad_hook(tensors, fn, *, mode: str = "all"):
-    """Calls `fn` once the gradients of all `tensors` (mode "all": with their list) or of any ("any") are computed."""
-    from tensorgrad.autograd import engine
-
+    """Calls `fn` in each backward pass once: with the first gradient of any of `tensors` (mode "any"), or with the list
+    of all their gradients when these are computed (mode "all"; None for tensors that the pass does not come by).
+    """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
-    grads: dict[int, object] = {}
-    state = {"run": -1}
+    tensors = list(tensors)
+    passes: dict = {}  # backward pass -> [the gradients so far, how many are to come]: passes may nest
+    lock = threading.Lock()
 
     def hook_for(i):
         def hook(grad):
-            if state["run"] != engine.RUNS.number:
-                grads.clear()
-                state["run"] = engine.RUNS.number
-            grads[i] = grad
-            if mode == "any" and len(grads) == 1:
+            number = engine.RUNS.current[0]
+            with lock:
+                if number not in passes:
+                    edges = [edge_of(tensor) for tensor in tensors]
+                    passes[number] = [[None] * len(tensors), sum(engine.expects(e) for e in edges if e is not None)]
+                state = passes[number]
+                first = all(g is None for g in state[0])
+                state[0][i] = grad
+                state[1] -= 1
+                if not state[1]:
+                    del passes[number]
+            if mode == "any" and first:
                 fn(grad)
-            elif mode == "all" and len(grads) == len(tensors):
-                fn([grads.get(k) for k in range(len(tensors))])
+            elif mode == "all" and not state[1]:
+                fn(state[0])
 
         return hook
 

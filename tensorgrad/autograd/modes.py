@@ -41,7 +41,8 @@ class _Decorator:
                     try:
                         value, error = (yield item), None
                     except GeneratorExit:
-                        running.close()
+                        with self._copy():
+                            running.close()
                         raise
                     except BaseException as thrown:
                         value, error = None, thrown

@@ -11,10 +11,11 @@ the base to it. Two things follow from them:
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tensorgrad.autograd.engine import fit
-from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr, raise_freed
+from tensorgrad.autograd.graph import FREED, Node, hooks_of, next_sequence_nr, raise_freed
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.ops.dispatch import OPS
 from tensorgrad.tensor import VIEW, Tensor
@@ -72,7 +73,7 @@ def _forbid(view: Tensor, what: str) -> None:
     recorded = view._view[3]  # type: ignore[index]
     if view._edge is not None:
         node, nr = view._edge
-        subject = f"Output {nr} of {node.name()} is a view"
+        subject = f"Output {nr} of {node.name().removesuffix('Backward0')} is a view"
     else:
         subject = "A view was created in no_grad mode"
     reason = (
@@ -119,6 +120,16 @@ def check_writable(tensor: Tensor) -> None:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
     elif tensor._requires_grad and tensor._edge is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    made = tensor._edge if tensor._view is None else tensor._view[0]._edge
+    if made is not None and made[1] in made[0].aliases:
+        node, nr = tensor._edge or made
+        name = re.sub(r"Backward\d*$", "", node.name())
+        raise RuntimeError(
+            f"Output {nr} of {name} is a view and is being modified inplace. This view was created inside a custom "
+            "Function (or because an input was returned as-is) and the autograd logic to handle view+inplace would "
+            "override the custom backward associated with the custom Function, leading to incorrect gradients. This "
+            "behavior is forbidden. You can fix this by cloning the output of the custom Function."
+        )
 
 
 def rebase(tensor: Tensor, node: Node) -> None:
@@ -127,6 +138,7 @@ def rebase(tensor: Tensor, node: Node) -> None:
     `node`'s first edge leads to the tensor's old history.
     """
     if tensor._view is None:
+        keep_retaining(tensor, tensor._edge, node)
         tensor._edge, tensor._requires_grad = (node, 0), True
         return
     base, steps, _, recorded = tensor._view
@@ -143,8 +155,17 @@ def rebase(tensor: Tensor, node: Node) -> None:
     copy.sequence_nr = next_sequence_nr()
     array = base._array
     copy.outputs = ((array.shape, array.dtype, array.__class__),)
+    keep_retaining(base, base._edge, copy)
     base._edge, base._requires_grad = (copy, 0), True
     tensor._view = (base, steps, -1, recorded)  # out of date: replayed when next asked for
+
+
+def keep_retaining(tensor: Tensor, old, node: Node) -> None:
+    """If `tensor` retains its gradient, it now does so where its new history begins."""
+    if old is not None and old[0].hooks is not None:
+        reference = old[0].hooks.retained.get(old[1])
+        if reference is not None and reference() is tensor:
+            hooks_of(node).retained[0] = old[0].hooks.retained.pop(old[1])
 
 
 class CopySlices(Node):
@@ -153,7 +174,7 @@ class CopySlices(Node):
     __slots__ = ("base_wanted", "inner", "layout", "steps")
 
     def name(self) -> str:
-        return "CopySlices"
+        return "torch::autograd::CopySlices"
 
     def apply(self, grads):
         """The written part's gradient goes through the write; everything else passes to the old base."""

@@ -60,7 +60,7 @@ class Mish(_InPlace):
 
 
 class SELU(_InPlace):
-    """scale · (max(0, x) + min(0, α (eˣ - 1))), with constants that keep mean 0 and variance 1 (Klambauer et al., 2017)."""
+    """scale · (max(0, x) + min(0, α (eˣ - 1))); the constants keep mean 0 and variance 1 (Klambauer et al., 2017)."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)

@@ -6,6 +6,7 @@ gradients that flow through it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,15 +18,15 @@ from tensorgrad.tensor import Tensor
 class BackwardHookFunction(Function):
     """The identity; ``seen(gradients)`` is called with the gradients on their way back and may return others.
 
-    Where no gradient comes, ``seen`` gets zeros or ``None``, as ``zeros`` says: PyTorch does the one for the inputs of a
-    module, the other for its outputs.
+    Where no gradient comes, ``seen`` gets zeros or ``None``, as ``zeros`` says: PyTorch does the one for the inputs of
+    a module, the other for its outputs.
     """
 
     @staticmethod
     def forward(ctx: Any, seen: Callable, zeros: bool, *tensors: Tensor) -> tuple:
         ctx.set_materialize_grads(zeros)
         ctx.seen = seen
-        same = tuple(t.view_as(t) for t in tensors)
+        same = tuple(t.detach() for t in tensors)
         ctx.mark_non_differentiable(*(s for s, t in zip(same, tensors, strict=True) if not t.requires_grad))
         return same
 
@@ -66,6 +67,13 @@ class BackwardHook:
             grads = _checked(hook(self.module, grads), grads, "Backward pre hook", "grad_output")
         self.grad_outputs = grads
         if not self.inputs_watched:  # no input has a gradient to wait for
+            if self.hooks:
+                warnings.warn(
+                    "Full backward hook is firing when gradients are computed with respect to module outputs since no "
+                    "inputs require gradients. See https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html"
+                    "#torch.nn.Module.register_full_backward_hook for more details.",
+                    stacklevel=5,
+                )
             nothing = (None,) * self.n_inputs
             for hook in self.hooks:
                 given = hook(self.module, nothing, grads)

@@ -177,11 +177,12 @@ class _InstanceNorm(_Tracked):
             dim = 0 if unbatched else 1
             if self.affine:
                 raise ValueError(
-                    f"expected input's size at dim={dim} to match num_features ({self.num_features}), but got: {channels}."
+                    f"expected input's size at dim={dim} to match num_features ({self.num_features}), but got: "
+                    f"{channels}."
                 )
             warnings.warn(
-                f"input's size at dim={dim} does not match num_features. You can silence this warning by not passing in "
-                "num_features, which is not used because affine=False",
+                f"input's size at dim={dim} does not match num_features. You can silence this warning by not passing "
+                "in num_features, which is not used because affine=False",
                 stacklevel=2,
             )
         out = F.instance_norm(

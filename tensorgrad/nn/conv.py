@@ -113,7 +113,8 @@ class _Conv(_ConvNd):
         dtype: Any = None,
     ) -> None:
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode, device, dtype
+            in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode, device,
+            dtype,
         )  # fmt: skip
 
     def _reversed_padding(self) -> list[int]:
@@ -222,12 +223,12 @@ class _ConvTranspose(_ConvNd):
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias, padding_mode,
-            device, dtype,
+            in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias,
+            padding_mode, device, dtype,
         )  # fmt: skip
 
     def _output_padding(self, input: Tensor, output_size: Any) -> tuple:
-        """How much to add on one side so that the result has the size asked for: strides make several sizes possible."""
+        """How much to add on one side to get the size asked for: a stride makes several sizes possible."""
         if output_size is None:
             return self.output_padding
         n = self.dimensions
@@ -261,7 +262,7 @@ class _ConvTranspose(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """The transpose of :class:`Conv1d`, which spreads every input over a window. Arguments: :class:`ConvTranspose2d`."""
+    """The transpose of :class:`Conv1d`, which spreads each input over a window. Arguments: :class:`ConvTranspose2d`."""
 
     dimensions = 1
 
@@ -294,7 +295,7 @@ class ConvTranspose2d(_ConvTranspose):
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """The transpose of :class:`Conv3d`, which spreads every input over a window. Arguments: :class:`ConvTranspose2d`."""
+    """The transpose of :class:`Conv3d`, which spreads each input over a window. Arguments: :class:`ConvTranspose2d`."""
 
     dimensions = 3
 

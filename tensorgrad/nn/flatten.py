@@ -55,7 +55,8 @@ class Unflatten(Module):
         for i, size in enumerate(unflattened_size):
             if not isinstance(size, int):
                 raise TypeError(
-                    f"unflattened_size must be tuple of ints, but found element of type {type(size).__name__} at pos {i}"
+                    "unflattened_size must be tuple of ints, but found element of type "
+                    f"{type(size).__name__} at pos {i}"
                 )
         self.dim, self.unflattened_size = dim, unflattened_size
 
@@ -85,8 +86,8 @@ class PixelShuffle(Module):
         channels, height, width = input.shape[-3:]
         if channels % (r * r):
             raise RuntimeError(
-                "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, "
-                f"but input.size(-3)={channels} is not divisible by {r * r}"
+                "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
+                f"upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}"
             )
         lead = input.shape[:-3]
         split = input.reshape(*lead, channels // (r * r), r, r, height, width)
@@ -111,8 +112,8 @@ class PixelUnshuffle(Module):
         for name, size, what in (("height", height, -2), ("width", width, -1)):
             if size % r:
                 raise RuntimeError(
-                    f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but input.size({what})={size} "
-                    f"is not divisible by {r}"
+                    f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but "
+                    f"input.size({what})={size} is not divisible by {r}"
                 )
         lead = input.shape[:-3]
         split = input.reshape(*lead, channels, height // r, r, width // r, r)
@@ -125,7 +126,7 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """Interleaves the channels of ``groups`` groups: (N, C, *) seen as (N, g, C/g, *), transposed (Zhang et al., 2018)."""
+    """Interleaves the channels of ``groups`` groups: (N, C, *) as (N, g, C/g, *), transposed (Zhang et al., 2018)."""
 
     def __init__(self, groups: int) -> None:
         super().__init__()

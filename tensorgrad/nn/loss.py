@@ -1,6 +1,6 @@
 """Losses: how wrong a prediction is, as one number (or one per sample, with ``reduction="none"``).
 
-All take ``reduction``: ``"mean"``, ``"sum"`` or ``"none"``. ``size_average`` and ``reduce`` are its deprecated spelling.
+All take ``reduction``: ``"mean"``, ``"sum"`` or ``"none"``; ``size_average`` and ``reduce`` are its old spelling.
 """
 
 from __future__ import annotations

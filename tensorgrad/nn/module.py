@@ -179,8 +179,9 @@ class Module(Hooked, Stateful):
                 )
             if param.grad_fn is not None:
                 raise ValueError(
-                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. "
-                    f"To express '{name}' as a function of another Tensor, compute the value in the forward() method."
+                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created "
+                    f"explicitly. To express '{name}' as a function of another Tensor, compute the value in the "
+                    "forward() method."
                 )
             param = hooks.registered(hooks.on_parameter, self, name, param)
         self._parameters[name] = param
@@ -489,11 +490,15 @@ class Module(Hooked, Stateful):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops the gradients of all parameters, or fills them with zeros."""
-        for parameter in self.parameters():
-            clear_grad(parameter, set_to_none)
+        cls = type(self)
+        if cls.parameters is Module.parameters and cls.named_parameters is Module.named_parameters:
+            _zero_grad(self, set_to_none)  # most training loops come here in every step
+        else:
+            for parameter in self.parameters():
+                clear_grad(parameter, set_to_none)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Replaces the data of every parameter, gradient and buffer by ``fn`` of it. Parameters stay the same objects."""
+        """Replaces the data of parameters, gradients and buffers by ``fn`` of it. Parameters stay the same objects."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -604,6 +609,15 @@ class Module(Hooked, Stateful):
 def indented(text: str) -> str:
     """``text`` with every line but the first moved right by two."""
     return text.replace("\n", "\n  ")
+
+
+def _zero_grad(module: Module, set_to_none: bool) -> None:
+    for parameter in module._parameters.values():
+        if parameter is not None and parameter._grad is not None:
+            clear_grad(parameter, set_to_none)
+    for child in module._modules.values():
+        if child is not None:
+            _zero_grad(child, set_to_none)
 
 
 def clear_grad(parameter: Tensor, set_to_none: bool) -> None:

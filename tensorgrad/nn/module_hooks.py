@@ -16,26 +16,26 @@ from tensorgrad.autograd.graph import RemovableHandle
 from tensorgrad.tensor import Tensor
 
 # Touching one of the first kind makes calls look at the hooks; the second kind concerns `state_dict` alone.
-CALL_TABLES = frozenset(
-    """_forward_hooks _forward_hooks_with_kwargs _forward_hooks_always_called _forward_pre_hooks
-    _forward_pre_hooks_with_kwargs _backward_hooks _backward_pre_hooks""".split()
-)
-STATE_TABLES = frozenset(
-    "_state_dict_hooks _state_dict_pre_hooks _load_state_dict_pre_hooks _load_state_dict_post_hooks".split()
-)
+CALL_TABLES = (
+    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks",
+)  # fmt: skip
+STATE_TABLES = (
+    "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"
+)  # fmt: skip
 
 
 class _Global:
     """The hooks common to all modules, laid out as a module's own are."""
 
-    _forward_hooks: OrderedDict[int, Callable] = OrderedDict()
-    _forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
-    _forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
-    _forward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
-    _forward_pre_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
-    _backward_hooks: OrderedDict[int, Callable] = OrderedDict()
-    _backward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
     _is_full_backward_hook: bool | None = None
+
+    def __init__(self) -> None:
+        for table in CALL_TABLES:
+            setattr(self, table, OrderedDict())
+
+
+_GLOBAL = _Global()
 
 
 class Hooked:
@@ -61,7 +61,7 @@ class Hooked:
     def register_forward_hook(
         self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
-        """Calls ``hook(module, args, output)`` after every ``forward``; a result that is not ``None`` replaces the output.
+        """Calls ``hook(module, args, output)`` after every ``forward``; a result, if any, replaces the output.
 
         Args:
             prepend: run it before the hooks that are there already.
@@ -110,8 +110,8 @@ class Hooked:
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         if not (
             self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
-            or _Global._forward_hooks or _Global._forward_pre_hooks
-            or _Global._backward_hooks or _Global._backward_pre_hooks
+            or _GLOBAL._forward_hooks or _GLOBAL._forward_pre_hooks
+            or _GLOBAL._backward_hooks or _GLOBAL._backward_pre_hooks
         ):  # fmt: skip
             return self.forward(*args, **kwargs)
         return _HookedCall(self, args, kwargs).run()
@@ -129,7 +129,7 @@ class _HookedCall:
         try:
             return self._run()
         except Exception:
-            self._always(_Global, "global module")
+            self._always(_GLOBAL, "global module")
             self._always(self.module, "module")
             raise
 
@@ -137,7 +137,7 @@ class _HookedCall:
         self._before()
         module = self.module
         full, regular = _backward_hooks_of(module)
-        before = [*_Global._backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
+        before = [*_GLOBAL._backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
         backward = None
         if full or before:
             from tensorgrad.nn.backward_hook import BackwardHook
@@ -146,7 +146,7 @@ class _HookedCall:
             self.args = backward.watch_inputs(self.args)
 
         self.result = module.forward(*self.args, **self.kwargs)
-        for owner in (_Global, module):
+        for owner in (_GLOBAL, module):
             for key, hook in list(owner._forward_hooks.items()):
                 self.called.add(key)
                 self._after(owner, key, hook)
@@ -165,7 +165,7 @@ class _HookedCall:
 
     def _before(self) -> None:
         module = self.module
-        for owner in (_Global, module):
+        for owner in (_GLOBAL, module):
             for key, hook in list(owner._forward_pre_hooks.items()):
                 if key in owner._forward_pre_hooks_with_kwargs:
                     given = hook(module, self.args, self.kwargs)
@@ -225,7 +225,7 @@ def _choose_kind(owner: Any, full: bool, whose: str) -> None:
 def _backward_hooks_of(module: Any) -> tuple[list[Callable], list[Callable]]:
     """(full, regular) backward hooks, the global ones first."""
     kinds: dict[bool | None, list[Callable]] = {True: [], False: [], None: []}
-    for owner in (_Global, module):
+    for owner in (_GLOBAL, module):
         kinds[owner._is_full_backward_hook] += owner._backward_hooks.values()
     return kinds[True], kinds[False]
 
@@ -239,7 +239,7 @@ def _hook_last_op(module: Any, result: Any, hook: Callable) -> None:
 
 def _for_all(table: str, hook: Callable) -> RemovableHandle:
     Hooked._hooked = True  # every module's calls now look at the hooks
-    return RemovableHandle.add(getattr(_Global, table), hook)
+    return RemovableHandle.add(getattr(_GLOBAL, table), hook)
 
 
 def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
@@ -253,9 +253,9 @@ def register_module_forward_hook(
     """Calls ``hook(module, args, output)`` after the ``forward`` of every module. For debugging and profiling."""
     handle = _for_all("_forward_hooks", hook)
     if with_kwargs:
-        _Global._forward_hooks_with_kwargs[handle.id] = True
+        _GLOBAL._forward_hooks_with_kwargs[handle.id] = True
     if always_call:
-        _Global._forward_hooks_always_called[handle.id] = True
+        _GLOBAL._forward_hooks_always_called[handle.id] = True
     return handle
 
 
@@ -266,13 +266,13 @@ def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
 
 def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
     """Calls ``hook(module, grad_input, grad_output)`` after the backward pass of every module."""
-    _choose_kind(_Global, True, "all")
+    _choose_kind(_GLOBAL, True, "all")
     return _for_all("_backward_hooks", hook)
 
 
 def register_module_backward_hook(hook: Callable) -> RemovableHandle:
     """Deprecated: :func:`register_module_full_backward_hook` sees the gradients of the module's inputs."""
-    _choose_kind(_Global, False, "all")
+    _choose_kind(_GLOBAL, False, "all")
     return _for_all("_backward_hooks", hook)
 
 

@@ -62,7 +62,8 @@ class Stateful:
         """
         if args:
             warnings.warn(
-                "Positional args are being deprecated, use kwargs instead: state_dict(destination=, prefix=, keep_vars=)",
+                "Positional args are being deprecated, use kwargs instead. That is, "
+                "state_dict(destination=..., prefix=..., keep_vars=...)",
                 FutureWarning,
                 stacklevel=2,
             )
@@ -148,7 +149,7 @@ class Stateful:
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Takes this module's own state (not its children's) out of ``state_dict``; layers with a history override it."""
+        """Takes this module's own state, not its children's, out of ``state_dict``. May be overridden."""
         for hook in self.__dict__.get("_load_state_dict_pre_hooks", {}).values():
             who = (self,) if isinstance(hook, _WithModule) else ()
             hook(*who, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
@@ -233,7 +234,7 @@ class Stateful:
         return RemovableHandle.add(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors)`` before loading."""
+        """Calls ``hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors)`` first."""
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:

@@ -59,17 +59,9 @@ def _functional_(name: str, function, places: str = "functional") -> None:
 # --- relu and other piecewise linear ones ---------------------------------------------------------------------------
 
 
-def _prepare_relu(x):
-    if x.dtype.kind == "b":
-        raise RuntimeError("Boolean inputs not supported for relu")
-    if x.dtype.kind == "c":
-        unsupported("relu", x)
-    return (x,)
-
-
 threshold_grad = _grad("threshold_grad(grad, result, limit: float)",
                        grad=lambda g, result, limit: threshold_grad(g, result, limit))  # fmt: skip
-_relu = pointwise("relu(input)", "activation.relu", prepare=_prepare_relu, doc="max(input, 0).",
+_relu = pointwise("relu(input)", "pointwise.relu", doc="max(input, 0).",
                   input=lambda g, out: threshold_grad(g, out, 0))  # fmt: skip
 _threshold = pointwise("threshold(input, threshold: number, value: number)", "activation.threshold", where="",
                        input=lambda g, input, threshold: threshold_grad(g, input, threshold))  # fmt: skip
@@ -96,6 +88,16 @@ _hardswish = _row("hardswish(input)", "hardswish", input=lambda g, input: hardsw
 hardswish_grad = _grad("hardswish_grad(grad, input)",
                        twin=lambda grad, input: grad * where(
                            input <= -3, 0.0, where(input < 3, input / 3 + 0.5, 1.0)))  # fmt: skip
+_hardshrink = pointwise("hardshrink(input, lambd: number)", "pointwise.hardshrink", where="", in_place=False,
+                        prepare=_floats("hardshrink"),
+                        input=lambda g, input, lambd: g.masked_fill(_within(input, lambd), 0))  # fmt: skip
+_softshrink = pointwise("softshrink(input, lambd: number)", "pointwise.softshrink", where="", in_place=False,
+                        prepare=_floats("softshrink"),
+                        input=lambda g, input, lambd: g.masked_fill(_within(input, lambd), 0))  # fmt: skip
+
+
+def _within(x, limit):
+    return (x >= -limit) & (x <= limit)
 
 
 @composite("functional")
@@ -163,18 +165,18 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @composite("function functional method")
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+def hardshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
     """`input`, but 0 within [-lambd, lambd].
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.hardshrink(torch.tensor([0.2, 2.0]))
     tensor([0., 2.])
     """
-    return input.masked_fill((input >= -lambd) & (input <= lambd), 0)
+    return _hardshrink(input, lambd, out=out)
 
 
 @composite("functional")
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+def softshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
     """`input` moved towards 0 by `lambd`, 0 within it. Raises: RuntimeError for a negative `lambd`.
 
     >>> import tensorgrad as torch
@@ -186,7 +188,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
         raise RuntimeError(
             f"lambda must be in range [0, {limit:g}] for input dtype {spoken(input.dtype)}, but found {lambd:g}"
         )
-    return (input - input.sgn() * lambd).masked_fill((input >= -lambd) & (input <= lambd), 0)
+    return _softshrink(input, lambd, out=out)
 
 
 # --- from exponentials ---------------------------------------------------------------------------------------------
@@ -238,7 +240,7 @@ def _mish_slope(x):
 
 
 @composite("functional")
-def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
+def gelu(input: Tensor, *, approximate: str = "none", out=None) -> Tensor:
     """`input · Φ(input)`, Φ the normal distribution (D. Hendrycks, K. Gimpel, arXiv:1606.08415), or its "tanh" form.
 
     Raises: RuntimeError for another `approximate`.
@@ -249,7 +251,7 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     """
     if approximate not in ("none", "tanh"):
         raise RuntimeError("approximate argument must be either none or tanh.")
-    return _gelu(input, approximate)
+    return _gelu(input, approximate, out=out)
 
 
 @composite("functional")
@@ -270,20 +272,20 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @composite("functional")
-def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out=None) -> Tensor:
     """`log(1 + exp(beta · input)) / beta`, and `input` where `beta · input > threshold`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.softplus(torch.tensor([0.0, 30.0]))
     tensor([ 0.6931, 30.0000])
     """
-    return _softplus(input, beta, threshold)
+    return _softplus(input, beta, threshold, out=out)
 
 
 @composite("functional")
-def logsigmoid(input: Tensor) -> Tensor:
+def logsigmoid(input: Tensor, *, out=None) -> Tensor:
     """`log(sigmoid(input))`, without underflow."""
-    return _log_sigmoid(input)
+    return _log_sigmoid(input, out=out)
 
 
 @composite("functional")
@@ -401,6 +403,8 @@ def rrelu(
 
 
 def _random_slopes(input: Tensor, lower: float, upper: float) -> Tensor:
+    if input.is_meta:
+        return leaky_relu(input, lower)
     below = input.detach() <= 0
     drawn = input.new_empty(int(below.sum()), dtype=dtypes.float64).uniform_(lower, upper)
     slopes = input.new_ones(input.shape)

@@ -68,7 +68,7 @@ def source(op: Op, variant: str = "call", name: str = "call") -> str:
             f"        return slowly(OP, ({a}, {b}{rest},))",
         ]
     for i, p in enumerate(tensors):
-        lines += _unwrap(op, i, p)
+        lines += _unwrap(op, i, p, variant)
     lines += _prepare(op, tensors, variant)
     tracked = " or ".join(f"r{i}" for i in differentiated)
     if op.twin is not None and not differentiated:
@@ -99,7 +99,7 @@ def _parameters(op: Op, variant: str) -> str:
     return ", ".join(parts)
 
 
-def _unwrap(op: Op, i: int, p) -> list[str]:
+def _unwrap(op: Op, i: int, p, variant: str) -> list[str]:
     if p.kind is LIST:
         return [f"    x{i}, r{i} = operands(OP, {i}, {p.name})"]
     lines = [
@@ -107,9 +107,20 @@ def _unwrap(op: Op, i: int, p) -> list[str]:
         f"        x{i} = {p.name}._array",
         f"        r{i} = {p.name}._requires_grad",
     ]
+    if _number_beside(op, variant) and i == 1:
+        lines += [
+            f"    elif {p.name}.__class__ is float or {p.name}.__class__ is int:",
+            f"        x1 = {p.name}",
+            "        r1 = False",
+        ]
     if p.kind is OPTIONAL:
         lines += [f"    elif {p.name} is None:", f"        x{i} = None", f"        r{i} = False"]
     return [*lines, "    else:", f"        x{i}, r{i} = operand(OP, {i}, {p.name})"]
+
+
+def _number_beside(op: Op, variant: str) -> bool:
+    """Whether the text is for `tensor + number`, which has its own short way."""
+    return variant == "operator" and op.kind == "pointwise" and op.takes_number == (op.takes_number[0], True)
 
 
 def _prepare(op: Op, tensors, variant: str) -> list[str]:
@@ -127,7 +138,12 @@ def _prepare(op: Op, tensors, variant: str) -> list[str]:
             same = " and ".join(f"x0.__class__ is {x}.__class__" for x in others)
             types = " is ".join(f"{x}.dtype" for x in xs) + (" is F32" if op.rule == "float" else "")
             joined = ", ".join(xs)
-            lines += [f"    if not ({same} and {types}):", f"        {joined} = promote(OP, {joined})"]
+            lines.append(f"    if not ({same} and {types}):")
+            indent = "        "
+            if _number_beside(op, variant):  # NumPy itself keeps float32 beside a Python number
+                lines.append("        if x0.dtype is not F32 or (x1.__class__ is not float and x1.__class__ is not int):")
+                indent += "    "
+            lines.append(f"{indent}{joined} = promote(OP, {joined})")
     if op.prepare is not None:
         targets = ", ".join(_values(op))
         comma = "," if len(op.params) == 1 else ""

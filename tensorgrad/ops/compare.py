@@ -9,7 +9,6 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.ops import callpath, inplace
 from tensorgrad.ops.create import tensor
-from tensorgrad.ops.errors import check_broadcastable
 from tensorgrad.ops.kinds import alias, composite, op, pointwise
 from tensorgrad.ops.pointwise import reflected
 from tensorgrad.ops.slowpath import spoken
@@ -102,20 +101,20 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 # --- logic and bits ------------------------------------------------------------------------------------------------
 
-logical_and = pointwise("logical_and(input, other)", "logical_and", doc="Whether both are nonzero.")
-logical_or = pointwise("logical_or(input, other)", "logical_or", doc="Whether at least one is nonzero.")
-logical_xor = pointwise("logical_xor(input, other)", "logical_xor", doc="Whether exactly one is nonzero.")
+logical_and = pointwise("logical_and(input, other)", "logical_and", numbers=(), doc="Whether both are nonzero.")
+logical_or = pointwise("logical_or(input, other)", "logical_or", numbers=(), doc="Whether at least one is nonzero.")
+logical_xor = pointwise("logical_xor(input, other)", "logical_xor", numbers=(), doc="Whether exactly one is nonzero.")
 logical_not = pointwise("logical_not(input)", "logical_not", doc="Whether an element is 0.")
-bitwise_and = pointwise("bitwise_and(input, other)", "bitwise_and", operator="and",
+bitwise_and = pointwise("bitwise_and(input, other)", "bitwise_and", numbers=("input", "other"), operator="and",
                         doc="Bits set in both integers (booleans: logical and).")  # fmt: skip
-bitwise_or = pointwise("bitwise_or(input, other)", "bitwise_or", operator="or",
+bitwise_or = pointwise("bitwise_or(input, other)", "bitwise_or", numbers=("input", "other"), operator="or",
                        doc="Bits set in at least one integer (booleans: logical or).")  # fmt: skip
-bitwise_xor = pointwise("bitwise_xor(input, other)", "bitwise_xor", operator="xor",
+bitwise_xor = pointwise("bitwise_xor(input, other)", "bitwise_xor", numbers=("input", "other"), operator="xor",
                         doc="Bits set in exactly one integer (booleans: exclusive or).")  # fmt: skip
 bitwise_not = pointwise("bitwise_not(input)", "invert", doc="All bits inverted (booleans: logical not).")
-bitwise_left_shift = pointwise("bitwise_left_shift(input, other)", "left_shift", operator="lshift",
+bitwise_left_shift = pointwise("bitwise_left_shift(input, other)", "left_shift", numbers=("input", "other"), operator="lshift",
                                doc="input · 2 ** other, dropping bits that leave the integer.")  # fmt: skip
-bitwise_right_shift = pointwise("bitwise_right_shift(input, other)", "right_shift", operator="rshift",
+bitwise_right_shift = pointwise("bitwise_right_shift(input, other)", "right_shift", numbers=("input", "other"), operator="rshift",
                                 doc="⌊input / 2 ** other⌋ of integers.")  # fmt: skip
 
 
@@ -146,8 +145,8 @@ for _new, _function, _old in (
 
 
 def _prepare_where(condition, x, y):
-    if condition.dtype.kind != "b":
-        if condition.dtype != np.uint8:
+    if condition.dtype is not dtypes.B1:
+        if condition.dtype.kind != "b" and condition.dtype != np.uint8:
             raise RuntimeError(
                 "where expected condition to be a boolean tensor, but got a tensor with dtype "
                 f"{spoken(dtypes.from_numpy_dtype(condition.dtype))}"
@@ -156,14 +155,13 @@ def _prepare_where(condition, x, y):
     if x.dtype is not y.dtype:
         target = dtypes.result_type_of((x, y)).numpy
         x, y = (v if v.dtype == target else v.astype(target) for v in (x, y))
-    check_broadcastable((condition, x, y))
     return condition, x, y
 
 
 _where = op("where(condition, input, other)", "pointwise.where", where="", prepare=_prepare_where,
             shape=lambda condition, x, y: (np.broadcast_shapes(condition.shape, x.shape, y.shape), x.dtype),
-            input=lambda g, condition: g.masked_fill(~condition, 0),
-            other=lambda g, condition: g.masked_fill(condition, 0))  # fmt: skip
+            input=lambda g, condition: g.masked_fill(condition == 0, 0),
+            other=lambda g, condition: g.masked_fill(condition != 0, 0))  # fmt: skip
 
 
 @composite("function")
@@ -182,8 +180,6 @@ def where(condition: Tensor, input=None, other=None, *, out=None):
         return condition.nonzero(as_tuple=True)
     if input.__class__ not in PLAIN or other.__class__ not in PLAIN:
         input, other = _as_tensor(input, other, condition), _as_tensor(other, input, condition)
-    if condition.dtype is dtypes.uint8:
-        condition = condition.bool()
     return _where(condition, input, other, out=out)
 
 
@@ -203,8 +199,6 @@ def _where_method(self: Tensor, condition: Tensor, other) -> Tensor:
 
 def _prepare_masked_fill(x, mask, value):
     _check_mask(mask)
-    if x.shape != mask.shape:
-        check_broadcastable((x, mask))
     return x, mask, value
 
 
@@ -232,6 +226,8 @@ def masked_fill(input: Tensor, mask: Tensor, value) -> Tensor:
     tensor([-1.,  0.])
     """
     if isinstance(value, Tensor):
+        if value.is_complex() and not input.is_complex():
+            _checked_number(input, 1j)
         return _where(mask, _fill_value(value).to(input.dtype), input)
     return _masked_fill(input, mask, _checked_number(input, value))
 
@@ -266,6 +262,8 @@ def masked_fill_(self: Tensor, mask: Tensor, value) -> Tensor:
     shape = mask._array.shape
     if shape != array.shape and np.broadcast_shapes(shape, array.shape) != array.shape:
         inplace.check_result(self, masked_fill(self, mask, value))
-    xp.copyto(array, np.asarray(_checked_number(self, value)).astype(array.dtype), where=mask._array)
+    if value.__class__ is not float or array.dtype.kind != "f":
+        value = np.asarray(_checked_number(self, value)).astype(array.dtype)
+    xp.copyto(array, value, where=mask._array)
     self._storage.bump()
     return self

@@ -185,7 +185,7 @@ def _check_parts(real, imag):
     return real, imag
 
 
-_complex = pointwise("complex(real, imag)", "pointwise.join_parts", where="", in_place=False, prepare=_check_parts,
+_complex = pointwise("complex(real, imag)", "pointwise.join_parts", numbers=(), where="", in_place=False, prepare=_check_parts,
                      real=lambda g: g.real, imag=lambda g: g.imag)  # fmt: skip
 
 
@@ -200,6 +200,12 @@ def complex_(real: Tensor, imag: Tensor, *, out=None) -> Tensor:
     tensor([1.+2.j])
     """
     _same_dtype(real, imag)
+    result_dtype = real.dtype.to_complex()
+    if out is not None and out.dtype is not result_dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {spoken(result_dtype)} but got scalar type {spoken(out.dtype)} for "
+            "argument 'out'"
+        )
     return _complex(real, imag, out=out)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tensorgrad import dtypes
 from tensorgrad.kernels.array import conv as kernels
 from tensorgrad.kernels.array import fold as fold_kernels
 from tensorgrad.kernels.array.matmul import NAMES, spoken
@@ -280,7 +279,7 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
 
 def _check_columns(name: str):
     def check(x, *rest):
-        if x.dtype.kind in "biu":
+        if x.dtype.kind in "iu":
             raise NotImplementedError(f"\"{name}\" not implemented for '{spoken(x)}'")
         return (x, *rest)
 
@@ -408,5 +407,3 @@ def fold(input: Tensor, output_size, kernel_size, dilation=1, padding=0, stride=
     result = _fold(input if batched else input.unsqueeze(0), size, kernel, dilation, padding, stride)
     return result if batched else result.squeeze(0)
 
-
-__all__ = ["convolution", "dtypes", "fold", "unfold"]

@@ -7,6 +7,7 @@ import numpy as np
 from tensorgrad import devices, dtypes
 from tensorgrad.ops import inplace
 from tensorgrad.ops.create import resolve_device
+from tensorgrad.ops.errors import check_number
 from tensorgrad.ops.kinds import composite, op
 from tensorgrad.storage.stubs import storage_class
 from tensorgrad.tensor import Tensor
@@ -257,8 +258,7 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
         if inplace._tracked(self, (value,)):
             return inplace.replace(self, _fill, (value,), {})
         value = value.item()
-    if value.__class__ is complex and self._array.dtype.kind != "c":
-        raise RuntimeError(f"value cannot be converted to type {self.dtype.name} without overflow: {value}")
+    check_number(value, self.dtype)
     if inplace._tracked(self, ()) or self._storage.version is None:
         from tensorgrad.ops.create import tensor
 

@@ -26,8 +26,9 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
     if isinstance(error, RuntimeError | IndexError) and not isinstance(error, RecursionError):
         raise error
     arrays = [v for v in values if v.__class__ in STORAGES]
-    if op.kind == "pointwise":
+    if op.kind == "pointwise" or (isinstance(error, ValueError) and "broadcast" in str(error)):
         check_broadcastable(arrays)
+    if op.kind == "pointwise":
         _dtype_error(op, error, arrays)
     described = ", ".join(
         f"{dtypes.from_numpy_dtype(v.dtype).name}{list(v.shape)}" if v.__class__ in STORAGES else repr(v)
@@ -128,3 +129,28 @@ def wrap_dims(dims, ndim: int) -> tuple[int, ...]:
         twice = next(d for i, d in enumerate(wrapped) if d in wrapped[:i])
         raise RuntimeError(f"dim {twice} appears multiple times in the list of dims")
     return wrapped
+
+
+_C_NAMES = {
+    "bool": "bool", "uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int", "int64": "int64_t",
+    "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
+    "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+}  # fmt: skip
+
+
+def check_number(value, dtype: dtypes.dtype) -> None:
+    """Raises: RuntimeError unless the Python number fits into an element of `dtype`. (Fractions may be lost.)"""
+    fits = True
+    if value.__class__ is complex:
+        fits = dtype.category == dtypes.COMPLEX or value.imag == 0
+        value = value.real
+    if dtype.category == dtypes.INTEGER:
+        info = dtypes.iinfo(dtype)
+        low = -info.max if dtype is dtypes.uint8 else info.min  # PyTorch lets small negative numbers wrap
+        fits = fits and low <= value <= info.max
+    elif dtype.name not in ("bool", "float64", "complex128") and value.__class__ is not bool:
+        finite = value == value and abs(value) != float("inf")
+        limit = dtypes.finfo(dtype).max
+        fits = fits and (not finite or abs(value) <= limit)
+    if not fits:
+        raise RuntimeError(f"value cannot be converted to type {_C_NAMES[dtype.name]} without overflow")

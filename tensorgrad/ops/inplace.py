@@ -10,46 +10,93 @@ from __future__ import annotations
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, rebase
-from tensorgrad.dtypes import F32
+from tensorgrad.dtypes import F32, F64
 from tensorgrad.ops import callpath
-from tensorgrad.ops.slowpath import spoken
+from tensorgrad.ops.slowpath import overwriting, spoken
 from tensorgrad.tensor import PLAIN, Tensor
 
 
 def make(op):
-    """The in-place method of an op: `name_(self, ...)`."""
-    kernels = op.kernels
-    direct = op.kind == "pointwise" and isinstance(op.kernel, str) and "." not in op.kernel and op.rule == "same"
-    binary = sum(p.is_tensor for p in op.params) == 2 and len(op.params) == 2
+    """The in-place method of an op: `name_(self, ...)`.
+
+    A ufunc of one or two operands that keeps the dtype is given the tensor's memory as its `out`.
+    """
+    tensors = [p for p in op.params if p.is_tensor]
+    if op.kind == "pointwise" and isinstance(op.kernel, str) and "." not in op.kernel and len(op.params) == len(tensors):
+        if len(tensors) == 1:
+            return _named(op, _unary(op))
+        if len(tensors) == 2 and op.rule == "same":
+            return _named(op, _binary(op))
 
     def method(self, *args, **kwargs):
-        if direct and not kwargs and not callpath.RARE and self.__class__ in PLAIN and not _tracked(self, args):
-            array = self._array
-            if binary and len(args) == 1:
-                other = args[0]
-                y = other._array if other.__class__ in PLAIN else other
-                if (y.__class__ is array.__class__ and y.dtype is array.dtype) or (
-                    array.dtype is F32 and (y.__class__ is float or y.__class__ is int)
-                ):
-                    check_no_overlap(self)
-                    if y.__class__ is array.__class__ and y.ndim > array.ndim:
-                        check_result(self, op.call(self, *args))
-                    try:
-                        kernels[array.__class__](array, y, out=array)
-                    except Exception:
-                        check_result(self, op.call(self, *args))  # says what is wrong
-                        raise
-                    self._storage.bump()
-                    return self
-            elif not args and not binary:
-                check_no_overlap(self)
-                kernels[array.__class__](array, out=array)
-                self._storage.bump()
-                return self
         return replace(self, op.call, args, kwargs)
 
+    return _named(op, method)
+
+
+def _named(op, method):
     method.__name__ = method.__qualname__ = f"{op.name}_"
     method.__doc__ = f"In-place version of `{op.name}`: writes the result into this tensor and returns it."
+    return method
+
+
+def _unary(op):
+    kernels, call, floats_only = op.kernels, op.call, op.rule == "float"
+
+    def method(self):
+        array = self._array
+        if (
+            callpath.RARE or self.__class__ not in PLAIN or (self._requires_grad and GRAD.enabled)
+            or (floats_only and array.dtype.kind not in "fc")
+        ):  # fmt: skip
+            return replace(self, call, (), {})
+        if 0 in array.strides:
+            check_no_overlap(self)
+        storage = self._storage
+        if storage.version is None:
+            storage.bump()
+        try:
+            kernels[array.__class__](array, out=array)
+        except (RuntimeWarning, FloatingPointError):
+            pass  # overflow and the like, by the user's filters: the result is complete (see errors.explain)
+        except Exception:
+            return replace(self, call, (), {})  # says what is wrong
+        storage.version += 1
+        return self
+
+    return method
+
+
+def _binary(op):
+    kernels, call = op.kernels, op.call
+
+    def method(self, other):
+        if not callpath.RARE and self.__class__ in PLAIN:
+            array = self._array
+            if other.__class__ in PLAIN:
+                y = other._array
+                direct = y.dtype is array.dtype and y.__class__ is array.__class__
+                direct = direct and not ((self._requires_grad or other._requires_grad) and GRAD.enabled)
+            else:
+                y = other
+                direct = (array.dtype is F32 or array.dtype is F64) and (y.__class__ is float or y.__class__ is int)
+                direct = direct and not (self._requires_grad and GRAD.enabled)
+            if direct:
+                if 0 in array.strides:
+                    check_no_overlap(self)
+                storage = self._storage
+                if storage.version is None:
+                    storage.bump()
+                try:
+                    kernels[array.__class__](array, y, out=array)
+                except (RuntimeWarning, FloatingPointError):
+                    pass
+                except Exception:
+                    return replace(self, call, (other,), {})  # says what is wrong
+                storage.version += 1
+                return self
+        return replace(self, call, (other,), {})
+
     return method
 
 
@@ -82,25 +129,35 @@ def _tracked(self, args) -> bool:
         return False
     if self._requires_grad and self.requires_grad:  # a view says "ask", and the answer may be no
         return True
-    return any(isinstance(a, Tensor) and a._requires_grad and a.requires_grad for a in args)
+    for a in args:
+        if isinstance(a, Tensor) and a._requires_grad and a.requires_grad:
+            return True
+    return False
 
 
 def replace(self: Tensor, function, args, kwargs) -> Tensor:
     """Runs an op out of place and makes its result this tensor's value and history."""
-    if _tracked(self, (*args, *kwargs.values())):
+    if GRAD.enabled and _tracked(self, (*args, *kwargs.values())):
         check_writable(self)
-    check_no_overlap(self)
-    result = function(self, *args, **kwargs)
-    check_result(self, result)
+    array = self._array
+    if 0 in array.strides:
+        check_no_overlap(self)
+    if callpath.RARE:
+        with overwriting(self._storage):
+            result = function(self, *args, **kwargs)
+    else:
+        result = function(self, *args, **kwargs)
+    made = result._array
+    if made.shape != array.shape or made.dtype is not array.dtype:
+        check_result(self, result)
     edge = result._edge
     if edge is not None:
         keep_originals(edge[0], self)
     self._storage.bump()
-    self._storage.write(self._array, result._array)
+    self._storage.write(array, made)
     if edge is not None:
         node = edge[0]
         point_outputs(node, result, self)
-        array = self._array
         node.outputs = ((array.shape, array.dtype, array.__class__),)
         rebase(self, node)
     return self

@@ -95,7 +95,7 @@ def _same(input: Tensor, target: Tensor):
             "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
             stacklevel=3,
         )
-        _broadcast_error([x, y])
+        check_broadcastable([x, y])
     if x.dtype is not y.dtype:
         dtype = dtypes.result_type_of((x, y))
         input, target = input.to(dtype), target.to(dtype)
@@ -165,7 +165,7 @@ def smooth_l1_loss(
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """d² / 2 where d = |input - target| is below `delta`, else delta (d - delta / 2); `weight` as in `mse_loss`.
+    """d² / 2 where d = |input - target| is below `delta`, else delta (d - delta / 2), times a `weight` per element.
 
     Raises: RuntimeError for a `delta` that is not positive.
     """
@@ -174,7 +174,9 @@ def huber_loss(
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     if weight is not None:
-        return _weighted(_huber(input, target, delta, "none"), input, weight, reduction)
+        if weight._array.shape != input._array.shape:
+            raise ValueError("Weights and input must have the same size.")
+        return _reduced(_huber(input, target, delta, "none") * weight, reduction)
     return _huber(input, target, delta, reduction)
 
 
@@ -290,7 +292,7 @@ def binary_cross_entropy_with_logits(
         input, target = _same(input, target)
     for factor in (weight, pos_weight):
         if factor is not None:
-            _broadcast_error([factor._array, x])
+            check_broadcastable([factor._array, x])
     return _bce_with_logits(input, target, weight, pos_weight, reduction)
 
 

@@ -17,6 +17,11 @@ def _positive(x: Tensor) -> Tensor:
     return x.masked_fill(x <= 0, 0)
 
 
+def _ever(condition: Tensor) -> bool:
+    """Whether a condition holds anywhere; on the meta device, where nobody knows, it does not."""
+    return not condition.is_meta and bool(condition.any())
+
+
 # --- distances -----------------------------------------------------------------------------------------------------
 
 
@@ -211,14 +216,14 @@ def multi_margin_loss(
     if target.dtype is not dtypes.int64:
         raise RuntimeError(f"expected scalar type Long but found {spoken(target._array)}")
     column = target.reshape(count, 1)
-    if count and not bool(((column >= 0) & (column < classes)).all()):
+    if _ever((column < 0) | (column >= classes)):
         raise RuntimeError("target out of range")
     short = _positive(rows - pick(rows, column, 1, False) + margin)
     loss = short * short if p == 2 else short
     if weight is not None:
         loss = loss * pick(weight, target.reshape(-1), 0, False).unsqueeze(1)
-    others = input.new_zeros((count, classes), dtype=dtypes.int64) + input.new_tensor(range(classes), dtype=dtypes.int64)
-    loss = loss.masked_fill(others == column, 0).sum(1) / classes
+    each = input.new_tensor(range(classes), dtype=dtypes.int64)
+    loss = loss.masked_fill(each == column, 0).sum(1) / classes
     return _reduced(loss if input.ndim == 2 else loss.reshape(()), reduction)
 
 
@@ -235,7 +240,7 @@ def multilabel_margin_loss(
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     classes = input._array.shape[-1] if input.ndim else 1
     rows, labels = input.reshape(-1, classes), target.reshape(-1, classes)
-    if labels.numel() and not bool(((labels >= -1) & (labels < classes)).all()):
+    if _ever((labels < -1) | (labels >= classes)):
         raise RuntimeError("argument #2 'target' is out of range")
     listed = (labels < 0).cumsum(1) == 0  # up to the first -1
     named = labels.clamp(min=0)
@@ -284,7 +289,7 @@ def gaussian_nll_loss(
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
-    if bool((var < 0).any()):
+    if _ever(var < 0):
         raise ValueError("var has negative entry/entries")
     fixed = var.detach()
     var = var + (fixed.clamp(min=eps) - fixed)  # raised, with the gradient of what it was

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import matmul as kernels
 from tensorgrad.ops import callpath, inplace
@@ -14,7 +16,8 @@ from tensorgrad.tensor import Tensor
 
 def _folded(x: Tensor) -> Tensor:
     """A stack of matrices as one tall matrix."""
-    return x if x._array.ndim == 2 else x.reshape(-1, x._array.shape[-1])
+    shape = x._array.shape
+    return x if len(shape) == 2 else x.reshape((math.prod(shape[:-1]), shape[-1]))
 
 
 def _left_gradient(g, other, input_shape):
@@ -64,8 +67,8 @@ Tensor.__matmul__ = callpath.build(matmul.op, "operator")  # type: ignore[attr-d
 
 
 def _rmatmul(self, other):
-    """`array @ tensor`; for anything but tensors and arrays Python reports the operands."""
-    return callpath.other_operand(matmul.op, self, other) if isinstance(other, Tensor) else NotImplemented
+    """`other @ tensor`; for anything but a tensor Python reports the operands."""
+    return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
 Tensor.__rmatmul__ = _rmatmul  # type: ignore[attr-defined]

@@ -233,8 +233,8 @@ def rms_norm(input: Tensor, normalized_shape, weight=None, eps: float | None = N
     """
     axes = _normalized("rms_norm", input, normalized_shape, weight)
     if input.is_complex():  # no fused kernel: the definition
-        size = (input * input.conj()).real.mean(axes, True)
-        out = input * (size + (dtypes.finfo(input.dtype).eps if eps is None else eps)).rsqrt()
+        square = (input * input).mean(axes, True)
+        out = input * (square + (dtypes.finfo(input.dtype).eps if eps is None else eps)).rsqrt()
         return out if weight is None else out * weight
     _check_floating(input._array, "rms_norm")
     return _rms_norm(input, weight, axes, eps)[0]
@@ -336,7 +336,7 @@ def _check_batch_norm(input, running_mean, running_var, weight, bias, training) 
     for name, value in named.items():
         if value is not None and value._array.size != channels:
             raise RuntimeError(f"{name} should contain {channels} elements not {value._array.size}")
-    if x.ndim < 2:
+    if x.ndim < 2 and x.size:
         raise RuntimeError(f"batch_norm: expected an input of at least 2 dimensions (N, C, *), got {list(x.shape)}")
     _check_floating(x, "batch_norm")
     _check_mixed(x, *(None if v is None else v._array for v in named.values()))
@@ -387,6 +387,8 @@ def batch_norm(
         if (running_mean is None) is not (running_var is None):
             raise ValueError("running_mean and running_var must either both be None or neither be None")
     _check_batch_norm(input, running_mean, running_var, weight, bias, training)
+    if array.ndim < 2:
+        return input.clone()
     out, mean, _, var = _batch_norm(input, weight, bias, running_mean, running_var, training, eps)
     if training and running_mean is not None:
         _update_running(running_mean, running_var, mean, var, array.size // max(array.shape[1], 1), momentum)

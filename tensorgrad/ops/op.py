@@ -79,6 +79,7 @@ class Op:
         prepare: Callable | None = None,
         shape: Callable | None = None,
         rule: str = "same",
+        numbers: tuple[str, ...] | None = None,
         outputs: tuple[str, ...] = ("out",),
         differentiable_outputs: int = 1,
         backward_name: str = "",
@@ -92,6 +93,7 @@ class Op:
         if any(p.name == "out" for p in self.params):  # a derivative that takes an op's output: it has no `out=`
             self.outputs = tuple("result" if name == "out" else name for name in outputs)
         self.differentiable_outputs = differentiable_outputs
+        self.takes_number = self._takes_number(numbers)
         camel = "".join(word.title() for word in self.name.strip("_").split("_"))
         self.backward_name = backward_name or f"{camel}Backward0"
         self.doc = doc
@@ -105,6 +107,14 @@ class Op:
         if self.name in OPS:
             raise ValueError(f"op {self.name!r} is declared twice")
         OPS[self.name] = self
+
+    def _takes_number(self, numbers) -> tuple[bool, ...]:
+        """For each tensor parameter, whether a Python number may stand for it: in pointwise ops all but the first,
+        unless the row names them."""
+        tensors = [p.name for p in self.params if p.is_tensor]
+        if numbers is None:
+            numbers = tensors[1:] if self.kind == "pointwise" else ()
+        return tuple(name in numbers for name in tensors)
 
     def _read_formulas(self) -> None:
         """From the formulas' parameter names: what is saved, and for the sake of which inputs."""

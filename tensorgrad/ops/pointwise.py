@@ -52,28 +52,28 @@ def no_derivative(name: str):
 
 # --- arithmetic ----------------------------------------------------------------------------------------------------
 
-_add = pointwise("add(input, other)", "add", operator="add", where="", input=lambda g: g, other=lambda g: g)
-_sub = pointwise("sub(input, other)", "subtract", operator="sub", where="",
+_add = pointwise("add(input, other)", "add", numbers=("input", "other"), operator="add", where="", input=lambda g: g, other=lambda g: g)
+_sub = pointwise("sub(input, other)", "subtract", numbers=("input", "other"), operator="sub", where="",
                  input=lambda g: g, other=lambda g: -g)  # fmt: skip
 _rsub = pointwise("rsub(input, other)", "pointwise.subtract_from", operator="rsub", where="", in_place=False,
                   backward_name="RsubBackward1", input=lambda g: -g, other=lambda g: g)  # fmt: skip
-mul = pointwise("mul(input, other)", "multiply", operator="mul", doc="The product.",
+mul = pointwise("mul(input, other)", "multiply", numbers=("input", "other"), operator="mul", doc="The product.",
                 input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))  # fmt: skip
-_div = pointwise("div(input, other)", "true_divide", rule="float", operator="truediv", where="",
+_div = pointwise("div(input, other)", "true_divide", numbers=("input", "other"), rule="float", operator="truediv", where="",
                  input=lambda g, other: g / conj(other),
                  other=lambda g, other, out: -g * conj(out / other))  # fmt: skip
 _rdiv = pointwise("rdiv(input, other)", "pointwise.divide_into", rule="float", operator="rtruediv", where="",
                   in_place=False, backward_name="DivBackward0",
                   input=lambda g, input, out: -g * conj(out / input),
                   other=lambda g, input: g / conj(input))  # fmt: skip
-floor_divide = pointwise("floor_divide(input, other)", "pointwise.floor_divide", operator="floordiv",
+floor_divide = pointwise("floor_divide(input, other)", "pointwise.floor_divide", numbers=("input", "other"), operator="floordiv",
                          input=no_derivative("floor_divide"), other=no_derivative("floor_divide"),
                          doc="The quotient rounded down; RuntimeError for integers divided by zero.")  # fmt: skip
-_div_floor = pointwise("div_floor(input, other)", "pointwise.floor_divide", where="", in_place=False,
+_div_floor = pointwise("div_floor(input, other)", "pointwise.floor_divide", numbers=("input", "other"), where="", in_place=False,
                        backward_name="DivBackward2", input=zero, other=zero)  # fmt: skip
-_div_trunc = pointwise("div_trunc(input, other)", "pointwise.trunc_divide", where="", in_place=False,
+_div_trunc = pointwise("div_trunc(input, other)", "pointwise.trunc_divide", numbers=("input", "other"), where="", in_place=False,
                        backward_name="DivBackward2", input=zero, other=zero)  # fmt: skip
-remainder = pointwise("remainder(input, other)", "pointwise.remainder", operator="mod",
+remainder = pointwise("remainder(input, other)", "pointwise.remainder", numbers=("input", "other"), operator="mod",
                       input=lambda g: g, other=lambda g, input, other: -g * _div_floor(input, other),
                       doc="input - other · ⌊input / other⌋: the divisor's sign, as Python's %.")  # fmt: skip
 fmod = pointwise("fmod(input, other)", "pointwise.fmod",
@@ -82,21 +82,24 @@ fmod = pointwise("fmod(input, other)", "pointwise.fmod",
 neg = pointwise("neg(input)", "negative", input=lambda g: -g, doc="-input.")
 reciprocal = pointwise("reciprocal(input)", "reciprocal", rule="float", input=lambda g, out: -g * conj(out * out),
                        doc="1 / input.")  # fmt: skip
-addcmul = pointwise("addcmul(input, tensor1, tensor2, *, value: number = 1)", "pointwise.addcmul",
+addcmul = pointwise("addcmul(input, tensor1, tensor2, *, value: number = 1)", "pointwise.addcmul", numbers=(),
                     input=lambda g: g,
                     tensor1=lambda g, tensor2, value: g * conj(tensor2 * value),
                     tensor2=lambda g, tensor1, value: g * conj(tensor1 * value),
                     doc="input + value · tensor1 · tensor2.")  # fmt: skip
-addcdiv = pointwise("addcdiv(input, tensor1, tensor2, *, value: number = 1)", "pointwise.addcdiv",
+addcdiv = pointwise("addcdiv(input, tensor1, tensor2, *, value: number = 1)", "pointwise.addcdiv", numbers=(),
                     input=lambda g: g,
                     tensor1=lambda g, tensor2, value: g * conj(value / tensor2),
                     tensor2=lambda g, tensor1, tensor2, value: -g * conj(value * tensor1 / (tensor2 * tensor2)),
                     doc="input + value · tensor1 / tensor2; RuntimeError for integers.")  # fmt: skip
-_lerp = pointwise("lerp(input, end, weight)", "pointwise.lerp", where="",
+_lerp = pointwise("lerp(input, end, weight)", "pointwise.lerp", where="", numbers=("weight",),
                   input=lambda g, weight: g * conj(1 - weight), end=lambda g, weight: g * conj(weight),
                   weight=lambda g, input, end: g * conj(end - input))  # fmt: skip
-gcd = pointwise("gcd(input, other)", "pointwise.gcd", doc="The greatest common divisor of integers.")
-lcm = pointwise("lcm(input, other)", "pointwise.lcm", doc="The least common multiple of integers.")
+_lerp_by_number = pointwise("lerp_by_number(input, end, weight: float)", "pointwise.lerp_by_number", where="",
+                            in_place=False, backward_name="LerpBackward0", numbers=(),
+                            input=lambda g, weight: g * (1 - weight), end=lambda g, weight: g * weight)  # fmt: skip
+gcd = pointwise("gcd(input, other)", "pointwise.gcd", numbers=(), doc="The greatest common divisor of integers.")
+lcm = pointwise("lcm(input, other)", "pointwise.lcm", numbers=(), doc="The least common multiple of integers.")
 
 _add_in_place, _sub_in_place, _div_in_place = Tensor.add_, Tensor.sub_, Tensor.div_
 
@@ -136,6 +139,8 @@ def rsub(input: Tensor, other, *, alpha=1) -> Tensor:
 
 def _scaled(input, other, alpha):
     """`alpha · other`. Raises: RuntimeError if alpha's category is above that of both operands."""
+    if alpha.__class__ is float and isinstance(other, Tensor) and other._array.dtype.kind == "f":
+        return other * alpha
     category = max(category_of(v) for v in (input, other))
     if isinstance(alpha, float) and category < dtypes.FLOATING:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
@@ -208,7 +213,15 @@ def lerp(input: Tensor, end: Tensor, weight, *, out=None) -> Tensor:
     for name, value in (("end", end), ("weight", weight)):
         if isinstance(value, Tensor) and value.dtype is not input.dtype:
             raise RuntimeError(f"expected dtype {short_name(input)} for `{name}` but got dtype {short_name(value)}")
+    if weight.__class__ is float and input.dtype.is_floating_point:
+        return _lerp_by_number(input, end, weight, out=out)
     return _lerp(input, end, weight, out=out)
+
+
+@composite("method")
+def lerp_(self: Tensor, end: Tensor, weight) -> Tensor:
+    """Moves this tensor towards `end` in place."""
+    return inplace.replace(self, lerp, (end, weight), {})
 
 
 def short_name(tensor: Tensor) -> str:
@@ -227,7 +240,7 @@ def positive(input: Tensor) -> Tensor:
 
 # --- powers and exponentials ---------------------------------------------------------------------------------------
 
-_pow = pointwise("pow(input, exponent)", "pointwise.power", operator="pow", where="",
+_pow = pointwise("pow(input, exponent)", "pointwise.power", numbers=("input", "exponent"), operator="pow", where="",
                  input=lambda g, input, exponent: g * conj(_power_slope(input, exponent)),
                  exponent=lambda g, input, exponent, out: g * conj(_exponent_slope(input, exponent, out)))  # fmt: skip
 _rpow = pointwise("rpow(exponent, input)", "pointwise.power_of", operator="rpow", where="", in_place=False,
@@ -253,11 +266,11 @@ log10 = pointwise("log10(input)", "log10", rule="float", input=lambda g, input: 
                   doc="The logarithm in base 10.")  # fmt: skip
 log1p = pointwise("log1p(input)", "log1p", rule="float", input=lambda g, input: g / conj(input + 1),
                   doc="log(1 + input), accurate near 0.")  # fmt: skip
-logaddexp = pointwise("logaddexp(input, other)", "pointwise.logaddexp", in_place=False,
+logaddexp = pointwise("logaddexp(input, other)", "pointwise.logaddexp", numbers=(), in_place=False,
                       input=lambda g, input, other: g / conj((other - input).exp() + 1),
                       other=lambda g, input, other: g / conj((input - other).exp() + 1),
                       doc="log(exp(input) + exp(other)), without overflow.")  # fmt: skip
-logaddexp2 = pointwise("logaddexp2(input, other)", lambda xp, x, y: kernels.logaddexp(xp, x, y, 2), in_place=False,
+logaddexp2 = pointwise("logaddexp2(input, other)", lambda xp, x, y: kernels.logaddexp(xp, x, y, 2), numbers=(), in_place=False,
                        input=lambda g, input, other: g / ((other - input).exp2() + 1),
                        other=lambda g, input, other: g / ((input - other).exp2() + 1),
                        doc="log2(2 ** input + 2 ** other), without overflow.")  # fmt: skip
@@ -267,7 +280,7 @@ def _power_slope(x, n):
     """The derivative of x**n by x; 0 where n is 0, also at x = 0."""
     if isinstance(n, Tensor):
         return (n * _pow(x, n - 1)).masked_fill(n == 0, 0)
-    return x * 0 if n == 0 else _pow(x, n - 1) * n
+    return zeros_like(x) if n == 0 else _pow(x, n - 1) * n
 
 
 def _exponent_slope(x, n, power):
@@ -357,6 +370,9 @@ def ldexp(input: Tensor, other: Tensor, *, out=None) -> Tensor:
     >>> torch.ldexp(torch.tensor([1.0]), torch.arange(3))
     tensor([1., 2., 4.])
     """
+    if not isinstance(input, Tensor) or not isinstance(other, Tensor):
+        wrong = other if isinstance(input, Tensor) else input
+        raise TypeError(f"ldexp(): both arguments must be Tensor, not {type(wrong).__name__}")
     return mul(input, _pow(2.0, other), out=out)
 
 
@@ -392,7 +408,7 @@ acos = pointwise("acos(input)", "arccos", rule="float",
                  input=lambda g, input: -g * conj((1 - input * input).rsqrt()), doc="The arc cosine.")  # fmt: skip
 atan = pointwise("atan(input)", "arctan", rule="float",
                  input=lambda g, input: g / conj(input * input + 1), doc="The arc tangent.")  # fmt: skip
-atan2 = pointwise("atan2(input, other)", "arctan2", rule="float",
+atan2 = pointwise("atan2(input, other)", "arctan2", numbers=(), rule="float",
                   input=lambda g, input, other: g * other * _inverse_square(input, other),
                   other=lambda g, input, other: -g * input * _inverse_square(input, other),
                   doc="The angle of the point (other, input) in (-π, π].")  # fmt: skip
@@ -411,7 +427,7 @@ acosh = pointwise("acosh(input)", "arccosh", rule="float", input=lambda g, input
                   doc="The inverse hyperbolic cosine.")  # fmt: skip
 atanh = pointwise("atanh(input)", "arctanh", rule="float", input=lambda g, input: g / conj(1 - input * input),
                   doc="The inverse hyperbolic tangent.")  # fmt: skip
-hypot = pointwise("hypot(input, other)", kernels.floats_only("hypot"),
+hypot = pointwise("hypot(input, other)", kernels.floats_only("hypot"), numbers=(),
                   input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out),
                   doc="√(input² + other²), without overflow.")  # fmt: skip
 deg2rad = pointwise("deg2rad(input)", lambda xp, x: xp.multiply(x, x.dtype.type(math.pi / 180)), rule="float",
@@ -421,8 +437,9 @@ rad2deg = pointwise("rad2deg(input)", lambda xp, x: xp.multiply(x, x.dtype.type(
 
 
 def _inverse_square(x, y):
-    """1 / (x² + y²)."""
-    return (x * x + y * y).reciprocal()
+    """1 / (x² + y²), but 0 at the origin."""
+    square = x * x + y * y
+    return square.reciprocal().masked_fill(square == 0, 0)
 
 
 # --- sign and rounding ---------------------------------------------------------------------------------------------
@@ -435,10 +452,10 @@ sgn = pointwise("sgn(input)", "pointwise.sgn", input=lambda g, input, out: _sgn_
 copysign = pointwise("copysign(input, other)", "copysign", rule="float", other=zero,
                      input=lambda g, input, out: (g * (out / input)).masked_fill(input == 0, 0),
                      doc="The size of `input` with the sign of `other`.")  # fmt: skip
-nextafter = pointwise("nextafter(input, other)", kernels.floats_only("nextafter"),
-                      input=no_derivative("nextafter"), other=no_derivative("nextafter"),
+nextafter = pointwise("nextafter(input, other)", kernels.floats_only("nextafter"), numbers=(),
+                      input=lambda g, input, other: g.masked_fill(input == other, 0), other=zero,
                       doc="The next floating-point number after `input` towards `other`.")  # fmt: skip
-_heaviside = pointwise("heaviside(input, values)", "pointwise.heaviside", where="",
+_heaviside = pointwise("heaviside(input, values)", "pointwise.heaviside", numbers=(), where="",
                        input=no_derivative("heaviside"), values=no_derivative("heaviside"))  # fmt: skip
 floor = pointwise("floor(input)", kernels.whole("floor"), input=zero, doc="The largest integer <= input.")
 ceil = pointwise("ceil(input)", kernels.whole("ceil"), input=zero, doc="The smallest integer >= input.")
@@ -484,19 +501,19 @@ def heaviside(input: Tensor, values: Tensor, *, out=None) -> Tensor:
 
 # --- limits --------------------------------------------------------------------------------------------------------
 
-maximum = pointwise("maximum(input, other)", "pointwise.maximum", in_place=False,
+maximum = pointwise("maximum(input, other)", "pointwise.maximum", numbers=(), in_place=False,
                     input=lambda g, input, other: _share(g, input == other, input < other),
                     other=lambda g, input, other: _share(g, input == other, input > other),
                     doc="The larger of the two; nan if either is. A tie shares the gradient.")  # fmt: skip
-minimum = pointwise("minimum(input, other)", "pointwise.minimum", in_place=False,
+minimum = pointwise("minimum(input, other)", "pointwise.minimum", numbers=(), in_place=False,
                     input=lambda g, input, other: _share(g, input == other, input > other),
                     other=lambda g, input, other: _share(g, input == other, input < other),
                     doc="The smaller of the two; nan if either is. A tie shares the gradient.")  # fmt: skip
-fmax = pointwise("fmax(input, other)", "pointwise.fmax", in_place=False,
+fmax = pointwise("fmax(input, other)", "pointwise.fmax", numbers=(), in_place=False,
                  input=lambda g, input, other: g.masked_fill(~((input >= other) | (other != other)), 0),
                  other=lambda g, input, other: g.masked_fill((input >= other) | (other != other), 0),
                  doc="The larger of the two; if one is nan, the other.")  # fmt: skip
-fmin = pointwise("fmin(input, other)", "pointwise.fmin", in_place=False,
+fmin = pointwise("fmin(input, other)", "pointwise.fmin", numbers=(), in_place=False,
                  input=lambda g, input, other: g.masked_fill(~((input <= other) | (other != other)), 0),
                  other=lambda g, input, other: g.masked_fill((input <= other) | (other != other), 0),
                  doc="The smaller of the two; if one is nan, the other.")  # fmt: skip
@@ -541,7 +558,7 @@ _clamp = pointwise("clamp(input, min: number = None, max: number = None)", "poin
                    input=lambda g, input, min, max: clamp_grad(g, input, min, max))  # fmt: skip
 
 
-@composite(in_place=True)
+@composite()
 def clamp(input: Tensor, min=None, max=None, *, out=None) -> Tensor:
     """`input` limited to [min, max]: numbers or tensors, either may be missing; `max` wins where they cross.
 
@@ -560,6 +577,12 @@ def clamp(input: Tensor, min=None, max=None, *, out=None) -> Tensor:
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     return _clamp(input, min, max, out=out)
+
+
+@composite("method function")
+def clamp_(self: Tensor, min=None, max=None) -> Tensor:
+    """Limits this tensor to [min, max] in place."""
+    return inplace.replace(self, clamp, (min, max), {})
 
 
 def _prepare_nan_to_num(x, nan, posinf, neginf):

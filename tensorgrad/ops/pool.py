@@ -6,9 +6,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from tensorgrad import dtypes
 from tensorgrad.kernels.array import pool as kernels
 from tensorgrad.kernels.array.matmul import spoken
-from tensorgrad.ops.kinds import FUNCTIONS, composite, export, op
+from tensorgrad.ops.kinds import FUNCTIONAL, FUNCTIONS, export, op
+from tensorgrad.ops.matmul import written
 from tensorgrad.tensor import Tensor
 
 _pool_shape = lru_cache(maxsize=256)(kernels.pool_shape)
@@ -200,10 +202,12 @@ def _max_pools(dims: int) -> None:
 def _output_size(name: str, value, input: Tensor, dims: int) -> tuple[int, ...]:
     """The size that an adaptive pooling is asked for; None keeps the input's. Raises: RuntimeError for a bad one."""
     size = input._array.shape
+    if dims > 1 and isinstance(value, tuple | list) and len(size) <= len(value):
+        raise ValueError(f"Input dimension should be at least {len(value) + 1}")
     values = (value,) * dims if isinstance(value, int) or value is None else tuple(value)
     if len(values) != dims:
         raise RuntimeError(f"{name}: output_size must be {dims}")
-    values = tuple(size[d - dims] if v is None else v for d, v in enumerate(values))
+    values = tuple((size[d - dims] if len(size) >= dims else 0) if v is None else v for d, v in enumerate(values))
     if any(v < 0 for v in values):
         raise RuntimeError(
             f"{name}: elements of output_size must be greater than or equal to 0 but received "
@@ -229,9 +233,10 @@ def _adaptive_max_pools(dims: int) -> None:
     name = f"adaptive_max_pool{dims}d"
 
     def with_indices(input, output_size, return_indices=False):
+        size = _output_size(name, output_size, input, dims)
         batched = _adaptive_batched(name, input, dims)
         _check_dtype("adaptive_max_pool2d" if dims == 1 else name, input, False)
-        return _run(_adaptive_max_pool, input, batched, _output_size(name, output_size, input, dims))
+        return _run(_adaptive_max_pool, input, batched, size)
 
     def adaptive_max_pool(input, output_size, return_indices=False):
         results = with_indices(input, output_size)
@@ -257,23 +262,27 @@ def _adaptive_max_pools(dims: int) -> None:
 def _avg_pools(dims: int) -> None:
     name = f"avg_pool{dims}d"
 
-    def avg_pool(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    def avg_pool(
+        input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None,
+        *, out=None,
+    ):  # fmt: skip
         if dims == 1 and input._array.ndim not in (2, 3):
             raise RuntimeError(
                 f"Expected 2 to 3 dimensions, but got {input._array.ndim}-dimensional tensor for argument #1 'self' "
                 "(while checking arguments for avg_pool1d)"
             )
         batched = _batched(name, input, dims)
-        _check_dtype("avg_pool2d" if dims == 1 else name, input, dims < 3)
+        _check_dtype("avg_pool2d" if dims == 1 else name, input, True)
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
         kernel = _ints(name, "kernel_size", kernel_size, dims)
         stride = kernel if _no_stride(stride) else _ints(name, "stride", stride, dims)
         padding = _ints(name, "padding", padding, dims)
         _pool_shape(input._array.shape, kernel, stride, padding, (1,) * dims, ceil_mode)
-        return _run(
+        result = _run(
             _avg_pool, input, batched, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
         )
+        return result if out is None else written(avg_pool, out, result)
 
     letters = LETTERS[dims - 1]
     if dims == 1:
@@ -302,9 +311,10 @@ def _adaptive_avg_pools(dims: int) -> None:
     name = f"adaptive_avg_pool{dims}d"
 
     def adaptive_avg_pool(input, output_size):
+        size = _output_size(name, output_size, input, dims)
         batched = _adaptive_batched(name, input, dims)
         _check_dtype("adaptive_avg_pool2d" if dims == 1 else name, input, False)
-        return _run(_adaptive_avg_pool, input, batched, _output_size(name, output_size, input, dims))
+        return _run(_adaptive_avg_pool, input, batched, size)
 
     letters = LETTERS[dims - 1]
     adaptive_avg_pool.__doc__ = f"""The means of `output_size` windows that cover (N, C, {letters}) or (C, {letters}) evenly.
@@ -334,8 +344,6 @@ def _lp_pools(dims: int) -> None:
     name = f"lp_pool{dims}d"
 
     def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
-        from tensorgrad.ops.kinds import FUNCTIONAL
-
         kernel = _ints(name, "kernel_size", kernel_size, dims)
         count = 1
         for k in kernel:
@@ -357,7 +365,7 @@ def _max_unpools(dims: int) -> None:
                 f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got indices "
                 f"tensor with shape: {list(indices.shape)}"
             )
-        if indices.dtype is not _int64():
+        if indices.dtype is not dtypes.int64:
             raise RuntimeError(f"elements in indices should be type int64 but got: {spoken(indices._array)}")
         if input._array.ndim not in (dims + 1, dims + 2):
             raise RuntimeError(
@@ -387,12 +395,6 @@ def _max_unpools(dims: int) -> None:
     export(name, max_unpool, "functional")
 
 
-def _int64():
-    from tensorgrad import dtypes
-
-    return dtypes.int64
-
-
 def _unpooled_size(input: Tensor, kernel, stride, padding, output_size) -> tuple[int, ...]:
     dims = len(kernel)
     default = tuple(
@@ -419,5 +421,3 @@ def _unpooled_size(input: Tensor, kernel, stride, padding, output_size) -> tuple
 for _dims in (1, 2, 3):
     _lp_pools(_dims)
     _max_unpools(_dims)
-
-__all__ = ["composite"]

@@ -8,21 +8,28 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dtypes import F32, NUMBERS
+from tensorgrad.dtypes import F32, F64, I64, NUMBERS
+from tensorgrad.ops.errors import raise_bool_subtraction
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
 
 def promote(op, *values):
-    """The operands as arrays of the dtype in which `op` computes; float32 with a Python number passes as it is.
+    """The operands as arrays of the dtype in which `op` computes; a float32, float64 or int64 array with a Python
+    number passes as it is.
 
     Raises: RuntimeError for operands on two devices.
     """
-    first = values[0]
-    if len(values) == 2 and first.__class__ not in NUMBERS:  # the commonest case first
-        number = values[1]
-        if (number.__class__ is float or number.__class__ is int) and first.dtype is F32:
-            return first, number
+    if len(values) == 2:  # the commonest cases first
+        first, second = values
+        if second.__class__ is float or second.__class__ is int:
+            if first.__class__ not in NUMBERS:
+                dtype = first.dtype
+                if dtype is F32 or dtype is F64 or (dtype is I64 and second.__class__ is int and op.rule == "same"):
+                    return values
+        elif first.__class__ is second.__class__ and first.__class__ not in NUMBERS and first.dtype is second.dtype:
+            if first.dtype is F64:  # where the fast path asks for float32
+                return values
     array_type = None
     for v in values:
         if v.__class__ not in NUMBERS:
@@ -34,6 +41,8 @@ def promote(op, *values):
     if array_type is None:  # only numbers: the CPU computes
         array_type = np.ndarray
     dtype = dtypes.result_type_of(values)
+    if op.name == "sub" or op.name == "rsub":
+        _check_subtraction(values)
     if op.rule == "float":
         dtype = dtypes.to_floating(dtype)
     target = dtype.numpy
@@ -43,15 +52,20 @@ def promote(op, *values):
     )
 
 
+def _check_subtraction(values) -> None:
+    """Raises: RuntimeError for a boolean operand."""
+    booleans = [v.__class__ is bool if v.__class__ in NUMBERS else v.dtype.kind == "b" for v in values]
+    if any(booleans):
+        raise_bool_subtraction(all(booleans))
+
+
 def _number_array(value, dtype: dtypes.dtype, array_type):
-    """A Python number as a 0-dimensional array. Raises: RuntimeError if an integer does not fit."""
-    if dtype.category == dtypes.INTEGER:
-        info = dtypes.iinfo(dtype)
-        if not info.min <= value <= info.max:
-            if dtype is dtypes.uint8 and -256 < value < 0:  # PyTorch wraps small negative numbers here
-                value += 256
-            else:
-                raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow: {value}")
+    """A Python number as a 0-dimensional array; an integer too large for a small dtype wraps, as in PyTorch.
+
+    Raises: RuntimeError for an integer that no dtype holds.
+    """
+    if dtype.category == dtypes.INTEGER and not -(2**63) <= value < 2**63:
+        raise RuntimeError("Overflow when unpacking long long")
     with np.errstate(all="ignore"):
         array = np.asarray(value).astype(dtype.numpy)
     if array_type is np.ndarray:
@@ -96,14 +110,13 @@ def to_floating(op, x):
 
 
 def operand(op, i: int, value):
-    """What is not a plain tensor: a subclass is unwrapped; a pointwise op also takes Python numbers.
+    """What is not a plain tensor: a subclass is unwrapped; some operands may be Python numbers.
 
     Raises: TypeError for anything else, and where a number takes no part.
     """
     if isinstance(value, Tensor):
         return value._array, value._requires_grad
-    tensors = [p for p in op.params if p.is_tensor]
-    if op.kind == "pointwise" and len(tensors) > 1:
+    if op.takes_number[i]:
         if value.__class__ in NUMBERS:
             return value, False
         if isinstance(value, np.generic) and value.dtype.kind in "biufc":

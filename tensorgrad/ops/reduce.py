@@ -76,7 +76,7 @@ def _others(x: Tensor, dim: int) -> Tensor:
 
 def _prod_slope(g, input, dim, keepdim):
     shape = input._array.shape
-    if dim is None:
+    if not dim:  # all of them, or the one element of a 0-dimensional tensor
         return spread(g, shape, dim, keepdim) * conj(_prod_of_others(input.reshape(-1), 0).reshape(shape))
     return spread(g, shape, dim, keepdim) * conj(_prod_of_others(input, dim[0]))
 
@@ -194,6 +194,8 @@ def _extremum(input, dim, keepdim, other, out, name, elementwise, of_all, result
     if isinstance(dim, Tensor):
         other, dim = dim, None
     if other is not None:
+        if not isinstance(input, Tensor):
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
         return elementwise(input, other, out=out)
     if dim is None:
         return of_all(input, out=out)
@@ -212,7 +214,13 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
         if not input._array.shape[wrapped]:
             raise IndexError(f"aminmax: Expected reduction dim {wrapped} to have non-zero size.")
     result = AMinMax(amin(input, dim, keepdim), amax(input, dim, keepdim))
-    return result if out is None else AMinMax(*_written("aminmax", out, result))
+    if out is None:
+        return result
+    for target in out:
+        if target.dtype is not input.dtype:
+            want, got = _spoken(input.dtype).lower(), _spoken(target.dtype).lower()
+            raise RuntimeError(f"Expected out tensor to have dtype {want}, but got {got} instead")
+    return AMinMax(*_written("aminmax", out, result))
 
 
 @composite()

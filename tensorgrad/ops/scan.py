@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tensorgrad import dtypes
 from tensorgrad.ops.errors import wrap_dim
 from tensorgrad.ops.kinds import composite, op
@@ -91,7 +93,7 @@ def _logcumsumexp_slope(g, input, out, dim):
     """Σ over k ≥ j of g[k] exp(x[j] - out[k]): a recurrence in which no exponent is positive."""
     if not input.ndim:
         return g
-    ratio = conj((out - shift(out, dim, -1, 0)).exp())
+    ratio = conj((out - shift(out, dim, -1, math.inf)).exp())
     return conj((input - out).exp()) * _recurrence(g, ratio, dim, True)
 
 

@@ -23,6 +23,7 @@ class _Local(threading.local):
     """What is on in this thread only."""
 
     saved_hooks: tuple = ()  # (pack, unpack) pairs, the innermost last
+    overwritten = None  # the storage that the running in-place op is about to write to
     inside_override = False
 
 
@@ -70,18 +71,35 @@ def _tensors(values):
 
 def pack_saved(node: Node) -> None:
     """Sends what `node` saved through the innermost pair of `saved_tensors_hooks`."""
+    node.saved = tuple(packed(saved) for saved in node.saved)
+
+
+def packed(saved):
+    """What the innermost hook makes of one saved value; of a list, of each of its members."""
+    if saved.__class__ is list:
+        return [packed(s) for s in saved]
+    if saved.__class__ is not tuple:
+        return saved
+    array, storage, _ = saved
+    if storage is LOCAL.overwritten:  # the hook may keep what it is given
+        array = storage.copy(array)
+        storage = storage.of(array)
     pack, unpack = LOCAL.saved_hooks[-1]
-    edges = dict(zip(node.op.wrt, node.edges, strict=False))
-    packed = []
-    for name, saved in zip(node.op.saved, node.saved, strict=True):
-        if saved.__class__ is tuple:
-            with callpath_quiet():
-                value = pack(share(saved[0], saved[1]))
-            edge = edges.get(name) if name not in node.op.outputs else (node, node.op.outputs.index(name))
-            # an output's edge leads to its own node: keep the node out of what it saves, or a cycle would form
-            saved = Packed(value, unpack, None if name in node.op.outputs else edge)
-        packed.append(saved)
-    node.saved = tuple(packed)
+    with callpath_quiet():
+        return Packed(pack(share(array, storage)), unpack)
+
+
+class overwriting:
+    """Inside, an op runs whose result will be written over `storage`."""
+
+    def __init__(self, storage):
+        self.storage = storage
+
+    def __enter__(self):
+        self.before, LOCAL.overwritten = LOCAL.overwritten, self.storage
+
+    def __exit__(self, *exception):
+        LOCAL.overwritten = self.before
 
 
 class callpath_quiet:

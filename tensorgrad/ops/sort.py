@@ -94,10 +94,15 @@ KthValue, Mode = return_type("kthvalue", "values", "indices"), return_type("mode
 Median, NanMedian = return_type("median", "values", "indices"), return_type("nanmedian", "values", "indices")
 
 
+def _selected_shape(x, dim, keepdim, *rest):
+    shape = _resized(x.shape, dim, 1) if keepdim else x.shape[:dim] + x.shape[dim + 1 :]
+    return [(shape, x.dtype), (shape, I64)]
+
+
 def _selection(signature: str, kernel: str, backward_name: str):
     """A reduction that selects one element along `dim` and says where it was."""
     return reduction(
-        signature, kernel, backward_name=backward_name,
+        signature, kernel, backward_name=backward_name, shape=_selected_shape,
         input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
         **_PAIR,
     )  # fmt: skip
@@ -189,7 +194,7 @@ def _check_quantile(name, input, q, interpolation):
         raise RuntimeError(
             f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
-    if q.numel() and not bool(((q >= 0) & (q <= 1)).all()):
+    if q.numel() and not q.is_meta and not bool(((q >= 0) & (q <= 1)).all()):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     return q
 
@@ -372,7 +377,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise NotImplementedError(f'"bincount_cpu" not implemented for \'{_spoken(input.dtype)}\'')
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
-    if input.ndim != 1 or (input.numel() and int(input._array.min()) < 0):
+    if input.ndim != 1 or (input.numel() and not input.is_meta and int(input._array.min()) < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is not None and weights._array.shape != input._array.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
@@ -418,7 +423,8 @@ def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, 
     if not isinstance(bins, Tensor):
         _check_histogram(input, bins)
         if range is None:
-            low, high = (float(input.min()), float(input.max())) if input.numel() else (0.0, 0.0)
+            known = input.numel() and not input.is_meta
+            low, high = (float(input.min()), float(input.max())) if known else (0.0, 0.0)
         else:
             low, high = range
         if not (abs(low) < float("inf") and abs(high) < float("inf")):

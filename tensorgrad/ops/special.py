@@ -102,7 +102,7 @@ digamma = _row("digamma(input)", "special.digamma", input=lambda g, input: g * _
                doc="The derivative of lgamma.")  # fmt: skip
 _polygamma = pointwise("polygamma(input, n: int)", "pointwise.polygamma", rule="float", where="",
                        prepare=real_only("polygamma"), input=lambda g, input, n: g * _polygamma(input, n + 1))  # fmt: skip
-_zeta = pointwise("special_zeta(input, other)", "pointwise.zeta", rule="float", where="",
+_zeta = pointwise("special_zeta(input, other)", "pointwise.zeta", numbers=("input", "other"), rule="float", where="",
                   in_place=False, input=arithmetic.no_derivative("special_zeta"),
                   other=lambda g, input, other: g * -input * _zeta(input + 1, other))  # fmt: skip
 
@@ -155,11 +155,11 @@ def zeta(input, other, *, out=None) -> Tensor:
 
 # --- products with logarithms --------------------------------------------------------------------------------------
 
-xlogy = pointwise("xlogy(input, other)", "pointwise.xlogy", rule="float",
+xlogy = pointwise("xlogy(input, other)", "pointwise.xlogy", numbers=("input", "other"), rule="float",
                   input=lambda g, input, other: _times_log_slope(g, input, other, 0),
                   other=lambda g, input, other: g * (input / other),
                   doc="input · log(other), 0 where input is 0 (unless other is nan).")  # fmt: skip
-xlog1py = pointwise("special_xlog1py(input, other)", "pointwise.xlog1py", rule="float",
+xlog1py = pointwise("special_xlog1py(input, other)", "pointwise.xlog1py", numbers=("input", "other"), rule="float",
                     where="", in_place=False,
                     input=lambda g, input, other: _times_log_slope(g, input, other, 1),
                     other=lambda g, input, other: g * (input / (other + 1)),

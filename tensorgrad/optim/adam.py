@@ -160,11 +160,10 @@ def count(state: dict[str, Any]) -> float:
     return step
 
 
-def _adam(
-    xp: Any, x: Any, g: Any, m: Any, v: Any, largest: Any, s: Any, t: Any,
-    rate: Any, eps: Any, decay: Any, take1: Any, keep2: Any, take2: Any, maximize: bool, decoupled: bool,
-) -> None:  # fmt: skip
+def _adam(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
     """x -= rate · m / (√v + eps), with both bias corrections already in ``rate`` and ``eps``."""
+    (g, m, v, largest), (s, t) = arrays, scratch
+    rate, eps, decay, take1, keep2, take2, maximize, decoupled = constants
     if maximize:
         g = xp.negative(g, t)
     if decay is not None:

@@ -44,7 +44,7 @@ class Elementwise(Optimizer):
         self._constants: dict[int, tuple] = {}  # group -> (its settings, {dtype: the settings as that dtype})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters with settings of their own. Raises: see :class:`Optimizer`; NotImplementedError, see there."""
+        """Adds parameters with settings of their own. Raises: see :class:`Optimizer`; and NotImplementedError."""
         for flag in ("differentiable", "capturable"):
             if isinstance(param_group, dict) and param_group.get(flag, self.defaults.get(flag)):
                 raise NotImplementedError(
@@ -92,21 +92,21 @@ class Elementwise(Optimizer):
         return kept[1]
 
     def _advance(self, update: Callable, p: Tensor, arrays: tuple, constants: tuple) -> None:
-        """Runs ``update(xp, x, *arrays, *temporaries, *constants)`` on a parameter's array x.
+        """Runs ``update(xp, x, arrays, temporaries, constants)`` on a parameter's array x.
 
         ``arrays`` are the gradient's and the state's arrays, or ``None``; all but the gradient's may be written.
         """
         x = p._array
         kept = self._scratch.get(p)
         if kept is not None and kept[0] is x:
-            update(np, x, *arrays, *kept[1], *constants)
+            update(np, x, arrays, kept[1], constants)
         elif x.__class__ is np.ndarray and x.size <= BLOCK and _native(x.dtype, self.real):
             temporaries = tuple(np.empty_like(x) for _ in range(self.scratch))
             self._scratch[p] = x, temporaries
-            update(np, x, *arrays, *temporaries, *constants)
+            update(np, x, arrays, temporaries, constants)
         else:
             _advance_large(update, x, arrays, constants, self.scratch, self.real)
-        p._storage.bump()
+        p._storage.version += 1
 
 
 def scalars(array: Any, *values: float) -> tuple:
@@ -152,7 +152,7 @@ def check_fused(fused: bool | None, foreach: bool | None) -> None:
 
 def _native(dtype: np.dtype, real: bool) -> bool:
     """Whether an update can run on arrays of this dtype as they are."""
-    return dtype.kind == "f" and dtype.itemsize > 2 or dtype.kind == "c" and not real
+    return (dtype.kind == "f" and dtype.itemsize > 2) or (dtype.kind == "c" and not real)
 
 
 def _advance_large(update: Callable, x: Any, arrays: tuple, constants: tuple, scratch: int, real: bool) -> None:
@@ -176,12 +176,11 @@ def _advance_large(update: Callable, x: Any, arrays: tuple, constants: tuple, sc
                 narrow[...] = result.astype(narrow.dtype)
         return
 
-    everything = [x, *arrays]
-    if xp is np and x.size > BLOCK and all(a is None or a.flags.c_contiguous for a in everything):
-        flat = [None if a is None else a.reshape(-1) for a in everything]
+    if xp is np and x.size > BLOCK and all(a is None or a.flags.c_contiguous for a in (x, *arrays)):
+        flat = [None if a is None else a.reshape(-1) for a in (x, *arrays)]
         temporaries = [np.empty(BLOCK, x.dtype) for _ in range(scratch)]
         for start in range(0, x.size, BLOCK):
-            block = [None if a is None else a[start : start + BLOCK] for a in flat]
-            update(np, *block, *(t[: block[0].size] for t in temporaries), *constants)
+            block, *others = (None if a is None else a[start : start + BLOCK] for a in flat)
+            update(np, block, others, [t[: block.size] for t in temporaries], constants)
     else:
-        update(xp, *everything, *(xp.empty_like(x) for _ in range(scratch)), *constants)
+        update(xp, x, arrays, [xp.empty_like(x) for _ in range(scratch)], constants)

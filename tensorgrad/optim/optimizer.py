@@ -290,8 +290,8 @@ def _read_params(group: dict[str, Any]) -> None:
     params = group["params"]
     if isinstance(params, set):
         raise TypeError(
-            "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will "
-            "change between runs. Please use a list instead."
+            "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+            "will change between runs. Please use a list instead."
         )
     params = [params] if isinstance(params, Tensor) else list(params)
     names = [param[0] for param in params if isinstance(param, tuple)]

@@ -99,10 +99,9 @@ class RMSprop(Elementwise):
             self._advance(_rmsprop, p, arrays, (*numbers, maximize))
 
 
-def _rmsprop(
-    xp: Any, x: Any, g: Any, v: Any, mean: Any, buffer: Any, s: Any, t: Any,
-    lr: Any, eps: Any, decay: Any, momentum: Any, keep: Any, take: Any, maximize: bool,
-) -> None:  # fmt: skip
+def _rmsprop(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
+    (g, v, mean, buffer), (s, t) = arrays, scratch
+    lr, eps, decay, momentum, keep, take, maximize = constants
     if maximize:
         g = xp.negative(g, t)
     if decay is not None:

@@ -73,7 +73,7 @@ class SGD(Elementwise):
     def _update(self, i: int, group: dict[str, Any]) -> None:
         momentum, maximize, nesterov = group["momentum"], group["maximize"], group["nesterov"]
         settings = number(group["lr"]), number(group["weight_decay"]), momentum, 1 - group["dampening"]
-        constants = self._constants_of(i, settings)
+        constants = self._constants_of(i, (*settings, maximize, nesterov))
         buffer, fresh = None, False
         for p in group["params"]:
             grad = p._grad
@@ -90,16 +90,15 @@ class SGD(Elementwise):
             numbers = constants.get(x.dtype)
             if numbers is None:
                 lr, decay, keep, take = scalars(x, *settings)
-                numbers = lr, decay if settings[1] else None, keep, take if settings[3] != 1 else None
-                constants[x.dtype] = numbers
-            self._advance(_sgd, p, (grad._array, buffer), (*numbers, maximize, nesterov, fresh))
+                decay, take = decay if settings[1] else None, take if settings[3] != 1 else None
+                numbers = constants[x.dtype] = (lr, decay, keep, take, maximize, nesterov)
+            self._advance(_sgd, p, (grad._array, buffer), (*numbers, fresh))
 
 
-def _sgd(
-    xp: Any, x: Any, g: Any, buffer: Any, s: Any, t: Any,
-    lr: Any, decay: Any, momentum: Any, take: Any, maximize: bool, nesterov: bool, fresh: bool,
-) -> None:  # fmt: skip
+def _sgd(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
     """x -= lr · direction. ``decay`` and ``take`` (1 - dampening) are ``None`` where they change nothing."""
+    (g, buffer), (s, t) = arrays, scratch
+    lr, decay, momentum, take, maximize, nesterov, fresh = constants
     if maximize:
         g = xp.negative(g, s)
     if decay is not None:

@@ -217,7 +217,7 @@ class _Region:
 
     def fetch(self, slot: _Slot) -> Tensor:
         """The tensor that belongs into the slot; runs the function if this backward pass has not done so yet."""
-        wanted: object = engine.RUNS.number or object()  # outside of a backward pass: always run
+        wanted: object = engine.RUNS.current[0] or object()  # outside of a backward pass: always run
         run, tensor = slot.filled
         if run != wanted:
             self.second_run(wanted)
@@ -367,7 +367,7 @@ class _Reentrant(Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        if engine.RUNS.partial:
+        if engine.RUNS.current[2] is not None:
             raise RuntimeError(
                 "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
                 "parameter to .backward(). To resolve this error, you can either set use_reentrant=False, or call "

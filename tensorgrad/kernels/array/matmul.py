@@ -41,7 +41,8 @@ def matmul(xp, a, b):
             pass
     matmul_shape(a, b)
     if b.ndim == 2 and a.ndim > 2:  # one large product instead of many small ones
-        return multiplied(xp, a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[1])
+        rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+        return multiplied(xp, rows, b).reshape(*a.shape[:-1], b.shape[1])
     return multiplied(xp, a, b)
 
 
@@ -146,7 +147,7 @@ def addbmm(xp, c, a, b, beta, alpha):
     bmm_shape(a, b, c)
     wide_a, wide_b = widened(a), widened(b)
     rows = wide_a.swapaxes(0, 1).reshape(a.shape[1], a.shape[0] * a.shape[2])
-    product = multiplied(xp, rows, wide_b.reshape(-1, b.shape[2]))
+    product = multiplied(xp, rows, wide_b.reshape(b.shape[0] * b.shape[1], b.shape[2]))
     return added(xp, widened(c), product, beta, alpha).astype(c.dtype, copy=False)
 
 
@@ -182,9 +183,7 @@ def _same_dtype(a, b, message):
 
 
 def _check_multiplied(a, b):
-    """Raises: RuntimeError for two dtypes or two devices."""
-    if a.__class__ is not b.__class__:
-        raise TypeError("operands on two devices")  # reported by the caller, who knows the devices
+    """Raises: RuntimeError for two dtypes."""
     _same_dtype(
         a,
         b,

@@ -9,9 +9,12 @@ import math
 
 import numpy as np
 
+from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import activation, special
 from tensorgrad.kernels.array.special import as_float32
 
+_SMALL = 1024  # elements up to which the count of calls is what counts
+_ZERO, _ONE = np.zeros((), np.float32), np.ones((), np.float32)  # NumPy takes an array quicker than a Python number
 _LARGE = 4096  # elements from which NumPy's clip beats maximum and minimum with a number
 
 
@@ -141,7 +144,7 @@ def addcmul(xp, x, y, z, value):
     """x + value · y · z."""
     product = xp.multiply(y, z)
     if value != 1 or product.dtype.kind == "b":
-        product = xp.multiply(product, x.dtype.type(value))
+        product = xp.multiply(product, _number(x, value))
     return xp.add(x, product)
 
 
@@ -156,7 +159,7 @@ def addcdiv(xp, x, y, z, value):
             "* tensor1 / tensor2), for all dtypes."
         )
     quotient = xp.true_divide(y, z)
-    return xp.add(x, quotient if value == 1 else xp.multiply(quotient, x.dtype.type(value)))
+    return xp.add(x, quotient if value == 1 else xp.multiply(quotient, _number(x, value)))
 
 
 def lerp(xp, x, end, weight):
@@ -165,10 +168,20 @@ def lerp(xp, x, end, weight):
     if _two_byte_float(x):
         return as_float32(lerp, xp, x, end, weight)
     span = xp.subtract(end, x)
-    if weight.ndim == 0:
-        near = abs(weight) < 0.5
-        return xp.add(x, weight * span) if near else xp.subtract(end, span * (1 - weight))
     return xp.where(xp.abs(weight) < 0.5, x + weight * span, end - span * (1 - weight))
+
+
+def lerp_by_number(xp, x, end, weight):
+    """`lerp` with a Python number as weight."""
+    if _two_byte_float(x):
+        return as_float32(lerp_by_number, xp, x, end, weight=weight)
+    span = xp.subtract(end, x)
+    return xp.add(x, span * weight) if abs(weight) < 0.5 else xp.subtract(end, span * (1 - weight))
+
+
+def _number(x, value):
+    """A number as an operand beside `x`: NumPy itself keeps the dtype of floats, but not of integers or bfloat16."""
+    return value if x.dtype.kind in "fc" else x.dtype.type(value)
 
 
 # --- sign and size -------------------------------------------------------------------------------------------------
@@ -270,9 +283,11 @@ def fmin(xp, x, y):
 def clamp(xp, x, low, high):
     """x limited to [low, high] (numbers; either may be None); nan stays nan, and the upper limit wins."""
     if x.size < _LARGE or x.dtype.kind != "f":
+        if x.dtype.kind == "V":  # bfloat16 knows no Python numbers
+            low, high = (None if v is None else x.dtype.type(v) for v in (low, high))
         if low is not None:
-            x = xp.maximum(x, x.dtype.type(low))
-        return x if high is None else xp.minimum(x, x.dtype.type(high))
+            x = xp.maximum(x, low)
+        return x if high is None else xp.minimum(x, high)
     return xp.clip(x, -np.inf if low is None else low, np.inf if high is None else high)
 
 
@@ -398,10 +413,22 @@ def as_complex(xp, x):
 
 def sigmoid(xp, x):
     """1 / (1 + exp(-x))."""
+    if x.dtype is F32 and x.size < _SMALL:
+        return xp.reciprocal(xp.add(xp.exp(xp.negative(x)), _ONE))
     if x.dtype.kind == "c":
         with np.errstate(all="ignore"):
             return xp.reciprocal(xp.exp(-x) + 1)
     return special.expit(xp, x)
+
+
+def relu(xp, x):
+    """max(x, 0), nan kept. Raises: RuntimeError for booleans."""
+    if x.dtype is F32 and x.size < _LARGE:
+        return xp.maximum(x, _ZERO)
+    if x.dtype.kind == "b":
+        raise RuntimeError("Boolean inputs not supported for relu")
+    _refuse(x, "c")
+    return activation.relu(xp, x)
 
 
 def sigmoid_grad(xp, g, y):
@@ -432,6 +459,24 @@ def silu_grad(xp, g, x):
         s = sigmoid(xp, x)
         return g * xp.conj(s * (1 + x * (1 - s)))
     return activation.silu_grad(xp, g, x)
+
+
+# --- shrinking -----------------------------------------------------------------------------------------------------
+
+
+def hardshrink(xp, x, limit):
+    """x, but 0 within [-limit, limit]."""
+    return activation.clear_where(xp, _within(xp, x, limit), x)
+
+
+def softshrink(xp, x, limit):
+    """x moved towards 0 by the limit, and 0 within it."""
+    moved = xp.subtract(x, xp.copysign(x.dtype.type(limit), x))
+    return activation.clear_where(xp, _within(xp, x, limit), moved)
+
+
+def _within(xp, x, limit):
+    return xp.logical_and(xp.greater_equal(x, -limit), xp.less_equal(x, limit))
 
 
 # --- functions of floats that NumPy would also run on integers, in float64 -----------------------------------------

@@ -13,7 +13,7 @@ from tensorgrad.utils.data.sampler import BatchSampler, RandomSampler, Sequentia
 
 T_co = TypeVar("T_co", covariant=True)
 
-_FIXED = frozenset("batch_size batch_sampler sampler drop_last dataset persistent_workers".split())
+_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
 def get_worker_info() -> None:

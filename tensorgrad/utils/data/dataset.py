@@ -75,8 +75,8 @@ class Subset(Dataset[T_co]):
         if cls.__getitem__ is not Subset.__getitem__ and cls.__getitems__ is Subset.__getitems__:
             raise NotImplementedError(
                 f"{cls.__name__} overrides __getitem__ but not __getitems__. When subclassing Subset and overriding "
-                "__getitem__, you must also override __getitems__ to ensure DataLoader works correctly with your custom "
-                "logic. A simple implementation:\n\ndef __getitems__(self, indices):\n"
+                "__getitem__, you must also override __getitems__ to ensure DataLoader works correctly with your "
+                "custom logic. A simple implementation:\n\ndef __getitems__(self, indices):\n"
                 "    return [self.__getitem__(idx) for idx in indices]"
             )
         self.dataset, self.indices = dataset, indices

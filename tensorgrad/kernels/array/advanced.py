@@ -1,0 +1,130 @@
+"""Advanced indexing over plain arrays: `x[i, :, j]` with index arrays and masks.
+
+`indices` are integer or bool arrays, and `pattern` says where they stand: for each leading dimension the number of
+the index array that is there (a mask takes several dimensions), or None for a dimension that is kept whole.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tensorgrad.kernels.array import index as scattering
+
+
+def assembled(indices, pattern):
+    """The tuple that NumPy indexes by."""
+    return tuple([slice(None) if k is None else indices[k] for k in pattern])
+
+
+def index(xp, x, indices, pattern):
+    """The elements that the index arrays, broadcast together, point at.
+
+    Raises: IndexError for an index outside its dimension, and for index arrays that do not broadcast.
+    """
+    try:
+        if pattern == (0,) and xp is np and x.flags.c_contiguous and indices[0].dtype.kind != "b":
+            return x.take(indices[0], 0)
+        found = x[assembled(indices, pattern)]
+    except (IndexError, ValueError):
+        raise_index_error(x.shape, indices, pattern)
+    return found if found.flags.c_contiguous else xp.array(found, order="C")
+
+
+def index_grad(xp, g, indices, pattern, shape):
+    """Zeros of `shape` with the gradients `g` added where `index` read."""
+    first = indices[0]
+    if len(indices) == 1 and first.dtype.kind == "b":  # no element is read twice
+        out = xp.zeros(shape, g.dtype)
+        out[assembled(indices, pattern)] = g
+        return out
+    if pattern == (0,) and len(shape) > 1:
+        rows = first.reshape(-1)
+        rows = xp.where(rows < 0, rows + shape[0], rows)
+        width = math.prod(shape[1:])
+        table = scattering.embedding_grad(xp, xp.ascontiguousarray(g).reshape(rows.size, width), rows, shape[0])
+        return table.reshape(shape)
+    listed = [None if k is None else indices[k] for k in pattern]
+    return scattering.index_put(xp, xp.zeros(shape, g.dtype), listed, g, True)
+
+
+def index_put(xp, x, indices, values, pattern, accumulate):
+    """A copy of `x` with `values` written (or added) where `index` would read."""
+    check_values(x.shape, indices, values, pattern)
+    listed = [None if k is None else indices[k] for k in pattern]
+    return scattering.index_put(xp, x, listed, values, accumulate)
+
+
+def shape_of(shape, indices, pattern):
+    """The shape of `index`'s result.
+
+    Raises: IndexError for index arrays that do not broadcast.
+    """
+    kept, sizes, places, dim = [], [], [], 0
+    for place, k in enumerate(pattern):
+        if k is None:
+            kept.append(shape[dim])
+            dim += 1
+            continue
+        places.append(place)
+        array = indices[k]
+        if array.dtype.kind == "b":
+            sizes.append((int(array.sum()),))
+            dim += array.ndim
+        else:
+            sizes.append(array.shape)
+            dim += 1
+    try:
+        broadcast = np.broadcast_shapes(*sizes)
+    except ValueError:
+        raise IndexError(
+            "shape mismatch: indexing tensors could not be broadcast together with shapes "
+            f"{', '.join(str(list(s)) for s in sizes)}"
+        ) from None
+    kept += shape[dim:]
+    # index arrays that stand together leave their result in their place, others in front
+    first = places[0] if places[-1] - places[0] == len(places) - 1 else 0
+    return (*kept[:first], *broadcast, *kept[first:])
+
+
+def check_values(shape, indices, values, pattern):
+    """Raises: RuntimeError unless `values` broadcast to the places that are written, IndexError for wrong indices."""
+    if not values.ndim or (values.ndim == 1 and values.shape[0] == 1):
+        return
+    wanted = shape_of(shape, indices, pattern)
+    lead = len(wanted) - values.ndim
+    if lead < 0 or any(n not in (1, m) for n, m in zip(values.shape, wanted[lead:])):
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of shape "
+            f"{list(wanted)}"
+        )
+
+
+def raise_index_error(shape, indices, pattern):
+    """Raises the IndexError that these indices of an array of `shape` deserve."""
+    dim = 0
+    for k in pattern:
+        if k is None:
+            dim += 1
+            continue
+        array = indices[k]
+        if array.dtype.kind == "b":
+            dim += array.ndim
+            continue
+        if array.size:
+            low, high, size = int(array.min()), int(array.max()), shape[dim]
+            if low < -size or high >= size:
+                wrong = high if high >= size else low
+                raise IndexError(f"index {wrong} is out of bounds for dimension {k} with size {size}")
+        dim += 1
+    shape_of(shape, indices, pattern)
+    raise IndexError(f"cannot index a tensor of shape {list(shape)} with indices of shapes {[a.shape for a in indices]}")
+
+
+def nonzero(xp, x):
+    """The positions of the elements that are not zero, one row each."""
+    if not x.ndim:
+        return xp.zeros((int(bool(x)), 0), np.int64)
+    found = xp.nonzero(x)
+    return xp.stack(found, 1) if len(found) > 1 else found[0].reshape(-1, 1)

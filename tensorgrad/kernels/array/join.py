@@ -1,0 +1,30 @@
+"""Joining plain arrays. The results are fresh C-contiguous arrays."""
+
+from __future__ import annotations
+
+
+def cat(xp, arrays, dim):
+    """The arrays, of one dtype and alike but for their size in `dim`, behind one another along it."""
+    return _in_c_order(xp, xp.concatenate(arrays, dim), arrays)
+
+
+def stack(xp, arrays, dim):
+    """The arrays, of one dtype and shape, side by side along a new dimension."""
+    index = (slice(None),) * dim + (None,)
+    return _in_c_order(xp, xp.concatenate([x[index] for x in arrays], dim), arrays)
+
+
+def _in_c_order(xp, joined, arrays):
+    # NumPy keeps the order of its inputs where all are transposed alike
+    return joined if joined.flags.c_contiguous else xp.array(joined, order="C")
+
+
+def block_diag(xp, arrays):
+    """The matrices, of one dtype, along the diagonal of one matrix of zeros."""
+    rows, columns = sum(x.shape[0] for x in arrays), sum(x.shape[1] for x in arrays)
+    out = xp.zeros((rows, columns), arrays[0].dtype)
+    row = column = 0
+    for x in arrays:
+        out[row : row + x.shape[0], column : column + x.shape[1]] = x
+        row, column = row + x.shape[0], column + x.shape[1]
+    return out

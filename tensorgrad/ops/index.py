@@ -1,0 +1,433 @@
+"""`x[...]` and `x[...] = v`: what users write between brackets, translated into views and the op `index`.
+
+Integers, slices, None and Ellipsis make a view, in one op. What is left, integer tensors and masks, then indexes that
+view. (NumPy counts an integer among the index arrays where PyTorch takes the slice first; hence the two steps.)
+"""
+
+from __future__ import annotations
+
+import warnings
+from operator import index as as_int
+
+import numpy as np
+
+from tensorgrad.kernels.array import advanced as kernels
+from tensorgrad.kernels.array.shape import raise_index_error
+from tensorgrad.ops import callpath, inplace
+from tensorgrad.ops.create import tensor
+from tensorgrad.ops.errors import check_number
+from tensorgrad.ops.kinds import composite, op
+from tensorgrad.ops.shape import Tensor, _alias, _unsqueeze, expand, new_axes_at, select_at, slice_at
+from tensorgrad.tensor import PLAIN
+
+# --- the rows ------------------------------------------------------------------------------------------------------
+
+
+def _index_shape(x, indices, pattern):
+    if any(a.dtype.kind == "b" for a in indices):
+        raise NotImplementedError("index: the shape of x[mask] depends on the mask's values, which 'meta' tensors lack")
+    return kernels.shape_of(x.shape, indices, pattern), x.dtype
+
+
+_index = op("index(input, indices: tensors, pattern: any)", "advanced.index", where="", shape=_index_shape,
+            input=lambda g, input_shape, indices, pattern: _index_grad(g, indices, pattern, input_shape))  # fmt: skip
+_index_grad = op("index_grad(g, indices: tensors, pattern: any, shape: any)", "advanced.index_grad", where="",
+                 g=lambda g, indices, pattern: _index(g, indices, pattern),
+                 shape=lambda g, indices, pattern, shape: (shape, g.dtype))  # fmt: skip
+_index_put = op("index_put(input, indices: tensors, values, pattern: any, accumulate: bool)", "advanced.index_put",
+                input=lambda g, indices, pattern, accumulate:
+                g if accumulate else _index_put(g, indices, g.new_zeros(()), pattern, False),
+                values=lambda g, indices, pattern: _index(g, indices, pattern),
+                shape=lambda x, *rest: (x.shape, x.dtype), where="")  # fmt: skip
+_nonzero = op("nonzero(input)", "advanced.nonzero", where="")
+
+# --- what stands between the brackets ------------------------------------------------------------------------------
+
+
+def _plain_slice(s: slice) -> slice:
+    """The slice with ints or None inside. Raises: ValueError unless its step is positive, TypeError for no integer."""
+    parts = []
+    for part in (s.start, s.stop, s.step):
+        if part is not None and part.__class__ is not int:
+            if not hasattr(part, "__index__"):
+                raise TypeError("slice indices must be integers or None or have an __index__ method")
+            part = as_int(part)
+        parts.append(part)
+    if parts[2] is not None and parts[2] <= 0:
+        raise ValueError("step must be greater than zero" if parts[2] else "slice step cannot be zero")
+    return slice(*parts)
+
+
+def _view(x: Tensor, index: tuple) -> Tensor:
+    """Basic indexing, in one op; `grad_fn` is named after the last thing done, as in PyTorch."""
+    row, integer, ellipsis = None, False, False
+    for i in index:
+        if i.__class__ is int:
+            row, integer = select_at, True
+        elif i.__class__ is slice:
+            row = slice_at
+        elif i is None:
+            row = new_axes_at
+        else:
+            ellipsis = True
+    if row is None:
+        return _alias(x)
+    return row(x, (*index, Ellipsis) if integer and not ellipsis else index)
+
+
+_INTS = {int, type(None)}
+
+
+def _simple(index: tuple):
+    """The tuple, with its slices checked, if plain integers, slices, None and one Ellipsis are all it has; else None."""
+    ellipsis, odd = False, False
+    for i in index:
+        cls = i.__class__
+        if cls is int or i is None:
+            continue
+        if cls is slice:
+            odd = odd or i.step is not None or i.start.__class__ not in _INTS or i.stop.__class__ not in _INTS
+        elif i is Ellipsis and not ellipsis:
+            ellipsis = True
+        else:
+            return None
+    return tuple([_plain_slice(i) if i.__class__ is slice else i for i in index]) if odd else index
+
+
+def _items(index) -> tuple:
+    """The index as a tuple. A short list with more than numbers in it counts as a tuple, as it once did in NumPy."""
+    if isinstance(index, tuple):
+        return index
+    if isinstance(index, list) and len(index) < 32:
+        for i in index:
+            if i is None or i is Ellipsis or isinstance(i, slice | Tensor | np.ndarray | list | tuple):
+                return tuple(index)
+    return (index,)
+
+
+def _plain_item(item):
+    """What one item means: an int, a slice, None, Ellipsis, a bool, or a tensor of indices or a mask.
+
+    Raises: IndexError for anything else.
+    """
+    cls = item.__class__
+    if cls is int or cls is bool or item is None or item is Ellipsis:
+        return item
+    if cls is slice:
+        return _plain_slice(item)
+    if isinstance(item, str):
+        raise TypeError("new(): invalid data type 'str'")
+    if isinstance(item, np.ndarray | list | tuple | range):
+        item = tensor(item if isinstance(item, np.ndarray) else list(item)) if len(item) else _no_indices()
+    if isinstance(item, np.bool_):
+        return bool(item)
+    if isinstance(item, Tensor):
+        return _index_tensor(item)
+    if hasattr(item, "__index__"):
+        return as_int(item)
+    raise IndexError(
+        "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
+        f"{type(item).__name__})"
+    )
+
+
+def _no_indices() -> Tensor:
+    return tensor(np.empty(0, np.int64))
+
+
+def _index_tensor(item: Tensor):
+    """A tensor between the brackets: an int or bool if it has no dimensions, else indices or a mask."""
+    name = item._array.dtype.name
+    if name == "uint8":
+        warnings.warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.", stacklevel=5)
+        item, name = item.bool(), "bool"
+    if name not in ("bool", "int64", "int32") and (item.ndim or name[:3] != "int"):
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    return item if item.ndim else item.item()
+
+
+def _translate(x: Tensor, index):
+    """The view that the basic part of `index` makes of `x`, and the index tensors for it with their pattern.
+
+    Raises: IndexError for what is no index, for too many, and for masks of the wrong shape.
+    """
+    items = [_plain_item(i) for i in _items(index)]
+    taken = 0
+    for i in items:
+        if isinstance(i, Tensor):
+            taken += i.ndim if i._array.dtype.kind == "b" else 1
+        elif i is not None and i is not Ellipsis and i.__class__ is not bool:
+            taken += 1
+    ndim = x._array.ndim
+    if taken > ndim:
+        raise_index_error(x._array.shape, (0,) * taken)
+    basic: list = []
+    advanced: list[tuple[int, Tensor]] = []
+    dim = 0  # of the view
+    for i in items:
+        if i.__class__ is bool:
+            basic.append(None)
+            advanced.append((dim, tensor([0]) if i else _no_indices()))
+            dim += 1
+        elif isinstance(i, Tensor):
+            width = i.ndim if i._array.dtype.kind == "b" else 1
+            advanced.append((dim, i))
+            basic += [slice(None)] * width
+            dim += width
+        elif i is Ellipsis:
+            if Ellipsis not in basic:
+                basic.append(i)
+                dim += ndim - taken
+        else:
+            basic.append(i)
+            dim += i.__class__ is not int
+    trivial = all(i is Ellipsis or (i.__class__ is slice and i == slice(None)) for i in basic)
+    if advanced and trivial:
+        view = x
+    else:
+        view = _view(x, tuple(basic))
+    return (view, *_pattern(view, advanced))
+
+
+def _pattern(view: Tensor, advanced: list[tuple[int, Tensor]]):
+    """Index tensors on the view's device, and for each leading dimension of the view which of them stands there."""
+    tensors: list[Tensor] = []
+    pattern: list = []
+    at = 0
+    shape = view._array.shape
+    for dim, t in advanced:
+        pattern += [None] * (dim - at)
+        at = dim + 1
+        if t._array.dtype.kind == "b":
+            at = dim + t.ndim
+            for k, n in enumerate(t._array.shape):
+                if n != shape[dim + k]:
+                    raise IndexError(
+                        f"The shape of the mask {list(t.shape)} at index {k} does not match the shape of the indexed tensor "
+                        f"{list(shape)} at index {dim + k}"
+                    )
+        if t._array.__class__ is not view._array.__class__:
+            t = t.to(view.device)
+        pattern.append(len(tensors))
+        tensors.append(t)
+    return tensors, tuple(pattern)
+
+
+def _getitem(self: Tensor, index) -> Tensor:
+    """`x[index]`: a view for integers, slices, None and Ellipsis; a copy where index tensors or masks are involved."""
+    cls = index.__class__
+    if cls is int:
+        return select_at(self, (index, Ellipsis))
+    if cls is slice:
+        return slice_at(self, (_plain_slice(index),))
+    if cls is tuple:
+        plain = _simple(index)
+        if plain is not None:
+            return _view(self, plain)
+    elif index is None:
+        return _unsqueeze(self, 0)
+    elif index is Ellipsis:
+        return _alias(self)
+    view, tensors, pattern = _translate(self, index)
+    return _index(view, tensors, pattern) if tensors else view
+
+
+# --- item assignment -------------------------------------------------------------------------------------------------
+
+_NUMBERS = (bool, int, float, complex)
+
+
+def _setitem(self: Tensor, index, value) -> None:
+    """`x[index] = value`, a number or a tensor, which is broadcast and cast. Nothing is written before an error."""
+    number = isinstance(value, _NUMBERS)
+    if not number and not isinstance(value, Tensor):
+        if not isinstance(value, np.integer):
+            raise TypeError(f"can't assign a {type(value).__module__ + '.' if isinstance(value, np.ndarray | np.generic) else ''}"
+                            f"{type(value).__name__} to a {self.type()}")  # fmt: skip
+        value, number = int(value), True
+    if number and index.__class__ is int and _untracked(self):
+        check_number(value, self.dtype)
+        try:
+            self._array[index, ...] = value
+        except IndexError:
+            raise_index_error(self._array.shape, (index,))
+        self._storage.bump()
+        return
+    cls = index.__class__
+    plain = _simple(index if cls is tuple else (index,)) if cls is not bool else None
+    if plain is not None:
+        view, tensors, pattern = _view(self, plain), None, None
+    else:
+        view, tensors, pattern = _translate(self, index)
+    if not tensors:
+        _assign(view, value, number)
+        return
+    if number:
+        check_number(value, self.dtype)
+        value = tensor(value, dtype=self.dtype, device=self.device)
+    elif len(tensors) == 1 and not value.ndim and tensors[0]._array.dtype.kind == "b":
+        value = value.to(self.dtype)  # PyTorch fills a mask with a single number whatever its type
+    if value._array.__class__ is not view._array.__class__ and value.numel() == 1:
+        value = value.to(view.device)
+    _put(view, tensors, pattern, _without_leading_ones(value, 0), False)
+
+
+def _untracked(x: Tensor) -> bool:
+    """Whether NumPy may write straight into the tensor."""
+    return (
+        x._requires_grad is False
+        and x._array.__class__ is np.ndarray
+        and not callpath.RARE
+        and x.__class__ in PLAIN
+        and 0 not in x._array.strides
+    )
+
+
+def _without_leading_ones(value: Tensor, ndim: int) -> Tensor:
+    """`value` without leading dimensions of size 1, down to `ndim` dimensions."""
+    shape = value._array.shape
+    extra = 0
+    while len(shape) - extra > ndim and shape[extra] == 1:
+        extra += 1
+    return value.reshape(shape[extra:]) if extra else value
+
+
+def _assign(view: Tensor, value, number: bool) -> None:
+    if number:
+        view.fill_(value)
+        return
+    if value._array.shape != view._array.shape:
+        value = expand(_without_leading_ones(value, 0), view._array.shape)
+    view.copy_(value)
+
+
+def _put(x: Tensor, tensors, pattern, values: Tensor, accumulate: bool) -> Tensor:
+    """Writes (or adds) `values` to `x` where the index tensors point, in place."""
+    _check_same_dtype(x, values)
+    array = x._array
+    if accumulate or array.__class__ is not np.ndarray or callpath.RARE or inplace._tracked(x, (values,)):
+        return inplace.replace(x, _index_put, (tensors, values, pattern, accumulate), {})
+    inplace.check_no_overlap(x)
+    indices = [t._array for t in tensors]
+    kernels.check_values(array.shape, indices, values._array, pattern)
+    try:
+        array[kernels.assembled(indices, pattern)] = values._array
+    except (IndexError, ValueError):
+        kernels.raise_index_error(array.shape, indices, pattern)
+    x._storage.bump()
+    return x
+
+
+Tensor.__getitem__, Tensor.__setitem__ = _getitem, _setitem
+
+
+def _delitem(self, index):
+    raise TypeError("Tensor does not support deleting items")
+
+
+Tensor.__delitem__ = _delitem
+
+
+# --- index_put -------------------------------------------------------------------------------------------------------
+
+
+def _put_arguments(name: str, input: Tensor, indices, values: Tensor):
+    if not isinstance(indices, tuple | list):
+        raise TypeError(f"{name}(): argument 'indices' (position 1) must be tuple of Tensors, not {type(indices).__name__}")
+    items = []
+    for i, item in enumerate(indices):
+        if item is not None and not isinstance(item, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(item).__name__}")
+        kept = item is None or item._array.dtype.name in ("bool", "uint8", "int64", "int32")
+        if not kept:
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        items.append(item)
+    advanced, dim = [], 0
+    for item in items:
+        if item is None:
+            dim += 1
+            continue
+        item = item.bool() if item._array.dtype.name == "uint8" else item
+        mask = item._array.dtype.kind == "b"
+        advanced.append((dim, item))
+        dim += item.ndim if mask else 1
+    if dim > input.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {input.ndim} (got {dim})")
+    if not isinstance(values, Tensor):
+        raise TypeError(f"{name}(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
+    return _pattern(input, advanced)
+
+
+@composite()
+def index_put(input: Tensor, indices, values: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy of `input` with `values` written (or, with `accumulate`, added) where the tuple `indices` points.
+
+    Raises: IndexError for indices outside, RuntimeError for values of another dtype or that do not broadcast.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(3).index_put((torch.tensor([0, 2]),), torch.tensor(1.0))
+    tensor([1., 0., 1.])
+    """
+    tensors, pattern = _put_arguments("index_put", input, indices, values)
+    _check_same_dtype(input, values)
+    return _index_put(input, tensors, values, pattern, accumulate) if tensors else input.clone()
+
+
+def _check_same_dtype(input: Tensor, values: Tensor) -> None:
+    if values._array.dtype != input._array.dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {inplace.spoken(input.dtype)} for the "
+            f"destination and {inplace.spoken(values.dtype)} for the source."
+        )
+
+
+@composite("method function")
+def index_put_(self: Tensor, indices, values: Tensor, accumulate: bool = False) -> Tensor:
+    """In-place version of `index_put`."""
+    tensors, pattern = _put_arguments("index_put_", self, indices, values)
+    return _put(self, tensors, pattern, values, accumulate) if tensors else self
+
+
+# --- where elements are ----------------------------------------------------------------------------------------------
+
+
+@composite()
+def nonzero(input: Tensor, *, as_tuple: bool = False, out=None):
+    """The positions of the elements that are not zero: a row each, or (`as_tuple`) a tensor for each dimension.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([0, 3, 4]).nonzero()
+    tensor([[1],
+            [2]])
+    """
+    if as_tuple:
+        return _nonzero(input if input._array.ndim else input.reshape(1)).unbind(1)
+    return _nonzero(input, out=out)
+
+
+@composite()
+def argwhere(input: Tensor) -> Tensor:
+    """The positions of the elements that are not zero, a row each."""
+    return _nonzero(input)
+
+
+@composite()
+def masked_select(input: Tensor, mask: Tensor, *, out=None) -> Tensor:
+    """The elements of `input` where `mask` (broadcast with it) is True, as one dimension.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([1, 5, 3])
+    >>> x.masked_select(x > 2)
+    tensor([5, 3])
+    """
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"masked_select(): argument 'mask' (position 1) must be Tensor, not {type(mask).__name__}")
+    if mask._array.dtype.kind != "b":
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    if input._array.shape != mask._array.shape:
+        from tensorgrad.ops.shape import broadcast_tensors
+
+        input, mask = broadcast_tensors(input, mask)
+    if not input._array.ndim:
+        input, mask = input.reshape(1), mask.reshape(1)
+    return _index(input, [mask], (0,), out=out)
