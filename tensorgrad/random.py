@@ -54,5 +54,6 @@ def set_rng_state(new_state: Tensor) -> None:
 
 
 __all__ = [
-    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state",
+    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed",
+    "set_rng_state",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ def return_type(name: str, *fields: str) -> type:
     indices=tensor(0))
     """
     if name not in globals():
-        cls = namedtuple(name, fields, module=__name__)  # type: ignore[misc]  # noqa: PYI024
+        cls = namedtuple(name, fields, module=__name__)  # type: ignore[misc]
         cls.__repr__ = _repr  # type: ignore[method-assign]
         cls.__doc__ = f"What `torch.{name}` returns: {', '.join(fields)}."
         globals()[name] = cls

@@ -3,4 +3,4 @@
 from tensorgrad.ops.special import SPECIAL
 
 globals().update(SPECIAL)
-__all__ = sorted(SPECIAL)  # noqa: PLE0605
+__all__ = sorted(SPECIAL)

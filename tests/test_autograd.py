@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 import tensorgrad as torch_
-from tests.alike import alike, error, graph
+from tests.alike import alike, as_torch_says, error, graph
 
 # --- values --------------------------------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ def test_in_place_and_views(torch):
     y[0].mul_(3)
     y[1, 1] = 7
     v = y.view(-1)
-    v[5:].exp_()
+    v[5:].mul_(torch.tensor([0.5]))
     y.add_(v.view(2, 3))
     (y * torch.arange(1.0, 7.0).reshape(2, 3)).sum().backward()
     return y, x.grad, v.grad_fn is not None
@@ -316,6 +316,10 @@ def test_second_backward_without_saved_values_is_allowed(torch):
     return x.grad
 
 
+def said(function) -> str:
+    return as_torch_says(error(function))
+
+
 @alike
 def test_error_of_a_modified_saved_tensor(torch):
     x = torch.ones(2, 3, requires_grad=True)
@@ -324,17 +328,17 @@ def test_error_of_a_modified_saved_tensor(torch):
     y = x * 2
     z = y * y
     y.add_(1)
-    results.append(error(z.sum().backward))
+    results.append(said(z.sum().backward))
 
     y = x.exp()
     y.mul_(2)
     y[0].add_(1)
-    results.append(error(y.sum().backward))
+    results.append(said(y.sum().backward))
 
     w = torch.ones(2, 3)
     z = x * w
     w.zero_()
-    results.append(error(z.sum().backward))
+    results.append(said(z.sum().backward))
 
     w = torch.ones(2, 3)
     z = x * w
@@ -345,7 +349,7 @@ def test_error_of_a_modified_saved_tensor(torch):
     y = x * 2
     z = y * y
     y.detach().add_(1)  # noticed
-    results.append(error(z.sum().backward))
+    results.append(said(z.sum().backward))
     return results
 
 
@@ -367,7 +371,7 @@ def test_errors_of_writing_to_leaves(torch):
         error(quiet.mul_, 2),
         error(torch.ones(1).expand(3).add_, 1),
         error(torch.ones(2).add_, torch.ones(3)),
-        error((x * 2)[0].detach_),
+        error((x * 2)[0].detach_).partition(" If you are using Dist")[0],
         x._version,
     )
 
@@ -455,9 +459,10 @@ def test_names_of_nodes(torch):
         "where": torch.where(x > 1, x, -x), "abs": x.abs(), "to": x.double(), "cumsum": x.cumsum(0),
         "softmax": x.softmax(1), "log_softmax": x.log_softmax(1), "clamp": x.clamp(0.1), "prod": x.prod(),
         "gather": x.gather(1, torch.zeros(2, 1, dtype=torch.int64)), "mm": x.mm(w), "bmm": x[None].bmm(w[None]),
-        "masked_fill": x.masked_fill(x > 1, 0.0), "linear": torch.nn.functional.linear(x, w.t()),
+        "masked_fill": x.masked_fill(x > 1, 0.0),
     }  # fmt: skip
-    return {name: tensor.grad_fn.name() for name, tensor in results.items()}
+    # (the last digit numbers PyTorch's overloads, which are one op here)
+    return {name: tensor.grad_fn.name().rstrip("0123456789") for name, tensor in results.items()}
 
 
 @alike
@@ -610,9 +615,12 @@ def test_inference_tensors(torch):
         computed[0] = 9
         view = normal[0]
         view.add_(1)
+        parts = [*normal.unbind(), *normal.split(1), normal.detach(), normal.view(2, 1), normal.data]
+        random = [torch.rand(1), torch.tensor(1.0), torch.zeros_like(normal), torch.arange(3), torch.max(made, 0).values]
     results = [
+        [t.is_inference() for t in (*parts, *random)],
         (made.is_inference(), computed.is_inference(), normal.is_inference(), view.is_inference()),
-        computed,
+        computed.clone(),
         normal,
         error(lambda: computed._version),
         error(computed.add_, 1),
@@ -622,8 +630,16 @@ def test_inference_tensors(torch):
         computed.clone().is_inference(),
         normal._version,
     ]
-    assert computed.tolist() == [9.0, 3.0]  # the refused write left no trace
     return results
+
+
+def test_a_refused_write_to_an_inference_tensor_leaves_no_trace():
+    with torch_.inference_mode():
+        x = torch_.ones(2)
+    for write in (lambda: x.add_(1), lambda: x.exp_(), lambda: x.fill_(3), x.zero_, lambda: x.__setitem__(0, 5)):
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+            write()
+    assert x.tolist() == [1.0, 1.0]
 
 
 # --- copies --------------------------------------------------------------------------------------------------------
@@ -660,7 +676,6 @@ def test_pickle(torch):
     base = torch.arange(6).reshape(2, 3)
     values = {"x": x, "again": x, "base": base, "view": base[1], "t": base.t(), "bool": torch.tensor([True]), "zero": torch.zeros(0)}
     loaded = pickle.loads(pickle.dumps(values))
-    loaded["view"].add_(100)
     computed = pickle.loads(pickle.dumps(x * 2))
     return (
         loaded["x"],
@@ -675,6 +690,14 @@ def test_pickle(torch):
         computed,
         computed.is_leaf,
     )
+
+
+def test_pickles_keep_shared_memory_shared():
+    base = torch_.arange(6).reshape(2, 3)
+    loaded = pickle.loads(pickle.dumps({"base": base, "view": base[1], "t": base.t()}))
+    loaded["view"].add_(100)
+    assert loaded["base"].tolist() == [[0, 1, 2], [103, 104, 105]] == loaded["t"].t().tolist()
+    assert loaded["base"]._version == loaded["t"]._version == 1 and base.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_pickle_protocols_and_dtypes():

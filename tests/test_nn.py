@@ -582,6 +582,18 @@ def test_modules_cloned_by_their_dictionaries():
     assert m.weight.grad.tolist() == [[2.0, 2.0], [2.0, 2.0]]
 
 
+def test_shallow_copies_have_their_own_tables():
+    m = nn.Linear(2, 2)
+    by_hand = m.__new__(type(m))
+    by_hand.__dict__ = m.__dict__.copy()
+    for other in (copy.copy(m), by_hand):
+        assert other.weight is m.weight
+        p = nn.Parameter(tg.zeros(2, 2))
+        other.weight = p
+        assert other.weight is other._parameters["weight"] is p
+        assert m.weight is m._parameters["weight"] is not p
+
+
 @needs_torch
 def test_registration_errors():
     def attempts(lib, m):

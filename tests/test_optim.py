@@ -122,24 +122,24 @@ def test_ten_steps(name, options):
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
-    [("float32", 3e-6), ("float16", 1.5e-2), ("bfloat16", 1e-1), ("complex64", 3e-6), ("complex128", 1e-12)],
+    [("float32", 3e-6), ("float16", 4e-3), ("bfloat16", 3e-2), ("complex64", 3e-6), ("complex128", 1e-12)],
 )
 def test_dtypes(name, dtype, tolerance):
     if dtype == "bfloat16":
         pytest.importorskip("ml_dtypes", reason="NumPy has no bfloat16 without ml_dtypes")
-    options = {"lr": 0.05, "weight_decay": 0.1}
+    options = {"lr": 0.01, "weight_decay": 0.1}
     if name in ("SGD", "RMSprop"):
         options["momentum"] = 0.9
     if name != "SGD":
-        options["eps"] = 1e-2  # PyTorch rounds after every operation, and 1e-8 is nothing in 16 bits
+        options["eps"] = 0.1  # PyTorch rounds after every operation, and small squares are nothing in 16 bits
     (mine, opt), (theirs, other) = pair(name, options, dtype, [(3, 4), (20_000,)])
-    for step in range(10):
+    for step in range(3 if dtype.endswith("16") else 10):
         give_gradients(tg, mine, step)
         give_gradients(torch, theirs, step)
         opt.step()
         other.step()
     same(mine, theirs, tolerance)
-    same_state(opt, other, tolerance)
+    same_state(opt, other, 10 * tolerance)  # sums that cancel: near zero, the error is that of their terms
 
 
 @needs_torch

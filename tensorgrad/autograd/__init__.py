@@ -1,5 +1,8 @@
 """`torch.autograd`: recording ops, and sending gradients back through what was recorded."""
 
+import sys as _sys
+from types import ModuleType as _ModuleType
+
 from tensorgrad.autograd import graph
 from tensorgrad.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from tensorgrad.autograd.gradients import backward, grad
@@ -11,13 +14,24 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _from_checking(name: str):
+    import importlib
+
+    return getattr(importlib.import_module("tensorgrad.autograd.checking"), name)
+
+
+# As in PyTorch, `autograd.gradcheck` is the function, and `from torch.autograd.gradcheck import GradcheckError` works.
+_sys.modules[f"{__name__}.gradcheck"] = _ModuleType(f"{__name__}.gradcheck")
+_sys.modules[f"{__name__}.gradcheck"].__getattr__ = _from_checking  # type: ignore[method-assign]
+
+
 def __getattr__(name: str):
     import importlib
 
     if name in ("function", "functional", "anomaly"):
         return importlib.import_module(f"tensorgrad.autograd.{name}")
     if name in ("gradcheck", "gradgradcheck"):  # the functions, as in PyTorch; the module is autograd/checking.py
-        return getattr(importlib.import_module("tensorgrad.autograd.checking"), name)
+        return _from_checking(name)
     if name == "Function":
         from tensorgrad.autograd.function import Function
 

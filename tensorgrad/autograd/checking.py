@@ -193,7 +193,7 @@ def _random_like(output: Tensor, spaced: bool) -> Tensor:
 
 def _parts(outputs: tuple) -> list:
     """The real quantities to differentiate: for output i its real and, if it is complex, its imaginary part."""
-    return [(i, imaginary) for i, o in enumerate(outputs) for imaginary in ((False, True) if o.is_complex() else (False,))]
+    return [(i, imaginary) for i, o in enumerate(outputs) for imaginary in ((True, False) if o.is_complex() else (False,))]
 
 
 def _part(output: Tensor, imaginary: bool) -> Tensor:

@@ -29,7 +29,13 @@ class _Runs(threading.local):
 
     current: tuple = (0, (), None)
 
+    def __init__(self):  # runs in every thread that comes by here
+        global several_threads
+        if threading.current_thread() is not threading.main_thread():
+            several_threads = True
 
+
+several_threads = False  # has any thread but the main one started a backward pass?
 RUNS = _Runs()
 _next_run = itertools.count(1).__next__
 _accumulating = threading.Lock()
@@ -45,7 +51,6 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
     wanted = None if targets is None else _leading_to(targets, roots)
     outer, RUNS.current = RUNS.current, (_next_run(), roots, wanted)
     checked = ANOMALY.enabled
-    alone = threading.active_count() == 1  # nobody else can write to a leaf's `.grad` meanwhile
     grads: dict = {}  # node -> the gradients of its outputs, summed so far
     hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks want to see the whole sum
     awaited: dict | None = None  # such a leaf -> how many gradients are still to come
@@ -88,7 +93,7 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
                     if not awaited[target]:
                         grad = None
                         finish_leaf(target, hooked, create_graph)
-                elif target._grad is None and alone:
+                elif target._grad is None and not several_threads:
                     target._grad = grad if create_graph else owned(getrefcount(grad), grad)
                 else:
                     accumulate(target, grad, create_graph)
@@ -316,7 +321,7 @@ def keep_gradient(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
         replaced = hook((grad,))
         if replaced is not None:
             grad = replaced[0] if isinstance(replaced, tuple | list) else replaced
-    if leaf._grad is None:
+    if leaf._grad is None and not several_threads:
         leaf._grad = grad if create_graph else owned(getrefcount(grad), grad)
     else:
         accumulate(leaf, grad, create_graph)

@@ -92,7 +92,7 @@ def jvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
         cotangents = tuple(o.new_zeros(o.shape).requires_grad_() for o in outputs)
         pulled = _pull(outputs, points, cotangents, True)
         if strict:
-            _require_all(pulled)
+            _require_all(pulled, "gradient")
         pushed = _pull(pulled, cotangents, tangents, create_graph)
         product = _filled("product" if any(g is not None for g in pulled) else "output", pushed, outputs, strict,
                           create_graph)  # fmt: skip
@@ -268,7 +268,7 @@ def vhp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
         output = _single(func(*points), "vhp", strict)
         slopes = _pull((output,), points, None, True)
         if strict:
-            _require_all(slopes)
+            _require_all(slopes, "jacobian")
         product = _pull(slopes, points, vector, create_graph)
         product = _filled("jacobian", product, points, strict, create_graph)
     return _shown((output,), False, create_graph), _shown(product, several, create_graph)
@@ -291,7 +291,7 @@ def hvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
         output = _single(func(*points), "hvp", strict)
         slopes = _pull((output,), points, None, True)
         if strict:
-            _require_all(slopes)
+            _require_all(slopes, "jacobian")
         weights = tuple(p.new_zeros(p.shape).requires_grad_() for p in points)
         curvature = _pull(slopes, points, weights, True)
         if strict:
@@ -361,13 +361,13 @@ def _require(kind: str, values, strict: bool) -> None:
             raise RuntimeError(_CONSTANT[kind].format(i=i))
 
 
-def _require_all(gradients) -> None:
+def _require_all(gradients, kind: str) -> None:
     """Raises: RuntimeError for a gradient that is missing or constant."""
     for i, gradient in enumerate(gradients):
         if gradient is None:
             raise RuntimeError(_MISSING["output"].format(i=i))
         if not gradient.requires_grad:
-            raise RuntimeError(_CONSTANT["gradient"].format(i=i))
+            raise RuntimeError(_CONSTANT[kind].format(i=i))
 
 
 def _vector(v, like: tuple, several: bool, who: str) -> tuple:

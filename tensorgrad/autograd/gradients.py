@@ -87,10 +87,7 @@ def backward(
     if not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     for tensor in wanted:
-        if edge_of(tensor) is None:
-            raise RuntimeError("One of the differentiated Tensors does not require grad")
-        if not tensor.is_leaf:
-            tensor.retain_grad()  # and it fills its `.grad` when the pass comes by
+        tensor.retain_grad()  # what is not a leaf fills its `.grad` when the pass comes by
     targets = [edge_of(t) for t in wanted]
     found = engine.run(roots, keep_graph=keep, create_graph=create_graph, targets=targets)
     for leaf, gradient in dict(zip(wanted, found, strict=True)).items():

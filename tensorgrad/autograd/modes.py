@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import threading
 
+from tensorgrad.storage.stubs import INFERENCE
+
 
 class _Mode(threading.local):
     enabled = True  # are ops recorded in this thread?
@@ -135,7 +137,7 @@ class inference_mode(_Decorator):
         from tensorgrad.ops import callpath
 
         self.before = GRAD.enabled, GRAD.inference
-        GRAD.inference = self.mode
+        GRAD.inference = INFERENCE.on = self.mode
         GRAD.enabled = not self.mode
         if self.mode:
             callpath.rare(+1)
@@ -144,6 +146,7 @@ class inference_mode(_Decorator):
         from tensorgrad.ops import callpath
 
         GRAD.enabled, GRAD.inference = self.before
+        INFERENCE.on = GRAD.inference
         if self.mode:
             callpath.rare(-1)
 

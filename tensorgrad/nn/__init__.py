@@ -119,5 +119,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-_OWN = ("Any", "TYPE_CHECKING")
-__all__ = [name for name in globals() if not name.startswith("_") and name not in _OWN] + ["utils"]
+__all__ = [name for name, value in globals().items() if isinstance(value, type)] + ["functional", "init", "utils"]

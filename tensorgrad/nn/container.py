@@ -23,6 +23,8 @@ def _position(index: Any, size: int) -> int:
 class _Row(Module):
     """What Sequential and ModuleList share: submodules named "0", "1", ... (or by the names they were given)."""
 
+    _modules: dict[str, Any]
+
     def __len__(self) -> int:
         return len(self._modules)
 
@@ -39,6 +41,15 @@ class _Row(Module):
         for name in list(self._modules)[index] if isinstance(index, slice) else [self._name_at(index)]:
             delattr(self, name)
         self._modules = {str(i): module for i, module in enumerate(list(self._modules.values()))}
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return self._part(list(self._modules.items())[index])
+        return self._modules[self._name_at(index)]
+
+    def _part(self, members: list) -> Any:
+        """A new row of some of the members, given with their names."""
+        raise NotImplementedError
 
     def pop(self, key: int | slice) -> Any:
         """Removes the module(s) at ``key`` and returns them."""
@@ -92,10 +103,8 @@ class Sequential(_Row):
             input = module(input)
         return input
 
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return type(self)(OrderedDict(list(self._modules.items())[index]))
-        return self._modules[self._name_at(index)]
+    def _part(self, members: list) -> Any:
+        return type(self)(OrderedDict(members))
 
     def insert(self, index: int, module: Module) -> Sequential:
         """Puts ``module`` before position ``index``; returns ``self``.
@@ -165,10 +174,8 @@ class ModuleList(_Row):
         if modules is not None:
             self.extend(modules)
 
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return type(self)(list(self._modules.values())[index])
-        return self._modules[self._name_at(index)]
+    def _part(self, members: list) -> Any:
+        return type(self)([module for _, module in members])
 
     def insert(self, index: int, module: Module) -> None:
         """Puts ``module`` before position ``index``."""

@@ -52,7 +52,7 @@ class _ConvNd(Module):
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size = per_dimension(kernel_size, n)
         self.stride = per_dimension(stride, n)
-        self.padding = padding if isinstance(padding, str) else per_dimension(padding, n)
+        self.padding: Any = padding if isinstance(padding, str) else per_dimension(padding, n)
         self.dilation = per_dimension(dilation, n)
         self.output_padding = per_dimension(output_padding, n)
         if isinstance(padding, str):
@@ -125,13 +125,13 @@ class _Conv(_ConvNd):
         for i in reversed(range(self.dimensions)):
             if self.padding == "same":
                 total = self.dilation[i] * (self.kernel_size[i] - 1)
-                amounts += (total // 2, total - total // 2)
+                amounts += [total // 2, total - total // 2]
             else:
-                amounts += (self.padding[i], self.padding[i])
+                amounts += [self.padding[i]] * 2
         return amounts
 
     def _conv(self, conv: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        padding = self.padding
+        padding: Any = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._reversed_padding(), mode=self.padding_mode)
             padding = 0

@@ -11,8 +11,10 @@ from tensorgrad.ops.kinds import FUNCTIONS as _FUNCTIONS
 globals().update(_FUNCTIONAL)
 
 # Functions of `torch` that PyTorch offers here under the same name.
-for _name in ("bilinear", "channel_shuffle", "cosine_similarity", "pairwise_distance", "pdist", "pixel_shuffle",
-              "pixel_unshuffle", "prelu", "native_channel_shuffle", "conv_tbc", "hardshrink", "sigmoid", "tanh", "one_hot"):  # fmt: skip
+for _name in (
+    "bilinear", "channel_shuffle", "conv_tbc", "cosine_similarity", "hardshrink", "native_channel_shuffle", "one_hot",
+    "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu", "sigmoid", "tanh",
+):  # fmt: skip
     if _name not in _FUNCTIONAL and _name in _FUNCTIONS:
         globals()[_name] = _FUNCTIONS[_name]
 

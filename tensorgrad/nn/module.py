@@ -1,94 +1,19 @@
-"""The module: a tree of named parameters, buffers and submodules, and a function on tensors.
-
-Where the members live. `_parameters`, `_buffers` and `_modules` are the truth, as in PyTorch. Reading `self.weight`
-through `__getattr__` from there, as PyTorch does, costs 200-350 ns; so each of the three is a `Members`, a dictionary
-that mirrors what is put into it as an ordinary attribute of the module, which is read in 5-25 ns. Whoever writes into
-the tables directly (`module._parameters["w"] = p`, `del module._modules["head"]`) therefore changes the attribute too.
-"""
+"""The module: a tree of named parameters, buffers and submodules, and a function on tensors."""
 
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.nn import module_hooks as hooks
+from tensorgrad.nn.members import Members
 from tensorgrad.nn.module_hooks import Hooked
 from tensorgrad.nn.module_state import Stateful
 from tensorgrad.nn.parameter import Buffer, Parameter
 from tensorgrad.tensor import Tensor
-
-
-class Members(dict):
-    """One of a module's tables; what it holds can also be read as the module's attribute of that name."""
-
-    __slots__ = ("__weakref__", "owner")
-
-    def __init__(self, owner: Module | None = None, members: Any = ()):
-        # Weak, so that a model is freed when its last user lets go of it, not when the garbage collector comes by.
-        self.owner = None if owner is None else weakref.ref(owner)
-        self.update(members)
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        dict.__setitem__(self, name, value)
-        owner = self.owner and self.owner()
-        # A class attribute (a method, a property) hides a member of the same name, as it does in PyTorch.
-        if owner is not None and not hasattr(type(owner), name):
-            object.__setattr__(owner, name, value)
-
-    def __delitem__(self, name: str) -> None:
-        value = dict.pop(self, name)
-        owner = self.owner and self.owner()
-        if owner is not None and owner.__dict__.get(name, owner) is value:
-            del owner.__dict__[name]
-
-    def update(self, *members: Any, **more: Any) -> None:
-        for name, value in dict(*members, **more).items():
-            self[name] = value
-
-    def __ior__(self, members: Any) -> Members:
-        self.update(members)
-        return self
-
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        if name not in self:
-            self[name] = default
-        return self[name]
-
-    def pop(self, name: str, *default: Any) -> Any:
-        if name not in self:
-            return dict.pop(self, name, *default)
-        value = self[name]
-        del self[name]
-        return value
-
-    def popitem(self) -> tuple[str, Any]:
-        if not self:
-            return dict.popitem(self)
-        name = next(reversed(self))
-        return name, self.pop(name)
-
-    def clear(self) -> None:
-        for name in list(self):
-            del self[name]
-
-    def move_to_end(self, name: str, last: bool = True) -> None:
-        """As an ``OrderedDict``'s."""
-        others = [] if last else [(k, v) for k, v in self.items() if k != name]
-        for key, value in [(name, self.pop(name)), *others]:
-            self.pop(key, None)
-            self[key] = value
-
-    def __reduce_ex__(self, protocol: Any) -> tuple:
-        # The owner travels as state, set last: when it is being copied itself, it refers to this very table.
-        return Members, (), self.owner and self.owner(), None, iter(self.items())
-
-    def __setstate__(self, owner: Module) -> None:
-        self.owner = weakref.ref(owner)
-
 
 _TABLES = ("_parameters", "_buffers", "_modules")
 
@@ -254,6 +179,8 @@ class Module(Hooked, Stateful):
             if isinstance(value, Buffer):
                 raise AttributeError("cannot assign buffer before Module.__init__() call")
             object.__setattr__(self, name, value)
+            if name == "__dict__":  # a clone made by hand
+                Members.adopt(self, _TABLES)
         elif name in parameters:
             if value is not None:
                 raise TypeError(
@@ -309,10 +236,10 @@ class Module(Hooked, Stateful):
             if members is not None and name in members:
                 return members[name]
         if name in hooks.CALL_TABLES or name in hooks.STATE_TABLES:
-            table = own[name] = OrderedDict()
+            own[name] = OrderedDict()
             if name in hooks.CALL_TABLES:
                 own["_hooked"] = True
-            return table
+            return own[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __delattr__(self, name: str) -> None:
@@ -333,6 +260,7 @@ class Module(Hooked, Stateful):
 
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state)
+        Members.adopt(self, _TABLES)
 
     # --- looking members up ---
 
@@ -527,6 +455,7 @@ class Module(Hooked, Stateful):
             TypeError: a dtype that is neither floating-point nor complex.
         """
         device, dtype = _target(*args, **kwargs)
+        elsewhere = device is not None and str(torch.device(device)) != "meta"
         if dtype is not None:
             if not (dtype.is_floating_point or dtype.is_complex):
                 raise TypeError(
@@ -541,7 +470,7 @@ class Module(Hooked, Stateful):
 
         def convert(t: Tensor) -> Tensor:
             cast = dtype is not None and (t.is_floating_point() or t.is_complex())
-            if device is not None and t.is_meta and torch.device(device).type != "meta":
+            if elsewhere and t.is_meta:
                 raise NotImplementedError(
                     "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
                     "torch.nn.Module.to() when moving module from meta to a different device."

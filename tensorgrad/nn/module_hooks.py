@@ -25,10 +25,19 @@ STATE_TABLES = (
 )  # fmt: skip
 
 
-class _Global:
-    """The hooks common to all modules, laid out as a module's own are."""
-
+class _Tables:
+    _forward_hooks: OrderedDict[int, Callable]
+    _forward_hooks_with_kwargs: OrderedDict[int, bool]
+    _forward_hooks_always_called: OrderedDict[int, bool]
+    _forward_pre_hooks: OrderedDict[int, Callable]
+    _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
+    _backward_hooks: OrderedDict[int, Callable]
+    _backward_pre_hooks: OrderedDict[int, Callable]
     _is_full_backward_hook: bool | None = None
+
+
+class _Global(_Tables):
+    """The hooks common to all modules, laid out as a module's own are."""
 
     def __init__(self) -> None:
         for table in CALL_TABLES:
@@ -38,11 +47,11 @@ class _Global:
 _GLOBAL = _Global()
 
 
-class Hooked:
+class Hooked(_Tables):
     """The hook methods of :class:`~tensorgrad.nn.Module`."""
 
     _hooked = False
-    _is_full_backward_hook: bool | None = None
+    forward: Callable[..., Any]
 
     def register_forward_pre_hook(
         self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False

@@ -26,8 +26,6 @@ class _IncompatibleKeys(NamedTuple):
             return "<All keys matched successfully>"
         return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
-    __str__ = __repr__
-
 
 class StateDict(OrderedDict):
     """An ordered dictionary whose ``_metadata`` remembers each module's version, as PyTorch's does."""
@@ -45,6 +43,11 @@ class Stateful:
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Any]
     _non_persistent_buffers_set: set[str]
+    _state_dict_hooks: OrderedDict[int, Callable]
+    _state_dict_pre_hooks: OrderedDict[int, Callable]
+    _load_state_dict_pre_hooks: OrderedDict[int, Callable]
+    _load_state_dict_post_hooks: OrderedDict[int, Callable]
+    named_buffers: Callable[..., Any]
 
     def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
         """All parameters and persistent buffers, by name, sharing the module's memory.
@@ -67,7 +70,8 @@ class Stateful:
                 FutureWarning,
                 stacklevel=2,
             )
-            destination, prefix, keep_vars = (*args, *(destination, prefix, keep_vars)[len(args) :])
+            given: Any = (*args, *(destination, prefix, keep_vars)[len(args) :])
+            destination, prefix, keep_vars = given
         if destination is None:
             destination = StateDict()
             destination._metadata = OrderedDict()

@@ -41,8 +41,8 @@ class Parameter(Tensor, plain=True):
             self.requires_grad_(True)
         return self
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return "Parameter containing:\n" + super().__repr__(tensor_contents=tensor_contents)
+    def __repr__(self, **options: Any) -> str:  # type: ignore[override]
+        return "Parameter containing:\n" + super().__repr__(**options)
 
     def __deepcopy__(self, memo: dict) -> Parameter:
         # Unlike a plain tensor's, PyTorch's copy of a parameter has no gradient and shares memory with no other copy.

@@ -1,6 +1,7 @@
 """The ops: how they are declared (op, kinds, callpath, dispatch), and one file per family of them."""
 
 FAMILIES = (
-    "create", "pointwise", "compare", "complex", "special", "activation", "reduce", "scan", "sort", "shape", "index",
-    "join", "copy", "matmul", "linalg", "conv", "pool", "norm", "softmax", "loss", "attention", "dropout", "sample",
+    "create", "pointwise", "limits", "compare", "complex", "special", "activation", "reduce", "scan", "sort", "shape",
+    "split", "index", "scatter", "join", "rearrange", "copy", "matmul", "einsum", "linalg", "decompose", "conv", "pool",
+    "norm", "softmax", "loss", "attention", "dropout", "sample", "noise",
 )  # fmt: skip

@@ -7,6 +7,7 @@ exist). The twin of a gradient op says what it computes in simpler ops.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tensorgrad import dtypes
 from tensorgrad.ops import inplace, special
@@ -59,15 +60,16 @@ def _functional_(name: str, function, places: str = "functional") -> None:
 # --- relu and other piecewise linear ones ---------------------------------------------------------------------------
 
 
-threshold_grad = _grad("threshold_grad(grad, result, limit: float)",
+threshold_grad: Callable = _grad("threshold_grad(grad, result, limit: float)",
                        grad=lambda g, result, limit: threshold_grad(g, result, limit))  # fmt: skip
 _relu = pointwise("relu(input)", "pointwise.relu", doc="max(input, 0).",
                   input=lambda g, out: threshold_grad(g, out, 0))  # fmt: skip
 _threshold = pointwise("threshold(input, threshold: number, value: number)", "activation.threshold", where="",
+                       in_place=False,
                        input=lambda g, input, threshold: threshold_grad(g, input, threshold))  # fmt: skip
 _leaky_relu = _row("leaky_relu(input, negative_slope: number)", "leaky_relu",
                    input=lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope))  # fmt: skip
-leaky_relu_grad = _grad("leaky_relu_grad(grad, input, negative_slope: number)",
+leaky_relu_grad: Callable = _grad("leaky_relu_grad(grad, input, negative_slope: number)",
                         grad=lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope))  # fmt: skip
 
 
@@ -77,15 +79,15 @@ def _prepare_hardtanh(x, low, high):
     return (x, int(low), int(high)) if x.dtype.kind in "iu" else (x, low, high)
 
 
-_hardtanh = pointwise("hardtanh(input, min_val: number, max_val: number)", "activation.hardtanh", where="",
+_hardtanh = pointwise("hardtanh(input, min_val: number, max_val: number)", "pointwise.clamp", where="",
                       prepare=_prepare_hardtanh, in_place=False,
                       input=lambda g, input, min_val, max_val: hardtanh_grad(g, input, min_val, max_val))  # fmt: skip
-hardtanh_grad = _grad("hardtanh_grad(grad, input, min_val: number, max_val: number)",
+hardtanh_grad: Callable = _grad("hardtanh_grad(grad, input, min_val: number, max_val: number)",
                       grad=lambda g, input, min_val, max_val: hardtanh_grad(g, input, min_val, max_val))  # fmt: skip
 _hardsigmoid = _row("hardsigmoid(input)", "hardsigmoid", input=lambda g, input: hardsigmoid_grad(g, input))
-hardsigmoid_grad = _grad("hardsigmoid_grad(grad, input)", grad=lambda g, input: hardsigmoid_grad(g, input))
+hardsigmoid_grad: Callable = _grad("hardsigmoid_grad(grad, input)", grad=lambda g, input: hardsigmoid_grad(g, input))
 _hardswish = _row("hardswish(input)", "hardswish", input=lambda g, input: hardswish_grad(g, input))
-hardswish_grad = _grad("hardswish_grad(grad, input)",
+hardswish_grad: Callable = _grad("hardswish_grad(grad, input)",
                        twin=lambda grad, input: grad * where(
                            input <= -3, 0.0, where(input < 3, input / 3 + 0.5, 1.0)))  # fmt: skip
 _hardshrink = pointwise("hardshrink(input, lambd: number)", "pointwise.hardshrink", where="", in_place=False,
@@ -193,25 +195,28 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
 
 # --- from exponentials ---------------------------------------------------------------------------------------------
 
-_gelu = _row("gelu(input, approximate: str)", "gelu", input=lambda g, input, approximate: gelu_grad(g, input, approximate))
-gelu_grad = _grad("gelu_grad(grad, input, approximate: str)",
+_gelu = _row("gelu(input, approximate: str)", "gelu",
+             input=lambda g, input, approximate: gelu_grad(g, input, approximate))  # fmt: skip
+gelu_grad: Callable = _grad("gelu_grad(grad, input, approximate: str)",
                   twin=lambda grad, input, approximate: grad * _gelu_slope(input, approximate))  # fmt: skip
 _silu = pointwise("silu(input)", "pointwise.silu", where="", in_place=False,
                   input=lambda g, input: silu_grad(g, input))  # fmt: skip
-silu_grad = pointwise("silu_grad(grad, input)", "pointwise.silu_grad", where="", in_place=False,
+silu_grad: Callable = pointwise("silu_grad(grad, input)", "pointwise.silu_grad", where="", in_place=False,
                       twin=lambda grad, input: grad * _silu_slope(input))  # fmt: skip
 _mish = _row("mish(input)", "mish", input=lambda g, input: mish_grad(g, input))
-mish_grad = _grad("mish_grad(grad, input)", twin=lambda grad, input: grad * _mish_slope(input))
+mish_grad: Callable = _grad("mish_grad(grad, input)", twin=lambda grad, input: grad * _mish_slope(input))
 _softplus = _row("softplus(input, beta: number, threshold: number)", "softplus",
                  input=lambda g, input, beta, threshold: softplus_grad(g, input, beta, threshold))  # fmt: skip
-softplus_grad = _grad("softplus_grad(grad, input, beta: number, threshold: number)",
+softplus_grad: Callable = _grad("softplus_grad(grad, input, beta: number, threshold: number)",
                       twin=lambda grad, input, beta, threshold: where(
                           input * beta > threshold, grad, grad * (input * beta).sigmoid()))  # fmt: skip
 _log_sigmoid = _row("log_sigmoid(input)", "log_sigmoid", input=lambda g, input: log_sigmoid_grad(g, input))
-log_sigmoid_grad = _grad("log_sigmoid_grad(grad, input)", twin=lambda grad, input: grad * (-input).sigmoid())
-_elu = _row("elu(input, alpha: number, scale: number, input_scale: number)", "elu",
-            input=lambda g, input, alpha, scale, input_scale: elu_grad(g, input, alpha, scale, input_scale))  # fmt: skip
-elu_grad = _grad("elu_grad(grad, input, alpha: number, scale: number, input_scale: number)",
+log_sigmoid_grad: Callable = _grad("log_sigmoid_grad(grad, input)", twin=lambda grad, input: grad * (-input).sigmoid())
+_elu = _row(
+    "elu(input, alpha: number, scale: number, input_scale: number)", "elu",
+    input=lambda g, input, alpha, scale, input_scale: elu_grad(g, input, alpha, scale, input_scale),
+)  # fmt: skip
+elu_grad: Callable = _grad("elu_grad(grad, input, alpha: number, scale: number, input_scale: number)",
                  twin=lambda grad, input, alpha, scale, input_scale: where(
                      input > 0, grad * scale,
                      grad * (input.clamp(max=0) * input_scale).exp() * (alpha * scale * input_scale)))  # fmt: skip
@@ -348,7 +353,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """
     if input.dtype is not weight.dtype:
         raise RuntimeError(
-            f"prelu: Type promoting not supported. Got {arithmetic.short_name(input)} and {arithmetic.short_name(weight)}"
+            "prelu: Type promoting not supported. Got "
+            f"{arithmetic.short_name(input)} and {arithmetic.short_name(weight)}"
         )
     if weight.ndim > 1:
         raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")

@@ -134,7 +134,12 @@ class _Shape:
 def _check_sizes(query, key, value, attn_mask) -> tuple[int, ...]:
     """The shape of the attention weights. Raises: RuntimeError where sizes do not fit."""
     q, k, v = query._array, key._array, value._array
-    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2] or q.shape[:-2] != k.shape[:-2] or attn_mask is not None:
+    if (
+        q.shape[-1] != k.shape[-1]
+        or k.shape[-2] != v.shape[-2]
+        or q.shape[:-2] != k.shape[:-2]
+        or attn_mask is not None
+    ):
         scores = matmul_shape(q, _Shape((*k.shape[:-2], k.shape[-1], k.shape[-2]), k.dtype))
         if attn_mask is not None:
             scores = broadcast_lead(scores, attn_mask._array.shape)
@@ -203,7 +208,9 @@ def _dropout_mask(query, key, value, weights, p: float) -> Tensor:
     if storage.device_type == "meta":
         made = storage.empty(shape, dtype, query.device)
     else:
-        made = sampling.dropout_mask(default_generator, weights, dtype, p) if p < 1 else sampling.np.zeros(weights, dtype)
+        made = (
+            sampling.dropout_mask(default_generator, weights, dtype, p) if p < 1 else sampling.np.zeros(weights, dtype)
+        )
         made = sampling.np.ascontiguousarray(sampling.np.broadcast_to(made, shape))
         made = made if storage.device_type == "cpu" else storage.from_host(made, query.device)
     return share(made, storage.of(made))

@@ -141,7 +141,8 @@ def _prepare(op: Op, tensors, variant: str) -> list[str]:
             lines.append(f"    if not ({same} and {types}):")
             indent = "        "
             if _number_beside(op, variant):  # NumPy itself keeps float32 beside a Python number
-                lines.append("        if x0.dtype is not F32 or (x1.__class__ is not float and x1.__class__ is not int):")
+                number = "x1.__class__ is float or x1.__class__ is int"
+                lines.append(f"        if not (x0.dtype is F32 and ({number})):")
                 indent += "    "
             lines.append(f"{indent}{joined} = promote(OP, {joined})")
     if op.prepare is not None:
@@ -173,6 +174,8 @@ def _run(op: Op, tensors, variant: str) -> list[str]:
     first = "x0[0]" if tensors[0].kind is LIST else "x0"
     names = ", ".join(p.name for p in (op.params[:2] if variant == "operator" else op.params))
     array = "array" if len(op.outputs) == 1 else "arrays"
+    if op.cache:
+        array += f", {op.cache}"
     return [
         "    try:",
         f"        {array} = KERNELS[{first}.__class__]({', '.join(_values(op))})",
@@ -234,6 +237,9 @@ def _record(op: Op, tensors, differentiated, tracked: str) -> list[str]:
             k = op.outputs.index(name)
             saved.append("save(result)" if len(op.outputs) == 1 else f"save(result[{k}])")
             continue
+        if name == op.cache:
+            saved.append(name)
+            continue
         text = f"save({name})"
         if users != set(op.wrt):
             text += " if " + " or ".join(f"e{index[u]} is not None" for u in op.wrt if u in users) + " else None"
@@ -290,8 +296,12 @@ def backward_source(op: Op, name: str = "backward") -> str:
     else:
         lines.append(f"    {', '.join(f'e_{p.name}' for p in differentiated)}, = node.edges")
     for k, saved in enumerate(op.saved):
+        if saved == op.cache:
+            lines.append(f"    {saved} = saved[{k}]")
+            continue
         if saved in op.outputs:
-            edge = f"(node, {op.outputs.index(saved)})"
+            k_out = op.outputs.index(saved)
+            edge = f"(node, {k_out})" if k_out < op.differentiable_outputs else "None"
         else:
             edge = f"e_{saved}" if saved in op.wrt else "None"
             if edge == "None" and any(p.name == saved and p.kind is LIST for p in tensors):

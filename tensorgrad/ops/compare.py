@@ -9,6 +9,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.ops import callpath, inplace
 from tensorgrad.ops.create import tensor
+from tensorgrad.ops.errors import check_broadcastable
 from tensorgrad.ops.kinds import alias, composite, op, pointwise
 from tensorgrad.ops.pointwise import reflected
 from tensorgrad.ops.slowpath import spoken
@@ -105,16 +106,16 @@ logical_and = pointwise("logical_and(input, other)", "logical_and", numbers=(), 
 logical_or = pointwise("logical_or(input, other)", "logical_or", numbers=(), doc="Whether at least one is nonzero.")
 logical_xor = pointwise("logical_xor(input, other)", "logical_xor", numbers=(), doc="Whether exactly one is nonzero.")
 logical_not = pointwise("logical_not(input)", "logical_not", doc="Whether an element is 0.")
-bitwise_and = pointwise("bitwise_and(input, other)", "bitwise_and", numbers=("input", "other"), operator="and",
+bitwise_and = pointwise("bitwise_and(input, other)", "bitwise_and", numbers="all", operator="and",
                         doc="Bits set in both integers (booleans: logical and).")  # fmt: skip
-bitwise_or = pointwise("bitwise_or(input, other)", "bitwise_or", numbers=("input", "other"), operator="or",
+bitwise_or = pointwise("bitwise_or(input, other)", "bitwise_or", numbers="all", operator="or",
                        doc="Bits set in at least one integer (booleans: logical or).")  # fmt: skip
-bitwise_xor = pointwise("bitwise_xor(input, other)", "bitwise_xor", numbers=("input", "other"), operator="xor",
+bitwise_xor = pointwise("bitwise_xor(input, other)", "bitwise_xor", numbers="all", operator="xor",
                         doc="Bits set in exactly one integer (booleans: exclusive or).")  # fmt: skip
 bitwise_not = pointwise("bitwise_not(input)", "invert", doc="All bits inverted (booleans: logical not).")
-bitwise_left_shift = pointwise("bitwise_left_shift(input, other)", "left_shift", numbers=("input", "other"), operator="lshift",
+bitwise_left_shift = pointwise("bitwise_left_shift(input, other)", "left_shift", numbers="all", operator="lshift",
                                doc="input · 2 ** other, dropping bits that leave the integer.")  # fmt: skip
-bitwise_right_shift = pointwise("bitwise_right_shift(input, other)", "right_shift", numbers=("input", "other"), operator="rshift",
+bitwise_right_shift = pointwise("bitwise_right_shift(input, other)", "right_shift", numbers="all", operator="rshift",
                                 doc="⌊input / 2 ** other⌋ of integers.")  # fmt: skip
 
 
@@ -131,8 +132,8 @@ reflected("rlshift", bitwise_left_shift)
 reflected("rrshift", bitwise_right_shift)
 for _name, _row in (("iand", bitwise_and), ("ior", bitwise_or), ("ixor", bitwise_xor),
                     ("ilshift", bitwise_left_shift), ("irshift", bitwise_right_shift)):  # fmt: skip
-    setattr(Tensor, f"__{_name}__", inplace.make(_row.op))
-Tensor.__hash__ = object.__hash__  # == compares elements; a tensor as a key is itself
+    setattr(Tensor, f"__{_name}__", inplace.make(_row.op))  # type: ignore[attr-defined]
+Tensor.__hash__ = object.__hash__  # type: ignore  # == compares elements; a tensor as a key is itself
 
 for _new, _function, _old in (
     ("greater", gt, "gt"), ("greater_equal", ge, "ge"), ("less", lt, "lt"), ("less_equal", le, "le"),
@@ -235,8 +236,7 @@ def masked_fill(input: Tensor, mask: Tensor, value) -> Tensor:
 def _fill_value(value: Tensor) -> Tensor:
     if value.ndim:
         raise RuntimeError(
-            "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
-            f"{value.ndim} dimension(s)."
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
     return value
 
@@ -259,11 +259,12 @@ def masked_fill_(self: Tensor, mask: Tensor, value) -> Tensor:
         return inplace.replace(self, masked_fill, (mask, value), {})
     _check_mask(mask._array)
     inplace.check_no_overlap(self)
-    shape = mask._array.shape
-    if shape != array.shape and np.broadcast_shapes(shape, array.shape) != array.shape:
-        inplace.check_result(self, masked_fill(self, mask, value))
+    if mask._array.shape != array.shape:
+        check_broadcastable((mask._array, array))
+        if np.broadcast_shapes(mask._array.shape, array.shape) != array.shape:
+            inplace.check_result(self, masked_fill(self, mask, value))
     if value.__class__ is not float or array.dtype.kind != "f":
         value = np.asarray(_checked_number(self, value)).astype(array.dtype)
-    xp.copyto(array, value, where=mask._array)
     self._storage.bump()
+    xp.copyto(array, value, where=mask._array)
     return self

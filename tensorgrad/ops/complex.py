@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tensorgrad import dtypes
 from tensorgrad.ops.errors import unsupported
-from tensorgrad.ops.kinds import composite, pointwise, view
+from tensorgrad.ops.kinds import composite, export, pointwise, view
 from tensorgrad.ops.pointwise import zero
 from tensorgrad.ops.slowpath import spoken
 from tensorgrad.tensor import Tensor
@@ -122,6 +122,9 @@ def conj_physical(input: Tensor, *, out=None) -> Tensor:
     return _conj_physical(input, out=out) if input._array.dtype.kind == "c" or out is not None else input
 
 
+export("conj_physical_", Tensor.conj_physical_, "function")  # type: ignore[attr-defined]
+
+
 @composite()
 def resolve_conj(input: Tensor) -> Tensor:
     """`input`: no conjugate is pending here."""
@@ -185,7 +188,8 @@ def _check_parts(real, imag):
     return real, imag
 
 
-_complex = pointwise("complex(real, imag)", "pointwise.join_parts", numbers=(), where="", in_place=False, prepare=_check_parts,
+_complex = pointwise("complex(real, imag)", "pointwise.join_parts", numbers=(), where="", in_place=False,
+                     prepare=_check_parts,
                      real=lambda g: g.real, imag=lambda g: g.imag)  # fmt: skip
 
 
@@ -229,5 +233,3 @@ def _same_dtype(first: Tensor, second: Tensor) -> None:
             f"Expected object of scalar type {spoken(first.dtype)} but got scalar type {spoken(second.dtype)} for "
             "second argument"
         )
-
-

@@ -324,13 +324,15 @@ def _pairs(**parameters):
             raise RuntimeError(f"It is expected {name} equals to 2, but got size {len(values)}")
         if any(v < (0 if name == "padding" else 1) for v in values):
             least = "non-negative" if name == "padding" else "greater than zero"
-            raise RuntimeError(f"{name} should be {least}, but got {name}_height: {values[0]} {name}_width: {values[1]}")
+            raise RuntimeError(
+                f"{name} should be {least}, but got {name}_height: {values[0]} {name}_width: {values[1]}"
+            )
         found.append(values)
     return found
 
 
-def _described(kernel, dilation, padding, stride) -> str:
-    return f"kernel_size={kernel}, dilation={dilation}, padding={padding}, stride={stride}"
+def _described(kernel, dilation, padding) -> str:
+    return f"kernel_size={kernel}, dilation={dilation}, padding={padding}"
 
 
 @composite("functional")
@@ -357,8 +359,8 @@ def unfold(input: Tensor, kernel_size, dilation=1, padding=0, stride=1) -> Tenso
     points = fold_kernels.blocks_of(shape[-2:], kernel, dilation, padding, stride)
     if min(points) < 1:
         raise RuntimeError(
-            f"Given input with spatial size {shape[-2:]}, {_described(kernel, dilation, padding, stride)[:-len(f', stride={stride}')]}"
-            f", calculated shape of the array of sliding blocks as {points}, but its components must be at least one."
+            f"Given input with spatial size {shape[-2:]}, {_described(kernel, dilation, padding)}, calculated shape of "
+            f"the array of sliding blocks as {points}, but its components must be at least one."
         )
     batched = input.dim() == 4
     result = _unfold(input if batched else input.unsqueeze(0), kernel, dilation, padding, stride)
@@ -395,7 +397,7 @@ def fold(input: Tensor, output_size, kernel_size, dilation=1, padding=0, stride=
             f"input.size({first})={rows} and kernel_size={kernel}."
         )
     points = fold_kernels.blocks_of(size, kernel, dilation, padding, stride)
-    given = f"Given output_size={size}, {_described(kernel, dilation, padding, stride)}"
+    given = f"Given output_size={size}, {_described(kernel, dilation, padding)}, stride={stride}"
     if min(points) < 1:
         raise RuntimeError(f"{given}, which is too small (non-positive): the sliding blocks are {points}")
     if columns != points[0] * points[1]:
@@ -406,4 +408,3 @@ def fold(input: Tensor, output_size, kernel_size, dilation=1, padding=0, stride=
     batched = input.dim() == 3
     result = _fold(input if batched else input.unsqueeze(0), size, kernel, dilation, padding, stride)
     return result if batched else result.squeeze(0)
-

@@ -51,7 +51,7 @@ def _cast_kernel(xp, x, dtype):
         with np.errstate(all="ignore"):
             return x.astype(np.int64).astype(dtype.numpy)  # wraps as PyTorch does, instead of saturating by chance
     with np.errstate(all="ignore"):
-        return x.astype(dtype.numpy)
+        return x.astype(dtype.numpy, order="C" if 0 in x.strides else "K")  # an expanded array becomes dense
 
 
 _cast = op("to_copy(input, dtype: dtype)", _cast_kernel, input=lambda g: g, backward_name="ToCopyBackward0",
@@ -212,9 +212,9 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     array = src._array
     if array.dtype.kind == "c" and self._array.dtype.kind != "c":
         array = array.real
+    self._storage.bump()
     with np.errstate(all="ignore"):
         self._storage.write(self._array, array)
-    self._storage.bump()
     return self
 
 
@@ -264,9 +264,9 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
 
         return inplace.replace(self, _fill, (tensor(value, dtype=self.dtype, device=self.device),), {})
     inplace.check_no_overlap(self)
+    self._storage.bump()
     with np.errstate(all="ignore"):
         self._storage.write(self._array, value)
-    self._storage.bump()
     return self
 
 

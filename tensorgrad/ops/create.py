@@ -297,7 +297,8 @@ def _like(name: str, function, fills: bool):
         )  # fmt: skip
         array = input._array
         if array.__class__ is np.ndarray and array.ndim > 1 and not array.flags.c_contiguous and memory_format is None:
-            order = np.empty_like(array)  # PyTorch keeps the layout of a dense tensor
+            # PyTorch keeps the layout of a dense tensor; an expanded one becomes dense in row order
+            order = np.empty_like(array, order="C" if 0 in array.strides else "K")
             if order.strides != made._array.strides:
                 fresh = order.astype(made._array.dtype, copy=False)
                 fresh[...] = made._array
@@ -360,11 +361,12 @@ def arange(
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     if any(not math.isfinite(v) for v in (start, end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
+    whole = all(isinstance(v, int) for v in (start, end, step))
     if dtype is None:
-        dtype = dtypes.int64 if all(isinstance(v, int) for v in (start, end, step)) else dtypes.DEFAULT.floating
-    count = math.ceil((end - start) / step) if not all(isinstance(v, int) for v in (start, end, step)) else -(
-        -(end - start) // step
-    )
+        dtype = dtypes.int64 if whole else dtypes.DEFAULT.floating
+    if dtype is dtypes.int64:  # everything is truncated first
+        start, end, step, whole = int(start), int(end), int(step) or int(math.copysign(1, step)), True
+    count = -((start - end) // step) if whole else math.ceil((end - start) / step)
     if dtype.category >= dtypes.FLOATING:
         array = (start + step * np.arange(count, dtype=np.float64)).astype(dtype.numpy)
     else:

@@ -62,7 +62,9 @@ def _plain(name: str, features: bool, alpha: bool, doc: str) -> None:
         export(made_name, made, "function")
 
 
-_plain("dropout", False, False, "While training, zeroes each element with probability p and divides the others by 1 - p.")
+_plain(
+    "dropout", False, False, "While training, zeroes each element with probability p and divides the others by 1 - p."
+)
 _plain("feature_dropout", True, False, "`dropout` of whole channels, (N, C, *).")
 _plain("alpha_dropout", False, True, "`dropout` that keeps zero mean and unit variance after SELU.")
 _plain("feature_alpha_dropout", True, True, "`alpha_dropout` of whole channels, (N, C, *).")
@@ -77,7 +79,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.functional.dropout(torch.ones(4), 0.5)
-    tensor([2., 0., 0., 0.])
+    tensor([0., 0., 2., 0.])
     """
     if not 0.0 <= p <= 1.0:
         _check(p, ValueError)
@@ -121,8 +123,10 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         _warn_rank("dropout2d", ndim, 2, "3D or 4D")
     if ndim == 3:
         warnings.warn(
-            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
-            "input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future "
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is "
+            "desired - "
+            "input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a "
+            "future "
             "release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D "
             "channel-wise dropout behavior, please switch to using dropout1d instead.",
             stacklevel=2,
@@ -144,7 +148,8 @@ def _warn_rank(name: str, ndim: int, spatial: int, ranks: str) -> None:
     warnings.warn(
         f"{name}: Received a {ndim}-D input to {name}, which is deprecated and will result in an error in a future "
         "release. To retain the behavior and silence this warning, please use dropout instead. Note that "
-        f"{name} exists to provide channel-wise dropout on inputs with {spatial} spatial dimensions, a channel dimension, "
+        f"{name} exists to provide channel-wise dropout on inputs with {spatial} spatial dimensions, a channel "
+        "dimension, "
         f"and an optional batch dimension (i.e. {ranks} inputs).",
         stacklevel=3,
     )

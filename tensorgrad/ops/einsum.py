@@ -29,7 +29,11 @@ def _labels(text: str, what: str) -> list[str]:
         c = text[i]
         if c == ".":
             if text[i : i + 3] != DOTS or DOTS in labels:
-                problem = "that is not part of any ellipsis" if DOTS not in labels else "for which an ellipsis was already found"
+                problem = (
+                    "that is not part of any ellipsis"
+                    if DOTS not in labels
+                    else "for which an ellipsis was already found"
+                )
                 raise RuntimeError(f"einsum(): found '.' for {what} {problem}")
             labels.append(DOTS)
             i += 3
@@ -121,13 +125,15 @@ def _check_sizes(operands, lists) -> dict[str, int]:
         for label, n in zip(labels, x._array.shape, strict=True):
             if own.setdefault(label, n) != n:
                 raise RuntimeError(
-                    f"einsum(): subscript {label} is repeated for operand {i} but the sizes don't match, {n} != {own[label]}"
+                    f"einsum(): subscript {label} is repeated for operand {i} but the sizes don't match, {n} != "
+                    f"{own[label]}"
                 )
         for label, n in own.items():
             known = sizes.get(label, 1)
             if known != 1 and n not in (1, known):
                 raise RuntimeError(
-                    f"einsum(): subscript {label} has size {n} for operand {i} which does not broadcast with previously "
+                    f"einsum(): subscript {label} has size {n} for operand {i} which does not broadcast with "
+                    "previously "
                     f"seen size {known}"
                 )
             sizes[label] = n if known == 1 else known
@@ -151,7 +157,9 @@ def _without_repeats(x: Tensor, labels: list[str]):
 
 def _without_ones(x: Tensor, labels: list[str], sizes: dict[str, int]):
     """Dimensions of size 1 that broadcast against larger ones are dropped: another operand has them in full."""
-    dims = tuple(d for d, (label, n) in enumerate(zip(labels, x._array.shape, strict=True)) if n == 1 and sizes[label] != 1)
+    dims = tuple(
+        d for d, (label, n) in enumerate(zip(labels, x._array.shape, strict=True)) if n == 1 and sizes[label] != 1
+    )
     return (x.squeeze(dims), [label for d, label in enumerate(labels) if d not in dims]) if dims else (x, labels)
 
 
@@ -244,7 +252,10 @@ def einsum(*args) -> Tensor:
     torch.Size([2, 4])
     """
     if not args:
-        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list")
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
+            "subscripts list"
+        )
     if isinstance(args[0], str):
         operands = args[1:]
         if len(operands) == 1 and isinstance(operands[0], list | tuple):
@@ -289,7 +300,8 @@ def tensordot(a: Tensor, b: Tensor, dims=2, out=None) -> Tensor:
         m, n = a._array.shape[wrap_dim(i, a.ndim)], b._array.shape[wrap_dim(j, b.ndim)]
         if m != n and 1 not in (m, n):
             raise RuntimeError(
-                f"contracted dimensions need to match, but first has size {m} in dim {i} and second has size {n} in dim {j}"
+                f"contracted dimensions need to match, but first has size {m} in dim {i} and second has size {n} in "
+                f"dim {j}"
             )
         if m != n:  # one of them broadcasts: sum the other now
             a, b = (a, b.sum(j, True)) if m == 1 else (a.sum(i, True), b)
@@ -369,7 +381,8 @@ def multi_dot(tensors, *, out=None) -> Tensor:
     for i in range(n - 1):
         if matrices[i]._array.shape[1] != matrices[i + 1]._array.shape[0]:
             raise RuntimeError(
-                f"multi_dot(): tensors {i} and {i + 1} with shapes {list(shapes[i])} and {list(shapes[i + 1])} cannot be "
+                f"multi_dot(): tensors {i} and {i + 1} with shapes {list(shapes[i])} and {list(shapes[i + 1])} "
+                "cannot be "
                 "multiplied"
             )
     sizes = [matrices[0]._array.shape[0], *(x._array.shape[1] for x in matrices)]
@@ -406,9 +419,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     Raises: RuntimeError for sizes that do not fit.
     """
     if input1.dim() != input2.dim():
-        raise RuntimeError(
-            f"bilinear(): input dimensions do not match: got {input1.dim()} and {input2.dim()}"
-        )
+        raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.dim()} and {input2.dim()}")
     one, two, w = input1._array.shape, input2._array.shape, weight._array.shape
     for d in range(len(one) - 1):
         if one[d] != two[d]:
@@ -419,7 +430,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
                 f"bilinear(): input{i} size does not match weight size: got {shape[-1]} but expected {size}"
             )
     if bias is not None and bias._array.shape != (w[0],):
-        raise RuntimeError(f"bilinear(): bias size does not match weight size: got {bias._array.shape[0]} but expected {w[0]}")
+        raise RuntimeError(
+            f"bilinear(): bias size does not match weight size: got {bias._array.shape[0]} but expected {w[0]}"
+        )
     pairs = (input1.unsqueeze(-1) * input2.unsqueeze(-2)).reshape((*one[:-1], w[1] * w[2]))
     return linear(pairs, weight.reshape((w[0], w[1] * w[2])), bias)
 

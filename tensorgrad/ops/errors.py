@@ -34,7 +34,7 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
         f"{dtypes.from_numpy_dtype(v.dtype).name}{list(v.shape)}" if v.__class__ in STORAGES else repr(v)
         for v in values
     )
-    if isinstance(error, TypeError | NotImplementedError | MemoryError):
+    if isinstance(error, TypeError | NotImplementedError | MemoryError | OverflowError):
         raise error
     raise RuntimeError(f"{op.name}({described}): {error}") from error
 

@@ -11,14 +11,15 @@ from operator import index as as_int
 
 import numpy as np
 
+from tensorgrad.autograd.modes import GRAD
 from tensorgrad.kernels.array import advanced as kernels
-from tensorgrad.kernels.array.shape import raise_index_error
+from tensorgrad.kernels.array.shape import at, raise_index_error
 from tensorgrad.ops import callpath, inplace
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.errors import check_number
 from tensorgrad.ops.kinds import composite, op
 from tensorgrad.ops.shape import Tensor, _alias, _unsqueeze, expand, new_axes_at, select_at, slice_at
-from tensorgrad.tensor import PLAIN
+from tensorgrad.tensor import PLAIN, wrap
 
 # --- the rows ------------------------------------------------------------------------------------------------------
 
@@ -44,8 +45,13 @@ _nonzero = op("nonzero(input)", "advanced.nonzero", where="")
 # --- what stands between the brackets ------------------------------------------------------------------------------
 
 
+_INTS = {int, type(None)}
+
+
 def _plain_slice(s: slice) -> slice:
     """The slice with ints or None inside. Raises: ValueError unless its step is positive, TypeError for no integer."""
+    if s.step is None and s.start.__class__ in _INTS and s.stop.__class__ in _INTS:
+        return s
     parts = []
     for part in (s.start, s.stop, s.step):
         if part is not None and part.__class__ is not int:
@@ -73,9 +79,6 @@ def _view(x: Tensor, index: tuple) -> Tensor:
     if row is None:
         return _alias(x)
     return row(x, (*index, Ellipsis) if integer and not ellipsis else index)
-
-
-_INTS = {int, type(None)}
 
 
 def _simple(index: tuple):
@@ -118,7 +121,7 @@ def _plain_item(item):
     if isinstance(item, str):
         raise TypeError("new(): invalid data type 'str'")
     if isinstance(item, np.ndarray | list | tuple | range):
-        item = tensor(item if isinstance(item, np.ndarray) else list(item)) if len(item) else _no_indices()
+        item = _index_list(item)
     if isinstance(item, np.bool_):
         return bool(item)
     if isinstance(item, Tensor):
@@ -129,6 +132,17 @@ def _plain_item(item):
         "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
         f"{type(item).__name__})"
     )
+
+
+def _index_list(items):
+    """A list or array of indices, or of bools, as a tensor."""
+    if not len(items):
+        return _no_indices()
+    if isinstance(items, list) and items[0].__class__ is int:
+        array = np.array(items)
+        if array.dtype.kind == "i":
+            return wrap(array.astype(np.int64, copy=False))
+    return tensor(items if isinstance(items, np.ndarray) else list(items))
 
 
 def _no_indices() -> Tensor:
@@ -228,9 +242,22 @@ def _getitem(self: Tensor, index) -> Tensor:
         return _unsqueeze(self, 0)
     elif index is Ellipsis:
         return _alias(self)
+    elif cls is Tensor and _indexes_directly(index._array, self._array):
+        return _index(self, [index], (0,))
     view, tensors, pattern = _translate(self, index)
     return _index(view, tensors, pattern) if tensors else view
 
+
+def _indexes_directly(index, array) -> bool:
+    """Whether an index array is the whole story: indices for, or a mask over, the first dimensions."""
+    if not index.ndim or index.__class__ is not array.__class__:
+        return False
+    if index.dtype.kind == "b":
+        return array.shape[: index.ndim] == index.shape
+    return index.dtype is _INT64 and array.ndim > 0
+
+
+_INT64 = np.dtype("int64")
 
 # --- item assignment -------------------------------------------------------------------------------------------------
 
@@ -245,16 +272,10 @@ def _setitem(self: Tensor, index, value) -> None:
             raise TypeError(f"can't assign a {type(value).__module__ + '.' if isinstance(value, np.ndarray | np.generic) else ''}"
                             f"{type(value).__name__} to a {self.type()}")  # fmt: skip
         value, number = int(value), True
-    if number and index.__class__ is int and _untracked(self):
-        check_number(value, self.dtype)
-        try:
-            self._array[index, ...] = value
-        except IndexError:
-            raise_index_error(self._array.shape, (index,))
-        self._storage.bump()
-        return
     cls = index.__class__
     plain = _simple(index if cls is tuple else (index,)) if cls is not bool else None
+    if _untracked(self) and (number or _untracked(value)) and _written(self, index, plain, value, number):
+        return
     if plain is not None:
         view, tensors, pattern = _view(self, plain), None, None
     else:
@@ -264,6 +285,8 @@ def _setitem(self: Tensor, index, value) -> None:
         return
     if number:
         check_number(value, self.dtype)
+        if self._array.dtype.name == "uint8" and not isinstance(value, bool) and value < 0:
+            value = int(value) % 256
         value = tensor(value, dtype=self.dtype, device=self.device)
     elif len(tensors) == 1 and not value.ndim and tensors[0]._array.dtype.kind == "b":
         value = value.to(self.dtype)  # PyTorch fills a mask with a single number whatever its type
@@ -272,10 +295,35 @@ def _setitem(self: Tensor, index, value) -> None:
     _put(view, tensors, pattern, _without_leading_ones(value, 0), False)
 
 
+def _written(x: Tensor, index, plain, value, number: bool) -> bool:
+    """Writes straight into the array in the simple cases: basic indexing or a mask, and a value that fits as it is."""
+    array = x._array
+    if plain is not None:
+        part = at(np, array, plain if Ellipsis in plain else (*plain, Ellipsis))
+    elif index.__class__ is Tensor and index._array.dtype.kind == "b" and _indexes_directly(index._array, array):
+        part = None
+    else:
+        return False
+    if number:
+        check_number(value, x.dtype)
+        if array.dtype.kind == "u" and value < 0:
+            return False
+    else:
+        value = value._array
+        if part is None or value.dtype is not array.dtype or (value.shape != part.shape and value.ndim):
+            return False
+    x._storage.bump()
+    if part is None:
+        array[index._array] = value
+    else:
+        part[...] = value
+    return True
+
+
 def _untracked(x: Tensor) -> bool:
     """Whether NumPy may write straight into the tensor."""
     return (
-        x._requires_grad is False
+        (x._requires_grad is False or not (GRAD.enabled and x.requires_grad))
         and x._array.__class__ is np.ndarray
         and not callpath.RARE
         and x.__class__ in PLAIN
@@ -310,11 +358,11 @@ def _put(x: Tensor, tensors, pattern, values: Tensor, accumulate: bool) -> Tenso
     inplace.check_no_overlap(x)
     indices = [t._array for t in tensors]
     kernels.check_values(array.shape, indices, values._array, pattern)
+    x._storage.bump()
     try:
         array[kernels.assembled(indices, pattern)] = values._array
     except (IndexError, ValueError):
         kernels.raise_index_error(array.shape, indices, pattern)
-    x._storage.bump()
     return x
 
 

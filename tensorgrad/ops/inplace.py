@@ -22,7 +22,8 @@ def make(op):
     A ufunc of one or two operands that keeps the dtype is given the tensor's memory as its `out`.
     """
     tensors = [p for p in op.params if p.is_tensor]
-    if op.kind == "pointwise" and isinstance(op.kernel, str) and "." not in op.kernel and len(op.params) == len(tensors):
+    is_ufunc = isinstance(op.kernel, str) and "." not in op.kernel
+    if op.kind == "pointwise" and is_ufunc and len(op.params) == len(tensors):
         if len(tensors) == 1:
             return _named(op, _unary(op))
         if len(tensors) == 2 and op.rule == "same":
@@ -52,7 +53,7 @@ def _unary(op):
             return replace(self, call, (), {})
         if 0 in array.strides:
             check_no_overlap(self)
-        storage = self._storage
+        storage = self._memory or self._storage
         if storage.version is None:
             storage.bump()
         try:
@@ -84,7 +85,7 @@ def _binary(op):
             if direct:
                 if 0 in array.strides:
                     check_no_overlap(self)
-                storage = self._storage
+                storage = self._memory or self._storage
                 if storage.version is None:
                     storage.bump()
                 try:
@@ -129,19 +130,15 @@ def _tracked(self, args) -> bool:
         return False
     if self._requires_grad and self.requires_grad:  # a view says "ask", and the answer may be no
         return True
-    for a in args:
-        if isinstance(a, Tensor) and a._requires_grad and a.requires_grad:
-            return True
-    return False
+    return any(isinstance(a, Tensor) and a._requires_grad and a.requires_grad for a in args)
 
 
 def replace(self: Tensor, function, args, kwargs) -> Tensor:
     """Runs an op out of place and makes its result this tensor's value and history."""
     if GRAD.enabled and _tracked(self, (*args, *kwargs.values())):
         check_writable(self)
+    check_no_overlap(self)
     array = self._array
-    if 0 in array.strides:
-        check_no_overlap(self)
     if callpath.RARE:
         with overwriting(self._storage):
             result = function(self, *args, **kwargs)
@@ -190,7 +187,9 @@ def point_outputs(node: Node, result: Tensor, tensor: Tensor) -> None:
 def check_no_overlap(tensor: Tensor) -> None:
     """Raises: RuntimeError for an expanded tensor, several elements of which are one in memory."""
     array = tensor._array
-    if 0 in array.strides and array.size and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
+    if 0 not in array.strides or not array.size:
+        return
+    if any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."

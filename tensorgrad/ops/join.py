@@ -38,6 +38,10 @@ def one_dtype(name: str, arrays: list) -> list:
 def _prepare_cat(arrays, dim):
     if not arrays:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+    first = arrays[0]
+    shape = first.shape
+    if shape and all(x.shape == shape and x.dtype is first.dtype and x.__class__ is first.__class__ for x in arrays):
+        return arrays, wrap_dim(dim, len(shape))
     shape = None
     for i, x in enumerate(arrays):
         if not x.ndim:
@@ -124,6 +128,9 @@ def _prepare_stack(arrays, dim):
         raise RuntimeError("stack expects a non-empty TensorList")
     shape = arrays[0].shape
     dim = wrap_dim(dim, len(shape) + 1)
+    first = arrays[0]
+    if all(x.shape == shape and x.dtype is first.dtype and x.__class__ is first.__class__ for x in arrays):
+        return arrays, dim
     for i, x in enumerate(arrays):
         if x.shape != shape:
             raise RuntimeError(

@@ -102,8 +102,8 @@ def op(signature: str, kernel=None, *, kind: str = "op", where: str = "function 
 
 
 _FIELDS = frozenset({
-    "backward", "backward_name", "differentiable_outputs", "doc", "numbers", "outputs", "prepare", "rule", "shape",
-    "twin", "write", "wrt",
+    "backward", "backward_name", "cache", "differentiable_outputs", "doc", "numbers", "outputs", "prepare", "rule",
+    "shape", "twin", "write", "wrt",
 })  # fmt: skip
 
 

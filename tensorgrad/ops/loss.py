@@ -10,6 +10,7 @@ import warnings
 
 from tensorgrad import dtypes
 from tensorgrad.dtypes import I64
+from tensorgrad.kernels.array import loss as kernels
 from tensorgrad.kernels.array.reduce import spoken
 from tensorgrad.ops.errors import check_broadcastable
 from tensorgrad.ops.kinds import FUNCTIONAL, composite, op
@@ -339,7 +340,9 @@ def _check_classes(x, target, weight) -> None:
         raise ValueError("Expected 1 or more dimensions (got 0)")
     if x.ndim == 1:
         if target.ndim > 1 or target.size != 1:
-            raise ValueError(f"Expected target of one element for an input of shape {list(x.shape)}, got {list(target.shape)}")
+            raise ValueError(
+                f"Expected target of one element for an input of shape {list(x.shape)}, got {list(target.shape)}"
+            )
     elif not target.ndim or x.shape[0] != target.shape[0]:
         got = target.shape[0] if target.ndim else 0
         raise ValueError(f"Expected input batch_size ({x.shape[0]}) to match target batch_size ({got}).")
@@ -366,7 +369,7 @@ def _prepare_classes(x, target, weight, *rest):
 
 def _prepare_logits(x, *rest):
     if x.dtype.kind not in "fV":
-        raise NotImplementedError(f'"log_softmax_lastdim_kernel_impl" not implemented for \'{spoken(x)}\'')
+        raise NotImplementedError(f"\"log_softmax_lastdim_kernel_impl\" not implemented for '{spoken(x)}'")
     return _prepare_classes(x, *rest)
 
 
@@ -380,7 +383,9 @@ _nll_grad = op(
 _nll = op(
     "nll_(input, target, weight=None, ignore_index: int = -100, reduction: str = 'mean')", "loss.nll", where="",
     outputs=("out", "weights"), prepare=_prepare_classes, backward_name="NllLossBackward0",
-    shape=lambda x, t, weight, ignore_index, reduction: [(t.shape if reduction == "none" else (), x.dtype), (t.shape, x.dtype)],
+    shape=lambda x, t, weight, ignore_index, reduction: [
+        (t.shape if reduction == "none" else (), x.dtype), (t.shape, x.dtype)
+    ],
     input=lambda g, weights, target, input_shape, ignore_index, reduction: _nll_grad(
         g / weights.sum() if reduction == "mean" else g, target, weights, input_shape, ignore_index
     ),
@@ -433,25 +438,22 @@ def _per_class(weight: Tensor, ndim: int) -> Tensor:
 
 def _cross_entropy_twin(input, target, weight, ignore_index, label_smoothing, reduction):
     dim = 0 if input.ndim == 1 else 1
-    exps = (input - input.amax(dim, True)).exp()
-    loss = _smoothed(input, target, weight, ignore_index, label_smoothing, reduction)
-    return loss, exps, exps.sum(dim)
+    return _smoothed(input, target, weight, ignore_index, label_smoothing, reduction), input.softmax(dim)
 
 
 def _cross_entropy_grad_twin(
-    g, exps, sums, input, target, weight, ignore_index, label_smoothing, reduction
-):  # the two caches hold what is computed here again, because they have no place in the graph
+    g, cache, input, target, weight, ignore_index, label_smoothing, reduction
+):  # the cache holds what is computed here again, because it has no place in the graph
     dim = 0 if input.ndim == 1 else 1
     shares = input.softmax(dim)
     _, counted = _nll(input.detach(), target, weight, ignore_index, "none")
     if reduction == "mean":
         g = g / counted.sum()
-    hit = g * counted * (1 - label_smoothing)
-    mass = hit
+    ignored = target.reshape(counted.shape) == ignore_index
+    g = g.expand(counted.shape).masked_fill(ignored, 0)  # not by a product: g is infinite if all are ignored
+    mass = hit = g * counted * (1 - label_smoothing)
     if label_smoothing:
-        classes = input._array.shape[dim]
-        even = (g * (label_smoothing / classes)).expand(counted.shape)
-        even = even.masked_fill(target.reshape(counted.shape) == ignore_index, 0).unsqueeze(dim)
+        even = (g * (label_smoothing / input._array.shape[dim])).unsqueeze(dim)
         even = even.expand(input.shape) if weight is None else even * _per_class(weight, input.ndim)
         mass = hit + even.sum(dim)
     ones = counted.new_ones(counted.shape)
@@ -460,26 +462,20 @@ def _cross_entropy_grad_twin(
 
 
 _cross_entropy_grad = op(
-    "cross_entropy_grad(g, exps, sums, input, target, weight=None, ignore_index: int = -100, "
+    "cross_entropy_grad(g, cache: any, input, target, weight=None, ignore_index: int = -100, "
     "label_smoothing: float = 0.0, reduction: str = 'mean')",
-    lambda xp, g, exps, sums, x, target, *rest: _loss_kernels().cross_entropy_grad(xp, g, exps, sums, target, *rest),
+    lambda xp, g, cache, x, target, *rest: kernels.cross_entropy_grad(xp, g, cache, target, *rest),
     twin=_cross_entropy_grad_twin, where="",
 )  # fmt: skip
 _cross_entropy = op(
     "cross_entropy_(input, target, weight=None, ignore_index: int = -100, label_smoothing: float = 0.0, "
     "reduction: str = 'mean')",
     "loss.cross_entropy", twin=_cross_entropy_twin, prepare=_prepare_logits, where="",
-    outputs=("out", "exps", "sums"), backward_name="CrossEntropyBackward0",
-    input=lambda g, exps, sums, input, target, weight, ignore_index, label_smoothing, reduction: _cross_entropy_grad(
-        g, exps, sums, input, target, weight, ignore_index, label_smoothing, reduction
+    cache="cache", backward_name="CrossEntropyBackward0",
+    input=lambda g, cache, input, target, weight, ignore_index, label_smoothing, reduction: _cross_entropy_grad(
+        g, cache, input, target, weight, ignore_index, label_smoothing, reduction
     ),
 )  # fmt: skip
-
-
-def _loss_kernels():
-    from tensorgrad.kernels.array import loss
-
-    return loss
 
 
 @composite("functional")
@@ -506,7 +502,7 @@ def cross_entropy(
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
     if input._array.shape == target._array.shape:
         return _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
-    return _cross_entropy(input, target, weight, ignore_index, label_smoothing, reduction)[0]
+    return _cross_entropy(input, target, weight, ignore_index, label_smoothing, reduction)
 
 
 def _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing):

@@ -166,9 +166,7 @@ def hinge_embedding_loss(
 
 
 @composite("functional")
-def soft_margin_loss(
-    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean"
-) -> Tensor:
+def soft_margin_loss(input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target x)), for targets 1 and -1; without overflow."""
     reduction = _checked(reduction, size_average, reduce)
     return _reduced(-FUNCTIONAL["logsigmoid"](input * target), reduction)
@@ -277,23 +275,25 @@ def gaussian_nll_loss(
     `var` is a number, of the input's shape, or of that without its last dimension or with 1 in its place.
     Raises: ValueError for another shape or a negative variance.
     """
-    if not isinstance(var, Tensor):
-        if var < 0:
-            raise ValueError("var has negative entry/entries")
-        var = input.new_full(tuple(input._array.shape), float(var))
-    shape, given = input._array.shape, var._array.shape
+    if isinstance(var, Tensor):
+        spread = var
+    elif var < 0:
+        raise ValueError("var has negative entry/entries")
+    else:
+        spread = input.new_full(tuple(input._array.shape), float(var))
+    shape, given = input._array.shape, spread._array.shape
     if given != shape:
         if shape[:-1] == given:
-            var = var.unsqueeze(-1)
+            spread = spread.unsqueeze(-1)
         elif not (shape[:-1] == given[:-1] and given[-1:] == (1,)):
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
-    if _ever(var < 0):
+    if _ever(spread < 0):
         raise ValueError("var has negative entry/entries")
-    fixed = var.detach()
-    var = var + (fixed.clamp(min=eps) - fixed)  # raised, with the gradient of what it was
-    loss = (var.log() + (input - target) ** 2 / var) * 0.5
+    fixed = spread.detach()
+    spread = spread + (fixed.clamp(min=eps) - fixed)  # raised, with the gradient of what it was
+    loss = (spread.log() + (input - target) ** 2 / spread) * 0.5
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
     return _reduced(loss, reduction)

@@ -85,7 +85,9 @@ def _layer_norm_grad_twin(grad, input, weight, mean, rstd, axes, eps, needs):
     normal = (_wide(input) - mean) * rstd
     wide = _wide(grad)
     lead = tuple(range(input.ndim - len(axes)))
-    gx = _row_gradient(wide if weight is None else wide * weight, normal, rstd, axes, True) if needs[0] else _empty(grad)
+    gx = (
+        _row_gradient(wide if weight is None else wide * weight, normal, rstd, axes, True) if needs[0] else _empty(grad)
+    )
     gw = _summed(wide * normal, lead) if needs[1] else _empty(grad)
     return gx.to(grad.dtype), gw, _summed(wide, lead) if needs[2] else _empty(grad)
 
@@ -108,7 +110,8 @@ _layer_norm = op(
     where="",
 )  # fmt: skip
 _layer_norm_grad = op(
-    "layer_norm_grad(grad, input, weight=None, mean=None, rstd=None, axes: any = (), eps: float = 0.0, need: any = None)",
+    "layer_norm_grad(grad, input, weight=None, mean=None, rstd=None, axes: any = (), eps: float = 0.0, need: any = "
+    "None)",
     lambda xp, g, x, w, mean, rstd, axes, eps, need: _filled(
         xp, kernels.layer_norm_grad(xp, g, x, mean, rstd, w, axes, need), g
     ),
@@ -140,7 +143,8 @@ def _normalized(name: str, input: Tensor, shape, weight, bias=None) -> tuple[int
     if have[len(have) - len(shape) :] != shape or len(have) < len(shape):
         star = "*, " if name == "layer_norm" else "*"
         raise RuntimeError(
-            f"Given normalized_shape={list(shape)}, expected input with shape [{star}{', '.join(map(str, shape))}], but "
+            f"Given normalized_shape={list(shape)}, expected input with shape [{star}{', '.join(map(str, shape))}], "
+            "but "
             f"got input of size{list(have)}"
         )
     return tuple(range(len(have) - len(shape), len(have)))
@@ -198,7 +202,11 @@ def _rms_norm_grad_twin(grad, input, weight, rrms, axes, eps, needs):
     _, rrms = _rms_norm_twin(input, None, axes, eps)
     normal = _wide(input) * rrms
     wide = _wide(grad)
-    gx = _row_gradient(wide if weight is None else wide * weight, normal, rrms, axes, False) if needs[0] else _empty(grad)
+    gx = (
+        _row_gradient(wide if weight is None else wide * weight, normal, rrms, axes, False)
+        if needs[0]
+        else _empty(grad)
+    )
     lead = tuple(range(input.ndim - len(axes)))
     return gx.to(grad.dtype), _summed(wide * normal, lead) if needs[1] else _empty(grad)
 
@@ -510,7 +518,8 @@ _group_norm = op(
     where="",
 )  # fmt: skip
 _group_norm_grad = op(
-    "group_norm_grad(grad, input, weight=None, mean=None, rstd=None, groups: int = 1, eps: float = 0.0, need: any = None)",
+    "group_norm_grad(grad, input, weight=None, mean=None, rstd=None, groups: int = 1, eps: float = 0.0, need: any = "
+    "None)",
     lambda xp, g, x, w, mean, rstd, groups, eps, need: _filled(
         xp, kernels.group_norm_grad(xp, g, x, mean, rstd, w, groups, need), g
     ),

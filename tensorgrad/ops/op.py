@@ -79,9 +79,10 @@ class Op:
         prepare: Callable | None = None,
         shape: Callable | None = None,
         rule: str = "same",
-        numbers: tuple[str, ...] | None = None,
+        numbers: tuple[str, ...] | str | None = None,
         outputs: tuple[str, ...] = ("out",),
         differentiable_outputs: int = 1,
+        cache: str = "",
         backward_name: str = "",
         write: Callable | str | None = None,
         doc: str = "",
@@ -93,6 +94,7 @@ class Op:
         if any(p.name == "out" for p in self.params):  # a derivative that takes an op's output: it has no `out=`
             self.outputs = tuple("result" if name == "out" else name for name in outputs)
         self.differentiable_outputs = differentiable_outputs
+        self.cache = cache  # what the kernel returns beside its output: an array for the formulas, seen by nobody else
         self.takes_number = self._takes_number(numbers)
         camel = "".join(word.title() for word in self.name.strip("_").split("_"))
         self.backward_name = backward_name or f"{camel}Backward0"
@@ -110,11 +112,11 @@ class Op:
 
     def _takes_number(self, numbers) -> tuple[bool, ...]:
         """For each tensor parameter, whether a Python number may stand for it: in pointwise ops all but the first,
-        unless the row names them."""
+        unless the row names them (or says "all")."""
         tensors = [p.name for p in self.params if p.is_tensor]
         if numbers is None:
             numbers = tensors[1:] if self.kind == "pointwise" else ()
-        return tuple(name in numbers for name in tensors)
+        return tuple(numbers == "all" or name in numbers for name in tensors)
 
     def _read_formulas(self) -> None:
         """From the formulas' parameter names: what is saved, and for the sake of which inputs."""
@@ -129,7 +131,7 @@ class Op:
             for wanted in arguments_of(formula):
                 if wanted in ("g", "grads", "needs"):
                     continue
-                if wanted in tensors or wanted in self.outputs:
+                if wanted in tensors or wanted in self.outputs or wanted == self.cache:
                     self.saved.setdefault(wanted, set()).add(name)
                 elif wanted in plain or wanted.rpartition("_")[0] in tensors:
                     if wanted not in self.kept:

@@ -1,6 +1,7 @@
-"""Arithmetic on corresponding elements: sums, products, powers, exponentials, trigonometry, rounding, limits.
+"""Arithmetic on corresponding elements: sums, products, powers, exponentials, trigonometry, rounding.
 
-Comparisons and choices are in `compare`, complex parts in `complex`, functions with names of their own in `special`.
+Limits (`maximum`, `clamp`) are in `limits`, comparisons and choices in `compare`, complex parts in `complex`,
+functions with names of their own in `special`.
 
 Gradients of complex functions follow PyTorch's convention: the gradient of a real loss with respect to z is
 ∂L/∂Re z + i ∂L/∂Im z, so a holomorphic function f contributes g · conj(f′(z)).
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections import namedtuple
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,7 +19,9 @@ from tensorgrad import dtypes
 from tensorgrad.kernels.array import pointwise as kernels
 from tensorgrad.ops import inplace
 from tensorgrad.ops.create import tensor, zeros_like
-from tensorgrad.ops.kinds import alias, composite, op, pointwise
+from tensorgrad.ops.errors import unsupported
+from tensorgrad.ops.kinds import alias, composite, export, op, pointwise
+from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
 LN2, LN10 = math.log(2), math.log(10)
@@ -52,33 +55,34 @@ def no_derivative(name: str):
 
 # --- arithmetic ----------------------------------------------------------------------------------------------------
 
-_add = pointwise("add(input, other)", "add", numbers=("input", "other"), operator="add", where="", input=lambda g: g, other=lambda g: g)
-_sub = pointwise("sub(input, other)", "subtract", numbers=("input", "other"), operator="sub", where="",
+_add = pointwise("add(input, other)", "add", numbers="all", operator="add", where="",
+                 input=lambda g: g, other=lambda g: g)  # fmt: skip
+_sub = pointwise("sub(input, other)", "subtract", numbers="all", operator="sub", where="",
                  input=lambda g: g, other=lambda g: -g)  # fmt: skip
 _rsub = pointwise("rsub(input, other)", "pointwise.subtract_from", operator="rsub", where="", in_place=False,
                   backward_name="RsubBackward1", input=lambda g: -g, other=lambda g: g)  # fmt: skip
-mul = pointwise("mul(input, other)", "multiply", numbers=("input", "other"), operator="mul", doc="The product.",
+mul = pointwise("mul(input, other)", "multiply", numbers="all", operator="mul", doc="The product.",
                 input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))  # fmt: skip
-_div = pointwise("div(input, other)", "true_divide", numbers=("input", "other"), rule="float", operator="truediv", where="",
+_div = pointwise("div(input, other)", "true_divide", numbers="all", rule="float", operator="truediv", where="",
                  input=lambda g, other: g / conj(other),
                  other=lambda g, other, out: -g * conj(out / other))  # fmt: skip
 _rdiv = pointwise("rdiv(input, other)", "pointwise.divide_into", rule="float", operator="rtruediv", where="",
-                  in_place=False, backward_name="DivBackward0",
+                  in_place=False, backward_name="MulBackward0",
                   input=lambda g, input, out: -g * conj(out / input),
                   other=lambda g, input: g / conj(input))  # fmt: skip
-floor_divide = pointwise("floor_divide(input, other)", "pointwise.floor_divide", numbers=("input", "other"), operator="floordiv",
+floor_divide = pointwise("floor_divide(input, other)", "pointwise.floor_divide", numbers="all", operator="floordiv",
                          input=no_derivative("floor_divide"), other=no_derivative("floor_divide"),
                          doc="The quotient rounded down; RuntimeError for integers divided by zero.")  # fmt: skip
-_div_floor = pointwise("div_floor(input, other)", "pointwise.floor_divide", numbers=("input", "other"), where="", in_place=False,
-                       backward_name="DivBackward2", input=zero, other=zero)  # fmt: skip
-_div_trunc = pointwise("div_trunc(input, other)", "pointwise.trunc_divide", numbers=("input", "other"), where="", in_place=False,
-                       backward_name="DivBackward2", input=zero, other=zero)  # fmt: skip
-remainder = pointwise("remainder(input, other)", "pointwise.remainder", numbers=("input", "other"), operator="mod",
+_div_floor = pointwise("div_floor(input, other)", "pointwise.floor_divide", numbers="all", where="",
+                       in_place=False, backward_name="DivBackward2", input=zero, other=zero)  # fmt: skip
+_div_trunc = pointwise("div_trunc(input, other)", "pointwise.trunc_divide", numbers="all", where="",
+                       in_place=False, backward_name="DivBackward2", input=zero, other=zero)  # fmt: skip
+remainder = pointwise("remainder(input, other)", "pointwise.remainder", numbers="all", operator="mod",
                       input=lambda g: g, other=lambda g, input, other: -g * _div_floor(input, other),
                       doc="input - other · ⌊input / other⌋: the divisor's sign, as Python's %.")  # fmt: skip
 fmod = pointwise("fmod(input, other)", "pointwise.fmod",
                  input=lambda g: g, other=lambda g, input, other: -g * _div_trunc(input, other),
-                 doc="The remainder of the quotient rounded towards zero: the dividend's sign, as C's fmod.")  # fmt: skip
+                 doc="What the quotient rounded towards zero leaves: the dividend's sign, as C's fmod.")  # fmt: skip
 neg = pointwise("neg(input)", "negative", input=lambda g: -g, doc="-input.")
 reciprocal = pointwise("reciprocal(input)", "reciprocal", rule="float", input=lambda g, out: -g * conj(out * out),
                        doc="1 / input.")  # fmt: skip
@@ -210,6 +214,8 @@ def lerp(input: Tensor, end: Tensor, weight, *, out=None) -> Tensor:
     >>> torch.lerp(torch.zeros(2), torch.ones(2), 0.25)
     tensor([0.2500, 0.2500])
     """
+    if input.dtype.category < dtypes.FLOATING:
+        unsupported("lerp", input._array)
     for name, value in (("end", end), ("weight", weight)):
         if isinstance(value, Tensor) and value.dtype is not input.dtype:
             raise RuntimeError(f"expected dtype {short_name(input)} for `{name}` but got dtype {short_name(value)}")
@@ -240,7 +246,7 @@ def positive(input: Tensor) -> Tensor:
 
 # --- powers and exponentials ---------------------------------------------------------------------------------------
 
-_pow = pointwise("pow(input, exponent)", "pointwise.power", numbers=("input", "exponent"), operator="pow", where="",
+_pow = pointwise("pow(input, exponent)", "pointwise.power", numbers="all", operator="pow", where="",
                  input=lambda g, input, exponent: g * conj(_power_slope(input, exponent)),
                  exponent=lambda g, input, exponent, out: g * conj(_exponent_slope(input, exponent, out)))  # fmt: skip
 _rpow = pointwise("rpow(exponent, input)", "pointwise.power_of", operator="rpow", where="", in_place=False,
@@ -270,7 +276,8 @@ logaddexp = pointwise("logaddexp(input, other)", "pointwise.logaddexp", numbers=
                       input=lambda g, input, other: g / conj((other - input).exp() + 1),
                       other=lambda g, input, other: g / conj((input - other).exp() + 1),
                       doc="log(exp(input) + exp(other)), without overflow.")  # fmt: skip
-logaddexp2 = pointwise("logaddexp2(input, other)", lambda xp, x, y: kernels.logaddexp(xp, x, y, 2), numbers=(), in_place=False,
+logaddexp2 = pointwise("logaddexp2(input, other)", lambda xp, x, y: kernels.logaddexp(xp, x, y, 2), numbers=(),
+                       in_place=False,
                        input=lambda g, input, other: g / ((other - input).exp2() + 1),
                        other=lambda g, input, other: g / ((input - other).exp2() + 1),
                        doc="log2(2 ** input + 2 ** other), without overflow.")  # fmt: skip
@@ -379,22 +386,24 @@ def ldexp(input: Tensor, other: Tensor, *, out=None) -> Tensor:
 _frexp = op("frexp(input)", lambda xp, x: xp.frexp(x), where="", outputs=("mantissa", "exponent"),
             shape=lambda x: [(x.shape, x.dtype), (x.shape, np.dtype("int32"))],
             input=lambda g, exponent: g / exponent.exp2())  # fmt: skip
-Frexp = namedtuple("frexp", ["mantissa", "exponent"])
+FrexpResult = return_type("frexp", "mantissa", "exponent")
 
 
 @composite()
-def frexp(input: Tensor, *, out=None) -> Frexp:
+def frexp(input: Tensor, *, out=None):
     """Mantissas in ±[0.5, 1) and exponents (int32) with `input = mantissa · 2 ** exponent`.
 
     Raises: RuntimeError unless `input` is floating-point.
 
     >>> import tensorgrad as torch
     >>> torch.frexp(torch.tensor([9.0]))
-    frexp(mantissa=tensor([0.5625]), exponent=tensor([4], dtype=torch.int32))
+    torch.return_types.frexp(
+    mantissa=tensor([0.5625]),
+    exponent=tensor([4], dtype=torch.int32))
     """
     if not input.is_floating_point():
         raise RuntimeError("torch.frexp() only supports floating-point dtypes")
-    return Frexp(*_frexp(input, out=out))
+    return FrexpResult(*_frexp(input, out=out))
 
 
 # --- trigonometry --------------------------------------------------------------------------------------------------
@@ -418,7 +427,7 @@ cosh = pointwise("cosh(input)", "cosh", rule="float", input=lambda g, input: g *
                  doc="The hyperbolic cosine.")  # fmt: skip
 tanh = pointwise("tanh(input)", "tanh", rule="float", input=lambda g, out: tanh_grad(g, out),
                  doc="The hyperbolic tangent.")  # fmt: skip
-tanh_grad = pointwise("tanh_grad(grad, result)", "pointwise.tanh_grad", where="", in_place=False,
+tanh_grad: Callable = pointwise("tanh_grad(grad, result)", "pointwise.tanh_grad", where="", in_place=False,
                       backward_name="TanhBackwardBackward0",
                       twin=lambda grad, result: grad * conj(1 - result * result))  # fmt: skip
 asinh = pointwise("asinh(input)", "arcsinh", rule="float", input=lambda g, input: g * conj((input * input + 1).rsqrt()),
@@ -499,115 +508,18 @@ def heaviside(input: Tensor, values: Tensor, *, out=None) -> Tensor:
     return _heaviside(input, values, out=out)
 
 
-# --- limits --------------------------------------------------------------------------------------------------------
-
-maximum = pointwise("maximum(input, other)", "pointwise.maximum", numbers=(), in_place=False,
-                    input=lambda g, input, other: _share(g, input == other, input < other),
-                    other=lambda g, input, other: _share(g, input == other, input > other),
-                    doc="The larger of the two; nan if either is. A tie shares the gradient.")  # fmt: skip
-minimum = pointwise("minimum(input, other)", "pointwise.minimum", numbers=(), in_place=False,
-                    input=lambda g, input, other: _share(g, input == other, input > other),
-                    other=lambda g, input, other: _share(g, input == other, input < other),
-                    doc="The smaller of the two; nan if either is. A tie shares the gradient.")  # fmt: skip
-fmax = pointwise("fmax(input, other)", "pointwise.fmax", numbers=(), in_place=False,
-                 input=lambda g, input, other: g.masked_fill(~((input >= other) | (other != other)), 0),
-                 other=lambda g, input, other: g.masked_fill((input >= other) | (other != other), 0),
-                 doc="The larger of the two; if one is nan, the other.")  # fmt: skip
-fmin = pointwise("fmin(input, other)", "pointwise.fmin", numbers=(), in_place=False,
-                 input=lambda g, input, other: g.masked_fill(~((input <= other) | (other != other)), 0),
-                 other=lambda g, input, other: g.masked_fill((input <= other) | (other != other), 0),
-                 doc="The smaller of the two; if one is nan, the other.")  # fmt: skip
-clamp_min = pointwise("clamp_min(input, min)", "pointwise.maximum",
-                      input=lambda g, input, min: g.masked_fill(~(input >= min), 0),
-                      min=lambda g, input, min: g.masked_fill(~(input < min), 0),
-                      doc="input, but at least `min` (a number or tensor).")  # fmt: skip
-clamp_max = pointwise("clamp_max(input, max)", "pointwise.minimum",
-                      input=lambda g, input, max: g.masked_fill(~(input <= max), 0),
-                      max=lambda g, input, max: g.masked_fill(~(input > max), 0),
-                      doc="input, but at most `max` (a number or tensor).")  # fmt: skip
-_clamp_between = pointwise("clamp_between(input, min, max)", "pointwise.clamp_between", where="", in_place=False,
-                           backward_name="ClampBackward1",
-                           input=lambda g, input, min, max: g.masked_fill(~((input >= min) & (input <= max)), 0),
-                           min=lambda g, input, min, max: g.masked_fill(~((min < max) & (input < min)), 0),
-                           max=lambda g, input, min, max: g.masked_fill(~((input > max) | (max < min)), 0))  # fmt: skip
-clamp_grad = pointwise("clamp_grad(grad, input, low: number, high: number)", "pointwise.clamp_grad", where="",
-                       in_place=False,
-                       grad=lambda g, input, low, high: clamp_grad(g, input, low, high))  # fmt: skip
-
-
-def _share(g, tie, loses):
-    """A tie gives each side half of the gradient; the loser gets none."""
-    return (g / 2).where(tie, g).masked_fill(loses, 0)
-
-
-def _prepare_clamp(x, low, high):
-    """x in the dtype of the result, the limits in its kind of number."""
-    if x.dtype is dtypes.F32 and low.__class__ in _REAL_OR_NONE and high.__class__ in _REAL_OR_NONE:
-        return x, low, high
-    if x.dtype.kind == "c" or low.__class__ is complex or high.__class__ is complex:
-        raise NotImplementedError("clamp is not supported for complex types")
-    dtype = dtypes.result_type_of([v for v in (x, low, high) if v is not None])
-    number = float if dtype.category == dtypes.FLOATING else int
-    low, high = (None if v is None else number(v) for v in (low, high))
-    return x if x.dtype == dtype.numpy else x.astype(dtype.numpy), low, high
-
-
-_REAL_OR_NONE = {float, int, type(None)}
-_clamp = pointwise("clamp(input, min: number = None, max: number = None)", "pointwise.clamp", where="", in_place=False,
-                   prepare=_prepare_clamp,
-                   input=lambda g, input, min, max: clamp_grad(g, input, min, max))  # fmt: skip
-
-
-@composite()
-def clamp(input: Tensor, min=None, max=None, *, out=None) -> Tensor:
-    """`input` limited to [min, max]: numbers or tensors, either may be missing; `max` wins where they cross.
-
-    Raises: RuntimeError if both are missing.
-
-    >>> import tensorgrad as torch
-    >>> torch.clamp(torch.tensor([-2.0, 0.5, 3.0]), 0, 1)
-    tensor([0.0000, 0.5000, 1.0000])
-    """
-    if isinstance(min, Tensor) or isinstance(max, Tensor):
-        if max is None:
-            return clamp_min(input, min, out=out)
-        if min is None:
-            return clamp_max(input, max, out=out)
-        return _clamp_between(input, min, max, out=out)
-    if min is None and max is None:
-        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    return _clamp(input, min, max, out=out)
-
-
-@composite("method function")
-def clamp_(self: Tensor, min=None, max=None) -> Tensor:
-    """Limits this tensor to [min, max] in place."""
-    return inplace.replace(self, clamp, (min, max), {})
-
-
-def _prepare_nan_to_num(x, nan, posinf, neginf):
-    if x.dtype.kind in "iub":
-        return x, nan, posinf, neginf
-    limits = dtypes.finfo(dtypes.from_numpy_dtype(x.dtype))
-    return x, nan or 0.0, limits.max if posinf is None else posinf, limits.min if neginf is None else neginf
-
-
-nan_to_num = pointwise("nan_to_num(input, nan: number = 0.0, posinf: number = None, neginf: number = None)",
-                       "pointwise.nan_to_num", prepare=_prepare_nan_to_num,
-                       input=lambda g, input: g.masked_fill(~input.isfinite(), 0),
-                       doc="nan and infinities replaced by numbers (the dtype's limits unless given).")  # fmt: skip
-
 # --- second names --------------------------------------------------------------------------------------------------
 
 for _new, _function, _row in (
     ("absolute", abs_, "abs"), ("arccos", acos, "acos"), ("arccosh", acosh, "acosh"), ("arcsin", asin, "asin"),
     ("arcsinh", asinh, "asinh"), ("arctan", atan, "atan"), ("arctan2", atan2, "atan2"), ("arctanh", atanh, "atanh"),
-    ("clip", clamp, "clamp"), ("divide", div, "div"), ("fix", trunc, "trunc"), ("multiply", mul, "mul"),
+    ("divide", div, "div"), ("fix", trunc, "trunc"), ("multiply", mul, "mul"),
     ("negative", neg, "neg"), ("subtract", sub, "sub"),
 ):  # fmt: skip
     alias(_new, _function, in_place_of=_row)
-Tensor.true_divide_ = _div_in_place  # type: ignore[attr-defined]
-
+for _name in ("negative", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "fix", "ldexp"):
+    export(f"{_name}_", getattr(Tensor, f"{_name}_"), "function")
+Tensor.true_divide_ = _div_in_place
 # --- operators -----------------------------------------------------------------------------------------------------
 
 Tensor.__radd__, Tensor.__rmul__ = Tensor.__add__, Tensor.__mul__
@@ -615,7 +527,7 @@ Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__
 Tensor.__neg__, Tensor.__pos__, Tensor.__abs__ = neg, positive, abs_
 for _name, _row_function in (("iadd", _add), ("isub", _sub), ("imul", mul), ("itruediv", _div), ("idiv", _div),
                              ("ifloordiv", floor_divide), ("imod", remainder), ("ipow", _pow)):  # fmt: skip
-    setattr(Tensor, f"__{_name}__", inplace.make(_row_function.op))
+    setattr(Tensor, f"__{_name}__", inplace.make(_row_function.op))  # type: ignore[attr-defined]
 
 
 def reflected(name: str, function):

@@ -130,9 +130,7 @@ def _batched(name: str, input: Tensor, dims: int) -> bool:
             )
         raise RuntimeError(f"non-empty {ranks} tensor expected for input")
     if 0 in shape[-dims - 1 :]:
-        raise RuntimeError(
-            f"Expected {ranks} tensor with optional 0 dim batch size for input, but got:{list(shape)}"
-        )
+        raise RuntimeError(f"Expected {ranks} tensor with optional 0 dim batch size for input, but got:{list(shape)}")
     return len(shape) == dims + 2
 
 
@@ -168,6 +166,8 @@ def _max_pools(dims: int) -> None:
         kernel = _ints(name, "kernel_size", kernel_size, dims)
         stride = kernel if _no_stride(stride) else _ints(name, "stride", stride, dims)
         padding, dilation = _ints(name, "padding", padding, dims), _ints(name, "dilation", dilation, dims)
+        if dims == 1 and padding[0] < 0:
+            raise RuntimeError(f"max_pool1d() padding must be non-negative, but got {padding[0]}")
         _pool_shape(input._array.shape, kernel, stride, padding, dilation, ceil_mode)
         return _run(_max_pool, input, batched, kernel, stride, padding, dilation, ceil_mode)
 
@@ -179,7 +179,8 @@ def _max_pools(dims: int) -> None:
     max_pool.__doc__ = f"""The largest value of each window of (N, C, {letters}) or (C, {letters}).
 
     Args:
-        kernel_size, stride, padding, dilation: an int, or one for each dimension; `stride` is `kernel_size` unless given.
+        kernel_size, stride, padding, dilation: an int, or one for each dimension; `stride` is
+            `kernel_size` unless given.
         ceil_mode: round the size of the result up: a window may reach beyond the border.
         return_indices: also return the places of the maxima (int64, flat within an image plane).
 
@@ -243,7 +244,7 @@ def _adaptive_max_pools(dims: int) -> None:
         return results if return_indices else results[0]
 
     letters = LETTERS[dims - 1]
-    adaptive_max_pool.__doc__ = f"""The maxima of `output_size` windows that cover (N, C, {letters}) or (C, {letters}) evenly.
+    adaptive_max_pool.__doc__ = f"""The maxima of `output_size` windows that evenly cover (N, C, {letters}).
 
     Window i goes from floor(i · size / output_size) to ceil((i + 1) · size / output_size). A None in `output_size`
     keeps that dimension. Raises: RuntimeError for sizes that do not fit.
@@ -317,7 +318,7 @@ def _adaptive_avg_pools(dims: int) -> None:
         return _run(_adaptive_avg_pool, input, batched, size)
 
     letters = LETTERS[dims - 1]
-    adaptive_avg_pool.__doc__ = f"""The means of `output_size` windows that cover (N, C, {letters}) or (C, {letters}) evenly.
+    adaptive_avg_pool.__doc__ = f"""The means of `output_size` windows that evenly cover (N, C, {letters}).
 
     Window i goes from floor(i · size / output_size) to ceil((i + 1) · size / output_size). A None in `output_size`
     keeps that dimension. Raises: RuntimeError for sizes that do not fit.
@@ -362,7 +363,8 @@ def _max_unpools(dims: int) -> None:
     def max_unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
         if input._array.shape != indices._array.shape:
             raise RuntimeError(
-                f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got indices "
+                f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got "
+                "indices "
                 f"tensor with shape: {list(indices.shape)}"
             )
         if indices.dtype is not dtypes.int64:
@@ -398,8 +400,7 @@ def _max_unpools(dims: int) -> None:
 def _unpooled_size(input: Tensor, kernel, stride, padding, output_size) -> tuple[int, ...]:
     dims = len(kernel)
     default = tuple(
-        (n - 1) * s + k - 2 * p
-        for n, k, s, p in zip(input._array.shape[-dims:], kernel, stride, padding, strict=True)
+        (n - 1) * s + k - 2 * p for n, k, s, p in zip(input._array.shape[-dims:], kernel, stride, padding, strict=True)
     )
     if output_size is None:
         return default

@@ -27,9 +27,8 @@ def promote(op, *values):
                 dtype = first.dtype
                 if dtype is F32 or dtype is F64 or (dtype is I64 and second.__class__ is int and op.rule == "same"):
                     return values
-        elif first.__class__ is second.__class__ and first.__class__ not in NUMBERS and first.dtype is second.dtype:
-            if first.dtype is F64:  # where the fast path asks for float32
-                return values
+        elif first.__class__ is second.__class__ and first.__class__ not in NUMBERS and F64 is first.dtype is second.dtype:
+            return values  # the fast path asks for float32 where integers become floats
     array_type = None
     for v in values:
         if v.__class__ not in NUMBERS:
@@ -62,10 +61,10 @@ def _check_subtraction(values) -> None:
 def _number_array(value, dtype: dtypes.dtype, array_type):
     """A Python number as a 0-dimensional array; an integer too large for a small dtype wraps, as in PyTorch.
 
-    Raises: RuntimeError for an integer that no dtype holds.
+    Raises: OverflowError for an integer that no dtype holds.
     """
     if dtype.category == dtypes.INTEGER and not -(2**63) <= value < 2**63:
-        raise RuntimeError("Overflow when unpacking long long")
+        raise OverflowError("int too big to convert")
     with np.errstate(all="ignore"):
         array = np.asarray(value).astype(dtype.numpy)
     if array_type is np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tensorgrad import dtypes
 from tensorgrad.ops.errors import wrap_dim
@@ -29,16 +30,16 @@ def _running_shape(x, dim, dtype):
 # Three linear maps that are each other's derivatives: running sums from either end, and a shift by one place.
 _cumsum_reversed = op("cumsum_reversed(input, dim: int)", "scan.cumsum_reversed", where="", kind="same shape",
                       backward_name="CumsumBackward0", input=lambda g, dim: _cumsum(g, dim))  # fmt: skip
-_cumsum = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum", prepare=_wrap_and_cast,
+_cumsum: Callable = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum", prepare=_wrap_and_cast,
              shape=_running_shape, input=lambda g, dim: _cumsum_reversed(g, dim),
              doc="The sum of each element and all before it along `dim`; integers in int64.")  # fmt: skip
 cumsum = _cumsum
-shift = op("shift(input, dim: int, by: int, fill: number)", "scan.shift", where="", kind="same shape",
+shift: Callable = op("shift(input, dim: int, by: int, fill: number)", "scan.shift", where="", kind="same shape",
            input=lambda g, dim, by: shift(g, dim, -by, 0),
            doc="Elements moved `by` places (1 or -1) along `dim`; `fill` comes in.")  # fmt: skip
 
 # y[i] = b[i] + a[i] y[i±1]: the derivative of running products. Its own derivatives are recurrences the other way.
-_recurrence = op(
+_recurrence: Callable = op(
     "recurrence(b, a, dim: int, backwards: bool)", "scan.recurrence", where="", kind="same shape",
     b=lambda g, a, dim, backwards: _recurrence(g, _towards(conj(a), dim, backwards), dim, not backwards),
     a=lambda g, a, out, dim, backwards: _recurrence(g, _towards(conj(a), dim, backwards), dim, not backwards)
@@ -98,7 +99,8 @@ def _logcumsumexp_slope(g, input, out, dim):
 
 
 logcumsumexp = op("logcumsumexp(input, dim: int)", "scan.logcumsumexp", prepare=_wrap, kind="same shape",
-                  input=_logcumsumexp_slope, doc="log Σ exp x of each element and all before it along `dim`.")  # fmt: skip
+                  input=_logcumsumexp_slope,
+                  doc="log Σ exp x of each element and all before it along `dim`.")  # fmt: skip
 
 
 def _in_place(name: str, function) -> None:

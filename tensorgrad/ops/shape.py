@@ -57,6 +57,8 @@ def infer_size(size: tuple[int, ...], numel: int) -> tuple[int, ...]:
 
     Raises: RuntimeError if no size does, or more than one.
     """
+    if math.prod(size) == numel and (not size or min(size) >= 0):
+        return size
     known, unknown = 1, None
     for i, n in enumerate(size):
         if n >= 0:
@@ -67,12 +69,9 @@ def infer_size(size: tuple[int, ...], numel: int) -> tuple[int, ...]:
             raise RuntimeError("only one dimension can be inferred")
         else:
             unknown = i
-    if unknown is None:
-        if known == numel:
-            return size
-    elif known and numel % known == 0:
+    if unknown is not None and known and numel % known == 0:
         return (*size[:unknown], numel // known, *size[unknown + 1 :])
-    elif not known and not numel:
+    if unknown is not None and not known and not numel:
         raise RuntimeError(
             f"cannot reshape tensor of 0 elements into shape {list(size)} because the unspecified dimension size -1 can "
             "be any value and is ambiguous"
@@ -263,7 +262,8 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 @composite()
 def ravel(input: Tensor) -> Tensor:
     """All elements in row order as one dimension."""
-    return _reshape(input, (-1,)) if input._array.size else _reshape(input, (0,))
+    size = (input._array.size,)
+    return _view(input, size) if input._array.flags.c_contiguous else _reshaped_copy(input, size)
 
 
 @composite()
@@ -636,7 +636,12 @@ def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -
         if not array.size:  # no element to start from
             strides = tuple(s * array.itemsize for s in stride)
             return share(storage.strided(size, strides, offset * array.itemsize, array.dtype), storage)
-    return _strided(input, size, stride, offset - own, (array.shape, input.stride()))
+    result = _strided(input, size, stride, offset - own, (array.shape, input.stride()))
+    if input._view is not None and result._view is not None:  # it is a place in the storage, however one came there
+        base, _, *rest = result._view
+        step = (_strided.op, (size, stride, offset - base.storage_offset(), (base._array.shape, base.stride())))
+        result._view = (base, (step,), *rest)
+    return result
 
 
 # --- in place: the tensor itself gets another shape ------------------------------------------------------------------

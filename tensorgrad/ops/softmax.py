@@ -19,7 +19,7 @@ def _checker(name: str):
         if x.dtype.kind not in "fV":
             from tensorgrad.kernels.array.reduce import spoken
 
-            raise NotImplementedError(f'"{name}_lastdim_kernel_impl" not implemented for \'{spoken(x)}\'')
+            raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for '{spoken(x)}'")
         return x, wrap_dim(dim, x.ndim)
 
     return prepare
@@ -39,7 +39,8 @@ _softmax = op("softmax_(input, dim: int)", "softmax.softmax", where="", kind="sa
               backward_name="SoftmaxBackward0")  # fmt: skip
 _log_softmax = op("log_softmax_(input, dim: int)", "softmax.log_softmax", where="", kind="same shape",
                   prepare=_checker("log_softmax"), twin=lambda input, dim: input - input.logsumexp(dim, True),
-                  input=lambda g, out, dim: log_softmax_grad(g, out, dim), backward_name="LogSoftmaxBackward0")  # fmt: skip
+                  input=lambda g, out, dim: log_softmax_grad(g, out, dim),
+                  backward_name="LogSoftmaxBackward0")  # fmt: skip
 
 
 def _finish(function, name, input, dim, dtype, out):

@@ -6,6 +6,8 @@ gradient back to the places the elements came from (`place` in ops/reduce.py).
 
 from __future__ import annotations
 
+from typing import Any
+
 from tensorgrad import dtypes
 from tensorgrad.dtypes import I64
 from tensorgrad.ops.errors import wrap_dim
@@ -14,7 +16,7 @@ from tensorgrad.ops.reduce import _spoken, _tie_of_all, _written, pick, place
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
-_PAIR = {"where": "", "outputs": ("values", "indices"), "differentiable_outputs": 1}
+_PAIR: dict[str, Any] = {"where": "", "outputs": ("values", "indices"), "differentiable_outputs": 1}
 
 
 def _wrap(x, dim, *rest):
@@ -27,7 +29,8 @@ Sort, TopK = return_type("sort", "values", "indices"), return_type("topk", "valu
 
 _sort = op("sort_(input, dim: int, descending: bool)", "sort.sort", prepare=_wrap, backward_name="SortBackward0",
            shape=lambda x, dim, descending: [(x.shape, x.dtype), (x.shape, I64)],
-           input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False), **_PAIR)  # fmt: skip
+           input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False),
+           **_PAIR)  # fmt: skip
 
 
 @composite()
@@ -327,8 +330,8 @@ def isin(elements, test_elements, *, assume_unique: bool = False, invert: bool =
 
 # --- distinct values and counts ------------------------------------------------------------------------------------
 
-_SET = {"where": "", "outputs": ("values", "inverse", "counts")}
-_unique = op("unique_all(input)", "sort.unique", **_SET)
+_SET: dict[str, Any] = {"where": "", "outputs": ("values", "inverse", "counts")}
+_unique = op("unique_all(input, with_inverse: bool)", "sort.unique", **_SET)
 _unique_dim = op("unique_dim(input, dim: int)", "sort.unique_dim", prepare=_wrap, **_SET)
 _unique_consecutive = op("unique_runs(input, dim: int)", "sort.unique_consecutive", **_SET,
                          prepare=lambda x, dim: (x, None if dim is None else wrap_dim(dim, x.ndim)))  # fmt: skip
@@ -341,9 +344,7 @@ def _chosen(found, return_inverse, return_counts):
 
 
 @composite()
-def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim=None
-):
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim=None):
     """The distinct elements (or slices along `dim`) in order; on request also where each element went, and counts.
 
     Every nan is distinct.
@@ -352,7 +353,7 @@ def unique(
     >>> torch.unique(torch.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
     """
-    found = _unique(input.detach()) if dim is None else _unique_dim(input.detach(), dim)
+    found = _unique(input.detach(), return_inverse) if dim is None else _unique_dim(input.detach(), dim)
     return _chosen(found, return_inverse, return_counts)
 
 
@@ -374,7 +375,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     tensor([1, 0, 2])
     """
     if input.dtype.category != dtypes.INTEGER:
-        raise NotImplementedError(f'"bincount_cpu" not implemented for \'{_spoken(input.dtype)}\'')
+        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{_spoken(input.dtype)}'")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     if input.ndim != 1 or (input.numel() and not input.is_meta and int(input._array.min()) < 0):
@@ -404,7 +405,7 @@ def histc(input: Tensor, bins: int = 100, min=0, max=0, *, out=None) -> Tensor:
 
 def _check_histogram(input: Tensor, bins: int) -> None:
     if not input.dtype.is_floating_point:
-        raise NotImplementedError(f'"histogram_cpu" not implemented for \'{_spoken(input.dtype)}\'')
+        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{_spoken(input.dtype)}'")
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
 

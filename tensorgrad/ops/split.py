@@ -46,7 +46,7 @@ def _several(signature: str, step, windows, backward_name: str, formula):
         results = []
         for nr, part in enumerate(parts):
             tensor = object.__new__(Tensor)
-            tensor._array, tensor._storage, tensor._requires_grad = part, storage, VIEW
+            tensor._array, tensor._memory, tensor._requires_grad = part, storage, VIEW
             tensor._grad = tensor._hooks = None
             tensor._edge = None if node is None else (node, nr)
             tensor._view = (base, (*steps, (step.op, (indices[nr],))), storage.version, recorded)

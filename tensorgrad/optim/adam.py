@@ -85,7 +85,7 @@ class Adam(Elementwise):
             for p in group["params"]:
                 kept = self.state.get(p)
                 if kept and not isinstance(kept["step"], Tensor):  # as old checkpoints have it
-                    kept["step"] = torch.tensor(float(kept["step"]))
+                    kept["step"] = torch.full((), float(kept["step"]))
 
     def _update(self, i: int, group: dict[str, Any]) -> None:
         lr, eps, decay = number(group["lr"]), group["eps"], group["weight_decay"]
@@ -101,7 +101,7 @@ class Adam(Elementwise):
             x = p._array
             state = self.state[p]
             if not state:
-                state["step"] = torch.tensor(0.0)
+                state["step"] = torch.zeros(())
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
                 if amsgrad:
                     state["max_exp_avg_sq"] = torch.zeros_like(p)

@@ -106,7 +106,9 @@ class Elementwise(Optimizer):
             update(np, x, arrays, temporaries, constants)
         else:
             _advance_large(update, x, arrays, constants, self.scratch, self.real)
-        p._storage.version += 1
+        memory = p._memory
+        if memory is not None:  # otherwise nobody has asked for its version yet
+            memory.version += 1
 
 
 def scalars(array: Any, *values: float) -> tuple:
@@ -166,9 +168,10 @@ def _advance_large(update: Callable, x: Any, arrays: tuple, constants: tuple, sc
         )
     if x.dtype.kind == "c" and real:
         part = "f4" if x.dtype.itemsize == 8 else "f8"
-        x, *arrays = (None if a is None else a[..., None].view(part) for a in (x, *arrays))
+        x, *parts = (None if a is None else a[..., None].view(part) for a in (x, *arrays))
+        arrays = tuple(parts)
     elif not _native(x.dtype, real):
-        wide = [None if a is None else a.astype("float32") for a in (x, *arrays)]
+        wide: list[Any] = [None if a is None else a.astype("float32") for a in (x, *arrays)]
         _advance_large(update, wide[0], tuple(wide[1:]), constants, scratch, real)
         grad = 1
         for i, (narrow, result) in enumerate(zip((x, *arrays), wide, strict=True)):
@@ -180,6 +183,7 @@ def _advance_large(update: Callable, x: Any, arrays: tuple, constants: tuple, sc
         flat = [None if a is None else a.reshape(-1) for a in (x, *arrays)]
         temporaries = [np.empty(BLOCK, x.dtype) for _ in range(scratch)]
         for start in range(0, x.size, BLOCK):
+            block: Any
             block, *others = (None if a is None else a[start : start + BLOCK] for a in flat)
             update(np, block, others, [t[: block.size] for t in temporaries], constants)
     else:

@@ -145,9 +145,9 @@ class Optimizer:
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         number: dict[int, int] = {}
-        groups = []
+        groups: list[dict[str, Any]] = []
         for group in self.param_groups:
-            start = sum(len(packed["params"]) for packed in groups)
+            start = sum(len(earlier["params"]) for earlier in groups)
             for i, p in enumerate(group["params"], start):
                 number.setdefault(id(p), i)
             packed = {name: value for name, value in group.items() if name != "params"}

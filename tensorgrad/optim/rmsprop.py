@@ -68,7 +68,7 @@ class RMSprop(Elementwise):
             for p in group["params"]:
                 kept = self.state.get(p)
                 if kept and not isinstance(kept["step"], Tensor):
-                    kept["step"] = torch.tensor(float(kept["step"]))
+                    kept["step"] = torch.full((), float(kept["step"]))
 
     def _update(self, i: int, group: dict[str, Any]) -> None:
         momentum, centered, maximize = group["momentum"], group["centered"], group["maximize"]
@@ -82,7 +82,7 @@ class RMSprop(Elementwise):
             x = p._array
             state = self.state[p]
             if not state:
-                state["step"] = torch.tensor(0.0)
+                state["step"] = torch.zeros(())
                 state["square_avg"] = torch.zeros_like(p)
                 if momentum > 0:
                     state["momentum_buffer"] = torch.zeros_like(p)

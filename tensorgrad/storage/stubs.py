@@ -7,11 +7,21 @@ the bytes, and the version that every in-place write raises, shared by all views
 
 from __future__ import annotations
 
+import threading
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tensorgrad import devices
+
+
+class _Inference(threading.local):
+    """Whether this thread is in inference mode, where inference tensors may be written (see autograd/modes.py)."""
+
+    on = False
+
+
+INFERENCE = _Inference()
 
 
 class Storage:
@@ -103,14 +113,19 @@ class Storage:
         return 0
 
     def bump(self) -> None:
-        """Records an in-place write: whoever saved the old values finds out."""
+        """Records an in-place write, which comes next: whoever saved the old values finds out."""
         if self.version is None:
+            self.check_writable()
+        else:
+            self.version += 1
+
+    def check_writable(self) -> None:
+        """Raises: RuntimeError for the memory of an inference tensor, outside of inference mode."""
+        if self.version is None and not INFERENCE.on:
             raise RuntimeError(
                 "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get "
-                "a normal tensor before doing inplace update."
+                "a normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
             )
-        self.version += 1
-
 
     def __reduce__(self):
         data = self.strided((self.nbytes(),), (1,), 0, np.dtype("uint8"))

@@ -21,8 +21,12 @@ def blocks_of(size, kernel, dilation, padding, stride):
 def _taps(kernel, dilation, stride, points):
     """For each position in the window its number and the slices of the padded image that lie there."""
     for number, tap in enumerate(product(*map(range, kernel))):
-        yield number, tuple(
-            slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilation, points, stride, strict=True)
+        yield (
+            number,
+            tuple(
+                slice(t * d, t * d + (n - 1) * s + 1, s)
+                for t, d, n, s in zip(tap, dilation, points, stride, strict=True)
+            ),
         )
 
 

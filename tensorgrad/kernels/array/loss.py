@@ -12,7 +12,7 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import softmax
 from tensorgrad.kernels.array.index import extremes
-from tensorgrad.kernels.array.reduce import _ones, _two_bytes, spoken, sum_
+from tensorgrad.kernels.array.reduce import _two_bytes, spoken, sum_
 
 _FEW = 2048  # logits up to which the whole of cross-entropy costs less than its bookkeeping
 
@@ -42,7 +42,7 @@ def _share(g, n, reduction):
 
 def _check_floating(x, name):
     if x.dtype.kind not in "fV":
-        raise NotImplementedError(f'"{name}_cpu" not implemented for \'{spoken(x)}\'')
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{spoken(x)}'")
 
 
 def mse(xp, x, y, knee, reduction):
@@ -172,36 +172,69 @@ def _unit_rows(classes, dtype):
     return rows
 
 
-def _is_small(xp, x, weight, smoothing):
-    return xp is np and x.size <= _FEW and x.ndim == 2 and weight is None and not smoothing and x.dtype.itemsize > 2
+def _is_small(xp, x, weight, smoothing, reduction):
+    """Whether the gradient is computed on the way forward, where it costs less than a second visit."""
+    return (
+        weight is None and reduction != "none" and not smoothing and x.size <= _FEW and x.ndim == 2
+        and 0 < x.shape[1] <= 64 and x.dtype.itemsize > 2 and xp is np
+    )  # fmt: skip
 
 
 def cross_entropy(xp, x, target, weight, ignore_index, smoothing, reduction):
-    """Cross-entropy of logits (N, C, ...) with class numbers (N, ...).
+    """Cross-entropy of logits (N, C, ...) with class numbers (N, ...): `(loss, cache)`.
 
-    Returns `(loss, exps, sums)`: the exponentials of the shifted logits and their sums over the classes serve the
-    way back. See `softmax.cross_entropy` for the formula.
+    What the way back needs of the logits is in the cache: for a small batch softmax minus the targets' unit vectors,
+    else the softmax. See `softmax.cross_entropy` for the formula.
     """
-    if reduction != "none" and _is_small(xp, x, weight, smoothing) and x.size:
+    small = _is_small(xp, x, weight, smoothing, reduction)
+    if small and x.size:
         low, high = extremes(np, target)
-        n, classes = x.shape
-        if low >= 0 and high < classes and not low <= ignore_index <= high:
-            return _few_cross_entropies(x, target, n, classes, reduction)
+        if low >= 0 and high < x.shape[1] and not low <= ignore_index <= high:
+            loss, cache = _few_cross_entropies(x, target, reduction)
+            if loss < np.inf:  # else a logit is infinite or nan, or far above its target's
+                return loss, cache
     losses, exps, sums, total = softmax.cross_entropy(xp, x, target, weight, ignore_index, smoothing)
-    losses = xp.asarray(losses)
-    if reduction == "none":
-        return losses, exps, sums
-    loss = xp.asarray(reduced(xp, losses, "sum"))
+    loss = losses = xp.asarray(losses)
     with np.errstate(all="ignore"):
-        return loss if reduction == "sum" else xp.true_divide(loss, loss.dtype.type(total)), exps, sums
+        if reduction != "none":
+            loss = xp.asarray(reduced(xp, losses, "sum"))
+            if reduction == "mean":
+                loss = xp.true_divide(loss, loss.dtype.type(total))
+        if small:
+            each = xp.asarray(
+                exps.dtype.type(len(x)) / exps.dtype.type(total) if reduction == "mean" else exps.dtype.type(1)
+            )
+            return loss, softmax.cross_entropy_grad(xp, each, exps, sums, target, None, ignore_index, 0.0)
+        sums = xp.asarray(sums)
+        return loss, xp.divide(exps, sums[:, None] if sums.ndim else sums, exps)
 
 
-def _few_cross_entropies(x, target, n, classes, reduction):
-    shifted = x - np.maximum.reduce(x, 1, None, None, True)
-    exps = np.exp(shifted)
-    sums = np.add.reduce(exps, 1) if x.dtype is not F32 else np.dot(exps, _ones(classes))
-    loss = np.add.reduce(np.log(sums) - shifted[softmax._small_range(n), target])
-    return loss / n if reduction == "mean" else loss, exps, sums
+def _few_cross_entropies(x, target, reduction):
+    """Loss and cache of a small batch, in few calls: log Σ exp(x - x[target]), exact also where it is nearly 0."""
+    n, classes = x.shape
+    dtype = x.dtype
+    rows, ones = _row_starts(n, classes), _unit_column(classes, dtype)
+    cache = x - x.ravel().take(target + rows)[:, None]
+    np.exp(cache, cache)
+    sums = cache.dot(ones)
+    loss = np.vdot(np.log(sums), _unit_column(n, dtype))
+    cache /= sums
+    cache -= _unit_rows(classes, dtype).take(target, 0)
+    return loss / n if reduction == "mean" else loss, cache
+
+
+@lru_cache(maxsize=64)
+def _row_starts(n, classes):
+    starts = np.arange(0, n * classes, classes)
+    starts.flags.writeable = False
+    return starts
+
+
+@lru_cache(maxsize=64)
+def _unit_column(n, dtype):
+    column = np.ones((n, 1), dtype)
+    column.flags.writeable = False
+    return column
 
 
 def _total_weight(xp, target, weight, ignore_index, dtype):
@@ -212,20 +245,16 @@ def _total_weight(xp, target, weight, ignore_index, dtype):
     return xp.where(counted, weight[xp.where(counted, target, 0)], dtype.type(0)).sum(dtype=weight.dtype)
 
 
-def cross_entropy_grad(xp, g, exps, sums, target, weight, ignore_index, smoothing, reduction):
-    """The gradient of the logits: (softmax - target's unit vector) · g, in one pass over `exps`."""
-    if _is_small(xp, exps, weight, smoothing) and reduction != "none" and exps.shape[1] <= 64:
-        low, high = extremes(np, target) if target.size else (0, 0)
-        if not low <= ignore_index <= high:
-            result = exps / sums[:, None]
-            result -= _unit_rows(exps.shape[1], exps.dtype).take(target, 0)
-            result *= g / g.dtype.type(len(exps)) if reduction == "mean" else g
-            return result
+def cross_entropy_grad(xp, g, cache, target, weight, ignore_index, smoothing, reduction):
+    """The gradient of the logits: (softmax - target's unit vector) · g."""
+    if _is_small(xp, cache, weight, smoothing, reduction):
+        return np.multiply(cache, g / len(cache) if reduction == "mean" else g)
     if reduction == "mean":
         with np.errstate(all="ignore"):
-            lifted = g.astype(exps.dtype)
-            g = xp.asarray(lifted / _total_weight(xp, target, weight, ignore_index, exps.dtype)).astype(g.dtype)
-    return softmax.cross_entropy_grad(xp, g, exps, sums, target, weight, ignore_index, smoothing)
+            lifted = g.astype(cache.dtype)
+            g = xp.asarray(lifted / _total_weight(xp, target, weight, ignore_index, cache.dtype)).astype(g.dtype)
+    one = xp.ones((), cache.dtype)  # the sums by which the cache was divided already
+    return softmax.cross_entropy_grad(xp, g, cache, one, target, weight, ignore_index, smoothing)
 
 
 def nll(xp, logp, target, weight, ignore_index, reduction):

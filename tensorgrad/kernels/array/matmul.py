@@ -199,9 +199,7 @@ def _no_bool(a, kernel):
 def matmul_shape(a, b):
     """The shape of `a @ b`. Raises: RuntimeError where shapes or dtypes do not fit."""
     if not a.ndim or not b.ndim:
-        raise RuntimeError(
-            f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D"
-        )
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D")
     if b.ndim == 1:
         if a.ndim == 1:
             return dot_shape(a, b)
@@ -246,9 +244,7 @@ def broadcast_lead(first, second):
 
 def _mm_shape(left, right, a, b):
     if left[1] != right[0]:
-        raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})"
-        )
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})")
     _check_multiplied(a, b)
     _no_bool(a, "addmm_impl_cpu_")
     return left[0], right[1]
@@ -273,7 +269,9 @@ def bmm_shape(a, b, c=None):
         )
     _same_dtype(a, b, f"expected scalar type {spoken(a)} but found {spoken(b)}")
     if c is not None:
-        _same_dtype(c, a, f"Input dtypes must be the same, got: input {spoken(c)}, batch1: {spoken(a)}, batch2: {spoken(b)}")
+        _same_dtype(
+            c, a, f"Input dtypes must be the same, got: input {spoken(c)}, batch1: {spoken(a)}, batch2: {spoken(b)}"
+        )
     _no_bool(a, "bmm" if c is None else "baddbmm")
     return a.shape[0], a.shape[1], b.shape[2]
 
@@ -284,9 +282,7 @@ def mv_shape(a, v, c=None):
         raise RuntimeError(f"vector + matrix @ vector expected, got 1, {a.ndim}, {v.ndim}")
     if a.shape[1] != v.shape[0] or (c is not None and c.shape not in ((a.shape[0],), (1,), ())):
         size = a.shape[0] if c is None else c.shape[0] if c.ndim else 1
-        raise RuntimeError(
-            f"size mismatch, got input ({size}), mat ({a.shape[0]}x{a.shape[1]}), vec ({v.shape[0]})"
-        )
+        raise RuntimeError(f"size mismatch, got input ({size}), mat ({a.shape[0]}x{a.shape[1]}), vec ({v.shape[0]})")
     first = v if c is None else c
     if not a.dtype == v.dtype == first.dtype:
         raise RuntimeError(
@@ -303,7 +299,8 @@ def dot_shape(a, b):
     _same_dtype(a, b, f"dot : expected both vectors to have same dtype, but found {spoken(a)} and {spoken(b)}")
     if a.shape != b.shape:
         raise RuntimeError(
-            f"inconsistent tensor size, expected tensor [{a.shape[0]}] and src [{b.shape[0]}] to have the same number of "
+            f"inconsistent tensor size, expected tensor [{a.shape[0]}] and src [{b.shape[0]}] to have the same "
+            "number of "
             f"elements, but got {a.shape[0]} and {b.shape[0]} elements respectively"
         )
     _no_bool(a, "dot")
@@ -352,12 +349,14 @@ def check_expands(shape, target):
     """Raises: RuntimeError unless `shape` expands to `target`."""
     if len(shape) > len(target):
         raise RuntimeError(
-            f"expand(size={list(target)}): the number of sizes provided ({len(target)}) must be greater or equal to the "
+            f"expand(size={list(target)}): the number of sizes provided ({len(target)}) must be greater or equal to "
+            "the "
             f"number of dimensions in the tensor ({len(shape)}), whose shape is {list(shape)}"
         )
     for d in range(-1, -len(shape) - 1, -1):
         if shape[d] not in (1, target[d]):
             raise RuntimeError(
                 f"The expanded size of the tensor ({target[d]}) must match the existing size ({shape[d]}) at "
-                f"non-singleton dimension {len(target) + d}.  Target sizes: {list(target)}.  Tensor sizes: {list(shape)}"
+                f"non-singleton dimension {len(target) + d}.  Target sizes: {list(target)}.  Tensor sizes: "
+                f"{list(shape)}"
             )

@@ -45,9 +45,9 @@ def sum_(xp, x, dim, keepdim, dtype):
     if x.dtype is F32:
         if xp is np:
             if dim is None and not keepdim:
-                return np.dot(x.ravel(), _ones(x.size)) if x.size <= _SMALL else _sum_all(x)
-            if x.ndim > 1 and not keepdim and dim.__class__ is tuple and len(dim) == 1:
-                return _sum_one(x, dim[0])
+                return np.vdot(x, _ones(x.size)) if x.size <= _SMALL else _sum_all(x)
+            if x.ndim > 1 and not keepdim and dim.__class__ is tuple:
+                return _sum_one(x, dim[0]) if len(dim) == 1 else _sum_some(x, dim)
         return xp.add.reduce(x, dim, None, None, keepdim)
     if x.dtype.kind in "iub":
         return xp.add.reduce(x, axis=dim, keepdims=keepdim, dtype=I64 if dtype is None else x.dtype)
@@ -77,6 +77,28 @@ def _sum_one(x, dim):
         elif dim == x.ndim - 1 and 16 <= n <= _ROW and x.flags.c_contiguous:
             return np.dot(x.reshape(-1, n), _ones(n)).reshape(x.shape[:-1])
     return np.add.reduce(x, dim)
+
+
+def _sum_some(x, dim):
+    """The sum over several dimensions of a float32 array: the trailing ones first, as rows."""
+    if len(dim) == x.ndim:
+        return sum_(np, x, None, False, None)
+    kept = x.ndim
+    while kept - 1 in dim:
+        kept -= 1
+    if kept == x.ndim or not x.size or not x.flags.c_contiguous:
+        return np.add.reduce(x, dim)
+    n = x[(0,) * kept].size
+    part = _part(n)
+    rows = np.dot(x.reshape(-1, part), _ones(part)) if part >= 16 else np.add.reduce(x.reshape(-1, n), 1)
+    rows = rows.reshape((*x.shape[:kept], -1))
+    return np.add.reduce(rows, (*(d for d in dim if d < kept), kept))
+
+
+@lru_cache(maxsize=256)
+def _part(n):
+    """The largest divisor of n that a row to be summed may have."""
+    return next(d for d in range(min(n, _ROW), 0, -1) if n % d == 0)
 
 
 def mean(xp, x, dim, keepdim, dtype):
@@ -165,7 +187,7 @@ def check_not_empty(name, x, dim, error=IndexError):
 def _extreme(xp, name, largest, x, dim, keepdim):
     if x.dtype.kind == "c":
         kind = "all" if name in ("max", "min") else "values_cpu"
-        raise NotImplementedError(f'"{"max" if largest else "min"}_{kind}" not implemented for \'{spoken(x)}\'')
+        raise NotImplementedError(f"\"{'max' if largest else 'min'}_{kind}\" not implemented for '{spoken(x)}'")
     if not x.size:
         if dim is None:
             raise RuntimeError(
@@ -212,15 +234,15 @@ def arg_extreme(xp, x, dim, keepdim, name):
 
 
 def _arg(xp, name, x, dim, keepdim):
-    if dim is not None:
-        check_not_empty(name.removeprefix("arg") if name in ("max", "min") else name, x, dim)
+    if not x.size and dim is not None:
+        check_not_empty(name, x, dim)
     if not x.ndim:
         return xp.zeros((), I64)
     if _two_bytes(x):
         x = x.astype(np.float32)
-    found = (xp.argmin if name.endswith("min") else xp.argmax)(x, axis=dim)
-    found = xp.asarray(found)
+    found = x.argmin(dim) if name.endswith("min") else x.argmax(dim)
     if keepdim:
+        found = xp.asarray(found)
         found = found.reshape((1,) * x.ndim) if dim is None else xp.expand_dims(found, dim)
     return found
 
@@ -352,5 +374,3 @@ def _norm_of_nothing(x, ord, dim):
                 f"linalg.vector_norm cannot compute the {text} norm on the dimension {d} because this dimension is "
                 "empty and the operation does not have an identity"
             )
-
-

@@ -45,7 +45,7 @@ def running_extreme(xp, x, dim, largest):
     """Largest (or smallest) element so far, and the last place that attained it; after a nan always nan."""
     name = "cummax" if largest else "cummin"
     if x.dtype.kind == "c":
-        raise NotImplementedError(f'"{name}_cpu" not implemented for \'{spoken(x)}\'')
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{spoken(x)}'")
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
     if _two_bytes(x):
@@ -62,7 +62,7 @@ def running_extreme(xp, x, dim, largest):
 def logcumsumexp(xp, x, dim):
     """log of the running sum of exponentials."""
     if x.dtype.kind in "iub":
-        raise NotImplementedError(f'"logcumsumexp_out_cpu" not implemented for \'{spoken(x)}\'')
+        raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{spoken(x)}'")
     if not x.ndim:
         return xp.array(x)
     if _two_bytes(x):
@@ -107,8 +107,8 @@ def recurrence(xp, b, a, dim, backwards):
     """
     if not b.ndim:
         return xp.array(b)
-    y = xp.moveaxis(xp.array(b, order="C"), dim, 0)
-    a = xp.moveaxis(a, dim, 0)
+    y = xp.array(xp.moveaxis(b, dim, 0), order="C")  # steps are contiguous
+    a = xp.ascontiguousarray(xp.moveaxis(a, dim, 0))
     if backwards:
         y, a = y[::-1], a[::-1]
     n = y.shape[0]

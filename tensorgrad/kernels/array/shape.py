@@ -26,11 +26,11 @@ def restrided(xp, x, shape, strides):
 
 
 def at_offset(xp, x, shape, strides, offset):
-    """Like `restrided`, from the element that lies `offset` bytes after (or before) the first one of `x`."""
+    """A window of the memory that `x` lies in, which may reach beyond `x`, from `offset` bytes after its first element."""
     if xp is not np:
         return xp.ndarray(shape, x.dtype, x.data + offset, strides)
-    if not offset or not x.size:
-        return restrided(xp, x, shape, strides)
+    if not offset:
+        return as_strided(x, shape, strides)
     interface = dict(x.__array_interface__)
     address, read_only = interface["data"]
     interface.pop("descr")  # NumPy would check the type's name against it

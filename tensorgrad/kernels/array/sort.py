@@ -38,10 +38,33 @@ def _argsort_packed(x, descending):
     return packed.view(I64)
 
 
+def _argsort_wide(x, descending):
+    """A stable argsort of a large 64-bit array of one dimension: the quick unstable one, then equal ones in order."""
+    order = x.argsort()
+    if descending:
+        order = order[::-1]
+    ordered = x[order]
+    equal = ordered[1:] == ordered[:-1]
+    if x.dtype.kind == "f":
+        equal |= np.isnan(ordered[1:]) & np.isnan(ordered[:-1])
+    if not equal.any():
+        return np.ascontiguousarray(order)
+    run = np.zeros(x.size, np.uint64)
+    np.cumsum(~equal, out=run[1:])
+    run <<= np.uint64(32)
+    run |= order.astype(np.uint64)
+    run.sort()
+    run &= np.uint64(0xFFFFFFFF)
+    return run.view(I64)
+
+
 def _argsort(xp, x, descending):
     """A stable argsort along the last dimension of a C-contiguous array."""
-    if xp is np and x.shape[-1] >= _PACKED and x.dtype in (np.float32, np.int32):
-        return _argsort_packed(x, descending)
+    if xp is np and x.shape[-1] >= _PACKED:
+        if x.dtype in (np.float32, np.int32):
+            return _argsort_packed(x, descending)
+        if x.ndim == 1 and x.size >= 4096 and x.dtype in (np.float64, np.int64):
+            return _argsort_wide(x, descending)
     if not descending:
         return x.argsort(axis=-1, kind="stable") if xp is np else xp.argsort(x, axis=-1)
     # reversed, sorted, reversed back: equal elements keep their order
@@ -50,15 +73,19 @@ def _argsort(xp, x, descending):
 
 
 def _last(xp, x, dim):
-    return xp.ascontiguousarray(xp.moveaxis(x, dim, -1))
+    return xp.ascontiguousarray(x if dim == x.ndim - 1 else xp.moveaxis(x, dim, -1))
 
 
 def _back(xp, x, dim):
-    return xp.ascontiguousarray(xp.moveaxis(x, -1, dim))
+    return xp.ascontiguousarray(x if dim == x.ndim - 1 else xp.moveaxis(x, -1, dim))
 
 
 def _sorted_last(xp, x, descending):
-    """Values and places along the last dimension."""
+    """Values and places along the last dimension of a C-contiguous array."""
+    if xp is np and descending and x.shape[-1] < _PACKED and not _two_bytes(x):  # turned round, sorted, turned back
+        turned = x[..., ::-1]
+        order = (x.shape[-1] - 1) - turned.argsort(-1, "stable")[..., ::-1]
+        return np.sort(turned, -1, "stable")[..., ::-1], order
     order = _argsort(xp, x.astype(np.float32) if _two_bytes(x) else x, descending)
     return pick(xp, x, order, x.ndim - 1, False), order
 
@@ -69,6 +96,8 @@ def sort(xp, x, dim, descending):
         raise RuntimeError(" Sort does not support complex dtypes on CPU")
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
+    if xp is np and not descending and x.shape[dim] < _PACKED and not _two_bytes(x):
+        return np.sort(x, dim, "stable"), x.argsort(dim, "stable")
     values, order = _sorted_last(xp, _last(xp, x, dim), descending)
     return _back(xp, values, dim), _back(xp, order, dim)
 
@@ -120,7 +149,7 @@ def kthvalue(xp, x, dim, keepdim, k):
 
 def _check_median(x):
     if x.dtype.kind in "cb":
-        raise NotImplementedError(f'"median_cpu" not implemented for \'{spoken(x)}\'')
+        raise NotImplementedError(f"\"median_cpu\" not implemented for '{spoken(x)}'")
 
 
 def median(xp, x, dim, keepdim, ignore_nan):
@@ -162,7 +191,7 @@ def median_all(xp, x, ignore_nan):
 def mode(xp, x, dim, keepdim):
     """The most frequent element along `dim` (the smallest of them), and the last place where it is."""
     if x.dtype.kind == "c":
-        raise NotImplementedError(f'"mode_cpu" not implemented for \'{spoken(x)}\'')
+        raise NotImplementedError(f"\"mode_cpu\" not implemented for '{spoken(x)}'")
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
     check_not_empty("mode", x, dim)
@@ -180,7 +209,7 @@ def mode(xp, x, dim, keepdim):
 def searchsorted(xp, boundaries, x, sorter, right):
     """For each element the first place before which (after equal ones, if `right`) it keeps `boundaries` sorted."""
     side = "right" if right else "left"
-    if sorter is not None and sorter.size and not (0 <= sorter.min() and sorter.max() < boundaries.shape[-1]):
+    if sorter is not None and sorter.size and not (sorter.min() >= 0 and sorter.max() < boundaries.shape[-1]):
         raise RuntimeError("torch.searchsorted(): sorter index out of range")
     if _two_bytes(boundaries) or _two_bytes(x):
         boundaries, x = boundaries.astype(np.float32), x.astype(np.float32)
@@ -208,9 +237,15 @@ def isin(xp, elements, test, invert):
 # --- sets and counts -----------------------------------------------------------------------------------------------
 
 
-def unique(xp, x):
-    """Sorted distinct elements (each nan for itself), for each element its place among them, and their counts."""
+def unique(xp, x, with_inverse):
+    """Sorted distinct elements (each nan for itself), for each element its place among them (if asked for), and their
+    counts."""
     flat = x.reshape(-1)
+    if not with_inverse and x.dtype.kind != "c" and not _two_bytes(x):
+        values = xp.sort(flat)
+        new = xp.ones(flat.shape, bool)
+        xp.not_equal(values[1:], values[:-1], new[1:])
+        return values[new], xp.empty(0, I64), _run_lengths(xp, new)
     if x.dtype.kind == "c":
         found, inverse, counts = xp.unique(flat, return_inverse=True, return_counts=True)
         return found, inverse.reshape(x.shape), counts
@@ -232,9 +267,7 @@ def unique_dim(xp, x, dim):
     n = x.shape[dim]
     if not x.size:
         if n and any(s == 0 for i, s in enumerate(x.shape) if i != dim):
-            raise RuntimeError(
-                "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
-            )
+            raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
         return xp.array(x), xp.zeros(n, I64), xp.zeros(n, I64)
     rows = xp.ascontiguousarray(xp.moveaxis(x, dim, 0)).reshape(n, -1)
     order = xp.lexsort(rows.T[::-1])

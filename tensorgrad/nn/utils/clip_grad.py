@@ -6,6 +6,7 @@ import math
 import types
 import warnings
 from collections.abc import Iterable
+from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
@@ -39,7 +40,7 @@ def get_total_norm(
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     norm_type = float(norm_type)
     if not tensors:
-        return torch.tensor(0.0)
+        return torch.zeros(())
     device = tensors[0].device
     norms = [tensor.norm(norm_type).to(device) for tensor in tensors]
     total = torch.stack(norms).norm(norm_type)
@@ -61,7 +62,8 @@ def clip_grads_with_norm_(
 
 
 def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
-    factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    factor: Any = float(max_norm) / (total_norm + 1e-6)
+    factor = factor.clamp(max=1.0)
     for grad in grads:
         grad.mul_(factor.to(grad.device))
 
@@ -102,14 +104,14 @@ def clip_grad_norm_(
     return total
 
 
-def clip_grad_norm(*args: object, **kwargs: object) -> Tensor:
+def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
     """The old name of :func:`clip_grad_norm_`."""
     warnings.warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,
         stacklevel=2,
     )
-    return clip_grad_norm_(*args, **kwargs)  # type: ignore[arg-type]
+    return clip_grad_norm_(*args, **kwargs)
 
 
 @no_grad()

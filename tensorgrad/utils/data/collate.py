@@ -114,8 +114,8 @@ default_collate_fn_map: dict[Any, Callable] = {
     Tensor: lambda batch, *, collate_fn_map=None: torch.stack(list(batch), 0),
     np.ndarray: _arrays,
     (np.bool_, np.number, np.object_): lambda batch, *, collate_fn_map=None: torch.as_tensor(np.array(batch)),
-    float: lambda batch, *, collate_fn_map=None: torch.tensor(batch, dtype=torch.float64),
-    int: lambda batch, *, collate_fn_map=None: torch.tensor(batch),
+    float: lambda batch, *, collate_fn_map=None: torch.as_tensor(batch, dtype=torch.float64),
+    int: lambda batch, *, collate_fn_map=None: torch.as_tensor(batch),
     str: lambda batch, *, collate_fn_map=None: batch,
     bytes: lambda batch, *, collate_fn_map=None: batch,
 }

@@ -1,0 +1,109 @@
+"""The larger or smaller of two, values kept between limits, and numbers in the place of nan and infinities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tensorgrad import dtypes
+from tensorgrad.ops import inplace
+from tensorgrad.ops.kinds import alias, composite, export, pointwise
+from tensorgrad.tensor import Tensor
+
+maximum = pointwise("maximum(input, other)", "pointwise.maximum", numbers=(), in_place=False,
+                    input=lambda g, input, other: _share(g, input == other, input < other),
+                    other=lambda g, input, other: _share(g, input == other, input > other),
+                    doc="The larger of the two; nan if either is. A tie shares the gradient.")  # fmt: skip
+minimum = pointwise("minimum(input, other)", "pointwise.minimum", numbers=(), in_place=False,
+                    input=lambda g, input, other: _share(g, input == other, input > other),
+                    other=lambda g, input, other: _share(g, input == other, input < other),
+                    doc="The smaller of the two; nan if either is. A tie shares the gradient.")  # fmt: skip
+fmax = pointwise("fmax(input, other)", "pointwise.fmax", numbers=(), in_place=False,
+                 input=lambda g, input, other: g.masked_fill(~((input >= other) | (other != other)), 0),
+                 other=lambda g, input, other: g.masked_fill((input >= other) | (other != other), 0),
+                 doc="The larger of the two; if one is nan, the other.")  # fmt: skip
+fmin = pointwise("fmin(input, other)", "pointwise.fmin", numbers=(), in_place=False,
+                 input=lambda g, input, other: g.masked_fill(~((input <= other) | (other != other)), 0),
+                 other=lambda g, input, other: g.masked_fill((input <= other) | (other != other), 0),
+                 doc="The smaller of the two; if one is nan, the other.")  # fmt: skip
+clamp_min = pointwise("clamp_min(input, min)", "pointwise.maximum",
+                      input=lambda g, input, min: g.masked_fill(~(input >= min), 0),
+                      min=lambda g, input, min: g.masked_fill(~(input < min), 0),
+                      doc="input, but at least `min` (a number or tensor).")  # fmt: skip
+clamp_max = pointwise("clamp_max(input, max)", "pointwise.minimum",
+                      input=lambda g, input, max: g.masked_fill(~(input <= max), 0),
+                      max=lambda g, input, max: g.masked_fill(~(input > max), 0),
+                      doc="input, but at most `max` (a number or tensor).")  # fmt: skip
+_clamp_between = pointwise("clamp_between(input, min, max)", "pointwise.clamp_between", where="", in_place=False,
+                           backward_name="ClampBackward1",
+                           input=lambda g, input, min, max: g.masked_fill(~((input >= min) & (input <= max)), 0),
+                           min=lambda g, input, min, max: g.masked_fill(~((min < max) & (input < min)), 0),
+                           max=lambda g, input, min, max: g.masked_fill(~((input > max) | (max < min)), 0))  # fmt: skip
+clamp_grad: Callable = pointwise("clamp_grad(grad, input, low: number, high: number)", "pointwise.clamp_grad", where="",
+                       in_place=False,
+                       grad=lambda g, input, low, high: clamp_grad(g, input, low, high))  # fmt: skip
+
+
+def _share(g, tie, loses):
+    """A tie gives each side half of the gradient; the loser gets none."""
+    return (g / 2).where(tie, g).masked_fill(loses, 0)
+
+
+def _prepare_clamp(x, low, high):
+    """x in the dtype of the result, the limits in its kind of number."""
+    if x.dtype is dtypes.F32 and low.__class__ in _REAL_OR_NONE and high.__class__ in _REAL_OR_NONE:
+        return x, low, high
+    if x.dtype.kind == "c" or low.__class__ is complex or high.__class__ is complex:
+        raise NotImplementedError("clamp is not supported for complex types")
+    dtype = dtypes.result_type_of([v for v in (x, low, high) if v is not None])
+    number = float if dtype.category == dtypes.FLOATING else int
+    low, high = (None if v is None else number(v) for v in (low, high))
+    return x if x.dtype == dtype.numpy else x.astype(dtype.numpy), low, high
+
+
+_REAL_OR_NONE = {float, int, type(None)}
+_clamp = pointwise("clamp(input, min: number = None, max: number = None)", "pointwise.clamp", where="", in_place=False,
+                   prepare=_prepare_clamp,
+                   input=lambda g, input, min, max: clamp_grad(g, input, min, max))  # fmt: skip
+
+
+@composite()
+def clamp(input: Tensor, min=None, max=None, *, out=None) -> Tensor:
+    """`input` limited to [min, max]: numbers or tensors, either may be missing; `max` wins where they cross.
+
+    Raises: RuntimeError if both are missing.
+
+    >>> import tensorgrad as torch
+    >>> torch.clamp(torch.tensor([-2.0, 0.5, 3.0]), 0, 1)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    if isinstance(min, Tensor) or isinstance(max, Tensor):
+        if max is None:
+            return clamp_min(input, min, out=out)
+        if min is None:
+            return clamp_max(input, max, out=out)
+        return _clamp_between(input, min, max, out=out)
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    return _clamp(input, min, max, out=out)
+
+
+@composite("method function")
+def clamp_(self: Tensor, min=None, max=None) -> Tensor:
+    """Limits this tensor to [min, max] in place."""
+    return inplace.replace(self, clamp, (min, max), {})
+
+
+def _prepare_nan_to_num(x, nan, posinf, neginf):
+    if x.dtype.kind in "iub":
+        return x, nan, posinf, neginf
+    limits = dtypes.finfo(dtypes.from_numpy_dtype(x.dtype))
+    return x, nan or 0.0, limits.max if posinf is None else posinf, limits.min if neginf is None else neginf
+
+
+nan_to_num = pointwise("nan_to_num(input, nan: number = 0.0, posinf: number = None, neginf: number = None)",
+                       "pointwise.nan_to_num", prepare=_prepare_nan_to_num,
+                       input=lambda g, input: g.masked_fill(~input.isfinite(), 0),
+                       doc="nan and infinities replaced by numbers (the dtype's limits unless given).")  # fmt: skip
+
+alias("clip", clamp, in_place_of="clamp")
+export("clip_", clamp_, "function")

@@ -1,0 +1,590 @@
+"""Copies with the elements elsewhere: flipped, rolled, repeated, masked to a triangle, on a diagonal, surrounded."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.kernels.array import rearrange as kernels
+from tensorgrad.ops.create import finish, tensor
+from tensorgrad.ops.errors import check_number, wrap_dim, wrap_dims
+from tensorgrad.ops.kinds import FUNCTIONS, composite, op
+from tensorgrad.ops.shape import _diagonal, expand, ints, place, variadic
+from tensorgrad.ops.shape import diagonal as _view_of_diagonal
+from tensorgrad.ops.slowpath import spoken
+from tensorgrad.tensor import Tensor
+
+# --- flip and roll ---------------------------------------------------------------------------------------------------
+
+_flip = op("flip(input, dims: dims)", "rearrange.flip", kind="same shape", where="",
+           input=lambda g, dims: _flip(g, dims))  # fmt: skip
+_roll = op("roll(input, shifts: any, dims: any)", "rearrange.roll", kind="same shape", where="",
+           input=lambda g, shifts, dims: _roll(g, tuple([-s for s in shifts]), dims))  # fmt: skip
+
+
+@composite("function")
+def flip(input: Tensor, dims) -> Tensor:
+    """A copy with the order of the elements along `dims` reversed.
+
+    >>> import tensorgrad as torch
+    >>> torch.flip(torch.arange(3), (0,))
+    tensor([2, 1, 0])
+    """
+    return _flip(input, wrap_dims(ints(dims), input._array.ndim))
+
+
+variadic("flip", flip, "dims")
+
+
+@composite()
+def fliplr(input: Tensor) -> Tensor:
+    """A copy with the columns (dimension 1) in reverse order."""
+    if input._array.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
+    return _flip(input, (1,))
+
+
+@composite()
+def flipud(input: Tensor) -> Tensor:
+    """A copy with the rows (dimension 0) in reverse order."""
+    if input._array.ndim < 1:
+        raise RuntimeError("Input must be >= 1-d.")
+    return _flip(input, (0,))
+
+
+@composite()
+def rot90(input: Tensor, k: int = 1, dims=(0, 1)) -> Tensor:
+    """A copy turned by 90 degrees `k` times in the plane of `dims`, from the first towards the second.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(4).view(2, 2).rot90()
+    tensor([[1, 3],
+            [0, 2]])
+    """
+    dims = ints(dims)
+    ndim = input._array.ndim
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {ndim}")
+    if dims[0] == dims[1] or abs(dims[0] - dims[1]) == ndim:
+        raise RuntimeError(
+            f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
+        )
+    a, b = (wrap_dim(d, ndim) for d in dims)
+    k %= 4
+    if k == 0:
+        return input.clone(memory_format="contiguous")
+    if k == 2:
+        return _flip(input, (a, b))
+    return _flip(input, (b if k == 1 else a,)).transpose(a, b)
+
+
+@composite()
+def roll(input: Tensor, shifts, dims=()) -> Tensor:
+    """A copy shifted by `shifts` places along `dims`; what falls out at the end comes in at the front.
+
+    Without `dims` the tensor is rolled as if it were flat.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(4).roll(1)
+    tensor([3, 0, 1, 2])
+    """
+    shifts, dims = ints(shifts), ints(dims)
+    if not shifts:
+        raise RuntimeError("`shifts` required")
+    if dims and not input._array.ndim:
+        raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
+    if len(shifts) != len(dims) and (dims or len(shifts) > 1):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    return _roll(input, shifts, tuple([wrap_dim(d, input._array.ndim) for d in dims]))
+
+
+# --- repeating -------------------------------------------------------------------------------------------------------
+
+
+def _folded(g, input_shape, repeats):
+    """The sum over all repetitions: each dimension is (repetitions, elements)."""
+    sizes = (1,) * (len(repeats) - len(input_shape)) + tuple(input_shape)
+    pairs = [n for pair in zip(repeats, sizes, strict=True) for n in pair]
+    return g.reshape(pairs).sum(tuple(range(0, len(pairs), 2))).reshape(input_shape)
+
+
+_repeat = op("repeat(input, repeats: any)", "rearrange.repeat", where="",
+             input=lambda g, input_shape, repeats: _folded(g, input_shape, repeats) if repeats else g,
+             shape=lambda x, repeats: (tuple([r * n for r, n in zip(repeats, (1,) * (len(repeats) - x.ndim) + x.shape,
+                                                                    strict=True)]), x.dtype))  # fmt: skip
+
+
+def repeat(self: Tensor, repeats) -> Tensor:
+    """A copy laid out `repeats[d]` times along each dimension d; more repeats than dimensions add some in front.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1, 2]).repeat(2, 2)
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
+    repeats = ints(repeats)
+    if len(repeats) < self._array.ndim:
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
+        )
+    if any(r < 0 for r in repeats):
+        shape = (1,) * (len(repeats) - self._array.ndim) + self._array.shape
+        sizes = [r * n for r, n in zip(repeats, shape, strict=True)]
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(sizes)}: {sizes}")
+    return _repeat(self, repeats)
+
+
+variadic("repeat", repeat, "repeats")
+
+
+@composite("function")
+def tile(input: Tensor, dims) -> Tensor:
+    """A copy laid out `dims[d]` times along each dimension d, counted from the last one; missing ones count as 1."""
+    dims = ints(dims)
+    return repeat(input, ((1,) * (input._array.ndim - len(dims)) + dims,))
+
+
+variadic("tile", tile, "dims")
+
+
+@composite()
+def repeat_interleave(input: Tensor, repeats=None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+    """A copy with each slice along `dim` (without it: each element) repeated in place.
+
+    `repeats` is a number or an integer tensor with one for each slice. With `repeats` alone: the index of every slice,
+    repeated.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1, 2]).repeat_interleave(2)
+    tensor([1, 1, 2, 2])
+    """
+    if repeats is None:
+        return _repeated_indices(input, input._array.size, output_size)
+    if dim is None:
+        input, dim = input.reshape(-1), 0
+    elif not input._array.ndim:
+        input = input.reshape(1)
+    dim = wrap_dim(dim, input._array.ndim)
+    n = input._array.shape[dim]
+    if not isinstance(repeats, Tensor):
+        if repeats < 0:
+            raise RuntimeError("Repeats must be non-negative")
+        repeats = tensor(repeats, device=input.device)
+    counts = repeats
+    if repeats._array.ndim == 0 or repeats._array.size == 1:
+        counts = repeats.reshape(1).expand(n)
+    elif repeats._array.ndim > 1:
+        raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
+    elif repeats._array.size != n:
+        raise RuntimeError(
+            "repeats must have the same size as input along dim, but got repeats.size(0) = "
+            f"{repeats._array.size} and input.size({dim}) = {n}"
+        )
+    return input.index_select(dim, _repeated_indices(counts, n, output_size))
+
+
+def _repeated_indices(repeats: Tensor, n: int, output_size) -> Tensor:
+    array = repeats._array
+    if array.dtype.name not in ("int32", "int64"):
+        raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{spoken(repeats.dtype)}'")
+    if array.ndim != 1:
+        raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+    if array.size and int(array.min()) < 0:
+        raise RuntimeError("repeats can not be negative")
+    found = np.repeat(np.arange(n, dtype=array.dtype), repeats._storage.to_host(array))
+    if output_size is not None and output_size != found.size:
+        raise RuntimeError("allocated size does not match required size")
+    return finish(found, False, repeats.device)
+
+
+# --- triangles and diagonals -----------------------------------------------------------------------------------------
+
+
+def _matrices(name: str):
+    def prepare(x, diagonal):
+        if x.ndim < 2:
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        return x, diagonal
+
+    return prepare
+
+
+_tril = op("tril(input, diagonal: int = 0)", "rearrange.tril", kind="same shape", where="", prepare=_matrices("tril"),
+           input=lambda g, diagonal: _tril(g, diagonal), shape=lambda x, diagonal: (x.shape, x.dtype))  # fmt: skip
+_triu = op("triu(input, diagonal: int = 0)", "rearrange.triu", kind="same shape", where="", prepare=_matrices("triu"),
+           input=lambda g, diagonal: _triu(g, diagonal), shape=lambda x, diagonal: (x.shape, x.dtype))  # fmt: skip
+
+
+@composite(in_place=True)
+def tril(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
+    """A copy with everything above a diagonal of the last two dimensions set to 0.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2, 2).tril()
+    tensor([[1., 0.],
+            [1., 1.]])
+    """
+    return _tril(input, diagonal, out=out)
+
+
+@composite(in_place=True)
+def triu(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
+    """A copy with everything below a diagonal of the last two dimensions set to 0."""
+    return _triu(input, diagonal, out=out)
+
+
+def _triangle_indices(name: str, kernel) -> None:
+    def function(row: int, col: int, offset: int = 0, *, dtype=None, device=None, layout=None) -> Tensor:
+        for what, n in (("row", row), ("col", col)):
+            if n < 0:
+                raise RuntimeError(f"{what} must be non-negative, got{n}")
+        dtype = dtype or dtypes.int64
+        if dtype.category != dtypes.INTEGER or dtype is dtypes.uint8:
+            raise NotImplementedError(f"\"{name}\" not implemented for '{spoken(dtype)}'")
+        return finish(kernel(np, row, col, offset).astype(dtype.numpy), False, device)
+
+    function.__name__ = function.__qualname__ = name
+    side = "below" if name[3] == "l" else "above"
+    function.__doc__ = f"Rows and columns, as a (2, n) tensor, of the elements on and {side} a diagonal of a matrix."
+    composite("function")(function)
+
+
+_triangle_indices("tril_indices", kernels.tril_indices)
+_triangle_indices("triu_indices", kernels.triu_indices)
+
+
+@composite()
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices of zeros with the last dimension of `input` on a diagonal; their dimensions are `dim1` and `dim2`.
+
+    >>> import tensorgrad as torch
+    >>> torch.diag_embed(torch.tensor([1, 2]), 1)
+    tensor([[0, 1, 0],
+            [0, 0, 2],
+            [0, 0, 0]])
+    """
+    shape = input._array.shape
+    a, b = wrap_dim(dim1, len(shape) + 1), wrap_dim(dim2, len(shape) + 1)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    if not shape:
+        raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got -2)")
+    n = shape[-1]
+    size = list(shape[:-1])
+    for d in sorted((a, b)):
+        size.insert(d, n + abs(offset))
+    return place(input, tuple(size), _diagonal, (offset, a, b))
+
+
+@composite()
+def diag(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
+    """A vector on the diagonal of a matrix of zeros; or a copy of the diagonal of a matrix."""
+    ndim = input._array.ndim
+    if ndim not in (1, 2):
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {ndim}D")
+    made = diag_embed(input, diagonal) if ndim == 1 else _view_of_diagonal(input, diagonal).clone(memory_format="contiguous")
+    return made if out is None else out.resize_(made.shape).copy_(made)
+
+
+@composite()
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """All elements, in row order, on the diagonal of a matrix of zeros."""
+    return diag_embed(input.reshape(-1), offset)
+
+
+@composite()
+def trace(input: Tensor) -> Tensor:
+    """The sum of the diagonal of a matrix.
+
+    Raises: RuntimeError for anything but two dimensions.
+    """
+    if input._array.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input._array.ndim}")
+    return _view_of_diagonal(input).sum()
+
+
+# --- padding ---------------------------------------------------------------------------------------------------------
+
+_pad_constant = op("constant_pad_nd(input, pads: any, value: number)", "rearrange.pad_constant", where="",
+                   input=lambda g, pads: _pad_constant(g, tuple([(-a, -b) for a, b in pads]), 0),
+                   shape=lambda x, pads, value: (kernels.padded_shape(x.shape, pads), x.dtype))  # fmt: skip
+_pad_around = op("pad_around(input, pads: any, mode: str)", "rearrange.pad_around", where="",
+                 input=lambda g, input_shape, pads, mode: _pad_around_grad(g, pads, mode, input_shape),
+                 shape=lambda x, pads, mode: (kernels.padded_shape(x.shape, pads), x.dtype))  # fmt: skip
+_pad_around_grad = op("pad_around_grad(g, pads: any, mode: str, shape: any)", "rearrange.pad_around_grad", where="",
+                      g=lambda g, pads, mode: _pad_around(g, pads, mode),
+                      shape=lambda g, pads, mode, shape: (shape, g.dtype))  # fmt: skip
+
+
+def _pads(pad, ndim: int) -> tuple:
+    """(before, after) for every dimension, from PyTorch's flat list, which starts with the last dimension."""
+    if len(pad) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if len(pad) > 2 * ndim:
+        raise RuntimeError(
+            "Padding length should be less than or equal to two times the input dimension but got padding length "
+            f"{len(pad)} and input of dimension {ndim}"
+        )
+    pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
+    return tuple([(0, 0)] * (ndim - len(pairs)) + pairs[::-1])
+
+
+@composite("function")
+def constant_pad_nd(input: Tensor, pad, value=0) -> Tensor:
+    """`input` surrounded by `value`; see `torch.nn.functional.pad`."""
+    pads = _pads(ints(pad), input._array.ndim)
+    for n, (a, b) in zip(input._array.shape, pads, strict=True):
+        if n + a + b < 0 or n + min(a, 0) + min(b, 0) < 0:
+            raise RuntimeError(
+                f"The input size {n}, plus negative padding {a} and {b} resulted in a negative output size, which is "
+                "invalid. (narrow(): length must be non-negative.)"
+            )
+    check_number(value, input.dtype)
+    return _pad_constant(input, pads, value)
+
+
+_COMBINATIONS = (
+    "Supported combinations for non-constant padding:\n  - 2D or 3D input: padding size = 2 (pads last dimension)\n"
+    "  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n  - 4D or 5D input: padding size = 6 (pads last 3 "
+    "dimensions)"
+)
+
+
+@composite("functional")
+def pad(input: Tensor, pad, mode: str = "constant", value: float | None = None) -> Tensor:
+    """`input` made larger (or, by negative numbers, smaller) at the ends of its last dimensions.
+
+    `pad` is (before, after) for the last dimension, then for the one before it, and so on. `mode` is "constant" (filled
+    with `value`), "reflect" (mirrored at the outermost element), "replicate" (the outermost element repeated), or
+    "circular" (wrapped around).
+    Raises: RuntimeError for pads that do not fit, NotImplementedError for another mode.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.pad(torch.tensor([1, 2, 3]), (1, 2), value=9)
+    tensor([9, 1, 2, 3, 9, 9])
+    """
+    pad = ints(pad)
+    ndim, shape = input._array.ndim, input._array.shape
+    pads = _pads(pad, ndim)
+    if mode == "constant":
+        return constant_pad_nd(input, pad, 0 if value is None else value)
+    if value is not None and value != 0:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    if mode not in ("reflect", "replicate", "circular"):
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if (len(pad), ndim) not in ((2, 2), (2, 3), (4, 3), (4, 4), (6, 4), (6, 5)):
+        raise NotImplementedError(
+            f"Padding size {len(pad)} is not supported for {ndim}D input tensor.\n{_COMBINATIONS}"
+        )
+    if mode != "circular" and any(not n for d, n in enumerate(shape) if d or ndim == len(pad) // 2 + 1):
+        raise RuntimeError(
+            f"Expected a tensor with possibly 0 batch size and other non-zero dimensions for input, but got: {list(shape)}"
+        )
+    for d in range(ndim - len(pad) // 2, ndim):
+        _check_pad(mode, shape, d, *pads[d])
+    return _pad_around(input, pads, mode)
+
+
+def _check_pad(mode: str, shape: tuple, d: int, a: int, b: int) -> None:
+    n = shape[d]
+    if n + a + b < (mode != "circular"):
+        raise RuntimeError(
+            f"input {list(shape)} is too small for padding ({a}, {b}) at dimension {d}: the result would have size {n + a + b}"
+        )
+    if mode == "reflect" and (a >= n or b >= n):
+        raise RuntimeError(
+            "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
+            f"({a}, {b}) at dimension {d} of input {list(shape)}"
+        )
+    if mode == "circular" and (a > n or b > n):
+        raise RuntimeError("Padding value causes wrapping around more than once.")
+    if mode == "circular" and max(a, b) > n + min(a, 0) + min(b, 0):
+        raise RuntimeError("Negative padding value is resulting in an empty dimension")
+
+
+# --- pixels ----------------------------------------------------------------------------------------------------------
+
+
+@composite("function functional")
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """(..., C·r², H, W) as (..., C, H·r, W·r): every r² channels become an r×r block of pixels.
+
+    (Shi et al., "Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel CNN", 2016.)
+    """
+    shape, r = input._array.shape, upscale_factor
+    if len(shape) < 3:
+        raise RuntimeError(
+            f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {len(shape)} dimension(s)"
+        )
+    if r <= 0:
+        raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
+    *lead, c, h, w = shape
+    if c % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
+            f"input.size(-3)={c} is not divisible by {r * r}"
+        )
+    n = len(lead)
+    blocks = input.reshape(*lead, c // (r * r), r, r, h, w)
+    return blocks.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r)
+
+
+@composite("function functional")
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """(..., C, H·r, W·r) as (..., C·r², H, W): the inverse of `pixel_shuffle`."""
+    shape, r = input._array.shape, downscale_factor
+    if len(shape) < 3:
+        raise RuntimeError(
+            f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {len(shape)} dimension(s)"
+        )
+    if r <= 0:
+        raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
+    *lead, c, h, w = shape
+    for name, i, size in (("height", -2, h), ("width", -1, w)):
+        if size % r:
+            raise RuntimeError(
+                f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but input.size({i})={size} is not "
+                f"divisible by {r}"
+            )
+    n = len(lead)
+    blocks = input.reshape(*lead, c, h // r, r, w // r, r)
+    return blocks.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r)
+
+
+@composite("function functional")
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """The channels (dimension 1) of `groups` groups interleaved."""
+    shape = input._array.shape
+    if len(shape) < 3:
+        raise RuntimeError(
+            f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(shape)}"
+        )
+    if groups <= 0:
+        raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
+    if shape[1] % groups:
+        raise RuntimeError(f"Number of channels must be divisible by groups. Got {shape[1]} channels and {groups} groups.")
+    n, c, *rest = shape
+    return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(shape)
+
+
+# --- combinations ----------------------------------------------------------------------------------------------------
+
+
+@composite("function")
+def meshgrid(*tensors, indexing: str | None = None) -> tuple[Tensor, ...]:
+    """Coordinates of the points of a grid: each vector as a view expanded along the dimensions of all the others.
+
+    `indexing` "ij" counts rows first, "xy" columns first.
+
+    >>> import tensorgrad as torch
+    >>> torch.meshgrid(torch.tensor([1, 2]), torch.tensor([3, 4]), indexing="ij")[0]
+    tensor([[1, 1],
+            [2, 2]])
+    """
+    if len(tensors) == 1 and isinstance(tensors[0], tuple | list):
+        tensors = tuple(tensors[0])
+    if not tensors:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    for x in tensors:
+        if x._array.ndim > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {x}")
+        if x._array.dtype != tensors[0]._array.dtype:
+            raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
+    if indexing is None:
+        warnings.warn(
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.", stacklevel=2
+        )
+        indexing = "ij"
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    swap = indexing == "xy" and len(tensors) > 1
+    ordered = (tensors[1], tensors[0], *tensors[2:]) if swap else tensors
+    size = tuple(x._array.size for x in ordered)
+    grids = [expand(x.reshape((1,) * i + (-1,) + (1,) * (len(size) - 1 - i)), size) for i, x in enumerate(ordered)]
+    return (grids[1], grids[0], *grids[2:]) if swap else tuple(grids)
+
+
+def _check_vectors(tensors) -> None:
+    for x in tensors:
+        if x._array.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
+
+
+@composite("function")
+def cartesian_prod(*tensors) -> Tensor:
+    """All tuples of one element of each vector, as rows; of a single vector, itself."""
+    if len(tensors) == 1 and isinstance(tensors[0], tuple | list):
+        tensors = tuple(tensors[0])
+    _check_vectors(tensors)
+    if len(tensors) == 1:
+        return tensors[0]
+    grids = meshgrid(*tensors, indexing="ij")
+    return FUNCTIONS["stack"]([g.reshape(-1) for g in grids], 1)
+
+
+@composite("function")
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All combinations of `r` elements of a vector, as rows.
+
+    >>> import tensorgrad as torch
+    >>> torch.combinations(torch.tensor([1, 2, 3]))
+    tensor([[1, 2],
+            [1, 3],
+            [2, 3]])
+    """
+    _check_vectors((input,))
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if not r:
+        return input.new_empty(0)
+    n = input._array.size
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    count = math.comb(n + r - 1, r) if with_replacement else math.comb(n, r)
+    chosen = np.fromiter(itertools.chain.from_iterable(choose(range(n), r)), np.int64, count * r)
+    return input[finish(chosen.reshape(count, r), False, input.device)]
+
+
+@composite("function")
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """The powers 0 to N - 1 of the elements of a vector, as columns, the highest first unless `increasing`."""
+    if x._array.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    n = x._array.size if N is None else N
+    if n < 0:
+        raise RuntimeError("N must be non-negative.")
+    powers = FUNCTIONS["arange"](n, device=x.device)
+    return x.unsqueeze(-1) ** (powers if increasing else powers.flip(0))
+
+
+# --- views as copies -------------------------------------------------------------------------------------------------
+
+
+def _copying(name: str) -> None:
+    viewing = getattr(Tensor, name)
+
+    def function(input: Tensor, *args, out=None, **kwargs):
+        made = viewing(input, *args, **kwargs)
+        if isinstance(made, tuple):
+            made = tuple(part.clone(memory_format="contiguous") for part in made)
+            if out is not None:
+                for target, part in zip(out, made, strict=True):
+                    target.resize_(part.shape).copy_(part)
+                return None
+            return made
+        made = made.clone(memory_format="contiguous")
+        return made if out is None else out.resize_(made.shape).copy_(made)
+
+    function.__name__ = function.__qualname__ = f"{name}_copy"
+    function.__doc__ = f"What `{name}` gives, in memory of its own."
+    composite("function method" if name == "narrow" else "function")(function)
+
+
+for _name in ("as_strided", "diagonal", "expand", "permute", "select", "split", "split_with_sizes", "squeeze", "t",
+              "transpose", "unbind", "unfold", "unsqueeze", "view", "narrow"):  # fmt: skip
+    _copying(_name)

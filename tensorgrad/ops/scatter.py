@@ -1,0 +1,709 @@
+"""Reading and writing by tensors of indices: `gather`, `scatter`, `index_select`, `index_add`, `take`, `embedding`, ..."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from operator import index as as_int
+
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.graph import legacy_type_name
+from tensorgrad.dtypes import NUMBERS, from_numpy_dtype
+from tensorgrad.ops import shape as shapes
+from tensorgrad.ops.create import tensor
+from tensorgrad.ops.errors import check_number, wrap_dim
+from tensorgrad.ops.index import masked_select
+from tensorgrad.ops.kinds import alias, composite, op
+from tensorgrad.ops.slowpath import spoken
+from tensorgrad.tensor import Tensor
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+
+def _name(x) -> str:
+    return spoken(from_numpy_dtype(x.dtype))
+
+
+def _check_index_type(name: str, index) -> None:
+    if index.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+
+
+def _check_gather(x, dim, index):
+    dim = wrap_dim(dim, x.ndim)
+    if index.size:
+        _check_index_type("gather", index)
+        if max(index.ndim, 1) != max(x.ndim, 1):
+            raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+        for d, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)):
+            if d != dim and n > m:
+                raise RuntimeError(
+                    f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger than self "
+                    f"{list(x.shape)} apart from dimension {dim}"
+                )
+    return x, dim, index
+
+
+def _check_scatter(x, dim, index, src, *rest):
+    dim = wrap_dim(dim, x.ndim)
+    if index.size:
+        _check_index_type("scatter", index)
+    if src.dtype != x.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    if index.size:
+        if max(index.ndim, 1) != max(x.ndim, 1):
+            raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
+        single = not src.ndim and index.ndim  # a number for all places
+        if not single and max(src.ndim, 1) != max(index.ndim, 1):
+            raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+        too_large = any(n > m for d, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)) if d != dim)
+        if too_large or (not single and any(n > m for n, m in zip(index.shape, src.shape, strict=False))):
+            beside = "" if single else f" and to be no larger size than src {list(src.shape)}"
+            raise RuntimeError(
+                f"Expected index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension "
+                f"{dim}{beside}"
+            )
+    return (x, dim, index, src, *rest)
+
+
+# --- gather and scatter ----------------------------------------------------------------------------------------------
+
+_gather = op("gather(input, dim: int, index)", "scatter.gather", prepare=_check_gather, where="",
+             input=lambda g, input_shape, dim, index: g.new_zeros(input_shape).scatter_add(dim, index, g),
+             shape=lambda x, dim, index: (index.shape, x.dtype))  # fmt: skip
+_scatter = op("scatter(input, dim: int, index, src)", "scatter.scatter", prepare=_check_scatter, where="",
+              input=lambda g, dim, index: g.scatter(dim, index, 0),
+              src=lambda g, dim, index, src_shape: _read_back(g, dim, index, src_shape),
+              shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
+_scatter_add = op("scatter_add(input, dim: int, index, src)", "scatter.scatter_add", prepare=_check_scatter, where="",
+                  input=lambda g: g,
+                  src=lambda g, dim, index, src_shape: _read_back(g, dim, index, src_shape),
+                  shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
+
+
+def _reduce_gradients(g, out, input, dim, index, src, reduce, include_self):
+    """The gradients of `scatter_reduce` for `input` and `src`.
+
+    Of several equal extrema each gets the same share. In a product, a factor's derivative is the product of the others,
+    which is 0 if one of them is.
+    """
+    if reduce == "sum":
+        to_input, to_src = g, g.gather(dim, index)
+    elif reduce == "mean":
+        count = (input.new_ones if include_self else input.new_zeros)(input.shape)
+        count = count.scatter_add(dim, index, src.new_ones(src.shape))
+        to_input = g / count.masked_fill(count == 0, 1)
+        to_src = to_input.gather(dim, index)
+    elif reduce == "prod":
+        to_input = g * input.new_ones(input.shape).scatter_reduce(dim, index, src, "prod")
+        to_src = g.gather(dim, index) * _product_of_others(input, dim, index, src, include_self)
+    else:
+        from_input = (input == out).to(g.dtype)
+        if not include_self:
+            from_input = from_input.scatter(dim, index, 0)
+        from_src = (_covered(src, index) == out.gather(dim, index)).to(g.dtype)
+        count = from_input.scatter_add(dim, index, from_src)
+        shared = g / count.masked_fill(count == 0, 1)
+        to_input, to_src = shared * from_input, shared.gather(dim, index) * from_src
+    if not include_self:
+        to_input = to_input.scatter(dim, index, 0)
+    return to_input, _placed(to_src, src.shape)
+
+
+def _product_of_others(input, dim, index, src, include_self):
+    src = _covered(src, index)
+    zero = src == 0
+    zeros = (input == 0).to(input.dtype) if include_self else input.new_zeros(input.shape)
+    zeros = zeros.scatter_add(dim, index, zero.to(input.dtype)).gather(dim, index)
+    start = input.masked_fill(input == 0, 1)
+    nonzero = start.scatter_reduce(dim, index, src.masked_fill(zero, 1), "prod", include_self=include_self)
+    nonzero = nonzero.gather(dim, index)
+    others = (nonzero / src.masked_fill(zero, 1)).masked_fill(zeros > 0, 0)
+    return others + nonzero * (zero & (zeros == 1)).to(input.dtype)
+
+
+_scatter_reduce = op(
+    "scatter_reduce(input, dim: int, index, src, reduce: str, include_self: bool)", "scatter.scatter_reduce",
+    prepare=_check_scatter, where="", backward=_reduce_gradients, wrt=("input", "src"),
+    shape=lambda x, *rest: (x.shape, x.dtype),
+)  # fmt: skip
+
+
+def _covered(src: Tensor, index: Tensor) -> Tensor:
+    """The part of `src` that an index of that shape reads."""
+    if src.shape == index.shape or not index.ndim:
+        return src
+    return src[tuple(slice(0, n) for n in index.shape)]
+
+
+def _placed(g: Tensor, shape: tuple) -> Tensor:
+    """A gradient for the covered part of a source, with zeros for the rest."""
+    if tuple(g.shape) == tuple(shape) or not g.ndim:
+        return g
+    return shapes.place(g, tuple(shape), shapes.slice_at, (tuple(slice(0, n) for n in g.shape),))
+
+
+def _read_back(g, dim, index, src_shape):
+    return _placed(g.gather(dim, index), src_shape)
+
+
+@composite()
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out=None) -> Tensor:
+    """`out[i, j] = input[index[i, j], j]` for `dim` 0, `input[i, index[i, j]]` for `dim` 1, and so on.
+
+    `index` (int64 or int32) has as many dimensions as `input`; the result has its shape.
+    Raises: RuntimeError for an index outside the dimension, or a shape that does not fit.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[1, 2], [3, 4]]).gather(1, torch.tensor([[0, 0], [1, 0]]))
+    tensor([[1, 1],
+            [4, 3]])
+    """
+    if isinstance(out, Tensor) and out._array.dtype != input._array.dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {input.dtype}, but got {out.dtype} instead")
+    return _gather(input, dim, index, out=out)
+
+
+def _source(input: Tensor, src, value, index: Tensor):
+    """What is written: the tensor given, or the number as a tensor of the input's dtype."""
+    given = value if src is None else src
+    if isinstance(given, Tensor):
+        return given
+    if given.__class__ not in NUMBERS:
+        raise TypeError(f"scatter(): argument 'src' must be Tensor or Number, not {type(given).__name__}")
+    if given.__class__ is complex:
+        check_number(given, input.dtype)
+    return tensor(given, device=input.device).to(input.dtype)
+
+
+_REDUCTIONS = {"add": "sum", "multiply": "prod"}
+
+
+@composite(in_place=True)
+def scatter(input: Tensor, dim: int, index: Tensor, src=None, *, value=None, reduce: str | None = None, out=None) -> Tensor:
+    """A copy of `input` with `src` (a tensor, or a number for all places) written where `gather` would read.
+
+    Where an index occurs twice one of the values stays. `reduce` "add" or "multiply" combines with what is there.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(2, 3).scatter(1, torch.tensor([[2], [0]]), 1.0)
+    tensor([[0., 0., 1.],
+            [1., 0., 0.]])
+    """
+    given = _source(input, src, value, index)
+    if reduce is None:
+        return _scatter(input, dim, index, given, out=out)
+    if reduce not in _REDUCTIONS:
+        raise RuntimeError("reduce argument must be either add or multiply.")
+    if isinstance(src, Tensor):
+        warnings.warn(
+            "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch "
+            "release. Use torch.scatter_reduce instead for more reduction options.",
+            stacklevel=2,
+        )
+    if not given._array.ndim:
+        given = given.expand(index._array.shape)
+    return _scatter_reduce(input, dim, index, given, _REDUCTIONS[reduce], True, out=out)
+
+
+@composite(in_place=True)
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out=None) -> Tensor:
+    """A copy of `input` with `src` added where `gather` would read; indices may repeat.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(2).scatter_add(0, torch.tensor([1, 1, 0]), torch.tensor([1.0, 2.0, 3.0]))
+    tensor([3., 3.])
+    """
+    return _scatter_add(input, dim, index, src, out=out)
+
+
+def _check_reduce(reduce: str) -> None:
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+
+
+@composite(in_place=True)
+def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True,
+                   out=None) -> Tensor:  # fmt: skip
+    """A copy of `input` with `src` folded into the places where `gather` would read.
+
+    `reduce` is "sum", "prod", "mean", "amax" or "amin"; without `include_self` the old value of a place that is
+    written does not count.
+    """
+    _check_reduce(reduce)
+    return _scatter_reduce(input, dim, index, src, reduce, include_self, out=out)
+
+
+# --- whole slices ----------------------------------------------------------------------------------------------------
+
+
+def _check_index_select(x, dim, index):
+    if index.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    if index.dtype.name not in ("int64", "int32"):
+        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
+    if not x.ndim and index.size != 1:
+        raise RuntimeError("index_select(): Index to scalar can have only 1 value, got " + f"{index.size} value(s)")
+    return x, wrap_dim(dim, x.ndim), index
+
+
+def _select_shape(x, dim, index):
+    return ((*x.shape[:dim], index.size, *x.shape[dim + 1 :]) if x.ndim else ()), x.dtype
+
+
+_index_select = op("index_select(input, dim: int, index)", "scatter.index_select", prepare=_check_index_select,
+                   input=lambda g, input_shape, dim, index:
+                   g.new_zeros(input_shape).index_add(dim, index, g), shape=_select_shape,
+                   doc="The slices of `input` along `dim` that the vector `index` names.")  # fmt: skip
+
+
+def _check_slices(name: str, x, dim, index, src):
+    """Whether slice k of `src` along `dim` can go to slice `index[k]` of `x`."""
+    if index.ndim > 1:
+        raise IndexError(
+            f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim} with type: {_name(index)} and size: "
+            f"{list(index.shape)}"
+        )
+    count = src.shape[dim] if src.ndim else 1
+    return count
+
+
+def _check_index_add(x, dim, index, src, alpha):
+    dim = wrap_dim(dim, x.ndim)
+    if index.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {_name(index)}")
+    if src.dtype != x.dtype:
+        raise RuntimeError(
+            f"index_add_(): self ({_name(x)}) and source ({_name(src)}) must have the same scalar type"
+        )
+    if src.ndim and dim >= src.ndim:
+        raise RuntimeError(f"index_add_(): Indexing dim {dim} is out of bounds of the source tensor with dim {src.ndim}")
+    count = _check_slices("index_add_", x, dim, index, src)
+    if index.size != count:
+        raise RuntimeError(
+            f"index_add_(): Number of indices ({index.size}) should be equal to source.size(dim): ({count}), for dim: {dim}"
+        )
+    if x.ndim and (*x.shape[:dim], *x.shape[dim + 1 :]) != (*src.shape[:dim], *src.shape[dim + 1 :]):
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+            f"{list(x.shape)} source.shape = {list(src.shape)}"
+        )
+    if isinstance(alpha, float) and x.dtype.kind in "iub":
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    return x, dim, index, src, alpha
+
+
+_index_add = op("index_add(input, dim: int, index, source, *, alpha: number = 1)", "index.index_add", where="",
+                prepare=_check_index_add, input=lambda g: g,
+                source=lambda g, dim, index, alpha, source_shape: _slices_back(g, dim, index, alpha, source_shape),
+                shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
+
+
+def _slices_back(g, dim, index, alpha, source_shape):
+    g = g.index_select(dim, index)
+    return (g * alpha if alpha != 1 else g).reshape(source_shape)
+
+
+@composite(in_place=True)
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha=1, out=None) -> Tensor:
+    """A copy of `input` with `alpha` times slice k of `source` along `dim` added to slice `index[k]`.
+
+    Raises: RuntimeError for an index outside the dimension, or shapes that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(3).index_add(0, torch.tensor([0, 0, 2]), torch.ones(3))
+    tensor([2., 0., 1.])
+    """
+    return _index_add(input, dim, index, source, alpha=alpha, out=out)
+
+
+def _check_index_copy(x, dim, index, src):
+    dim = wrap_dim(dim, x.ndim)
+    if index.ndim > 1:
+        raise IndexError(f"index_copy_(): Index should have dimension 1 or 0 (got {index.ndim})")
+    if index.dtype.name != "int64":
+        raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {_name(index)}")
+    if src.dtype != x.dtype:
+        raise RuntimeError(
+            f"index_copy_(): self and source expected to have the same dtype, but got (self) {_name(x)} and (source) "
+            f"{_name(src)}"
+        )
+    if not src.ndim and index.size != 1:
+        raise IndexError(f"index_copy_(): When source is scalar, index should have one element (got {index.size})")
+    if src.ndim and x.ndim and src.ndim != x.ndim:
+        raise IndexError(
+            f"index_copy_(): When source and destination are not scalars, their dimensionality must match. Source "
+            f"dimensionality ({src.ndim}), destination dimensionality ({x.ndim})"
+        )
+    if src.ndim and index.size != src.shape[dim]:
+        raise IndexError(
+            f"index_copy_(): Number of indices ({index.size}) should be equal to source.size(dim) ({src.shape[dim]})"
+        )
+    to, got = (*x.shape[:dim], *x.shape[dim + 1 :]), (*src.shape[:dim], *src.shape[dim + 1 :])
+    if x.ndim and src.ndim and to != got:
+        raise RuntimeError(
+            "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: "
+            f"{' '.join(map(str, to))} at dimension {dim} and source slice shape: {' '.join(map(str, got))} at dimension 0."
+        )
+    return x, dim, index, src
+
+
+_index_copy = op("index_copy(input, dim: int, index, source)", "scatter.index_copy", prepare=_check_index_copy, where="",
+                 input=lambda g, dim, index: g.index_fill(dim, index, 0),
+                 source=lambda g, dim, index, source_shape: _slices_back(g, dim, index, 1, source_shape),
+                 shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
+
+
+@composite(in_place=True)
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out=None) -> Tensor:
+    """A copy of `input` with slice k of `source` along `dim` in the place of slice `index[k]`.
+
+    Raises: IndexError for an index outside the dimension, RuntimeError for shapes that do not fit.
+    """
+    return _index_copy(input, dim, index, source, out=out)
+
+
+def _check_index_fill(x, dim, index, value):
+    if index.dtype.name != "int64":
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if index.ndim > 1:
+        raise IndexError("Index has to be a vector/scalar")
+    return x, wrap_dim(dim, x.ndim), index, value
+
+
+_index_fill = op("index_fill(input, dim: int, index, value)", "scatter.index_fill", prepare=_check_index_fill, where="",
+                 input=lambda g, dim, index: g.index_fill(dim, index, 0),
+                 value=lambda g, dim, index: (g - g.index_fill(dim, index, 0)).sum(),
+                 shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
+
+
+@composite(in_place=True)
+def index_fill(input: Tensor, dim: int, index: Tensor, value) -> Tensor:
+    """A copy of `input` with the slices `index` along `dim` set to `value`, a number or a 0-dimensional tensor."""
+    if isinstance(value, Tensor):
+        if value._array.ndim:
+            raise RuntimeError(
+                "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value._array.ndim} dimension(s)."
+            )
+    else:
+        if value.__class__ is complex and input._array.dtype.kind != "c":
+            raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
+        value = tensor(value, device=input.device)
+    return _index_fill(input, dim, index, value.to(input.dtype))
+
+
+@composite(in_place=True)
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,
+                 out=None) -> Tensor:  # fmt: skip
+    """A copy of `input` with slice k of `source` along `dim` folded into slice `index[k]`.
+
+    `reduce` is "prod", "mean", "amax" or "amin".
+    """
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+        )
+    _check_index_add(input._array, dim, index._array, source._array, 1)
+    dim = wrap_dim(dim, input._array.ndim)
+    place = [1] * max(source._array.ndim, 1)
+    place[dim] = -1
+    index = index.reshape(place).expand(source._array.shape or (1,))
+    source = source if source._array.ndim else source.reshape(1)
+    return _scatter_reduce(input, dim, index, source, reduce, include_self, out=out)
+
+
+# --- flat positions --------------------------------------------------------------------------------------------------
+
+
+def _flat_index(name: str, input: Tensor, index: Tensor) -> Tensor:
+    """`index` with its negative elements counted from the end."""
+    array, n = index._array, input._array.size
+    if array.dtype.name != "int64":
+        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {_name(array)}")
+    if not array.size:
+        return index
+    if not n:
+        raise IndexError(f"{name}(): tried to take from an empty tensor")
+    if index.is_meta:
+        return index
+    low, high = int(array.min()), int(array.max())
+    if low < -n or high >= n:
+        raise IndexError(
+            f"out of range: tried to access index {high if high >= n else low} on a tensor of {n} elements."
+        )
+    return index + (index < 0) * n if low < 0 else index
+
+
+@composite()
+def take(input: Tensor, index: Tensor, *, out=None) -> Tensor:
+    """The elements of `input`, counted through in row order, at the places `index`.
+
+    Raises: IndexError for a place outside.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[4, 3], [5, 1]]).take(torch.tensor([0, 3]))
+    tensor([4, 1])
+    """
+    flat = _flat_index("take", input, index)
+    taken = _gather(input.reshape(-1), 0, flat.reshape(-1)).reshape(flat._array.shape)
+    return taken if out is None else out.resize_(taken.shape).copy_(taken)
+
+
+@composite(in_place=True)
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy of `input` with `source` written (or added) to the places `index`, counted through in row order."""
+    flat = _flat_index("put_", input, index)
+    if source._array.dtype != input._array.dtype:
+        raise RuntimeError(
+            "put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{_name(input._array)} and source.dtype = {_name(source._array)}"
+        )
+    if source._array.size != index._array.size:
+        raise IndexError(
+            "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+            f"{source._array.size}, index.numel() = {index._array.size}"
+        )
+    scattered = (_scatter_add if accumulate else _scatter)(input.reshape(-1), 0, flat.reshape(-1), source.reshape(-1))
+    return scattered.reshape(input._array.shape)
+
+
+@composite()
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out=None) -> Tensor:
+    """Elements of `input` along `dim` at `indices`, broadcast against each other elsewhere.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[3, 1, 2]])
+    >>> x.take_along_dim(torch.tensor([[1, 2, 0]]), 1)
+    tensor([[1, 2, 3]])
+    """
+    _check_index_type("gather", indices._array)
+    if dim is None:
+        return _gather(input.reshape(-1), 0, indices.reshape(-1), out=out)
+    ndim = input._array.ndim
+    if ndim != indices._array.ndim:
+        raise RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
+            f"{ndim} dimensions for input, and {indices._array.ndim} dimensions for indices"
+        )
+    dim = wrap_dim(dim, ndim)
+    a, b = list(input._array.shape), list(indices._array.shape)
+    common = list(shapes._broadcast_two((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :])))
+    of_input, of_indices = common.copy(), common.copy()
+    of_input[dim], of_indices[dim] = a[dim], b[dim]
+    if not indices.is_meta and indices._array.size and int(indices._array.min()) < 0:
+        indices = indices + (indices < 0) * a[dim]  # counted from the end
+    return _gather(input.expand(of_input), dim, indices.expand(of_indices), out=out)
+
+
+@composite("function")
+def unravel_index(indices: Tensor, shape) -> tuple[Tensor, ...]:
+    """The coordinates in a tensor of `shape` of elements counted through in row order."""
+    shape = shapes.ints(shape)
+    if any(n < 0 for n in shape):
+        raise ValueError(f"'shape' cannot have negative values, but got {tuple(shape)}")
+    found = []
+    for i, n in enumerate(shape):
+        found.append((indices // math.prod(shape[i + 1 :])) % n)
+    return tuple(found)
+
+
+# --- masks -----------------------------------------------------------------------------------------------------------
+
+
+def _under_mask(g, mask, source_shape):
+    from tensorgrad.ops.join import cat
+
+    found = masked_select(g, mask)
+    return cat([found, g.new_zeros(math.prod(source_shape) - found.numel())]).reshape(source_shape)
+
+
+_masked_scatter = op("masked_scatter(input, mask, source)", "scatter.masked_scatter", where="",
+                     input=lambda g, mask: g.masked_fill(mask, 0),
+                     source=lambda g, mask, source_shape: _under_mask(g, mask, source_shape),
+                     shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
+
+
+@composite(in_place=True)
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """A copy of `input` with its elements under `mask` replaced, in order, by those of `source`.
+
+    Raises: RuntimeError if `source` has too few.
+    """
+    if mask._array.dtype.kind != "b":
+        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {_name(mask._array)}")
+    if input._array.dtype != source._array.dtype:
+        raise RuntimeError(
+            "masked_scatter: expected self and source to have same dtypes but got"
+            f"{_name(input._array)} and {_name(source._array)}"
+        )
+    if input._array.shape != mask._array.shape:
+        input, mask = shapes.broadcast_tensors(input, mask)
+    return _masked_scatter(input, mask, source)
+
+
+# --- a view of a copy, replaced --------------------------------------------------------------------------------------
+
+
+def _replaced(input: Tensor, src: Tensor, view) -> Tensor:
+    out = input.clone(memory_format="contiguous") if not input._array.flags.c_contiguous else input.clone()
+    part = view(out)
+    if part._array.shape != src._array.shape:
+        raise RuntimeError(
+            "expected src to have a size equal to the slice of self. src size = "
+            f"{list(src.shape)}, slice size = {list(part.shape)}"
+        )
+    part.copy_(src)
+    return out
+
+
+@composite()
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy of `input` with `src` in the place of `input.select(dim, index)`."""
+    return _replaced(input, src, lambda x: shapes.select(x, dim, index))
+
+
+@composite()
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start=None, end=None, step: int = 1, *, out=None) -> Tensor:
+    """A copy of `input` with `src` in the place of `input[..., start:end:step]` at dimension `dim`."""
+    if step <= 0:
+        raise RuntimeError("slice step must be positive")
+
+    def part(x):
+        d = wrap_dim(dim, x._array.ndim)
+        n = x._array.shape[d]
+        a, b = (None if v is None else max(min(as_int(v), n), -n - 1) for v in (start, end))
+        return shapes.window(x, d, a, b, step)
+
+    replaced = _replaced(input, src, part)
+    return replaced if out is None else out.resize_(replaced.shape).copy_(replaced)
+
+
+@composite()
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy of `input` with `src` in the place of `input.diagonal(offset, dim1, dim2)`."""
+    return _replaced(input, src, lambda x: shapes.diagonal(x, offset, dim1, dim2))
+
+
+@composite()
+def as_strided_scatter(input: Tensor, src: Tensor, size, stride, storage_offset: int | None = None) -> Tensor:
+    """A copy of `input` with `src` in the place of `input.as_strided(size, stride, storage_offset)`."""
+    return _replaced(input, src, lambda x: shapes.as_strided(x, size, stride, storage_offset))
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+@composite("functional", name="one_hot")
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """A new last dimension, with a 1 at the place that the class number names and 0 elsewhere; int64.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.one_hot(torch.tensor([1, 0]), 3)
+    tensor([[0, 1, 0],
+            [1, 0, 0]])
+    """
+    array = tensor._array
+    if array.dtype.name != "int64":
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if not array.size:
+        if num_classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        return tensor.new_zeros((*array.shape, num_classes))
+    if not tensor.is_meta:
+        low, high = int(array.min()), int(array.max())
+        if low < 0:
+            raise RuntimeError("Class values must be non-negative.")
+        if num_classes == -1:
+            num_classes = high + 1
+        if high >= num_classes:
+            raise RuntimeError("Class values must be smaller than num_classes.")
+    return tensor.new_zeros((*array.shape, num_classes)).scatter_(-1, tensor.unsqueeze(-1), 1)
+
+
+def _check_embedding(weight, indices, padding_idx, scale_grad_by_freq):
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    if indices.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+            f"{legacy_type_name(indices)} instead (while checking arguments for embedding)"
+        )
+    return weight, indices, padding_idx, scale_grad_by_freq
+
+
+def _embedding_kernel(xp, weight, indices, padding_idx, scale_grad_by_freq):
+    from tensorgrad.kernels.array import scatter as kernels
+
+    return kernels.embedding(xp, weight, indices)
+
+
+_embedding = op("embedding(weight, indices, padding_idx: int, scale_grad_by_freq: bool)", _embedding_kernel,
+                prepare=_check_embedding, where="",
+                weight=lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq:
+                _embedding_grad(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq),
+                shape=lambda weight, indices, *rest: ((*indices.shape, weight.shape[1]), weight.dtype))  # fmt: skip
+_embedding_grad = op("embedding_grad(g, indices, count: int, padding_idx: int, scale_grad_by_freq: bool)",
+                     "scatter.embedding_grad", where="",
+                     g=lambda g, indices, padding_idx, scale_grad_by_freq:
+                     _rows_again(g, indices, padding_idx, scale_grad_by_freq),
+                     shape=lambda g, indices, count, *rest: ((count, g.shape[-1]), g.dtype))  # fmt: skip
+_uses = op("embedding_uses(indices, count: int, dtype: any)", "scatter.uses", where="",
+           shape=lambda indices, count, dtype: (indices.shape, dtype))  # fmt: skip
+
+
+def _rows_again(gg, indices, padding_idx, scale_grad_by_freq):
+    """The derivative of `embedding_grad`, which is linear: the rows of `gg`, as the gradients were weighted."""
+    rows = _embedding(gg, indices, -1, False)
+    if scale_grad_by_freq:
+        rows = rows / _uses(indices, gg._array.shape[0], gg._array.dtype.name).unsqueeze(-1)
+    if padding_idx >= 0:
+        rows = rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0)
+    return rows
+
+
+@composite("function", name="embedding")
+def _torch_embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
+                     sparse: bool = False) -> Tensor:  # fmt: skip
+    """The rows of the table `weight` that `indices` name; see `torch.nn.functional.embedding`."""
+    return _embedding(weight, indices, padding_idx, scale_grad_by_freq)
+
+
+@composite("functional")
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
+              norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:  # fmt: skip
+    """The rows of the table `weight` (rows, width) that `input` (any shape, int64 or int32) names.
+
+    Row `padding_idx` gets no gradient; `scale_grad_by_freq` divides a row's gradient by how often it is used;
+    `max_norm` first shrinks (in place) the used rows whose norm is larger. Gradients are dense also with `sparse`.
+    Raises: IndexError for a row that does not exist.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.embedding(torch.tensor([1, 1]), torch.tensor([[0.0], [5.0]]))
+    tensor([[5.],
+            [5.]])
+    """
+    if padding_idx is None:
+        padding_idx = -1
+    else:
+        count = weight._array.shape[0]
+        if not -count <= padding_idx < count:
+            raise AssertionError("Padding_idx must be within num_embeddings")
+        padding_idx %= count
+    if max_norm is not None:
+        _shrink_rows(weight, input, max_norm, norm_type)
+    return _embedding(weight, input, padding_idx, scale_grad_by_freq)
+
+
+def _shrink_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
+    """Scales the rows of `weight` that `indices` name down to the norm `max_norm`, in place and unrecorded."""
+    before, GRAD.enabled = GRAD.enabled, False
+    try:
+        rows = weight.detach().index_select(0, indices.reshape(-1))
+        norms = (rows.abs().amax(1) if norm_type == math.inf else (rows.abs() ** norm_type).sum(1) ** (1 / norm_type))
+        factor = (max_norm / (norms + 1e-7)).masked_fill(norms <= max_norm, 1)
+        weight.index_copy_(0, indices.reshape(-1).long(), rows * factor.unsqueeze(1))
+    finally:
+        GRAD.enabled = before
+
+

@@ -1,0 +1,29 @@
+"""Schedules for the learning rate. ``scheduler.step()`` once per epoch (or batch), after ``optimizer.step()``.
+
+Most schedules are chainable: they say by what the present rate is multiplied, so that several can act on one optimizer.
+Those also state the rate in closed form, for ``step(epoch)`` and for :class:`SequentialLR`, which starts one anew.
+"""
+
+from tensorgrad.optim.lr_scheduler.base import LRScheduler
+from tensorgrad.optim.lr_scheduler.chainable import (
+    ConstantLR,
+    ExponentialLR,
+    LambdaLR,
+    LinearLR,
+    MultiplicativeLR,
+    MultiStepLR,
+    PolynomialLR,
+    StepLR,
+)
+from tensorgrad.optim.lr_scheduler.combined import ChainedScheduler, SequentialLR
+from tensorgrad.optim.lr_scheduler.cosine import CosineAnnealingLR, CosineAnnealingWarmRestarts
+from tensorgrad.optim.lr_scheduler.cycle import OneCycleLR
+from tensorgrad.optim.lr_scheduler.plateau import ReduceLROnPlateau
+
+_LRScheduler = LRScheduler  # its name before PyTorch 2.0
+
+__all__ = [
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR",
+    "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR",
+    "ReduceLROnPlateau", "SequentialLR", "StepLR",
+]  # fmt: skip

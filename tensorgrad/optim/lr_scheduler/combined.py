@@ -1,0 +1,109 @@
+"""Schedules made of others."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+from tensorgrad.optim.lr_scheduler.base import LRScheduler, put, values
+from tensorgrad.optim.lr_scheduler.plateau import ReduceLROnPlateau
+from tensorgrad.optim.optimizer import Optimizer
+
+
+class _Several(LRScheduler):
+    """Schedulers that act together on one optimizer."""
+
+    _schedulers: Any
+
+    def _check(self, schedulers: Sequence[Any], optimizer: Optimizer | None, verb: str) -> Optimizer:
+        name = type(self).__name__
+        if len(schedulers) < 1:
+            raise ValueError(f"{name} expects at least one scheduler{verb}, but got no scheduler.")
+        found = optimizer or schedulers[0].optimizer
+        for i, scheduler in enumerate(schedulers):
+            if not hasattr(scheduler, "optimizer"):
+                raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
+            if isinstance(scheduler, ReduceLROnPlateau):
+                raise ValueError(
+                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
+                    f"specified when calling `step`, but got one at index {i} in the given schedulers sequence."
+                )
+            if found is not scheduler.optimizer:
+                raise ValueError(
+                    f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
+                    f"{type(scheduler).__name__} at index {i} has {scheduler.optimizer}, which is different from "
+                    f"{type(found).__name__}."
+                )
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """As the base class's, with the state of each scheduler."""
+        state = {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "_schedulers")}
+        state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As the base class's, with the state of each scheduler."""
+        self.__dict__.update((name, value) for name, value in state_dict.items() if name != "_schedulers")
+        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            scheduler.load_state_dict(state)
+
+
+class SequentialLR(_Several):
+    """One scheduler after another: the next begins after each number of steps in ``milestones``."""
+
+    def __init__(
+        self, optimizer: Optimizer, schedulers: list[Any], milestones: list[int], last_epoch: int = -1
+    ) -> None:
+        self._check(schedulers, optimizer, "")
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(
+                "Sequential Schedulers expects number of schedulers provided to be one more than the number of "
+                f"milestone points, but got number of schedulers {len(schedulers)} and the number of milestones to be "
+                f"equal to {len(milestones)}"
+            )
+        self._schedulers, self._milestones = schedulers, milestones
+        self.last_epoch = last_epoch + 1
+        self.optimizer = optimizer
+        # Every scheduler has set its own first rate when it was made; only the first one's counts.
+        for group in optimizer.param_groups:
+            put(group, "lr", group["initial_lr"])
+        _undo(self)
+        first = schedulers[bisect_right(milestones, 0)]
+        first._initial_step()
+        self._last_lr = first.get_last_lr()
+
+    def step(self) -> None:  # type: ignore[override]
+        """Sets the next learning rate."""
+        self.last_epoch += 1
+        i = bisect_right(self._milestones, self.last_epoch)
+        scheduler = self._schedulers[i]
+        if i > 0 and self._milestones[i - 1] == self.last_epoch:
+            scheduler._update_lr(0)
+        else:
+            scheduler.step()
+        self._last_lr = scheduler.get_last_lr()
+
+
+def _undo(scheduler: Any) -> None:
+    if hasattr(scheduler, "_schedulers"):
+        for inner in scheduler._schedulers:
+            _undo(inner)
+    elif hasattr(scheduler, "last_epoch"):
+        scheduler.last_epoch -= 1
+
+
+class ChainedScheduler(_Several):
+    """Several chainable schedulers at once: each step is a step of all."""
+
+    def __init__(self, schedulers: Sequence[Any], optimizer: Optimizer | None = None) -> None:
+        self.optimizer = self._check(schedulers, optimizer, " to be chained")
+        self._schedulers = schedulers
+        self._last_lr = values(self.optimizer, "lr")
+
+    def step(self) -> None:  # type: ignore[override]
+        """Sets the next learning rate."""
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = values(self.optimizer, "lr")

@@ -1,0 +1,129 @@
+"""The schedule of one cycle."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tensorgrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, per_group
+from tensorgrad.optim.optimizer import Optimizer
+
+
+class OneCycleLR(LRScheduler):
+    """Up to ``max_lr``, then down far below the start: one cycle per training (Smith and Topin, 2017).
+
+    Args:
+        max_lr: the highest rate, one for all or one per group.
+        total_steps: the length of the cycle; or ``epochs`` and ``steps_per_epoch``, whose product it is.
+        pct_start: the share of the cycle in which the rate rises.
+        anneal_strategy: ``cos`` or ``linear``.
+        cycle_momentum: move the momentum (or β₁) the other way, from ``max_momentum`` to ``base_momentum`` and back.
+        div_factor: the first rate is ``max_lr`` divided by this.
+        final_div_factor: the last rate is the first divided by this.
+        three_phase: come down as symmetrically as it went up, and only then further.
+
+    Raises:
+        ValueError: a setting out of its range, or a step beyond the cycle.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float | list[float],
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float | list[float] = 0.85,
+        max_momentum: float | list[float] = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ) -> None:
+        check_optimizer(optimizer)
+        self.optimizer = optimizer
+        if total_steps is None and (epochs is None or steps_per_epoch is None):
+            raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
+        given = {"total_steps": total_steps} if total_steps is not None else {
+            "epochs": epochs, "steps_per_epoch": steps_per_epoch
+        }  # fmt: skip
+        for name, value in given.items():
+            if not isinstance(value, int) or value <= 0:
+                raise ValueError(f"Expected positive integer {name}, but got {value}")
+        self.total_steps = math.prod(given.values())  # type: ignore[arg-type]
+        if pct_start < 0 or pct_start > 1 or not isinstance(pct_start, float):
+            raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+        self._anneal_func_type = anneal_strategy
+        up, end = float(pct_start * self.total_steps) - 1, self.total_steps - 1
+        rise = _phase(up, "initial_lr", "max_lr", "max_momentum", "base_momentum")
+        if three_phase:
+            down = float(2 * pct_start * self.total_steps) - 2
+            self._schedule_phases = [
+                rise,
+                _phase(down, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+                _phase(end, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
+            ]
+        else:
+            self._schedule_phases = [rise, _phase(end, "max_lr", "min_lr", "base_momentum", "max_momentum")]
+        if last_epoch == -1:
+            for group, highest in zip(optimizer.param_groups, per_group("max_lr", optimizer, max_lr), strict=True):
+                group["initial_lr"], group["max_lr"] = highest / div_factor, highest
+                group["min_lr"] = group["initial_lr"] / final_div_factor
+        self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            self._start_momentum(max_momentum, base_momentum, last_epoch)
+        super().__init__(optimizer, last_epoch)
+
+    def _start_momentum(self, highest: Any, base: Any, last_epoch: int) -> None:
+        optimizer = self.optimizer
+        if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
+            raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+        self.use_beta1 = "betas" in optimizer.defaults
+        highs, bases = per_group("max_momentum", optimizer, highest), per_group("base_momentum", optimizer, base)
+        if last_epoch == -1:
+            for group, high, low in zip(optimizer.param_groups, highs, bases, strict=True):
+                self._set_momentum(group, high)
+                group["max_momentum"], group["base_momentum"] = high, low
+
+    def _set_momentum(self, group: dict[str, Any], momentum: float) -> None:
+        if self.use_beta1:
+            group["betas"] = (momentum, *group["betas"][1:])
+        else:
+            group["momentum"] = momentum
+
+    def _between(self, start: float, end: float, share: float) -> float:
+        if self._anneal_func_type == "cos":
+            return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
+        return (end - start) * share + start
+
+    def get_lr(self) -> list[Any]:
+        self._warn_unless_stepping()
+        step = self.last_epoch
+        if step > self.total_steps:
+            raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
+        start: float = 0
+        phase = self._schedule_phases[0]
+        for i, phase in enumerate(self._schedule_phases):
+            if step <= phase["end_step"] or i == len(self._schedule_phases) - 1:
+                break
+            start = phase["end_step"]
+        share = (step - start) / (phase["end_step"] - start)
+        lrs = []
+        for group in self.optimizer.param_groups:
+            lrs.append(self._between(group[phase["start_lr"]], group[phase["end_lr"]], share))
+            if self.cycle_momentum:
+                ends = group[phase["start_momentum"]], group[phase["end_momentum"]]
+                self._set_momentum(group, self._between(*ends, share))
+        return lrs
+
+
+def _phase(end_step: float, start_lr: str, end_lr: str, start_momentum: str, end_momentum: str) -> dict[str, Any]:
+    return {
+        "end_step": end_step, "start_lr": start_lr, "end_lr": end_lr, "start_momentum": start_momentum,
+        "end_momentum": end_momentum,
+    }  # fmt: skip

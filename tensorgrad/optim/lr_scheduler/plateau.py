@@ -1,0 +1,105 @@
+"""The schedule that waits until training makes no more progress."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from tensorgrad.optim.lr_scheduler.base import EPOCH_WARNING, LRScheduler, check_optimizer, put, values
+from tensorgrad.optim.optimizer import Optimizer
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """Multiplies the rate by ``factor`` when a measured value has not become better for more than ``patience`` steps.
+
+    Args:
+        mode: ``min`` or ``max``: is a smaller or a larger value better?
+        factor: less than 1.
+        patience: the steps without progress that are forgiven.
+        threshold: how much better counts as better; relative (``threshold_mode="rel"``) or absolute (``"abs"``).
+        cooldown: steps after a reduction in which nothing is counted.
+        min_lr: the least rate, one for all or one per group.
+        eps: reductions by less than this are not made.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: list[float] | float = 0,
+        eps: float = 1e-8,
+    ) -> None:
+        if factor >= 1.0:
+            raise ValueError("Factor should be < 1.0.")
+        check_optimizer(optimizer)
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode {mode} is unknown!")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
+        groups = len(optimizer.param_groups)
+        if isinstance(min_lr, list | tuple) and len(min_lr) != groups:
+            raise ValueError(f"expected {groups} min_lrs, got {len(min_lr)}")
+        self.optimizer, self.factor = optimizer, factor
+        self.default_min_lr = None if isinstance(min_lr, list | tuple) else min_lr
+        self.min_lrs = list(min_lr) if isinstance(min_lr, list | tuple) else [min_lr] * groups
+        self.patience, self.cooldown, self.eps = patience, cooldown, eps
+        self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
+        self.mode_worse = math.inf if mode == "min" else -math.inf
+        self.last_epoch = 0
+        self._last_lr = values(optimizer, "lr")
+        self._reset()
+
+    def _reset(self) -> None:
+        self.best = self.mode_worse
+        self.cooldown_counter = self.num_bad_epochs = 0
+
+    @property
+    def in_cooldown(self) -> bool:
+        """Whether the last reduction is so recent that nothing is counted."""
+        return self.cooldown_counter > 0
+
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+        """Looks at the latest value of what is measured, and reduces the rate if it is time."""
+        current = float(metrics)
+        if epoch is not None:
+            warnings.warn(EPOCH_WARNING, stacklevel=2)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        if self._is_better(current, self.best):
+            self.best, self.num_bad_epochs = current, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.in_cooldown:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            self._reduce_lr()
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+        self._last_lr = values(self.optimizer, "lr")
+
+    def _is_better(self, a: float, best: float) -> bool:
+        sign = -1 if self.mode == "min" else 1
+        margin = best + sign * self.threshold if self.threshold_mode == "abs" else best * (1 + sign * self.threshold)
+        return a < margin if self.mode == "min" else a > margin
+
+    def _reduce_lr(self) -> None:
+        groups = self.optimizer.param_groups
+        if len(groups) != len(self.min_lrs):
+            if self.default_min_lr is None:
+                raise RuntimeError(
+                    f"The number of param groups in the `optimizer` ({len(groups)}) differs from when "
+                    f"`ReduceLROnPlateau` was initialized ({len(self.min_lrs)}), usually due to a new param group "
+                    "being added to the optimizer. Please modify the `min_lrs` field to match the length of the "
+                    "`optimizer` param groups."
+                )
+            self.min_lrs = [self.default_min_lr] * len(groups)
+        for group, least in zip(groups, self.min_lrs, strict=True):
+            old = float(group["lr"])
+            new = max(old * self.factor, least)
+            if old - new > self.eps:
+                put(group, "lr", new)
