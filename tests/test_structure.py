@@ -13,7 +13,7 @@ from tensorgrad.ops.dispatch import OPS
 
 ROOT = Path(tensorgrad.__file__).parent
 
-FLOOR_0 = {"const", "dtypes", "devices", "size", "layouts"}
+FLOOR_0 = {"const", "dtypes", "devices", "size", "layouts", "return_types"}
 FLOOR_1 = {"storage", "generator", "ops.dispatch", "ops.stubs"}
 FLOOR_2 = {
     "tensor", "printing", "autograd", "ops", "ops.op", "ops.kinds", "ops.callpath", "ops.slowpath", "ops.inplace",

@@ -3,5 +3,5 @@
 FAMILIES = (
     "create", "pointwise", "limits", "compare", "complex", "special", "activation", "reduce", "scan", "sort", "shape",
     "split", "index", "scatter", "join", "rearrange", "copy", "matmul", "einsum", "linalg", "decompose", "conv", "pool",
-    "norm", "softmax", "loss", "attention", "dropout", "sample", "noise",
+    "norm", "softmax", "loss", "margin", "attention", "dropout", "sample", "noise",
 )  # fmt: skip

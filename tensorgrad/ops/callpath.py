@@ -235,15 +235,12 @@ def _record(op: Op, tensors, differentiated, tracked: str) -> list[str]:
     for name, users in op.saved.items():
         if name in op.outputs:
             k = op.outputs.index(name)
-            saved.append("save(result)" if len(op.outputs) == 1 else f"save(result[{k}])")
+            saved.append(("save(result)" if len(op.outputs) == 1 else f"save(result[{k}])") + _if_needed(op, users, index))
             continue
         if name == op.cache:
             saved.append(name)
             continue
-        text = f"save({name})"
-        if users != set(op.wrt):
-            text += " if " + " or ".join(f"e{index[u]} is not None" for u in op.wrt if u in users) + " else None"
-        saved.append(text)
+        saved.append(f"save({name})" + _if_needed(op, users, index))
     body = [
         "node = new(Node)",
         "node.op = OP",
@@ -262,6 +259,13 @@ def _record(op: Op, tensors, differentiated, tracked: str) -> list[str]:
     else:
         body.append("attach(OP, node, result)")
     return lines + [f"            {line}" for line in body]
+
+
+def _if_needed(op: Op, users: set, index: dict) -> str:
+    """The condition for saving a value: that an input whose formula needs it requires grad."""
+    if users == set(op.wrt):
+        return ""
+    return " if " + " or ".join(f"e{index[u]} is not None" for u in op.wrt if u in users) + " else None"
 
 
 def _kept(op: Op, tensors, name: str) -> str:
@@ -340,21 +344,23 @@ def build(op: Op, variant: str):
     factory = _compiled.get(text)
     if factory is None:
         inner = "backward" if variant == "backward" else "call"
-        body = "".join(f"    {line}\n" for line in text.splitlines())
+        head, *rest = text.splitlines()
+        if variant != "backward":
+            rest = ["    if 0: KERNELS, OP, PREPARE", *rest]  # the same cells in every function: see `become`
+        body = "".join(f"    {line}\n" for line in (head, *rest))
         scope: dict = {}
         formulas = "".join(f"    D_{name} = FORMULAS[{name!r}]\n" for name in op.formulas if variant == "backward")
         code = f"def make(OP, KERNELS, PREPARE, FORMULAS, OWN):\n{formulas}{body}    return {inner}\n"
         exec(compile(code, "<tensorgrad call path>", "exec"), globals(), scope)
         factory = _compiled[text] = scope["make"]
     function = factory(op, op.kernels, op.prepare, op.formulas, op.own_backwards)  # type: ignore[operator]
-    function.__name__ = function.__qualname__ = op.name if variant != "backward" else op.backward_name
-    function.__module__ = "tensorgrad"
-    function.__doc__ = op.doc
+    name = op.name if variant != "backward" else op.backward_name
+    function.__code__ = function.__code__.replace(co_name=name)  # what tracebacks and profiles show
     return function
 
 
-class _Lazy:
-    """Stands for an op's backward until it is first needed, to keep the import quick."""
+class _LazyBackward:
+    """Stands for an op's backward until it is first needed."""
 
     __slots__ = ("op",)
 
@@ -366,13 +372,47 @@ class _Lazy:
         return self.op.backward(node, grads)
 
 
+def _placeholders(KERNELS, OP, PREPARE):
+    """What stands for an op's functions until they are first called: compiling all of them would take the import
+    longer than everything else. A placeholder becomes the real function by taking over its code; for that it must
+    have the same cells."""
+
+    def call(*args, **kwargs):
+        KERNELS, PREPARE  # noqa: B018
+        return become(OP.call, OP, "call")(*args, **kwargs)
+
+    def operator(*args, **kwargs):
+        KERNELS, PREPARE  # noqa: B018
+        return become(OP.operator, OP, "operator")(*args, **kwargs)
+
+    return {"call": call, "operator": operator}
+
+
+def become(function, op: Op, variant: str):
+    """Gives a placeholder the code of the function it stands for; returns it."""
+    real = build(op, variant)
+    function.__defaults__, function.__kwdefaults__ = real.__defaults__, real.__kwdefaults__
+    function.__code__ = real.__code__
+    return function
+
+
+def promise(op: Op, variant: str):
+    """The function of an op (`call`: what users call; `operator`: for `a + b`), compiled when it is first called."""
+    function = _placeholders(op.kernels, op, op.prepare)[variant]
+    function.__name__ = function.__qualname__ = op.name
+    function.__module__ = "tensorgrad"
+    signature = f"{op.name}({_parameters(op, variant)})"
+    function.__doc__ = f"{signature}\n\n{op.doc}" if op.doc else signature
+    function.op = op
+    setattr(op, variant, function)
+    return function
+
+
 def declare(op: Op):
-    """Builds what users call, from the row."""
+    """Makes what users call, from the row."""
     if op.wrt:
-        op.backward = _Lazy(op)
-    op.call = build(op, "call")
-    op.call.op = op
-    return op.call
+        op.backward = _LazyBackward(op)
+    return promise(op, "call")
 
 
 # --- what the texts use beside the kernels -------------------------------------------------------------------------

@@ -191,7 +191,7 @@ def _broadcast_copy(xp, x, src):
     return out
 
 
-_copy = op("copy(input, src)", _broadcast_copy, input=lambda g: None, src=lambda g: g, backward_name="CopyBackwards",
+_copy = op("copy(input, src)", _broadcast_copy, input=lambda g: g.new_zeros(g._array.shape), src=lambda g: g, backward_name="CopyBackwards",
            shape=lambda x, src: (x.shape, x.dtype), where="")  # fmt: skip
 
 
@@ -234,7 +234,7 @@ def check_broadcast(shape: tuple, target: tuple) -> None:
 
 
 _fill = op("fill(input, value)", lambda xp, x, value: xp.full_like(x, value.astype(x.dtype)),
-           input=lambda g: None, value=lambda g: g.sum(), shape=lambda x, value: (x.shape, x.dtype), where="")  # fmt: skip
+           input=lambda g: g.new_zeros(g._array.shape), value=lambda g: g.sum(), shape=lambda x, value: (x.shape, x.dtype), where="")  # fmt: skip
 
 
 @composite()
@@ -257,13 +257,14 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
             )
         if inplace._tracked(self, (value,)):
             return inplace.replace(self, _fill, (value,), {})
+        inplace.check_no_overlap(self)
         value = value.item()
     check_number(value, self.dtype)
     if inplace._tracked(self, ()) or self._storage.version is None:
         from tensorgrad.ops.create import tensor
 
-        return inplace.replace(self, _fill, (tensor(value, dtype=self.dtype, device=self.device),), {})
-    inplace.check_no_overlap(self)
+        value = tensor(value, dtype=self.dtype, device=self.device)
+        return inplace.replace(self, _fill, (value,), {}, overlap=True)
     self._storage.bump()
     with np.errstate(all="ignore"):
         self._storage.write(self._array, value)

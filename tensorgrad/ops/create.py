@@ -430,11 +430,3 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_g
 def scalar_tensor(s, *, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
     """A 0-dimensional tensor in the default dtype unless given."""
     return tensor(s, dtype=dtype or dtypes.DEFAULT.floating, device=device, requires_grad=requires_grad)
-
-
-@composite("function", name="complex")
-def complex_(real: Tensor, imag: Tensor, *, out=None) -> Tensor:
-    """A complex tensor from its parts, which must have one floating dtype."""
-    if real.dtype is not imag.dtype or not real.dtype.is_floating_point:
-        raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors of one dtype but got {real.dtype} and {imag.dtype}")
-    return _out(out, real + imag * 1j)

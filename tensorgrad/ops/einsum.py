@@ -6,6 +6,7 @@ All are composites: they permute, reshape, multiply and sum, and so differentiat
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -63,32 +64,41 @@ def _from_sublists(args):
     return list(args[0 : 2 * pairs : 2]), lists, output
 
 
-def _from_equation(equation: str, operands):
+@lru_cache(maxsize=256)
+def _read(equation: str, shapes: tuple):
+    """What :func:`_resolved` makes of an equation."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     parts = left.split(",")
-    if len(parts) != len(operands):
-        fewer = "fewer" if len(operands) < len(parts) else "more"
+    if len(parts) != len(shapes):
+        fewer = "fewer" if len(shapes) < len(parts) else "more"
         raise RuntimeError(f"einsum(): {fewer} operands were provided than specified in the equation")
     lists = [_labels(part, f"operand {i}") for i, part in enumerate(parts)]
-    return list(operands), lists, _labels(right, "the output") if arrow else None
+    return _resolved(shapes, lists, _labels(right, "the output") if arrow else None)
 
 
-def _spread_dots(operands, lists) -> tuple[list, list]:
+def _resolved(shapes: tuple, lists, output):
+    """The labels of the operands and of the output without ellipses, and the size of every label."""
+    lists, dots = _spread_dots(shapes, lists)
+    output = _output_labels(lists, output, dots)
+    return lists, output, _check_sizes(shapes, lists)
+
+
+def _spread_dots(shapes, lists) -> tuple[list, list]:
     """Labels with every ellipsis replaced by one label per dimension it covers, counted from the right."""
     most, spread = 0, []
-    for i, (x, labels) in enumerate(zip(operands, lists, strict=True)):
+    for i, (shape, labels) in enumerate(zip(shapes, lists, strict=True)):
         named = len(labels) - (DOTS in labels)
-        extra = x.ndim - named
+        extra = len(shape) - named
         if DOTS not in labels and extra:
             raise RuntimeError(
                 f"einsum(): the number of subscripts in the equation ({named}) does not match the number of dimensions "
-                f"({x.ndim}) for operand {i} and no ellipsis was given"
+                f"({len(shape)}) for operand {i} and no ellipsis was given"
             )
         if extra < 0:
             raise RuntimeError(
                 f"einsum(): the number of subscripts in the equation ({named}) is more than the number of dimensions "
-                f"({x.ndim}) for operand {i}"
+                f"({len(shape)}) for operand {i}"
             )
         if DOTS in labels:
             at = labels.index(DOTS)
@@ -117,12 +127,12 @@ def _output_labels(lists, output, dots) -> list[str]:
     return result
 
 
-def _check_sizes(operands, lists) -> dict[str, int]:
+def _check_sizes(shapes, lists) -> dict[str, int]:
     """The size of every label. Raises: RuntimeError where sizes disagree."""
     sizes: dict[str, int] = {}
-    for i, (x, labels) in enumerate(zip(operands, lists, strict=True)):
+    for i, (shape, labels) in enumerate(zip(shapes, lists, strict=True)):
         own: dict[str, int] = {}
-        for label, n in zip(labels, x._array.shape, strict=True):
+        for label, n in zip(labels, shape, strict=True):
             if own.setdefault(label, n) != n:
                 raise RuntimeError(
                     f"einsum(): subscript {label} is repeated for operand {i} but the sizes don't match, {n} != "
@@ -173,6 +183,10 @@ def _ordered(x: Tensor, labels: list[str], wanted: list[str]) -> Tensor:
     return x if labels == wanted else x.permute([labels.index(label) for label in wanted])
 
 
+def _shaped(x: Tensor, shape: tuple) -> Tensor:
+    return x if x._array.shape == shape else x.reshape(shape)
+
+
 def _contract(a: Tensor, left: list[str], b: Tensor, right: list[str], keep: set):
     """The product of two operands, summed over the labels that only they have and that are not in `keep`."""
     a, left = _summed(a, left, keep | set(right))
@@ -196,7 +210,8 @@ def _contract(a: Tensor, left: list[str], b: Tensor, right: list[str], keep: set
     many, k = math.prod(sizes[label] for label in batch), math.prod(sizes[label] for label in inner)
     m, n = math.prod(sizes[label] for label in rows), math.prod(sizes[label] for label in columns)
     lead = (many,) if batch else ()
-    return matmul(a.reshape((*lead, m, k)), b.reshape((*lead, k, n))).reshape(shape), result
+    product = matmul(_shaped(a, (*lead, m, k)), _shaped(b, (*lead, k, n)))
+    return _shaped(product, tuple(shape)), result
 
 
 def _path(operands, lists, output) -> list[tuple[int, ...]]:
@@ -212,10 +227,7 @@ def _path(operands, lists, output) -> list[tuple[int, ...]]:
     return np.einsum_path(*arguments, [number[label] for label in output], optimize="greedy")[0][1:]
 
 
-def _einsum(operands, lists, output) -> Tensor:
-    lists, dots = _spread_dots(operands, lists)
-    output = _output_labels(lists, output, dots)
-    sizes = _check_sizes(operands, lists)
+def _einsum(operands, lists, output, sizes) -> Tensor:
     pairs = [_without_repeats(x, labels) for x, labels in zip(operands, lists, strict=True)]
     if len(pairs) > 1:
         pairs = [_without_ones(x, labels, sizes) for x, labels in pairs]
@@ -265,8 +277,9 @@ def einsum(*args) -> Tensor:
                 "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
                 "subscripts list"
             )
-        return _einsum(*_from_equation(args[0], operands))
-    return _einsum(*_from_sublists(args))
+        return _einsum(operands, *_read(args[0], tuple(x._array.shape for x in operands)))
+    operands, lists, output = _from_sublists(args)
+    return _einsum(operands, *_resolved(tuple(x._array.shape for x in operands), lists, output))
 
 
 # --- products over chosen dimensions -------------------------------------------------------------------------------

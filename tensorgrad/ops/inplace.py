@@ -133,11 +133,15 @@ def _tracked(self, args) -> bool:
     return any(isinstance(a, Tensor) and a._requires_grad and a.requires_grad for a in args)
 
 
-def replace(self: Tensor, function, args, kwargs) -> Tensor:
-    """Runs an op out of place and makes its result this tensor's value and history."""
+def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tensor:
+    """Runs an op out of place and makes its result this tensor's value and history.
+
+    With `overlap` an expanded tensor may be written too: the result is the same in all places.
+    """
     if GRAD.enabled and _tracked(self, (*args, *kwargs.values())):
         check_writable(self)
-    check_no_overlap(self)
+    if not overlap:
+        check_no_overlap(self)
     array = self._array
     if callpath.RARE:
         with overwriting(self._storage):

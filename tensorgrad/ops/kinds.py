@@ -55,7 +55,7 @@ def pointwise(
         if "functional" in where or "function" in where:
             FUNCTIONS.setdefault(f"{op.name}_", getattr(Tensor, f"{op.name}_"))
     if operator:
-        setattr(Tensor, f"__{operator}__", callpath.build(op, "operator"))
+        setattr(Tensor, f"__{operator}__", callpath.promise(op, "operator"))
     return function
 
 

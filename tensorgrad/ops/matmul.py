@@ -63,7 +63,7 @@ matmul = op(
     torch.Size([3, 2, 5])
     """,
 )
-Tensor.__matmul__ = callpath.build(matmul.op, "operator")  # type: ignore[attr-defined]
+Tensor.__matmul__ = callpath.promise(matmul.op, "operator")  # type: ignore[attr-defined]
 
 
 def _rmatmul(self, other):

@@ -65,10 +65,10 @@ mul = pointwise("mul(input, other)", "multiply", numbers="all", operator="mul", 
                 input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))  # fmt: skip
 _div = pointwise("div(input, other)", "true_divide", numbers="all", rule="float", operator="truediv", where="",
                  input=lambda g, other: g / conj(other),
-                 other=lambda g, other, out: -g * conj(out / other))  # fmt: skip
+                 other=lambda g, input, other: -g * conj(input / other / other))  # fmt: skip
 _rdiv = pointwise("rdiv(input, other)", "pointwise.divide_into", rule="float", operator="rtruediv", where="",
                   in_place=False, backward_name="MulBackward0",
-                  input=lambda g, input, out: -g * conj(out / input),
+                  input=lambda g, input, other: -g * conj(other / input / input),
                   other=lambda g, input: g / conj(input))  # fmt: skip
 floor_divide = pointwise("floor_divide(input, other)", "pointwise.floor_divide", numbers="all", operator="floordiv",
                          input=no_derivative("floor_divide"), other=no_derivative("floor_divide"),

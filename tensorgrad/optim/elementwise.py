@@ -21,8 +21,9 @@ from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
-# Elements per block. Measured: five float32 arrays of 16 K elements lie in the second-level cache of any current CPU.
-BLOCK = 16_384
+# Elements per block. Measured on 4 M float32 elements, one thread, Adam: 16 K take 5.5 ms, 64 to 256 K 4.9-5.2 ms, all
+# at once 6.5 ms (PyTorch 5.9 ms); and a layer of 784 × 128 is fastest (14 µs for SGD, PyTorch 18) as one block.
+BLOCK = 131_072
 
 
 class Elementwise(Optimizer):
@@ -40,7 +41,8 @@ class Elementwise(Optimizer):
         self._forget()
 
     def _forget(self) -> None:
-        self._scratch: dict[Tensor, tuple] = {}  # parameter -> (its array, temporaries of its shape)
+        self._scratch: dict[Tensor, tuple] = {}  # parameter -> (its array, temporaries of its layout)
+        self._temporaries: dict[tuple, tuple] = {}  # layout -> temporaries; parameters take turns, so they can share
         self._constants: dict[int, tuple] = {}  # group -> (its settings, {dtype: the settings as that dtype})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -101,7 +103,10 @@ class Elementwise(Optimizer):
         if kept is not None and kept[0] is x:
             update(np, x, arrays, kept[1], constants)
         elif x.__class__ is np.ndarray and x.size <= BLOCK and _native(x.dtype, self.real):
-            temporaries = tuple(np.empty_like(x) for _ in range(self.scratch))
+            layout = x.shape, x.strides, x.dtype
+            temporaries = self._temporaries.get(layout)
+            if temporaries is None:
+                temporaries = self._temporaries[layout] = tuple(np.empty_like(x) for _ in range(self.scratch))
             self._scratch[p] = x, temporaries
             update(np, x, arrays, temporaries, constants)
         else:

@@ -54,7 +54,7 @@ class CPUStorage(Storage):
 
     @classmethod
     def write(cls, target, values):
-        np.copyto(target, values, casting="unsafe")
+        target[...] = values
 
     @classmethod
     def add_to(cls, target, values):
