@@ -153,7 +153,9 @@ def _index_tensor(item: Tensor):
     """A tensor between the brackets: an int or bool if it has no dimensions, else indices or a mask."""
     name = item._array.dtype.name
     if name == "uint8":
-        warnings.warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.", stacklevel=5)
+        warnings.warn(
+            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.", stacklevel=5
+        )
         item, name = item.bool(), "bool"
     if name not in ("bool", "int64", "int32") and (item.ndim or name[:3] != "int"):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
@@ -217,8 +219,8 @@ def _pattern(view: Tensor, advanced: list[tuple[int, Tensor]]):
             for k, n in enumerate(t._array.shape):
                 if n != shape[dim + k]:
                     raise IndexError(
-                        f"The shape of the mask {list(t.shape)} at index {k} does not match the shape of the indexed tensor "
-                        f"{list(shape)} at index {dim + k}"
+                        f"The shape of the mask {list(t.shape)} at index {k} does not match the shape of the indexed "
+                        f"tensor {list(shape)} at index {dim + k}"
                     )
         if t._array.__class__ is not view._array.__class__:
             t = t.to(view.device)
@@ -381,7 +383,9 @@ Tensor.__delitem__ = _delitem
 
 def _put_arguments(name: str, input: Tensor, indices, values: Tensor):
     if not isinstance(indices, tuple | list):
-        raise TypeError(f"{name}(): argument 'indices' (position 1) must be tuple of Tensors, not {type(indices).__name__}")
+        raise TypeError(
+            f"{name}(): argument 'indices' (position 1) must be tuple of Tensors, not {type(indices).__name__}"
+        )
     items = []
     for i, item in enumerate(indices):
         if item is not None and not isinstance(item, Tensor):

@@ -22,13 +22,11 @@ def one_dtype(name: str, arrays: list) -> list:
         if x.__class__ is not first.__class__:
             found = sorted({str(STORAGES[x.__class__].device_of(x)) for x in arrays}, reverse=True)
             raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, {' and '.join(found)}! "
-                f"(when checking arguments of {name}: shapes {[list(x.shape) for x in arrays]})"
+                f"Expected all tensors to be on the same device, but found at least two devices, {' and "
+                f"'.join(found)}! (when checking arguments of {name}: shapes {[list(x.shape) for x in arrays]})"
             )
         if x.dtype != target:
-            target = dtypes.promote_types(
-                dtypes.from_numpy_dtype(target), dtypes.from_numpy_dtype(x.dtype)
-            ).numpy
+            target = dtypes.promote_types(dtypes.from_numpy_dtype(target), dtypes.from_numpy_dtype(x.dtype)).numpy
     return [x if x.dtype == target else x.astype(target) for x in arrays]
 
 
@@ -112,8 +110,8 @@ def _listed(tensors):
 def _check_apart(out: Tensor, tensors) -> None:
     if any(isinstance(t, Tensor) and t._storage is out._storage and t._array.size for t in tensors):
         raise RuntimeError(
-            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
-            "location. Please clone() the tensor before performing the operation."
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+            "memory location. Please clone() the tensor before performing the operation."
         )
 
 
@@ -196,7 +194,9 @@ for _ndim in (1, 2, 3):
 
 def _all(name: str, tensors, ndim: int) -> list[Tensor]:
     if not isinstance(tensors, tuple | list):
-        raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}")
+        raise TypeError(
+            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}"
+        )
     if not tensors:
         raise RuntimeError(f"{name} expects a non-empty TensorList")
     return [_at_least(x, ndim) for x in tensors]

@@ -72,9 +72,7 @@ def rot90(input: Tensor, k: int = 1, dims=(0, 1)) -> Tensor:
     if ndim < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {ndim}")
     if dims[0] == dims[1] or abs(dims[0] - dims[1]) == ndim:
-        raise RuntimeError(
-            f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
-        )
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     a, b = (wrap_dim(d, ndim) for d in dims)
     k %= 4
     if k == 0:
@@ -130,9 +128,7 @@ def repeat(self: Tensor, repeats) -> Tensor:
     """
     repeats = ints(repeats)
     if len(repeats) < self._array.ndim:
-        raise RuntimeError(
-            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
-        )
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     if any(r < 0 for r in repeats):
         shape = (1,) * (len(repeats) - self._array.ndim) + self._array.shape
         sizes = [r * n for r, n in zip(repeats, shape, strict=True)]
@@ -288,7 +284,11 @@ def diag(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
     ndim = input._array.ndim
     if ndim not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {ndim}D")
-    made = diag_embed(input, diagonal) if ndim == 1 else _view_of_diagonal(input, diagonal).clone(memory_format="contiguous")
+    made = (
+        diag_embed(input, diagonal)
+        if ndim == 1
+        else _view_of_diagonal(input, diagonal).clone(memory_format="contiguous")
+    )
     return made if out is None else out.resize_(made.shape).copy_(made)
 
 
@@ -427,8 +427,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     *lead, c, h, w = shape
     if c % (r * r):
         raise RuntimeError(
-            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
-            f"input.size(-3)={c} is not divisible by {r * r}"
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, "
+            f"but input.size(-3)={c} is not divisible by {r * r}"
         )
     n = len(lead)
     blocks = input.reshape(*lead, c // (r * r), r, r, h, w)
@@ -449,8 +449,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     for name, i, size in (("height", -2, h), ("width", -1, w)):
         if size % r:
             raise RuntimeError(
-                f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but input.size({i})={size} is not "
-                f"divisible by {r}"
+                f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but input.size({i})={size} is "
+                f"not divisible by {r}"
             )
     n = len(lead)
     blocks = input.reshape(*lead, c, h // r, r, w // r, r)
@@ -462,13 +462,13 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """The channels (dimension 1) of `groups` groups interleaved."""
     shape = input._array.shape
     if len(shape) < 3:
-        raise RuntimeError(
-            f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(shape)}"
-        )
+        raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(shape)}")
     if groups <= 0:
         raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
     if shape[1] % groups:
-        raise RuntimeError(f"Number of channels must be divisible by groups. Got {shape[1]} channels and {groups} groups.")
+        raise RuntimeError(
+            f"Number of channels must be divisible by groups. Got {shape[1]} channels and {groups} groups."
+        )
     n, c, *rest = shape
     return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(shape)
 

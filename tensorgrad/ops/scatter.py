@@ -1,4 +1,4 @@
-"""Reading and writing by tensors of indices: `gather`, `scatter`, `index_select`, `index_add`, `take`, `embedding`, ..."""
+"""Reading and writing by tensors of indices: `gather`, `scatter`, `index_select`, `index_add`, `take`, ..."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import math
 import warnings
 from operator import index as as_int
 
-from tensorgrad.autograd.modes import GRAD
-from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.dtypes import NUMBERS, from_numpy_dtype
 from tensorgrad.ops import shape as shapes
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.errors import check_number, wrap_dim
 from tensorgrad.ops.index import masked_select
-from tensorgrad.ops.kinds import alias, composite, op
+from tensorgrad.ops.kinds import composite, op
 from tensorgrad.ops.slowpath import spoken
 from tensorgrad.tensor import Tensor
 
@@ -38,8 +36,8 @@ def _check_gather(x, dim, index):
         for d, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)):
             if d != dim and n > m:
                 raise RuntimeError(
-                    f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger than self "
-                    f"{list(x.shape)} apart from dimension {dim}"
+                    f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger than "
+                    f"self {list(x.shape)} apart from dimension {dim}"
                 )
     return x, dim, index
 
@@ -180,7 +178,9 @@ _REDUCTIONS = {"add": "sum", "multiply": "prod"}
 
 
 @composite(in_place=True)
-def scatter(input: Tensor, dim: int, index: Tensor, src=None, *, value=None, reduce: str | None = None, out=None) -> Tensor:
+def scatter(
+    input: Tensor, dim: int, index: Tensor, src=None, *, value=None, reduce: str | None = None, out=None
+) -> Tensor:
     """A copy of `input` with `src` (a tensor, or a number for all places) written where `gather` would read.
 
     Where an index occurs twice one of the values stays. `reduce` "add" or "multiply" combines with what is there.
@@ -197,8 +197,8 @@ def scatter(input: Tensor, dim: int, index: Tensor, src=None, *, value=None, red
         raise RuntimeError("reduce argument must be either add or multiply.")
     if isinstance(src, Tensor):
         warnings.warn(
-            "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch "
-            "release. Use torch.scatter_reduce instead for more reduction options.",
+            "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future "
+            "PyTorch release. Use torch.scatter_reduce instead for more reduction options.",
             stacklevel=2,
         )
     if not given._array.ndim:
@@ -261,8 +261,8 @@ def _check_slices(name: str, x, dim, index, src):
     """Whether slice k of `src` along `dim` can go to slice `index[k]` of `x`."""
     if index.ndim > 1:
         raise IndexError(
-            f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim} with type: {_name(index)} and size: "
-            f"{list(index.shape)}"
+            f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim} with type: {_name(index)} and "
+            f"size: {list(index.shape)}"
         )
     count = src.shape[dim] if src.ndim else 1
     return count
@@ -273,11 +273,11 @@ def _check_index_add(x, dim, index, src, alpha):
     if index.dtype.name not in ("int64", "int32"):
         raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {_name(index)}")
     if src.dtype != x.dtype:
-        raise RuntimeError(
-            f"index_add_(): self ({_name(x)}) and source ({_name(src)}) must have the same scalar type"
-        )
+        raise RuntimeError(f"index_add_(): self ({_name(x)}) and source ({_name(src)}) must have the same scalar type")
     if src.ndim and dim >= src.ndim:
-        raise RuntimeError(f"index_add_(): Indexing dim {dim} is out of bounds of the source tensor with dim {src.ndim}")
+        raise RuntimeError(
+            f"index_add_(): Indexing dim {dim} is out of bounds of the source tensor with dim {src.ndim}"
+        )
     count = _check_slices("index_add_", x, dim, index, src)
     if index.size != count:
         raise RuntimeError(
@@ -401,9 +401,7 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     `reduce` is "prod", "mean", "amax" or "amin".
     """
     if reduce not in ("prod", "mean", "amax", "amin"):
-        raise RuntimeError(
-            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
-        )
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     _check_index_add(input._array, dim, index._array, source._array, 1)
     dim = wrap_dim(dim, input._array.ndim)
     place = [1] * max(source._array.ndim, 1)
@@ -588,122 +586,4 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 @composite()
 def as_strided_scatter(input: Tensor, src: Tensor, size, stride, storage_offset: int | None = None) -> Tensor:
     """A copy of `input` with `src` in the place of `input.as_strided(size, stride, storage_offset)`."""
-    return _replaced(input, src, lambda x: shapes.as_strided(x, size, stride, storage_offset))
-
-
-# --- tables ----------------------------------------------------------------------------------------------------------
-
-
-@composite("functional", name="one_hot")
-def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """A new last dimension, with a 1 at the place that the class number names and 0 elsewhere; int64.
-
-    >>> import tensorgrad as torch
-    >>> torch.nn.functional.one_hot(torch.tensor([1, 0]), 3)
-    tensor([[0, 1, 0],
-            [1, 0, 0]])
-    """
-    array = tensor._array
-    if array.dtype.name != "int64":
-        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
-    if not array.size:
-        if num_classes <= 0:
-            raise RuntimeError("Can not infer total number of classes from empty tensor.")
-        return tensor.new_zeros((*array.shape, num_classes))
-    if not tensor.is_meta:
-        low, high = int(array.min()), int(array.max())
-        if low < 0:
-            raise RuntimeError("Class values must be non-negative.")
-        if num_classes == -1:
-            num_classes = high + 1
-        if high >= num_classes:
-            raise RuntimeError("Class values must be smaller than num_classes.")
-    return tensor.new_zeros((*array.shape, num_classes)).scatter_(-1, tensor.unsqueeze(-1), 1)
-
-
-def _check_embedding(weight, indices, padding_idx, scale_grad_by_freq):
-    if weight.ndim != 2:
-        raise RuntimeError("'weight' must be 2-D")
-    if indices.dtype.name not in ("int64", "int32"):
-        raise RuntimeError(
-            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
-            f"{legacy_type_name(indices)} instead (while checking arguments for embedding)"
-        )
-    return weight, indices, padding_idx, scale_grad_by_freq
-
-
-def _embedding_kernel(xp, weight, indices, padding_idx, scale_grad_by_freq):
-    from tensorgrad.kernels.array import scatter as kernels
-
-    return kernels.embedding(xp, weight, indices)
-
-
-_embedding = op("embedding(weight, indices, padding_idx: int, scale_grad_by_freq: bool)", _embedding_kernel,
-                prepare=_check_embedding, where="",
-                weight=lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq:
-                _embedding_grad(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq),
-                shape=lambda weight, indices, *rest: ((*indices.shape, weight.shape[1]), weight.dtype))  # fmt: skip
-_embedding_grad = op("embedding_grad(g, indices, count: int, padding_idx: int, scale_grad_by_freq: bool)",
-                     "scatter.embedding_grad", where="",
-                     g=lambda g, indices, padding_idx, scale_grad_by_freq:
-                     _rows_again(g, indices, padding_idx, scale_grad_by_freq),
-                     shape=lambda g, indices, count, *rest: ((count, g.shape[-1]), g.dtype))  # fmt: skip
-_uses = op("embedding_uses(indices, count: int, dtype: any)", "scatter.uses", where="",
-           shape=lambda indices, count, dtype: (indices.shape, dtype))  # fmt: skip
-
-
-def _rows_again(gg, indices, padding_idx, scale_grad_by_freq):
-    """The derivative of `embedding_grad`, which is linear: the rows of `gg`, as the gradients were weighted."""
-    rows = _embedding(gg, indices, -1, False)
-    if scale_grad_by_freq:
-        rows = rows / _uses(indices, gg._array.shape[0], gg._array.dtype.name).unsqueeze(-1)
-    if padding_idx >= 0:
-        rows = rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0)
-    return rows
-
-
-@composite("function", name="embedding")
-def _torch_embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
-                     sparse: bool = False) -> Tensor:  # fmt: skip
-    """The rows of the table `weight` that `indices` name; see `torch.nn.functional.embedding`."""
-    return _embedding(weight, indices, padding_idx, scale_grad_by_freq)
-
-
-@composite("functional")
-def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
-              norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:  # fmt: skip
-    """The rows of the table `weight` (rows, width) that `input` (any shape, int64 or int32) names.
-
-    Row `padding_idx` gets no gradient; `scale_grad_by_freq` divides a row's gradient by how often it is used;
-    `max_norm` first shrinks (in place) the used rows whose norm is larger. Gradients are dense also with `sparse`.
-    Raises: IndexError for a row that does not exist.
-
-    >>> import tensorgrad as torch
-    >>> torch.nn.functional.embedding(torch.tensor([1, 1]), torch.tensor([[0.0], [5.0]]))
-    tensor([[5.],
-            [5.]])
-    """
-    if padding_idx is None:
-        padding_idx = -1
-    else:
-        count = weight._array.shape[0]
-        if not -count <= padding_idx < count:
-            raise AssertionError("Padding_idx must be within num_embeddings")
-        padding_idx %= count
-    if max_norm is not None:
-        _shrink_rows(weight, input, max_norm, norm_type)
-    return _embedding(weight, input, padding_idx, scale_grad_by_freq)
-
-
-def _shrink_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
-    """Scales the rows of `weight` that `indices` name down to the norm `max_norm`, in place and unrecorded."""
-    before, GRAD.enabled = GRAD.enabled, False
-    try:
-        rows = weight.detach().index_select(0, indices.reshape(-1))
-        norms = (rows.abs().amax(1) if norm_type == math.inf else (rows.abs() ** norm_type).sum(1) ** (1 / norm_type))
-        factor = (max_norm / (norms + 1e-7)).masked_fill(norms <= max_norm, 1)
-        weight.index_copy_(0, indices.reshape(-1).long(), rows * factor.unsqueeze(1))
-    finally:
-        GRAD.enabled = before
-
-
+    return _replaced(input, src, lambda x: x.as_strided(size, stride, storage_offset))

@@ -1,7 +1,8 @@
 """Views: the same memory under another shape. Writing to a view writes to its base; gradients flow both ways.
 
 Basic indexing (`x[1:, None]`) is here as the rows `select`, `slice` and `unsqueeze`; ops/index.py translates what
-users write into them. Several views at once (`split`, `unbind`, ...) are in ops/split.py.
+users write into them. Several views at once (`split`, `unbind`, ...) are in ops/split.py; `as_strided` and what changes a
+tensor's shape in place are in ops/restride.py.
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ from operator import index as as_int
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
-from tensorgrad.autograd.modes import GRAD
 from tensorgrad.kernels.array import shape as kernels
-from tensorgrad.autograd.views import RESHAPED, check_writable
 from tensorgrad.ops.errors import wrap_dim, wrap_dims
 from tensorgrad.ops.kinds import alias, composite, export, op, view
 from tensorgrad.ops.slowpath import spoken
@@ -73,8 +72,8 @@ def infer_size(size: tuple[int, ...], numel: int) -> tuple[int, ...]:
         return (*size[:unknown], numel // known, *size[unknown + 1 :])
     if unknown is not None and not known and not numel:
         raise RuntimeError(
-            f"cannot reshape tensor of 0 elements into shape {list(size)} because the unspecified dimension size -1 can "
-            "be any value and is ambiguous"
+            f"cannot reshape tensor of 0 elements into shape {list(size)} because the unspecified dimension size -1 "
+            "can be any value and is ambiguous"
         )
     raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {numel}")
 
@@ -104,9 +103,6 @@ _diagonal = view("diagonal(input, offset: int, dim1: int, dim2: int)", "shape.di
 _unfold = view("unfold(input, dimension: int, size: int, step: int)", "shape.unfold", where="",
                input=lambda g, input_shape, dimension, size, step:
                _unfold_grad(g, input_shape, dimension, size, step))  # fmt: skip
-_strided = view("as_strided(input, size: shape, stride: shape, delta: int, geometry: any)", "shape.strided_view", where="",
-                input=lambda g, size, stride, delta, geometry:
-                _strided_grad(g, size, stride, delta, geometry))  # fmt: skip
 
 
 def _check_matrix(x):
@@ -135,12 +131,6 @@ place = op("embed_view(g, shape: any, view: any, args: any)",
 _unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad",
                   g=lambda g, dimension, size, step: _unfold(g, dimension, size, step),
                   shape=lambda g, shape, dimension, size, step: (shape, g.dtype), where="")  # fmt: skip
-_strided_grad = op("as_strided_grad(g, size: any, stride: any, delta: int, geometry: any)", "shape.strided_view_grad",
-                   g=lambda g, size, stride, delta, geometry: _strided_again(g, size, stride, delta, geometry),
-                   shape=lambda g, size, stride, delta, geometry: (geometry[0], g.dtype), where="")  # fmt: skip
-_strided_again = op("as_strided_again(g, size: any, stride: any, delta: int, geometry: any)", "shape.strided_view_again",
-                    g=lambda g, size, stride, delta, geometry: _strided_grad(g, size, stride, delta, geometry),
-                    shape=lambda g, size, stride, delta, geometry: (size, g.dtype), where="")  # fmt: skip
 _reshaped_copy = op("reshape(input, size: any)", lambda xp, x, size: xp.array(x, order="C").reshape(size),
                     input=lambda g, input_shape: g.reshape(input_shape), backward_name="UnsafeViewBackward0",
                     shape=lambda x, size: (size, x.dtype), where="")  # fmt: skip
@@ -189,9 +179,7 @@ def _check_bytes(self: Tensor, array, dtype: dtypes.dtype) -> None:
     ratio = dtype.itemsize // array.itemsize
     if ratio > 1:
         if array.shape[-1] % ratio:
-            raise RuntimeError(
-                f"self.size(-1) must be divisible by {ratio} to view {names}, but got {array.shape[-1]}"
-            )
+            raise RuntimeError(f"self.size(-1) must be divisible by {ratio} to view {names}, but got {array.shape[-1]}")
         if self.storage_offset() % ratio:
             raise RuntimeError(
                 f"self.storage_offset() must be divisible by {ratio} to view {names}, but got {self.storage_offset()}"
@@ -473,7 +461,11 @@ def _matrices(self: Tensor, name: str) -> bool:
     if self._array.ndim == 1:
         raise RuntimeError(f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor.")
     if not self._array.ndim:
-        advice = "Consider using x.conj()." if "H" in name or "a" in name else "This function is the identity in these cases."
+        advice = (
+            "Consider using x.conj()."
+            if "H" in name or "a" in name
+            else "This function is the identity in these cases."
+        )
         _deprecated(f"Tensor.{name} is deprecated on 0-D tensors. {advice}")
     return self._array.ndim > 1
 
@@ -483,8 +475,8 @@ def _T(self: Tensor) -> Tensor:
     ndim = self._array.ndim
     if ndim > 2:
         _deprecated(
-            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw "
-            "an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will "
+            "throw an error in a future release. Consider `x.mT` to transpose batches of matrices or "
             "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
         )
     elif not ndim:
@@ -605,104 +597,3 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
     return _unfold(self, dimension, size, step)
-
-
-@composite()
-def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -> Tensor:
-    """A view of the storage with any shape and strides (in elements), from `storage_offset` on.
-
-    Raises: RuntimeError if it would reach beyond the storage.
-    """
-    size, stride = ints(size), ints(stride)
-    if len(size) != len(stride):
-        raise RuntimeError("mismatch in length of strides and shape")
-    if any(s < 0 for s in stride):
-        raise RuntimeError(
-            f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}"
-        )
-    own = input.storage_offset()
-    offset = own if storage_offset is None else as_int(storage_offset)
-    if offset < 0:
-        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
-    array, storage = input._array, input._storage
-    if 0 not in size:
-        needed = (offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))) * array.itemsize
-        if needed > storage.nbytes():
-            raise RuntimeError(
-                f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize "
-                f"{array.itemsize} requiring a storage size of {needed} are out of bounds for storage of size "
-                f"{storage.nbytes()}"
-            )
-        if not array.size:  # no element to start from
-            strides = tuple(s * array.itemsize for s in stride)
-            return share(storage.strided(size, strides, offset * array.itemsize, array.dtype), storage)
-    result = _strided(input, size, stride, offset - own, (array.shape, input.stride()))
-    if input._view is not None and result._view is not None:  # it is a place in the storage, however one came there
-        base, _, *rest = result._view
-        step = (_strided.op, (size, stride, offset - base.storage_offset(), (base._array.shape, base.stride())))
-        result._view = (base, (step,), *rest)
-    return result
-
-
-# --- in place: the tensor itself gets another shape ------------------------------------------------------------------
-
-
-def _in_place(name: str, function) -> None:
-    def method(self, *args, **kwargs):
-        if GRAD.enabled and self.requires_grad:
-            check_writable(self)
-        result = function(self, *args, **kwargs)
-        self._array = result._array
-        if self._view is not None:
-            self._view, self._edge = result._view, result._edge
-        else:
-            self.__dict__[RESHAPED] = True
-            if result._edge is not None:
-                self._edge, self._requires_grad = result._edge, True
-        self._storage.bump()
-        return self
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"In-place version of `{function.__name__}`: this tensor itself gets the new shape."
-    export(name, method, "method")
-
-
-for _name, _function in (("squeeze", squeeze), ("unsqueeze", _unsqueeze), ("t", t), ("transpose", _transpose),
-                         ("swapaxes", _transpose), ("swapdims", _transpose), ("as_strided", as_strided)):  # fmt: skip
-    _in_place(f"{_name}_", _function)
-export("as_strided_", Tensor.as_strided_, "function")
-
-
-@composite("method")
-def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
-    """Gives the tensor another shape in place, with as much of the old memory as there is; new memory is uninitialised.
-
-    Raises: RuntimeError if the tensor requires grad.
-    """
-    if self.requires_grad:
-        raise RuntimeError("cannot resize variables that require grad")
-    size = ints(sizes)
-    if any(n < 0 for n in size):
-        raise RuntimeError(f"requested resize to {list(size)}, but sizes must not be negative")
-    array, storage = self._array, self._storage
-    if size == array.shape:
-        return self
-    offset = storage.offset_of(array)
-    needed = math.prod(size) * array.itemsize
-    if needed and offset + needed > storage.nbytes():
-        old, self_device = storage.array, self.device
-        grown = storage.empty(((offset + needed) // array.itemsize,), array.dtype, self_device)
-        count = min(storage.nbytes() // array.itemsize, grown.size)
-        if count:
-            flat = storage.strided((count,), (array.itemsize,), 0, array.dtype)
-            storage.write(grown[:count] if hasattr(grown, "__getitem__") else grown, flat)
-        del old
-        storage.array = grown
-    self._array = storage.strided(size, kernels.dense_strides(size, array.itemsize), offset, array.dtype)
-    return self
-
-
-@composite("method")
-def resize_as_(self: Tensor, the_template: Tensor, *, memory_format=None) -> Tensor:
-    """Gives the tensor the shape of another one, in place."""
-    return resize_(self, the_template._array.shape)

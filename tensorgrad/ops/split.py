@@ -202,8 +202,8 @@ def tensor_split(input: Tensor, indices_or_sections, dim: int = 0) -> tuple[Tens
         given = indices_or_sections
         if given.ndim > 1 or given._array.dtype.name != "int64" or not given.is_cpu:
             raise RuntimeError(
-                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional long tensor "
-                f"on cpu, but got a tensor with {given.ndim} dims of {given.dtype} on {given.device}"
+                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional long "
+                f"tensor on cpu, but got a tensor with {given.ndim} dims of {given.dtype} on {given.device}"
             )
         indices_or_sections = given.tolist()
     if isinstance(indices_or_sections, tuple | list):
@@ -236,7 +236,9 @@ def _direction(name: str, least: int, dim_of) -> None:
         return tensor_split(input, indices_or_sections, dim)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Views of parts along dimension {'1 (0 if it is the only one)' if name == 'hsplit' else least - 1}."
+    function.__doc__ = (
+        f"Views of parts along dimension {'1 (0 if it is the only one)' if name == 'hsplit' else least - 1}."
+    )
     composite()(function)
 
 

@@ -96,8 +96,8 @@ def check_values(shape, indices, values, pattern):
     lead = len(wanted) - values.ndim
     if lead < 0 or any(n not in (1, m) for n, m in zip(values.shape, wanted[lead:])):
         raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of shape "
-            f"{list(wanted)}"
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
+            f"shape {list(wanted)}"
         )
 
 
@@ -119,7 +119,9 @@ def raise_index_error(shape, indices, pattern):
                 raise IndexError(f"index {wrong} is out of bounds for dimension {k} with size {size}")
         dim += 1
     shape_of(shape, indices, pattern)
-    raise IndexError(f"cannot index a tensor of shape {list(shape)} with indices of shapes {[a.shape for a in indices]}")
+    raise IndexError(
+        f"cannot index a tensor of shape {list(shape)} with indices of shapes {[a.shape for a in indices]}"
+    )
 
 
 def nonzero(xp, x):

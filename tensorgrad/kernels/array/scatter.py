@@ -52,7 +52,9 @@ def index_copy(xp, x, dim, index, src):
         low, high = kernels.extremes(xp, index)
         if low < 0 or high >= shape[dim]:
             wrong = low if low < 0 else high
-            raise IndexError(f"index_copy_(): index {wrong} is out of bounds for dimension {dim} with size {shape[dim]}")
+            raise IndexError(
+                f"index_copy_(): index {wrong} is out of bounds for dimension {dim} with size {shape[dim]}"
+            )
     out = xp.array(x, order="C")
     index = index.reshape(-1)
     if not x.ndim:
@@ -88,7 +90,7 @@ def masked_scatter(xp, x, mask, src):
     return out
 
 
-def embedding(xp, table, rows):
+def embedding(xp, table, rows, padding_idx, scale_grad_by_freq):
     """The rows of a table. Raises: IndexError for one that does not exist."""
     if rows.size:
         low, high = kernels.extremes(xp, rows)

@@ -103,10 +103,10 @@ def view_strides(shape, strides, size, itemsize):
     Dimensions that lie densely behind one another in memory form a block; every block must be a product of
     neighbouring sizes of the new shape.
     """
-    if size == shape:
-        return strides
-    if not shape or 0 in shape:
-        return dense_strides(size, itemsize) if shape else (itemsize,) * len(size)
+    if not shape:
+        return (itemsize,) * len(size)
+    if 0 in shape:
+        return strides if size == shape else dense_strides(size, itemsize)
     found = [0] * len(size)
     i = len(size) - 1
     step, block, filled = strides[-1], 1, 1
@@ -201,8 +201,8 @@ def raise_index_error(shape, index):
             if wanted[0].__class__ is slice:
                 raise IndexError("slice() cannot be applied to a 0-dim tensor.")
             raise IndexError(
-                "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert "
-                "a 0-dim tensor to a number"
+                "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to "
+                "convert a 0-dim tensor to a number"
             )
         raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
     dim = 0

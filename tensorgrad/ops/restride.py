@@ -1,0 +1,122 @@
+"""Any strides over a tensor's storage (`as_strided`), and changes of shape that concern the tensor itself (`t_`)."""
+
+from __future__ import annotations
+
+import math
+from operator import index as as_int
+
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.views import RESHAPED, check_writable
+from tensorgrad.kernels.array import shape as kernels
+from tensorgrad.ops.kinds import composite, export, op, view
+from tensorgrad.ops.shape import _transpose, _unsqueeze, ints, squeeze, t
+from tensorgrad.tensor import Tensor, share
+
+_strided = view("as_strided(input, size: shape, stride: shape, delta: int, geometry: any)", "shape.strided_view", where="",
+                input=lambda g, size, stride, delta, geometry:
+                _strided_grad(g, size, stride, delta, geometry))  # fmt: skip
+_strided_grad = op("as_strided_grad(g, size: any, stride: any, delta: int, geometry: any)", "shape.strided_view_grad",
+                   g=lambda g, size, stride, delta, geometry: _strided_again(g, size, stride, delta, geometry),
+                   shape=lambda g, size, stride, delta, geometry: (geometry[0], g.dtype), where="")  # fmt: skip
+_strided_again = op("as_strided_again(g, size: any, stride: any, delta: int, geometry: any)", "shape.strided_view_again",
+                    g=lambda g, size, stride, delta, geometry: _strided_grad(g, size, stride, delta, geometry),
+                    shape=lambda g, size, stride, delta, geometry: (size, g.dtype), where="")  # fmt: skip
+
+
+@composite()
+def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -> Tensor:
+    """A view of the storage with any shape and strides (in elements), from `storage_offset` on.
+
+    Raises: RuntimeError if it would reach beyond the storage.
+    """
+    size, stride = ints(size), ints(stride)
+    if len(size) != len(stride):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if any(s < 0 for s in stride):
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
+    own = input.storage_offset()
+    offset = own if storage_offset is None else as_int(storage_offset)
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    array, storage = input._array, input._storage
+    if 0 not in size:
+        needed = (offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))) * array.itemsize
+        if needed > storage.nbytes():
+            raise RuntimeError(
+                f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize "
+                f"{array.itemsize} requiring a storage size of {needed} are out of bounds for storage of size "
+                f"{storage.nbytes()}"
+            )
+        if not array.size:  # no element to start from
+            strides = tuple(s * array.itemsize for s in stride)
+            return share(storage.strided(size, strides, offset * array.itemsize, array.dtype), storage)
+    result = _strided(input, size, stride, offset - own, (array.shape, input.stride()))
+    if input._view is not None and result._view is not None:  # it is a place in the storage, however one came there
+        base, _, *rest = result._view
+        step = (_strided.op, (size, stride, offset - base.storage_offset(), (base._array.shape, base.stride())))
+        result._view = (base, (step,), *rest)
+    return result
+
+
+# --- in place: the tensor itself gets another shape ------------------------------------------------------------------
+
+
+def _in_place(name: str, function) -> None:
+    def method(self, *args, **kwargs):
+        if GRAD.enabled and self.requires_grad:
+            check_writable(self)
+        result = function(self, *args, **kwargs)
+        self._array = result._array
+        if self._view is not None:
+            self._view, self._edge = result._view, result._edge
+        else:
+            self.__dict__[RESHAPED] = True
+            if result._edge is not None:
+                self._edge, self._requires_grad = result._edge, True
+        self._storage.bump()
+        return self
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"In-place version of `{function.__name__}`: this tensor itself gets the new shape."
+    export(name, method, "method")
+
+
+for _name, _function in (("squeeze", squeeze), ("unsqueeze", _unsqueeze), ("t", t), ("transpose", _transpose),
+                         ("swapaxes", _transpose), ("swapdims", _transpose), ("as_strided", as_strided)):  # fmt: skip
+    _in_place(f"{_name}_", _function)
+export("as_strided_", Tensor.as_strided_, "function")
+
+
+@composite("method")
+def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
+    """Gives the tensor another shape in place, with as much of the old memory as there is; new memory is uninitialised.
+
+    Raises: RuntimeError if the tensor requires grad.
+    """
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    size = ints(sizes)
+    if any(n < 0 for n in size):
+        raise RuntimeError(f"requested resize to {list(size)}, but sizes must not be negative")
+    array, storage = self._array, self._storage
+    if size == array.shape:
+        return self
+    offset = storage.offset_of(array)
+    needed = math.prod(size) * array.itemsize
+    if needed and offset + needed > storage.nbytes():
+        old, self_device = storage.array, self.device
+        grown = storage.empty(((offset + needed) // array.itemsize,), array.dtype, self_device)
+        count = min(storage.nbytes() // array.itemsize, grown.size)
+        if count:
+            flat = storage.strided((count,), (array.itemsize,), 0, array.dtype)
+            storage.write(grown[:count] if hasattr(grown, "__getitem__") else grown, flat)
+        del old
+        storage.array = grown
+    self._array = storage.strided(size, kernels.dense_strides(size, array.itemsize), offset, array.dtype)
+    return self
+
+
+@composite("method")
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format=None) -> Tensor:
+    """Gives the tensor the shape of another one, in place."""
+    return resize_(self, the_template._array.shape)
