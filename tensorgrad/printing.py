@@ -304,7 +304,7 @@ def tensor_repr(tensor) -> str:
     grad_fn = tensor.grad_fn
     complex_name = dtypes.DEFAULT.complex.name
     return format_tensor(
-        None if tensor.is_meta else tensor._array,
+        None if tensor.is_meta else tensor._array if tensor.is_cpu else tensor._storage.to_host(tensor._array),
         dtype_name=tensor.dtype.name,
         default_dtype_names={dtypes.DEFAULT.floating.name, complex_name, "int64", "bool"},
         device=str(tensor.device),

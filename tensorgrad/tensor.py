@@ -439,6 +439,19 @@ class Tensor(TensorMethods):
     def _is_view(self) -> bool:
         return self._view is not None
 
+    def as_subclass(self, cls: type[Tensor]) -> Tensor:
+        """The same tensor (memory and place in the graph) as an instance of a subclass of Tensor.
+
+        Raises: RuntimeError if `cls` is no subclass of Tensor.
+        """
+        if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+            raise RuntimeError(f"cls must be a type that inherits from Tensor, got {cls!r}")
+        new = share(self._array, self._storage, cls)
+        new._view, new._requires_grad = self._view, self._requires_grad
+        if self.requires_grad:  # a leaf stays the leaf: gradients flow to it
+            new._edge, new._requires_grad, new._view = self._edge or (self, 0), True, None
+        return new
+
     # --- copies and pickles ---
 
     def __deepcopy__(self, memo: dict) -> Tensor:

@@ -1,9 +1,5 @@
 """Backward and grad: what they compute, what they leave behind, and what they say when they are misused."""
 
-import copy
-import io
-import pickle
-import threading
 import warnings
 
 import hypothesis.strategies as st
@@ -203,7 +199,9 @@ def _memory(tensors):
     return [t for t in tensors if t is not None and t.numel()]
 
 
-@given(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=6))
+@given(
+    st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=6)
+)
 def test_grads_share_memory_with_nothing(steps):
     leaves = [torch_.arange(6.0).reshape(2, 3).clone().requires_grad_() for _ in range(2)]
     values = list(leaves)
@@ -262,7 +260,26 @@ def test_requires_grad_switch(torch):
     y = torch.ones(2, requires_grad=True) * 2
     x.requires_grad = True
     switched = x.requires_grad, x.requires_grad_(False).requires_grad, x.requires_grad_().requires_grad
-    return switched, error(y.requires_grad_, False), y.requires_grad_().requires_grad, error(setattr, y, "requires_grad", False)
+    return (
+        switched,
+        error(y.requires_grad_, False),
+        y.requires_grad_().requires_grad,
+        error(setattr, y, "requires_grad", False),
+    )
+
+
+@alike
+def test_leaves_that_changed_their_mind(torch):
+    x, y, z = (torch.ones(2, requires_grad=True) for _ in range(3))
+    out = (x * y * z).sum()
+    x.requires_grad_(False)
+    y.detach_()
+    out.backward()
+    base = torch.ones(2, requires_grad=True)
+    with torch.no_grad():
+        view = base[0]
+    (base.sum() * view).backward()
+    return x.grad, y.grad, z.grad, base.grad, view.grad, view.requires_grad, view.is_leaf
 
 
 @alike
@@ -439,7 +456,9 @@ def test_grad_of_a_computed_tensor_warns(torch):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert y.grad is None
-    return [(w.category.__name__, "The .grad attribute of a Tensor that is not a leaf" in str(w.message)) for w in caught]
+    return [
+        (w.category.__name__, "The .grad attribute of a Tensor that is not a leaf" in str(w.message)) for w in caught
+    ]
 
 
 # --- the graph as users see it -------------------------------------------------------------------------------------
@@ -496,216 +515,3 @@ def test_metadata(torch):
     y = torch.ones(2, requires_grad=True) * 2
     y.grad_fn.metadata["note"] = 3
     return y.grad_fn.metadata["note"], y.grad_fn.metadata
-
-
-# --- modes ---------------------------------------------------------------------------------------------------------
-
-
-@alike
-def test_modes_nest(torch):
-    x = torch.ones(1, requires_grad=True)
-    seen = []
-
-    def look():
-        seen.append(((x * 2).requires_grad, torch.is_grad_enabled(), torch.is_inference_mode_enabled()))
-
-    look()
-    with torch.no_grad():
-        look()
-        with torch.no_grad():
-            look()
-        look()
-        with torch.enable_grad():
-            look()
-            with torch.set_grad_enabled(False):
-                look()
-            with torch.inference_mode():
-                look()
-                with torch.inference_mode(False):
-                    look()
-            look()
-        look()
-    look()
-    torch.set_grad_enabled(False)
-    look()
-    torch.set_grad_enabled(True)
-    look()
-    try:
-        with torch.no_grad():
-            raise ValueError
-    except ValueError:
-        look()
-    return seen
-
-
-@alike
-def test_modes_as_decorators(torch):
-    x = torch.ones(1, requires_grad=True)
-
-    @torch.no_grad()
-    def first():
-        return (x * 2).requires_grad
-
-    @torch.no_grad
-    def second():
-        return (x * 2).requires_grad
-
-    @torch.enable_grad()
-    def third():
-        return (x * 2).requires_grad
-
-    @torch.inference_mode()
-    def fourth():
-        """Text."""
-        return (x * 2).is_inference()
-
-    switch = torch.set_grad_enabled(False)
-    fifth = switch(first)
-    torch.set_grad_enabled(True)
-    with torch.no_grad():
-        inside = third()
-    return first(), second(), inside, fourth(), fourth.__name__, fourth.__doc__, fifth(), torch.is_grad_enabled()
-
-
-@alike
-def test_modes_around_generators(torch):
-    x = torch.ones(1, requires_grad=True)
-    seen = []
-
-    @torch.no_grad()
-    def numbers():
-        try:
-            while True:
-                got = yield (x * 2).requires_grad
-                seen.append((got, torch.is_grad_enabled()))
-        except ValueError:
-            seen.append(("thrown", torch.is_grad_enabled()))
-            yield "caught"
-        finally:
-            seen.append(("closed", torch.is_grad_enabled()))
-
-    running = numbers()
-    outside = [next(running), (x * 2).requires_grad, running.send(1), running.throw(ValueError), torch.is_grad_enabled()]
-    running.close()
-    return outside, seen
-
-
-def test_modes_belong_to_their_thread():
-    seen = {}
-
-    def look():
-        seen["thread"] = (torch_.is_grad_enabled(), torch_.is_inference_mode_enabled())
-
-    with torch_.inference_mode():
-        thread = threading.Thread(target=look)
-        thread.start()
-        thread.join()
-        seen["here"] = (torch_.is_grad_enabled(), torch_.is_inference_mode_enabled())
-    assert seen == {"thread": (True, False), "here": (False, True)}
-
-
-@alike
-def test_inference_tensors(torch):
-    x = torch.ones(2, requires_grad=True)
-    normal = torch.ones(2)
-    with torch.inference_mode():
-        made = torch.ones(2)
-        computed = normal * 2
-        computed.add_(1)  # allowed inside
-        computed[0] = 9
-        view = normal[0]
-        view.add_(1)
-        parts = [*normal.unbind(), *normal.split(1), normal.detach(), normal.view(2, 1), normal.data]
-        random = [torch.rand(1), torch.tensor(1.0), torch.zeros_like(normal), torch.arange(3), torch.max(made, 0).values]
-    results = [
-        [t.is_inference() for t in (*parts, *random)],
-        (made.is_inference(), computed.is_inference(), normal.is_inference(), view.is_inference()),
-        computed.clone(),
-        normal,
-        error(lambda: computed._version),
-        error(computed.add_, 1),
-        error(lambda: x * computed),
-        error(computed.requires_grad_),
-        (x + computed).requires_grad,  # allowed: nothing is saved
-        computed.clone().is_inference(),
-        normal._version,
-    ]
-    return results
-
-
-def test_a_refused_write_to_an_inference_tensor_leaves_no_trace():
-    with torch_.inference_mode():
-        x = torch_.ones(2)
-    for write in (lambda: x.add_(1), lambda: x.exp_(), lambda: x.fill_(3), x.zero_, lambda: x.__setitem__(0, 5)):
-        with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
-            write()
-    assert x.tolist() == [1.0, 1.0]
-
-
-# --- copies --------------------------------------------------------------------------------------------------------
-
-
-@alike
-def test_deepcopy(torch):
-    x = torch.arange(4.0, requires_grad=True)
-    (x * x).sum().backward()
-    x.name_of_mine = "x"
-    base = torch.zeros(2, 3)
-    holder = {"x": x, "again": x, "base": base, "view": base[1], "view 2": base.t()}
-    copied = copy.deepcopy(holder)
-    copied["view"].add_(1)
-    return (
-        copied["x"] is copied["again"],
-        copied["x"],
-        copied["x"].grad,
-        copied["x"].grad is x.grad,
-        copied["x"].name_of_mine,
-        copied["base"],  # the copies share memory as the originals did
-        copied["view 2"],
-        copied["view 2"].stride(),
-        base,
-        error(copy.deepcopy, x * 2).partition(" at the moment")[0],
-        copy.copy(x).data_ptr() == x.data_ptr(),
-    )
-
-
-@alike
-def test_pickle(torch):
-    x = torch.arange(4.0, requires_grad=True)
-    x.name_of_mine = "x"
-    base = torch.arange(6).reshape(2, 3)
-    values = {"x": x, "again": x, "base": base, "view": base[1], "t": base.t(), "bool": torch.tensor([True]), "zero": torch.zeros(0)}
-    loaded = pickle.loads(pickle.dumps(values))
-    computed = pickle.loads(pickle.dumps(x * 2))
-    return (
-        loaded["x"],
-        loaded["x"].name_of_mine,
-        loaded["x"] is loaded["again"],
-        loaded["base"],
-        loaded["t"],
-        loaded["t"].stride(),
-        loaded["bool"],
-        loaded["zero"],
-        base,
-        computed,
-        computed.is_leaf,
-    )
-
-
-def test_pickles_keep_shared_memory_shared():
-    base = torch_.arange(6).reshape(2, 3)
-    loaded = pickle.loads(pickle.dumps({"base": base, "view": base[1], "t": base.t()}))
-    loaded["view"].add_(100)
-    assert loaded["base"].tolist() == [[0, 1, 2], [103, 104, 105]] == loaded["t"].t().tolist()
-    assert loaded["base"]._version == loaded["t"]._version == 1 and base.tolist() == [[0, 1, 2], [3, 4, 5]]
-
-
-def test_pickle_protocols_and_dtypes():
-    for dtype in (torch_.float16, torch_.float64, torch_.complex64, torch_.uint8, torch_.bool):
-        x = torch_.ones(2, 3).to(dtype)
-        for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
-            buffer = io.BytesIO()
-            pickle.dump(x, buffer, protocol)
-            buffer.seek(0)
-            loaded = pickle.load(buffer)
-            assert loaded.dtype is dtype and loaded.tolist() == x.tolist()

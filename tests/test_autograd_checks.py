@@ -33,7 +33,9 @@ def test_gradcheck_accepts_what_is_right(torch):
         (lambda x, n: x * n, (x, 3)),
     ):
         fast = check(function, inputs, fast_mode=True)
-        results.append((check(function, inputs), fast, check(function, inputs, check_batched_grad=True), twice(function, inputs)))
+        results.append(
+            (check(function, inputs), fast, check(function, inputs, check_batched_grad=True), twice(function, inputs))
+        )
     empty = torch.zeros(0, dtype=torch.float64, requires_grad=True)
     results.append(check(lambda x, e: x * e.sum(), (x, empty)))
     results.append(twice(lambda x: x**3, x, torch.ones(3, dtype=torch.float64, requires_grad=True)))
@@ -61,7 +63,7 @@ def test_gradcheck_refuses_what_is_wrong(torch):
     check = torch.autograd.gradcheck
     x = double(torch, 0.5, -1.5)
     z = double(torch, 1 + 2j, complex=True)
-    constant = lambda x: x.detach() * 2  # noqa: E731
+    constant = lambda x: x.detach() * 2
     return (
         check(wrong(torch), x, raise_exception=False),
         check(wrong(torch), x, raise_exception=False, fast_mode=True),
@@ -159,7 +161,7 @@ def test_gradcheck_knows_no_forward_mode():
 def test_jacobian(torch):
     F = torch.autograd.functional
     x, y = torch.tensor([1.0, 2.0]), torch.tensor([[3.0, -1.0], [0.5, 4.0]])
-    many = lambda x, y: (y @ x, x * x, y.sum())  # noqa: E731
+    many = lambda x, y: (y @ x, x * x, y.sum())
     return (
         F.jacobian(lambda x: x * x, x),
         F.jacobian(lambda x: (x * x).sum(), x),
@@ -217,8 +219,8 @@ def test_products_with_vectors(torch):
     x, y = torch.tensor([1.0, 2.0]), torch.tensor([3.0, -1.0])
     v, w = torch.tensor([1.0, 10.0]), torch.tensor([-1.0, 0.5])
     scalar = torch.tensor(2.0)
-    function = lambda x, y: (x * y, x.sum() * y)  # noqa: E731
-    loss = lambda x, y: (x * x * y).sum()  # noqa: E731
+    function = lambda x, y: (x * y, x.sum() * y)
+    loss = lambda x, y: (x * x * y).sum()
     return (
         F.vjp(lambda x: x * x, x, v),
         F.vjp(function, (x, y), (v, w)),
@@ -257,9 +259,9 @@ def test_strict_mode(torch):
     F = torch.autograd.functional
     x, v = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 10.0])
     y = torch.ones(2, requires_grad=True)
-    other = lambda x: y * 2  # noqa: E731
-    none = lambda x: torch.ones(2)  # noqa: E731
-    both = lambda x, z: x * 2  # noqa: E731
+    other = lambda x: y * 2
+    none = lambda x: torch.ones(2)
+    both = lambda x, z: x * 2
     cases = []
     for product in (F.vjp, F.jvp):
         cases += [error(product, f, x, v, strict=True) for f in (other, none)]
@@ -281,7 +283,7 @@ def test_strict_mode(torch):
 def test_functional_errors(torch):
     F = torch.autograd.functional
     x, v = torch.tensor([1.0, 2.0]), torch.ones(3)
-    square = lambda x: x * x  # noqa: E731
+    square = lambda x: x * x
     return (
         error(F.vjp, square, x),
         error(F.vjp, square, x, v),
@@ -431,7 +433,8 @@ def test_checkpoint_arguments(torch):
         none = checkpoint(lambda x: x * 2, torch.ones(2), use_reentrant=True)
     return (
         x.grad, w.grad, text, log,
-        len(caught), "the use_reentrant parameter should be passed explicitly" in str(caught[0].message), str(caught[1].message),
+        len(caught), "use_reentrant parameter should be passed explicitly" in str(caught[0].message),
+        str(caught[1].message),
         none.requires_grad,
         error(checkpoint, lambda x: x, x, use_reentrant=True, scale=2),
         error(checkpoint, lambda x: x, x, use_reentrant=True, context_fn=lambda: None),
@@ -539,7 +542,11 @@ def test_checkpoint_sequential(torch):
     x = torch.ones(2, requires_grad=True)
     functions = [lambda x: x * 2, lambda x: x.exp(), lambda x: x.sum()]
     torch.utils.checkpoint.checkpoint_sequential(functions, 2, x, use_reentrant=False).backward()
-    return results, x.grad, error(torch.utils.checkpoint.checkpoint_sequential, functions, 2, x, use_reentrant=False, k=1)
+    return (
+        results,
+        x.grad,
+        error(torch.utils.checkpoint.checkpoint_sequential, functions, 2, x, use_reentrant=False, k=1),
+    )
 
 
 @alike

@@ -70,7 +70,7 @@ def test_setup_context_and_other_arguments(torch):
 
         @staticmethod
         def setup_context(ctx, inputs, output):
-            x, factor, name, options = inputs
+            _, factor, name, options = inputs
             ctx.factor, ctx.told = factor, (name, options["k"], len(output))
 
         @staticmethod
@@ -99,7 +99,12 @@ def test_needs_input_grad(torch):
         def backward(ctx, g):
             a, b = ctx.saved_tensors
             seen.append(ctx.needs_input_grad)
-            return (g * b if ctx.needs_input_grad[0] else None), None, (g * a if ctx.needs_input_grad[2] else None), None
+            return (
+                (g * b if ctx.needs_input_grad[0] else None),
+                None,
+                (g * a if ctx.needs_input_grad[2] else None),
+                None,
+            )
 
     a, b = torch.ones(2, requires_grad=True), torch.full((2,), 2.0)
     Mix.apply(a, 1, b, None).sum().backward()
@@ -342,7 +347,8 @@ def test_saving_wrong_things(torch):
 
         @staticmethod
         def backward(ctx, g):
-            return g, None if ctx.saved_tensors[0] is None else None
+            assert ctx.saved_tensors == (None,)
+            return g, None
 
     x = torch.ones(2, requires_grad=True)
     Saves.apply(x, None).sum().backward()

@@ -452,9 +452,9 @@ def test_anomaly_mode_names_the_line():
 def test_anomaly_mode_without_the_forward_call():
     x = torch_.tensor([-1.0], requires_grad=True)
     y = x.sqrt()
-    with pytest.warns(UserWarning, match="No forward pass information available"), torch_.autograd.detect_anomaly():
-        with pytest.raises(RuntimeError, match="SqrtBackward0"):
-            y.backward()
+    warned = pytest.warns(UserWarning, match="No forward pass information available")
+    with warned, torch_.autograd.detect_anomaly(), pytest.raises(RuntimeError, match="SqrtBackward0"):
+        y.backward()
 
 
 def test_anomaly_mode_names_the_line_of_custom_functions():

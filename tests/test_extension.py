@@ -74,8 +74,14 @@ def toy_device():
         def backward(g, out):
             return counted("exp backward", np.multiply)(g, out)
 
-    def toy_sum(x, dim, keepdim, dtype):
-        return counted("sum", lambda a: np.asarray(a.sum(axis=dim, keepdims=keepdim)))(x)
+    class ToySum(Op):
+        @staticmethod
+        def forward(x, dim, keepdim, dtype):
+            return counted("sum", lambda a: np.asarray(a.sum(axis=dim, keepdims=keepdim)))(x)
+
+        @staticmethod
+        def backward(g, input_shape):
+            return counted("sum backward", lambda a: np.array(np.broadcast_to(a, input_shape)))(g)
 
     kernels = {
         OP.ADD: counted("add", np.add),
@@ -83,7 +89,7 @@ def toy_device():
         OP.MUL: counted("mul", np.multiply),
         OP.DIV: counted("div", np.true_divide),
         OP.EXP: ToyExp,
-        OP.SUM: toy_sum,
+        OP.SUM: ToySum,
     }
     for name, kernel in kernels.items():
         OpDispatch.register(name, "toy")(kernel)
@@ -115,10 +121,10 @@ def test_tensors_live_on_the_device():
 
 def test_its_kernels_run_forward_and_backward():
     x, y = toy([1.0, 2.0], True), toy([3.0, 5.0], True)
-    ((x * y + x) / y).sum().backward()
-    assert np.allclose(x.grad.tolist(), [4 / 3, 6 / 5])
-    assert np.allclose(y.grad.tolist(), [-1 / 9, -2 / 25])
-    assert CALLS["mul"] and CALLS["add"] and CALLS["div"] and CALLS["sum"]
+    ((x * y + x) * y).sum().backward()
+    assert x.grad.tolist() == [12, 30]
+    assert y.grad.tolist() == [7, 22]
+    assert CALLS["mul"] == 6 and CALLS["add"] >= 1 and CALLS["sum"] == CALLS["sum backward"] == 1
 
 
 def test_a_registered_backward_runs_unless_it_must_be_recorded():
@@ -139,26 +145,21 @@ def test_a_backward_that_asks_for_what_is_not_saved_is_refused():
         def backward(g, input):
             return g
 
-    before = OPS[OP.EXP]
-    OpDispatch.register(OP.EXP, "meta")(Wrong)
-    try:
-        with pytest.raises(TypeError, match="backward registered for exp asks for input"):
-            tg.empty(2, device="meta").exp()
-    finally:
-        OpDispatch.unregister(OP.EXP, "meta")
-    assert OPS[OP.EXP] is before
+    with pytest.raises(TypeError, match="backward registered for exp asks for input"):
+        OpDispatch.register(OP.EXP, "meta")(Wrong)
+    assert tg.empty(2, device="meta").exp().shape == (2,)
 
 
 def test_a_twin_runs_through_the_devices_ops():
     from tensorgrad.ops.kinds import op
 
     squash = OPS.get("toy_squash") or op(
-        "toy_squash(input)", lambda xp, x: x / (1 + np.exp(x)), twin=lambda input: input / (1 + input.exp()), where=""
+        "toy_squash(input)", lambda xp, x: x * np.exp(x) + x, twin=lambda input: input * input.exp() + input, where=""
     ).op
     x = toy([0.0, 1.0], True)
     result = squash.call(x)
-    assert np.allclose(result.tolist(), [0, 1 / (1 + np.e)])
-    assert CALLS == {"exp": 1, "add": 1, "div": 1}
+    assert np.allclose(result.tolist(), [0, np.e + 1])
+    assert CALLS == {"exp": 1, "mul": 1, "add": 1}
     result.sum().backward()
     assert x.grad.device == tg.device("toy")
     with tg.no_grad():

@@ -375,8 +375,14 @@ def test_functional():
     def make():
         x = torch.tensor([1.0, 2.0])
         F = torch.autograd.functional
-        loss = lambda x: (x**3).sum()  # noqa: E731
-        return [F.jacobian(lambda x: x * x, x), F.hessian(loss, x), F.hvp(loss, x, x)[1], F.jvp(lambda x: x * x, x, x)[1], x]
+        loss = lambda x: (x**3).sum()
+        return [
+            F.jacobian(lambda x: x * x, x),
+            F.hessian(loss, x),
+            F.hvp(loss, x, x)[1],
+            F.jvp(lambda x: x * x, x, x)[1],
+            x,
+        ]
 
     dies(make)
     frees_everything(make)

@@ -1,4 +1,4 @@
-"""Threads: what one does must not be seen in another, and work in eight at once gives what it gives one after another."""
+"""Threads: what one does is not seen in another, and eight at once give what they give one after another."""
 
 import sys
 import threading
@@ -101,19 +101,28 @@ def test_modes_do_not_leak():
         for _ in range(300):
             with mode():
                 y = x * 2
-                seen.add((y.requires_grad, y.is_inference(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()))
+                seen.add(
+                    (y.requires_grad, y.is_inference(), torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+                )
             z = x * 2
             seen.add(("after", z.requires_grad, z.is_inference(), torch.is_grad_enabled()))
         return seen
 
     after = ("after", True, False, True)
-    inside = [(False, False, False, False), (True, False, True, False), (False, True, False, True), (False, False, False, False)]
+    inside = [
+        (False, False, False, False),
+        (True, False, True, False),
+        (False, True, False, True),
+        (False, False, False, False),
+    ]
     assert at_once(work) == [{inside[i % 4], after} for i in range(THREADS)]
 
 
 def test_new_threads_start_with_grad():
     with torch.no_grad():
-        assert at_once(lambda i: (torch.is_grad_enabled(), (torch.ones(1, requires_grad=True) * 2).requires_grad), 2) == [
+        assert at_once(
+            lambda i: (torch.is_grad_enabled(), (torch.ones(1, requires_grad=True) * 2).requires_grad), 2
+        ) == [
             (True, True),
             (True, True),
         ]
@@ -197,7 +206,9 @@ def test_checkpoints_in_many_threads():
         x = torch.full((3,), 0.1 * (i + 1), requires_grad=True)
         for _ in range(20):
             x.grad = None
-            y = torch.utils.checkpoint.checkpoint(lambda x: (x.exp() * x).sin(), x, use_reentrant=False, preserve_rng_state=False)
+            y = torch.utils.checkpoint.checkpoint(
+                lambda x: (x.exp() * x).sin(), x, use_reentrant=False, preserve_rng_state=False
+            )
             y.sum().backward()
         return x.grad.tolist()
 

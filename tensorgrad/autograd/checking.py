@@ -66,7 +66,9 @@ def gradcheck(
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     if check_forward_ad:
-        raise NotImplementedError("gradcheck: forward mode is not available, so check_forward_ad=True cannot be honoured")
+        raise NotImplementedError(
+            "gradcheck: forward mode is not available, so check_forward_ad=True cannot be honoured"
+        )
     try:
         inputs = _tuple(inputs)
         _check_inputs(inputs)
@@ -193,7 +195,9 @@ def _random_like(output: Tensor, spaced: bool) -> Tensor:
 
 def _parts(outputs: tuple) -> list:
     """The real quantities to differentiate: for output i its real and, if it is complex, its imaginary part."""
-    return [(i, imaginary) for i, o in enumerate(outputs) for imaginary in ((True, False) if o.is_complex() else (False,))]
+    return [
+        (i, imaginary) for i, o in enumerate(outputs) for imaginary in ((True, False) if o.is_complex() else (False,))
+    ]
 
 
 def _part(output: Tensor, imaginary: bool) -> Tensor:
@@ -314,7 +318,9 @@ def _checked(point: Tensor, first: Tensor | None, second: Tensor | None, nondet_
     return first.detach()
 
 
-def _require_close(analytical, numerical, i: int, k: int, output: Tensor, imaginary: bool, atol: float, rtol: float) -> None:
+def _require_close(
+    analytical, numerical, i: int, k: int, output: Tensor, imaginary: bool, atol: float, rtol: float
+) -> None:
     numerical = numerical.to(analytical.dtype) if analytical.is_complex() else numerical
     error = (analytical - numerical).abs()
     if bool((error <= atol + rtol * numerical.abs()).all()):

@@ -85,8 +85,8 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
                 if captured is not None:
                     if edge in captured:
                         captured[edge] = grad if captured[edge] is None else captured[edge] + grad
-                elif not target._requires_grad:
-                    pass  # switched off, or detached, since it was used
+                elif target._requires_grad is not True:
+                    pass  # switched off or detached since it was used; or a view that was made without grad
                 elif target._hooks is not None:
                     if awaited is None:
                         awaited = _ahead(edges[i:], ready)

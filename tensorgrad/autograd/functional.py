@@ -24,7 +24,7 @@ _STRICT = "This is not allowed in strict mode"
 # What strict mode says of a gradient that does not exist, {i} being its number ...
 _MISSING = {
     "output": f"The output of the user-provided function is independent of input {{i}}. {_STRICT}.",
-    "product": f"The gradient with respect to the input is independent of entry {{i}} in the grad_outputs when using the "
+    "product": "The gradient with respect to the input is independent of entry {i} in the grad_outputs when using the "
     f"double backward trick to compute forward mode gradients. {_STRICT}.",
     "jacobian": f"The jacobian of the user-provided function is independent of input {{i}}. {_STRICT}.",
     "hessian product": f"The hessian of the user-provided function is independent of entry {{i}} in the grad_jacobian. "
@@ -130,8 +130,8 @@ def jacobian(
         other = "vectorized=True" if strategy == "reverse-mode" else 'strategy="forward-mode"'
         either = "`vectorize=False`" if strategy == "reverse-mode" else '`strategy="reverse-mode"`'
         raise RuntimeError(
-            f"torch.autograd.functional.jacobian: `strict=True` and `{other}` are not supported together{_YET[strategy]}. "
-            f"Please either set `strict=False` or {either}."
+            f"torch.autograd.functional.jacobian: `strict=True` and `{other}` are not supported together"
+            f"{_YET[strategy]}. Please either set `strict=False` or {either}."
         )
     several, points = _given(inputs, "inputs", "jacobian")
     with enable_grad():
@@ -157,7 +157,9 @@ def _by_rows(func, points, create_graph: bool, strict: bool):
         for element in output.reshape(-1).unbind(0):
             for k, gradient in enumerate(_pull((element,), points, None, create_graph, keep=True)):
                 if gradient is None and strict:
-                    raise RuntimeError(f"Output {i} of the user-provided function is independent of input {k}. {_STRICT}.")
+                    raise RuntimeError(
+                        f"Output {i} of the user-provided function is independent of input {k}. {_STRICT}."
+                    )
                 if gradient is not None and strict and create_graph and not gradient.requires_grad:
                     raise RuntimeError(
                         f"The jacobian of the user-provided function is independent of input {i}. {_STRICT} when "
@@ -186,7 +188,8 @@ def _by_columns(func, points, create_graph: bool, vectorize: bool):
         )
     if not vectorize:
         raise NotImplementedError(
-            "Computing Jacobian using forward-AD or forward-over-reverse Hessian isonly implemented for `vectorize=True`."
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian isonly implemented for "
+            "`vectorize=True`."
         )
     many = [False]
 
@@ -326,9 +329,7 @@ def _shown(values: Sequence[Tensor], several: bool, create_graph: bool):
 
 def _attached(points: tuple, create_graph: bool) -> tuple:
     """New tensors at the same point: what `func` closes over is not what is differentiated by."""
-    return tuple(
-        p.view_as(p) if create_graph and p.requires_grad else p.detach().requires_grad_() for p in points
-    )
+    return tuple(p.view_as(p) if create_graph and p.requires_grad else p.detach().requires_grad_() for p in points)
 
 
 def _pull(outputs, inputs, cotangents, create_graph: bool, keep: bool | None = None) -> tuple:

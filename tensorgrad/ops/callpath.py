@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import threading
 
-from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr, raise_freed, save, unpack
+from tensorgrad.autograd.graph import FREED, Node, Packed, next_sequence_nr, raise_freed, raise_modified, save, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of, view_edge
 from tensorgrad.dtypes import F32
+from tensorgrad.ops import dispatch
+from tensorgrad.ops.dispatch import REGISTERED, array_kernel, check_backward
 from tensorgrad.ops.errors import explain
-from tensorgrad.ops.op import LIST, OPTIONAL, PLAIN_VALUE, Op
+from tensorgrad.ops.op import LIST, OPTIONAL, PLAIN_VALUE, Op, arguments_of
 from tensorgrad.ops.promote import as_array, operand, operands, other_operand, promote, to_floating
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import OPERANDS, PLAIN, VIEW, Tensor, wrap
@@ -290,7 +292,16 @@ def backward_source(op: Op, name: str = "backward") -> str:
         "    saved = node.saved",
         "    if saved is FREED:",
         "        raise_freed()",
+        "    g = grads[0]",
     ]
+    if _has_array_backward(op):
+        lines += [
+            "    if not GRAD.enabled:  # nothing is recorded: the arrays will do",
+            "        on_arrays = ON_ARRAYS[g._array.__class__]",
+            "        results = NotImplemented if on_arrays is None else on_arrays(node, g)",
+            "        if results is not NotImplemented:",
+            "            return results",
+        ]
     lists = [p for p in differentiated if p.kind is LIST]
     if lists:
         after = len(differentiated) - 1
@@ -313,14 +324,6 @@ def backward_source(op: Op, name: str = "backward") -> str:
         lines.append(f"    {saved} = unpack(node, saved[{k}], {edge})")
     for k, kept in enumerate(op.kept):
         lines.append(f"    {kept} = node.args[{k}]")
-    lines.append("    g = grads[0]")
-    named = ", ".join(f"{n}={n}" for n in (*op.saved, *op.kept))
-    lines += [
-        "    if OWN and not GRAD.enabled and g._array.__class__ in OWN:",
-        f"        return own_backward(OP, g, dict({named}))",
-    ]
-    from tensorgrad.ops.op import arguments_of
-
     if op.all_at_once is not None:
         lines.append(f"    needs = ({''.join(f'e_{p.name} is not None, ' for p in differentiated).rstrip()})")
         lines.append(f"    return [*OP.all_at_once({', '.join(arguments_of(op.all_at_once))})]")
@@ -331,6 +334,68 @@ def backward_source(op: Op, name: str = "backward") -> str:
             results.append(f"*{call}" if p.kind is LIST else f"{call} if e_{p.name} is not None else None")
         lines.append(f"    return [{', '.join(results)}]")
     return "\n".join(lines) + "\n"
+
+
+def _has_array_backward(op: Op) -> bool:
+    registered = any(name == op.name and hasattr(k, "backward") for (name, _), k in REGISTERED.items())
+    return op.differentiable_outputs == 1 and bool(op.on_arrays or op.backward_kernel or registered)
+
+
+def array_backward_source(op: Op, arguments: tuple[str, ...] | None) -> str:
+    """The text of a backward that stays among arrays: of a kernel with these arguments, or (None) of the formulas."""
+    differentiated = [p for p in op.params if p.is_tensor and p.name in op.wrt]
+    lines = ["def on_arrays(node, g):", "    saved = node.saved"]
+    lines.append(f"    {', '.join(f'e_{p.name}' for p in differentiated)}, = node.edges")
+    for k, saved in enumerate(op.saved):
+        edge = f"e_{saved}" if saved in op.wrt else "None"
+        lines.append(f"    {saved} = " + (f"saved[{k}]" if saved == op.cache else f"saved_array(node, saved[{k}], {edge})"))
+    lines += [f"    {kept} = node.args[{k}]" for k, kept in enumerate(op.kept)]
+    if arguments is None:
+        results = []
+        for p in differentiated:
+            call = f"D_{p.name}({', '.join('g._array' if a == 'g' else a for a in arguments_of(op.formulas[p.name]))})"
+            results.append(f"as_grad({call}, g) if e_{p.name} is not None else None")
+        lines.append(f"    return [{', '.join(results)}]")
+    else:
+        if "needs" in arguments:
+            lines.append(f"    needs = ({''.join(f'e_{p.name} is not None, ' for p in differentiated).rstrip()})")
+        given = ", ".join("g._array" if a == "g" else a for a in arguments)
+        lines += [
+            f"    arrays = BACKWARD({given})",
+            "    if arrays is NotImplemented:",
+            "        return NotImplemented",
+            "    if arrays.__class__ is not tuple:",
+            "        arrays = (arrays,)",
+            "    return [None if a is None else as_grad(a, g) for a in arrays]",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+class ArrayBackwards(dict):
+    """One op's backward on arrays, by array class; None where there is only the one on tensors. Fills itself."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: Op):
+        self.op = op
+
+    def __missing__(self, array_type):
+        op, storage = self.op, STORAGES[array_type]
+        function = getattr(REGISTERED.get((op.name, storage.device_type)), "backward", None)
+        arguments: tuple[str, ...] | None = None
+        if function is not None:
+            arguments = arguments_of(check_backward(op, function))
+        elif storage.xp is None or not (op.backward_kernel or op.on_arrays):
+            self[array_type] = None
+            return None
+        elif op.backward_kernel:
+            function = array_kernel(op.backward_kernel, storage.xp)
+            arguments = arguments_of(function.func)[1:]
+        scope = {"BACKWARD": function, **{f"D_{name}": formula for name, formula in op.formulas.items()}}
+        text = array_backward_source(op, arguments)
+        exec(compile(text, "<tensorgrad call path>", "exec"), {**globals(), **scope}, scope)
+        self[array_type] = scope["on_arrays"]
+        return self[array_type]
 
 
 # --- from text to function -----------------------------------------------------------------------------------------
@@ -350,10 +415,10 @@ def build(op: Op, variant: str):
         body = "".join(f"    {line}\n" for line in (head, *rest))
         scope: dict = {}
         formulas = "".join(f"    D_{name} = FORMULAS[{name!r}]\n" for name in op.formulas if variant == "backward")
-        code = f"def make(OP, KERNELS, PREPARE, FORMULAS, OWN):\n{formulas}{body}    return {inner}\n"
+        code = f"def make(OP, KERNELS, PREPARE, FORMULAS, ON_ARRAYS):\n{formulas}{body}    return {inner}\n"
         exec(compile(code, "<tensorgrad call path>", "exec"), globals(), scope)
         factory = _compiled[text] = scope["make"]
-    function = factory(op, op.kernels, op.prepare, op.formulas, op.own_backwards)  # type: ignore[operator]
+    function = factory(op, op.kernels, op.prepare, op.formulas, op.array_backwards)  # type: ignore[operator]
     name = op.name if variant != "backward" else op.backward_name
     function.__code__ = function.__code__.replace(co_name=name)  # what tracebacks and profiles show
     return function
@@ -410,9 +475,17 @@ def promise(op: Op, variant: str):
 
 def declare(op: Op):
     """Makes what users call, from the row."""
-    if op.wrt:
-        op.backward = _LazyBackward(op)
+    forget_backward(op)
     return promise(op, "call")
+
+
+def forget_backward(op: Op) -> None:
+    """The op's backward is made anew when next needed: a kernel was registered, or taken out."""
+    op.array_backwards = ArrayBackwards(op)
+    op.backward = _LazyBackward(op) if op.wrt else None
+
+
+dispatch.ON_CHANGE = forget_backward
 
 
 # --- what the texts use beside the kernels -------------------------------------------------------------------------
@@ -454,12 +527,18 @@ def twin_kernel(op: Op):
     return kernel
 
 
-def own_backward(op: Op, g: Tensor, values: dict):
-    """Runs the derivative that a registered kernel brought for this device."""
-    function = op.own_backwards[g._array.__class__]
-    values["g"] = g
-    from tensorgrad.ops.op import arguments_of
+def saved_array(node: Node, saved, edge):
+    """The array (or number) that a node kept. Raises: RuntimeError if it was written in place since."""
+    if saved.__class__ is tuple:
+        array, storage, version = saved
+        if storage.version != version:
+            raise_modified(node, array, storage, version, edge)
+        return array
+    return saved()._array if saved.__class__ is Packed else saved
 
-    args = [v._array if isinstance(v, Tensor) else v for v in (values[n] for n in arguments_of(function))]
-    results = function(*args)
-    return [None if r is None else wrap(r) for r in (results if isinstance(results, tuple) else (results,))]
+
+def as_grad(array, g: Tensor) -> Tensor:
+    """A gradient that was computed on arrays, as a tensor; that of the output itself if it was passed on."""
+    if array is g._array:
+        return g
+    return wrap(array if array.__class__ in STORAGES else as_array(array))

@@ -17,6 +17,8 @@ from tensorgrad.storage.stubs import STORAGES, Storage
 NOTICE: Any = None  # where DEBUG=4 wants to hear of second choices: a function of one line of text
 
 REGISTERED: dict[tuple[str, str], Any] = {}  # (op name, device type) -> kernel, or class with `forward`
+ON_CHANGE: Any = None  # what ops/callpath.py has to forget then
+
 OPS: dict[str, Any] = {}  # op name -> its row (ops/op.py)
 
 
@@ -27,16 +29,16 @@ class OpDispatch:
     def register(op: str, device: str):
         """A decorator that makes a function, or a class after `ops.stubs.Op`, the kernel of `op` on `device`.
 
-        Raises: KeyError (when the op is first called) for a name that no op has; TypeError for what is no kernel.
+        Raises: TypeError for what is no kernel, or for a backward that asks for what the op does not save.
         """
 
         def decorator(kernel):
             if not callable(getattr(kernel, "forward", kernel)):
                 raise TypeError(f"register({op!r}, {device!r}): expected a function or a class with forward, got {kernel!r}")
+            if op in OPS and hasattr(kernel, "backward"):
+                check_backward(OPS[op], kernel.backward)
             REGISTERED[op, device] = kernel
-            if op in OPS:
-                OPS[op].kernels.clear()
-                OPS[op].own_backwards.clear()
+            _changed(op)
             return kernel
 
         return decorator
@@ -44,9 +46,15 @@ class OpDispatch:
     @staticmethod
     def unregister(op: str, device: str) -> None:
         """Takes a registered kernel out again."""
-        if REGISTERED.pop((op, device), None) is not None and op in OPS:
-            OPS[op].kernels.clear()
-            OPS[op].own_backwards.clear()
+        if REGISTERED.pop((op, device), None) is not None:
+            _changed(op)
+
+
+def _changed(name: str) -> None:
+    """An op finds its kernels anew."""
+    if name in OPS:
+        OPS[name].kernels.clear()
+        ON_CHANGE(OPS[name])
 
 
 class KernelTable(dict):
@@ -71,9 +79,6 @@ class KernelTable(dict):
                 f"{op.name}: no kernel for device '{storage.device_type}', and no composite twin to run instead. "
                 f"Register one with OpDispatch.register({op.name!r}, {storage.device_type!r})."
             )
-        backward = getattr(registered, "backward", None)
-        if backward is not None:
-            op.own_backwards[array_type] = check_backward(op, backward)
         kernel = candidates[0] if len(candidates) == 1 else _first_that_accepts(op, candidates)
         if NOTICE is not None and registered is None and op.kernel is None:
             NOTICE(f"{op.name}: no kernel for {storage.device_type}, its twin runs instead")

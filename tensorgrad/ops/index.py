@@ -82,7 +82,7 @@ def _view(x: Tensor, index: tuple) -> Tensor:
 
 
 def _simple(index: tuple):
-    """The tuple, with its slices checked, if plain integers, slices, None and one Ellipsis are all it has; else None."""
+    """The tuple, its slices checked, if integers, slices, None and one Ellipsis are all it has; else None."""
     ellipsis, odd = False, False
     for i in index:
         cls = i.__class__
@@ -271,8 +271,8 @@ def _setitem(self: Tensor, index, value) -> None:
     number = isinstance(value, _NUMBERS)
     if not number and not isinstance(value, Tensor):
         if not isinstance(value, np.integer):
-            raise TypeError(f"can't assign a {type(value).__module__ + '.' if isinstance(value, np.ndarray | np.generic) else ''}"
-                            f"{type(value).__name__} to a {self.type()}")  # fmt: skip
+            module = "numpy." if isinstance(value, np.ndarray | np.generic) else ""
+            raise TypeError(f"can't assign a {module}{type(value).__name__} to a {self.type()}")
         value, number = int(value), True
     cls = index.__class__
     plain = _simple(index if cls is tuple else (index,)) if cls is not bool else None

@@ -20,10 +20,10 @@ def one_dtype(name: str, arrays: list) -> list:
     target = first.dtype
     for x in arrays:
         if x.__class__ is not first.__class__:
-            found = sorted({str(STORAGES[x.__class__].device_of(x)) for x in arrays}, reverse=True)
+            found = " and ".join(sorted({str(STORAGES[x.__class__].device_of(x)) for x in arrays}, reverse=True))
             raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, {' and "
-                f"'.join(found)}! (when checking arguments of {name}: shapes {[list(x.shape) for x in arrays]})"
+                f"Expected all tensors to be on the same device, but found at least two devices, {found}! "
+                f"(when checking arguments of {name}: shapes {[list(x.shape) for x in arrays]})"
             )
         if x.dtype != target:
             target = dtypes.promote_types(dtypes.from_numpy_dtype(target), dtypes.from_numpy_dtype(x.dtype)).numpy
@@ -264,7 +264,8 @@ def block_diag(*tensors) -> Tensor:
     for i, x in enumerate(tensors):
         if x._array.ndim > 2:
             raise RuntimeError(
-                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x._array.ndim} dimensions"
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x._array.ndim} "
+                "dimensions"
             )
     if not tensors:
         from tensorgrad.ops.create import empty

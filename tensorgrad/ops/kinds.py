@@ -102,7 +102,7 @@ def op(signature: str, kernel=None, *, kind: str = "op", where: str = "function 
 
 
 _FIELDS = frozenset({
-    "backward", "backward_name", "cache", "differentiable_outputs", "doc", "numbers", "outputs", "prepare", "rule",
+    "backward", "backward_kernel", "backward_name", "cache", "differentiable_outputs", "doc", "numbers", "on_arrays", "outputs", "prepare", "rule",
     "shape", "twin", "write", "wrt",
 })  # fmt: skip
 

@@ -62,6 +62,7 @@ _sub = pointwise("sub(input, other)", "subtract", numbers="all", operator="sub",
 _rsub = pointwise("rsub(input, other)", "pointwise.subtract_from", operator="rsub", where="", in_place=False,
                   backward_name="RsubBackward1", input=lambda g: -g, other=lambda g: g)  # fmt: skip
 mul = pointwise("mul(input, other)", "multiply", numbers="all", operator="mul", doc="The product.",
+                on_arrays=True,
                 input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))  # fmt: skip
 _div = pointwise("div(input, other)", "true_divide", numbers="all", rule="float", operator="truediv", where="",
                  input=lambda g, other: g / conj(other),

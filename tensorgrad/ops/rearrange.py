@@ -384,7 +384,8 @@ def pad(input: Tensor, pad, mode: str = "constant", value: float | None = None) 
         )
     if mode != "circular" and any(not n for d, n in enumerate(shape) if d or ndim == len(pad) // 2 + 1):
         raise RuntimeError(
-            f"Expected a tensor with possibly 0 batch size and other non-zero dimensions for input, but got: {list(shape)}"
+            f"Expected a tensor with possibly 0 batch size and other non-zero dimensions "
+            f"for input, but got: {list(shape)}"
         )
     for d in range(ndim - len(pad) // 2, ndim):
         _check_pad(mode, shape, d, *pads[d])
@@ -395,7 +396,8 @@ def _check_pad(mode: str, shape: tuple, d: int, a: int, b: int) -> None:
     n = shape[d]
     if n + a + b < (mode != "circular"):
         raise RuntimeError(
-            f"input {list(shape)} is too small for padding ({a}, {b}) at dimension {d}: the result would have size {n + a + b}"
+            f"input {list(shape)} is too small for padding ({a}, {b}) at dimension {d}: the result would "
+            f"have size {n + a + b}"
         )
     if mode == "reflect" and (a >= n or b >= n):
         raise RuntimeError(

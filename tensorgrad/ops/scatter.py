@@ -281,7 +281,8 @@ def _check_index_add(x, dim, index, src, alpha):
     count = _check_slices("index_add_", x, dim, index, src)
     if index.size != count:
         raise RuntimeError(
-            f"index_add_(): Number of indices ({index.size}) should be equal to source.size(dim): ({count}), for dim: {dim}"
+            f"index_add_(): Number of indices ({index.size}) should be equal to source.size(dim): ({count}), "
+            f"for dim: {dim}"
         )
     if x.ndim and (*x.shape[:dim], *x.shape[dim + 1 :]) != (*src.shape[:dim], *src.shape[dim + 1 :]):
         raise RuntimeError(
@@ -343,12 +344,14 @@ def _check_index_copy(x, dim, index, src):
     if x.ndim and src.ndim and to != got:
         raise RuntimeError(
             "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: "
-            f"{' '.join(map(str, to))} at dimension {dim} and source slice shape: {' '.join(map(str, got))} at dimension 0."
+            f"{' '.join(map(str, to))} at dimension {dim} and source slice shape: "
+            f"{' '.join(map(str, got))} at dimension 0."
         )
     return x, dim, index, src
 
 
-_index_copy = op("index_copy(input, dim: int, index, source)", "scatter.index_copy", prepare=_check_index_copy, where="",
+_index_copy = op("index_copy(input, dim: int, index, source)", "scatter.index_copy", where="",
+                 prepare=_check_index_copy,
                  input=lambda g, dim, index: g.index_fill(dim, index, 0),
                  source=lambda g, dim, index, source_shape: _slices_back(g, dim, index, 1, source_shape),
                  shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip

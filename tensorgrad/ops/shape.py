@@ -1,8 +1,8 @@
 """Views: the same memory under another shape. Writing to a view writes to its base; gradients flow both ways.
 
 Basic indexing (`x[1:, None]`) is here as the rows `select`, `slice` and `unsqueeze`; ops/index.py translates what
-users write into them. Several views at once (`split`, `unbind`, ...) are in ops/split.py; `as_strided` and what changes a
-tensor's shape in place are in ops/restride.py.
+users write into them. Several views at once (`split`, `unbind`, ...) are in ops/split.py; `as_strided`, and what
+changes a tensor's shape in place, in ops/restride.py.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ select_at, slice_at, new_axes_at = (
 place = op("embed_view(g, shape: any, view: any, args: any)",
            lambda xp, g, shape, view, args: kernels.place(xp, g, shape, view.op.kernels[g.__class__], args),
            g=lambda g, view, args: view(g, *args), shape=lambda g, shape, view, args: (shape, g.dtype), where="",
-           doc="Zeros of `shape` with `g` where the view shows it: the derivative of a view without overlap.")  # fmt: skip
+           doc="Zeros of `shape` with `g` where the view shows it: a view's derivative.")  # fmt: skip
 _unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad",
                   g=lambda g, dimension, size, step: _unfold(g, dimension, size, step),
                   shape=lambda g, shape, dimension, size, step: (shape, g.dtype), where="")  # fmt: skip

@@ -223,7 +223,8 @@ def _direction(name: str, least: int, dim_of) -> None:
         ndim = input._array.ndim
         if ndim < least:
             raise RuntimeError(
-                f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {ndim} dimensions!"
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {ndim} "
+                "dimensions!"
             )
         dim = dim_of(ndim)
         if not isinstance(indices_or_sections, tuple | list):

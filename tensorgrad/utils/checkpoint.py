@@ -181,11 +181,11 @@ class _Region:
     The slots are held by the graph and only weakly by the region: no cycle, and what the graph dropped is not filled.
     """
 
-    def __init__(self, function, kwargs: dict, preserve: bool, context_fn, determinism_check: str, debug: bool, early_stop: bool):
+    def __init__(
+        self, function, kwargs: dict, preserve: bool, context_fn, determinism_check: str, debug: bool, early_stop: bool
+    ):
         if determinism_check not in ("default", "none"):
-            raise ValueError(
-                f"determinism_check should be one of ['default', 'none'], but got {determinism_check}"
-            )
+            raise ValueError(f"determinism_check should be one of ['default', 'none'], but got {determinism_check}")
         if debug and context_fn is not noop_context_fn:
             raise ValueError("debug=True is incompatible with non-default context_fn")
         self.function, self.kwargs, self.early_stop = function, kwargs, early_stop
@@ -253,9 +253,9 @@ class _Region:
 
         with contextlib.suppress(_Enough), enable_grad():
             args = self.inputs()
-            with _random(self.random), saved_tensors_hooks(fill, lambda tensor: tensor), self.contexts[1]:
-                with _traced(self.traces, 1):
-                    self.function(*args, **self.kwargs)
+            hooks = saved_tensors_hooks(fill, lambda tensor: tensor)
+            with _random(self.random), hooks, self.contexts[1], _traced(self.traces, 1):
+                self.function(*args, **self.kwargs)
         if self.checks and not partial:
             self.compare(count, mismatches)
 

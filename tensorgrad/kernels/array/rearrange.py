@@ -75,7 +75,7 @@ def pad_constant(xp, x, pads, value):
 
 
 def _line(n, before, after, mode):
-    """Where the elements of a padded line of n elements come from: those before it, the range that stays, those after."""
+    """Where the elements of a padded line of n come from: those before it, the range that stays, those after."""
     if mode == "circular":  # what is left after cutting is what goes around
         start, stop = max(-before, 0), n + min(after, 0)
         left, right = np.arange(-max(before, 0), 0), np.arange(max(after, 0))

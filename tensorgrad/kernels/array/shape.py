@@ -26,7 +26,7 @@ def restrided(xp, x, shape, strides):
 
 
 def at_offset(xp, x, shape, strides, offset):
-    """A window of the memory that `x` lies in, which may reach beyond `x`, from `offset` bytes after its first element."""
+    """A window of the memory that `x` lies in, `offset` bytes after its first element; it may reach beyond `x`."""
     if xp is not np:
         return xp.ndarray(shape, x.dtype, x.data + offset, strides)
     if not offset:
