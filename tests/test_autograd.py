@@ -192,6 +192,21 @@ STEPS = {
     "clone": lambda a, b: a.clone(),
     "index": lambda a, b: a[:, :] + b[0],
     "first": lambda a, b: a,
+    "neg": lambda a, b: -a,
+    "div": lambda a, b: a / (b.abs() + 1),
+    "where": lambda a, b: torch_.where(a > 1, a, b),
+    "maximum": lambda a, b: torch_.maximum(a, b),
+    "relu": lambda a, b: a.relu(),
+    "clamp": lambda a, b: a.clamp(0, 3),
+    "tanh": lambda a, b: a.tanh(),
+    "matmul": lambda a, b: a @ b.t() @ a,
+    "cat": lambda a, b: torch_.cat([a, b])[1:3],
+    "stack": lambda a, b: torch_.stack([a, b]).sum(0),
+    "unsqueeze": lambda a, b: a.unsqueeze(0).expand(1, 2, 3).squeeze(0),
+    "softmax": lambda a, b: a.softmax(1) * b,
+    "view": lambda a, b: a.view(6).view(2, 3),
+    "unbind": lambda a, b: torch_.stack([a.unbind(0)[1], b.unbind(0)[0]]),
+    "to": lambda a, b: a.double().float(),
 }
 
 

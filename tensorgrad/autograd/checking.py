@@ -263,7 +263,7 @@ def _check_constant(func, inputs: tuple, eps: float) -> None:
     for k, x in enumerate(inputs):
         if _needs_grad(x):
             for matrix in _numerical(func, inputs, k, eps, only=_tuple_of_tensors).values():
-                if bool((matrix != 0).any()):
+                if bool(matrix.ne(0).any()):
                     raise GradcheckError("Numerical gradient for function expected to be zero")
 
 
@@ -395,7 +395,7 @@ def _check_zero_gradients(inputs: tuple, outputs: tuple) -> None:
     for point, gradient in zip(points, grad(outputs, points, zeros, retain_graph=True, allow_unused=True), strict=True):
         if gradient is None:
             continue
-        if bool((gradient != 0).any()):
+        if bool(gradient.ne(0).any()):
             raise GradcheckError("backward not multiplied by grad_output")
         for what in ("dtype", "device", "shape"):
             if getattr(gradient, what) != getattr(point, what):
@@ -424,11 +424,11 @@ def _check_undefined(func, inputs: tuple) -> None:
             found = grad(outputs, points, [o.detach().new_zeros(o.shape) for o in outputs], allow_unused=True)
         except RuntimeError as error:
             raise GradcheckError("Expected backward function to handle undefined output grads.") from error
-        if any(g is not None and bool((g != 0).any()) for g in found):
+        if any(g is not None and bool(g.ne(0).any()) for g in found):
             raise GradcheckError(
                 "Expected all input grads to be undefined or zero when all output grads are undefined or zero."
             )
 
 
 for _function in (gradcheck, gradgradcheck):
-    _function.GradcheckError = GradcheckError  # type: ignore[attr-defined]
+    _function.GradcheckError = GradcheckError  # type: ignore[union-attr]

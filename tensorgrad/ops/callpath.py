@@ -534,11 +534,15 @@ def saved_array(node: Node, saved, edge):
         if storage.version != version:
             raise_modified(node, array, storage, version, edge)
         return array
-    return saved()._array if saved.__class__ is Packed else saved
+    return saved.unpack(None)._array if saved.__class__ is Packed else saved
 
 
 def as_grad(array, g: Tensor) -> Tensor:
     """A gradient that was computed on arrays, as a tensor; that of the output itself if it was passed on."""
     if array is g._array:
         return g
-    return wrap(array if array.__class__ in STORAGES else as_array(array))
+    tensor = new(Tensor)
+    tensor._array = array if array.__class__ in STORAGES else as_array(array)
+    tensor._requires_grad = False
+    tensor._memory = tensor._edge = tensor._grad = tensor._view = tensor._hooks = None
+    return tensor

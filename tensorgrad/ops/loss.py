@@ -471,7 +471,7 @@ _cross_entropy = op(
     "cross_entropy_(input, target, weight=None, ignore_index: int = -100, label_smoothing: float = 0.0, "
     "reduction: str = 'mean')",
     "loss.cross_entropy", twin=_cross_entropy_twin, prepare=_prepare_logits, where="",
-    cache="cache", backward_name="CrossEntropyBackward0",
+    cache="cache", backward_kernel="loss.cross_entropy_backward", backward_name="CrossEntropyBackward0",
     input=lambda g, cache, input, target, weight, ignore_index, label_smoothing, reduction: _cross_entropy_grad(
         g, cache, input, target, weight, ignore_index, label_smoothing, reduction
     ),

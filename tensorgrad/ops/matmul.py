@@ -127,6 +127,7 @@ linear = op(
     weight=_linear_weight,
     bias=lambda g, bias_shape: column_sum(g) if len(bias_shape) == 1 else g,
     shape=kernels.linear_shape,
+    backward_kernel="matmul.linear_backward",
     backward_name="AddmmBackward0",
     where="functional",
     doc="""`input @ weightᵀ + bias`: what `nn.Linear` computes.

@@ -65,7 +65,7 @@ mul = pointwise("mul(input, other)", "multiply", numbers="all", operator="mul", 
                 on_arrays=True,
                 input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))  # fmt: skip
 _div = pointwise("div(input, other)", "true_divide", numbers="all", rule="float", operator="truediv", where="",
-                 input=lambda g, other: g / conj(other),
+                 on_arrays=True, input=lambda g, other: g / conj(other),
                  other=lambda g, input, other: -g * conj(input / other / other))  # fmt: skip
 _rdiv = pointwise("rdiv(input, other)", "pointwise.divide_into", rule="float", operator="rtruediv", where="",
                   in_place=False, backward_name="MulBackward0",
@@ -257,15 +257,15 @@ _rpow = pointwise("rpow(exponent, input)", "pointwise.power_of", operator="rpow"
 square = pointwise("square(input)", lambda xp, x: xp.multiply(x, x), backward_name="PowBackward0",
                    prepare=lambda x: (x.astype(np.int64) if x.dtype.kind == "b" else x,),
                    input=lambda g, input: g * conj(input * 2), doc="input².")  # fmt: skip
-sqrt = pointwise("sqrt(input)", "sqrt", rule="float", input=lambda g, out: g / conj(out * 2), doc="The square root.")
+sqrt = pointwise("sqrt(input)", "sqrt", rule="float", on_arrays=True, input=lambda g, out: g / conj(out * 2), doc="The square root.")
 rsqrt = pointwise("rsqrt(input)", "pointwise.rsqrt", rule="float",
                   input=lambda g, out: g * conj(out * out * out) * -0.5, doc="1 / √input.")  # fmt: skip
-exp = pointwise("exp(input)", "exp", rule="float", input=lambda g, out: g * conj(out), doc="e to the power input.")
+exp = pointwise("exp(input)", "exp", rule="float", on_arrays=True, input=lambda g, out: g * conj(out), doc="e to the power input.")
 exp2 = pointwise("exp2(input)", "exp2", rule="float", input=lambda g, out: g * conj(out) * LN2,
                  doc="2 to the power input.")  # fmt: skip
 expm1 = pointwise("expm1(input)", "expm1", rule="float", input=lambda g, out: g * conj(out + 1),
                   doc="exp(input) - 1, accurate near 0.")  # fmt: skip
-log = pointwise("log(input)", "log", rule="float", input=lambda g, input: g / conj(input),
+log = pointwise("log(input)", "log", rule="float", on_arrays=True, input=lambda g, input: g / conj(input),
                 doc="The natural logarithm.")  # fmt: skip
 log2 = pointwise("log2(input)", "log2", rule="float", input=lambda g, input: g / conj(input * LN2),
                  doc="The logarithm in base 2.")  # fmt: skip
@@ -426,7 +426,8 @@ sinh = pointwise("sinh(input)", "sinh", rule="float", input=lambda g, input: g *
                  doc="The hyperbolic sine.")  # fmt: skip
 cosh = pointwise("cosh(input)", "cosh", rule="float", input=lambda g, input: g * conj(input.sinh()),
                  doc="The hyperbolic cosine.")  # fmt: skip
-tanh = pointwise("tanh(input)", "tanh", rule="float", input=lambda g, out: tanh_grad(g, out),
+tanh = pointwise("tanh(input)", "tanh", rule="float", backward_kernel="pointwise.tanh_backward",
+                  input=lambda g, out: tanh_grad(g, out),
                  doc="The hyperbolic tangent.")  # fmt: skip
 tanh_grad: Callable = pointwise("tanh_grad(grad, result)", "pointwise.tanh_grad", where="", in_place=False,
                       backward_name="TanhBackwardBackward0",

@@ -24,6 +24,7 @@ spread = view("spread(input, shape: shape, dim: dims, keepdim: bool)", "reduce.s
 
 sum = reduction(
     "sum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.sum_",
+    backward_kernel="reduce.sum_backward",
     input=lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim),
     doc="Σ x over `dim` (one, several, or None for all); integers are summed in int64 unless `dtype` says otherwise.",
 )  # fmt: skip

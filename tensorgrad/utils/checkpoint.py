@@ -196,7 +196,7 @@ class _Region:
         self.described: list = []
         self.complete = False  # has the first run ended?
         self.traces: tuple | None = ([], []) if debug else None
-        self.inputs: Callable | None = None
+        self.inputs: Callable = tuple  # gives the arguments of the first run again
 
     def first_run(self, args: tuple):
         """Runs the function, with slots for what it saves."""

@@ -61,6 +61,11 @@ def threshold_grad(xp, g, out, limit=0.0):
     return clear_where(xp, out <= limit if limit else out <= table(xp, (0,), out.dtype)[0], g)
 
 
+def relu_backward(xp, g, out):
+    """The gradient of `relu`: `g` where the output is positive."""
+    return threshold_grad(xp, g, out)
+
+
 def leaky_relu(xp, x, negative_slope=0.01):
     """`x` where positive, else `negative_slope * x`."""
     if _two_byte(x):

@@ -257,6 +257,11 @@ def cross_entropy_grad(xp, g, cache, target, weight, ignore_index, smoothing, re
     return softmax.cross_entropy_grad(xp, g, cache, one, target, weight, ignore_index, smoothing)
 
 
+def cross_entropy_backward(xp, g, cache, target, weight, ignore_index, label_smoothing, reduction):
+    """`cross_entropy_grad` with the arguments that the op keeps."""
+    return cross_entropy_grad(xp, g, cache, target, weight, ignore_index, label_smoothing, reduction)
+
+
 def nll(xp, logp, target, weight, ignore_index, reduction):
     """Minus the log-probability of the target's class: `(loss, weight of each element)`."""
     losses, weights = softmax.nll(xp, logp, target, weight, ignore_index)

@@ -91,6 +91,21 @@ def linear(xp, x, w, bias):
     return out.reshape(shape).astype(dtype, copy=False)
 
 
+def linear_backward(xp, g, input, weight, bias_shape, needs):
+    """The gradients of `linear` for a batch of rows: g·w, gᵀ·x and the column sums of g; declines other shapes."""
+    if g.ndim != 2 or g.dtype.char not in "fd":
+        return NotImplemented
+    if (input is not None and (input.ndim != 2 or input.dtype is not g.dtype)) or (
+        weight is not None and (weight.ndim != 2 or weight.dtype is not g.dtype)
+    ):
+        return NotImplemented
+    return (
+        g.dot(weight) if needs[0] else None,
+        g.T.dot(input) if needs[1] else None,
+        column_sum(xp, g) if needs[2] and len(bias_shape) == 1 else g.copy() if needs[2] else None,
+    )
+
+
 def widened(array):
     """float32 for 16-bit floats, anything else as it is."""
     if array is not None and array.dtype.itemsize == 2 and array.dtype.kind not in "iu":

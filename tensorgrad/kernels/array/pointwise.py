@@ -445,6 +445,11 @@ def tanh_grad(xp, g, y):
     return activation.tanh_grad(xp, g, y)
 
 
+def tanh_backward(xp, g, out):
+    """`tanh_grad` with the arguments that the op keeps."""
+    return tanh_grad(xp, g, out)
+
+
 def silu(xp, x):
     """x · sigmoid(x)."""
     if x.dtype.kind == "c":

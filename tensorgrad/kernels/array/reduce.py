@@ -309,6 +309,15 @@ def spread(xp, x, shape, dim, keepdim):
     return expand(xp, x, shape)
 
 
+def sum_backward(xp, g, input_shape, dim, keepdim):
+    """The gradient of a sum: `g` at every element that was summed, without copying where memory is shared visibly."""
+    if dim is None and not g.ndim and xp is np:  # the commonest loss
+        result = np.ndarray(input_shape, g.dtype, g, 0, (0,) * len(input_shape))
+    else:
+        result = spread(xp, g, input_shape, dim, keepdim)
+    return result.copy() if result.size == g.size else result
+
+
 def var(xp, x, dim, correction, keepdim):
     """Mean squared distance from the mean, the sum divided by (n - correction), or by 0 if that is negative."""
     if _two_bytes(x):
