@@ -22,8 +22,10 @@ def acos(input: Tensor, *, out: Any = ...) -> Tensor: ...
 def acos_(input: Tensor) -> Tensor: ...
 def acosh(input: Tensor, *, out: Any = ...) -> Tensor: ...
 def acosh_(input: Tensor) -> Tensor: ...
-def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any: ...
-def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: Any = ...) -> Any: ...
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor: ...
+def adaptive_max_pool1d(
+    input: Tensor, output_size: Any, return_indices: Any = ...
+) -> builtins.tuple[Tensor, Tensor]: ...
 def add(input: Tensor, other: Tensor | _Number, *, alpha: Any = ..., out: Any = ...) -> Tensor: ...
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = ..., alpha: _Number = ..., out: Any = ...
@@ -194,62 +196,62 @@ def conj_physical(input: Tensor, *, out: Any = ...) -> Tensor: ...
 def conj_physical_(input: Tensor) -> Tensor: ...
 def constant_pad_nd(input: Tensor, pad: Any, value: Any = ...) -> Tensor: ...
 def conv1d(
-    input: Any,
-    weight: Any,
-    bias: Any = ...,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
     stride: Any = ...,
     padding: Any = ...,
     dilation: Any = ...,
-    groups: Any = ...,
-) -> Any: ...
+    groups: _int = ...,
+) -> Tensor: ...
 def conv2d(
-    input: Any,
-    weight: Any,
-    bias: Any = ...,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
     stride: Any = ...,
     padding: Any = ...,
     dilation: Any = ...,
-    groups: Any = ...,
-) -> Any: ...
+    groups: _int = ...,
+) -> Tensor: ...
 def conv3d(
-    input: Any,
-    weight: Any,
-    bias: Any = ...,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
     stride: Any = ...,
     padding: Any = ...,
     dilation: Any = ...,
-    groups: Any = ...,
-) -> Any: ...
+    groups: _int = ...,
+) -> Tensor: ...
 def conv_transpose1d(
-    input: Any,
-    weight: Any,
-    bias: Any = ...,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
     stride: Any = ...,
     padding: Any = ...,
     output_padding: Any = ...,
-    groups: Any = ...,
+    groups: _int = ...,
     dilation: Any = ...,
-) -> Any: ...
+) -> Tensor: ...
 def conv_transpose2d(
-    input: Any,
-    weight: Any,
-    bias: Any = ...,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
     stride: Any = ...,
     padding: Any = ...,
     output_padding: Any = ...,
-    groups: Any = ...,
+    groups: _int = ...,
     dilation: Any = ...,
-) -> Any: ...
+) -> Tensor: ...
 def conv_transpose3d(
-    input: Any,
-    weight: Any,
-    bias: Any = ...,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
     stride: Any = ...,
     padding: Any = ...,
     output_padding: Any = ...,
-    groups: Any = ...,
+    groups: _int = ...,
     dilation: Any = ...,
-) -> Any: ...
+) -> Tensor: ...
 def convolution(
     input: Any,
     weight: Any,
@@ -311,7 +313,7 @@ def empty(
     memory_format: Any = ...,
 ) -> Tensor: ...
 def empty_like(
-    input: Any,
+    input: Tensor,
     *fill: Any,
     dtype: _dtype | None = ...,
     layout: Any = ...,
@@ -319,7 +321,7 @@ def empty_like(
     requires_grad: _bool = ...,
     memory_format: Any = ...,
     **kw: Any,
-) -> Any: ...
+) -> Tensor: ...
 def eq(input: Tensor, other: Tensor | _Number, *, out: Any = ...) -> Tensor: ...
 def eq_(input: Tensor, other: Tensor | _Number) -> Tensor: ...
 def equal(input: Tensor, other: Tensor) -> _bool: ...
@@ -384,7 +386,7 @@ def full(
     pin_memory: Any = ...,
 ) -> Tensor: ...
 def full_like(
-    input: Any,
+    input: Tensor,
     *fill: Any,
     dtype: _dtype | None = ...,
     layout: Any = ...,
@@ -392,7 +394,7 @@ def full_like(
     requires_grad: _bool = ...,
     memory_format: Any = ...,
     **kw: Any,
-) -> Any: ...
+) -> Tensor: ...
 def gather(input: Tensor, dim: _int, index: Tensor, *, sparse_grad: _bool = ..., out: Any = ...) -> Tensor: ...
 def gcd(input: Tensor, other: Tensor | _Number, *, out: Any = ...) -> Tensor: ...
 def gcd_(input: Tensor, other: Tensor | _Number) -> Tensor: ...
@@ -529,41 +531,41 @@ def max(
     input: Tensor, dim: Any = ..., keepdim: _bool = ..., *, other: Tensor | _Number | None = ..., out: Any = ...
 ) -> Any: ...
 def max_pool1d(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
     stride: Any = ...,
     padding: Any = ...,
     dilation: Any = ...,
     ceil_mode: Any = ...,
     return_indices: Any = ...,
-) -> Any: ...
+) -> Tensor: ...
 def max_pool1d_with_indices(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
     stride: Any = ...,
     padding: Any = ...,
     dilation: Any = ...,
     ceil_mode: Any = ...,
     return_indices: Any = ...,
-) -> Any: ...
+) -> builtins.tuple[Tensor, Tensor]: ...
 def max_pool2d(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
     stride: Any = ...,
     padding: Any = ...,
     dilation: Any = ...,
     ceil_mode: Any = ...,
     return_indices: Any = ...,
-) -> Any: ...
+) -> Tensor: ...
 def max_pool3d(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
     stride: Any = ...,
     padding: Any = ...,
     dilation: Any = ...,
     ceil_mode: Any = ...,
     return_indices: Any = ...,
-) -> Any: ...
+) -> Tensor: ...
 def maximum(input: Tensor, other: Tensor | _Number, *, out: Any = ...) -> Tensor: ...
 def mean(
     input: Tensor,
@@ -658,7 +660,7 @@ def ones(
     pin_memory: Any = ...,
 ) -> Tensor: ...
 def ones_like(
-    input: Any,
+    input: Tensor,
     *fill: Any,
     dtype: _dtype | None = ...,
     layout: Any = ...,
@@ -666,7 +668,7 @@ def ones_like(
     requires_grad: _bool = ...,
     memory_format: Any = ...,
     **kw: Any,
-) -> Any: ...
+) -> Tensor: ...
 def outer(input: Tensor, vec2: Tensor, *, out: Any = ...) -> Tensor: ...
 def pairwise_distance(x1: Tensor, x2: Tensor, p: _float = ..., eps: _float = ..., keepdim: _bool = ...) -> Tensor: ...
 def pdist(input: Tensor, p: _float = ...) -> Tensor: ...
@@ -991,7 +993,7 @@ def zeros(
     pin_memory: Any = ...,
 ) -> Tensor: ...
 def zeros_like(
-    input: Any,
+    input: Tensor,
     *fill: Any,
     dtype: _dtype | None = ...,
     layout: Any = ...,
@@ -999,4 +1001,4 @@ def zeros_like(
     requires_grad: _bool = ...,
     memory_format: Any = ...,
     **kw: Any,
-) -> Any: ...
+) -> Tensor: ...

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.tensor import Tensor, wrap
 
 
 def _roots(tensors, gradients, create_graph: bool, who: str):
@@ -25,7 +26,7 @@ def _roots(tensors, gradients, create_graph: bool, who: str):
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if array.dtype.kind == "c":
                 raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {tensor.dtype}")
-            ones = _ones(array, tensor)
+            ones = _ones(array)
             roots.append((edge, ones))
             continue
         if not isinstance(gradient, Tensor):
@@ -44,14 +45,13 @@ def _roots(tensors, gradients, create_graph: bool, who: str):
     return roots
 
 
-def _ones(array, tensor: Tensor) -> Tensor:
-    storage = tensor._storage.__class__
+def _ones(array) -> Tensor:
+    storage = STORAGES[array.__class__]
     if storage.xp is not None:
-        made = storage.xp.array(1, array.dtype) if not array.ndim else storage.xp.ones(array.shape, array.dtype)
-    else:
-        made = storage.empty(array.shape, array.dtype, storage.device_of(array))
-        storage.write(made, 1)
-    return share(made, storage.of(made))
+        return wrap(storage.xp.array(1, array.dtype) if not array.ndim else storage.xp.ones(array.shape, array.dtype))
+    made = storage.empty(array.shape, array.dtype, storage.device_of(array))
+    storage.write(made, 1)
+    return wrap(made)
 
 
 def _listed(value, count: int) -> list:
@@ -172,7 +172,7 @@ def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_grap
     if gradient is None and inputs is None and self._requires_grad is True and self._array.size == 1:
         array = self._array
         if array.dtype.kind == "f":  # a real loss, as nearly always
-            roots = [(self._edge or (self, 0), _ones(array, self))]
+            roots = [(self._edge or (self, 0), _ones(array))]
             keep = create_graph if retain_graph is None else retain_graph
             return engine.run(roots, keep_graph=keep, create_graph=create_graph)
     backward(self, gradient, retain_graph, create_graph, inputs)

@@ -181,7 +181,9 @@ def _same_padding(input: Tensor, weight: Tensor, stride, dilation):
 def _forward(dims: int):
     name = f"conv{dims}d"
 
-    def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    def conv(
+        input: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1
+    ) -> Tensor:
         batched = _batched(name, dims, input)
         if weight._array.ndim != dims + 2:
             _spatial(input, weight, stride, dims)
@@ -222,7 +224,10 @@ def _forward(dims: int):
 def _transposed(dims: int):
     name = f"conv_transpose{dims}d"
 
-    def conv(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    def conv(
+        input: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, output_padding=0,
+        groups: int = 1, dilation=1,
+    ) -> Tensor:  # fmt: skip
         batched = _batched(name, dims, input)
         if weight._array.ndim != dims + 2:
             _spatial(input, weight, stride, dims)

@@ -115,7 +115,7 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
 
 
 def _caster(name: str, dtype: dtypes.dtype) -> None:
-    def method(self, memory_format=None):
+    def method(self, memory_format=None) -> Tensor:
         return self if self.dtype is dtype else _cast(self, dtype)
 
     method.__name__ = method.__qualname__ = name

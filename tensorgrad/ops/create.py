@@ -286,7 +286,9 @@ def full(
 def _like(name: str, function, fills: bool):
     """`zeros_like` from `zeros`: shape, dtype and device of another tensor, its strides too where it is dense."""
 
-    def like(input, *fill, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, **kw):
+    def like(
+        input: Tensor, *fill, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, **kw
+    ) -> Tensor:
         if not isinstance(input, Tensor):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
         if kw:
@@ -318,7 +320,7 @@ full_like = _like("full_like", full, True)
 
 
 def _new(name: str, function):
-    def new(self, *args, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False, **kw):
+    def new(self, *args, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False, **kw) -> Tensor:
         args = (kw.pop("size"), *args) if "size" in kw else args
         return function(*args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kw)
 
@@ -335,7 +337,7 @@ _new("new_tensor", tensor)
 
 
 @composite("method")
-def new(self, *args, device=None):
+def new(self, *args, device=None) -> Tensor:
     """PyTorch's legacy constructor with this tensor's dtype: sizes, or data to copy."""
     if len(args) == 1 and isinstance(args[0], list | tuple | Tensor | np.ndarray) and not isinstance(args[0], Size):
         return tensor(args[0], dtype=self.dtype, device=device or self.device)

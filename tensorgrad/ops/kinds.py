@@ -10,6 +10,7 @@ from here and from the engine, none by hand.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from tensorgrad import dtypes
 from tensorgrad.ops import callpath, inplace
@@ -17,11 +18,27 @@ from tensorgrad.ops.errors import wrap_dim, wrap_dims
 from tensorgrad.ops.op import Op
 from tensorgrad.tensor import Tensor
 
+
+class Function(Protocol):
+    """What a row becomes: a function over tensors that knows its row. It returns a tensor, or a tuple of them."""
+
+    op: Op
+    __name__: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class TensorFunction(Function, Protocol):
+    """A `Function` that returns one tensor."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor: ...
+
+
 FUNCTIONS: dict[str, Callable] = {}  # what becomes `torch.<name>`
 FUNCTIONAL: dict[str, Callable] = {}  # what becomes `torch.nn.functional.<name>`
 
 
-def export(name: str, function: Callable, where: str) -> None:
+def export(name: str, function: Any, where: str) -> None:
     """Puts a function where users find it: "function", "method", "functional", separated by spaces."""
     for place in where.split():
         if place == "method":
@@ -30,7 +47,7 @@ def export(name: str, function: Callable, where: str) -> None:
             {"function": FUNCTIONS, "functional": FUNCTIONAL}[place][name] = function
 
 
-def _declare(op: Op, where: str) -> Callable:
+def _declare(op: Op, where: str) -> Any:
     function = callpath.declare(op)
     export(op.name, function, where)
     return function
@@ -45,7 +62,7 @@ def pointwise(
     in_place: bool = True,
     operator: str = "",
     **row,
-) -> Callable:
+) -> TensorFunction:
     """An op on corresponding elements. `rule`: "same" computes in the promoted dtype, "float" turns integers into
     the default float first. Formulas are given by parameter name; others of `row` as in `Op`."""
     op = _row(signature, kernel, "pointwise", row, rule=rule)
@@ -59,7 +76,7 @@ def pointwise(
     return function
 
 
-def reduction(signature: str, kernel, *, where: str = "function method", **row) -> Callable:
+def reduction(signature: str, kernel, *, where: str = "function method", **row) -> TensorFunction:
     """An op that folds dimensions away. Its `dim` parameter reaches the kernel as None, a tuple, or (annotated `int`)
     one dimension, counted from the front."""
     op = _row(signature, kernel, "reduction", row)
@@ -74,8 +91,8 @@ def _reduction_prepare(op: Op):
     single = op.params[at].annotation == "int"
     dtype_at = names.index("dtype") if "dtype" in names else None
 
-    def prepare(*values):
-        values = list(values)
+    def prepare(*given):
+        values = list(given)
         x, dim = values[0], values[at]
         if dtype_at is not None and values[dtype_at] is not None:
             values[0] = x.astype(values[dtype_at].numpy)
@@ -91,19 +108,19 @@ def _reduction_prepare(op: Op):
     return prepare
 
 
-def view(signature: str, kernel, *, where: str = "function method", **row) -> Callable:
+def view(signature: str, kernel, *, where: str = "function method", **row) -> TensorFunction:
     """An op whose result shares the memory of its input: the kernel only rearranges shape and strides."""
     return _declare(_row(signature, kernel, "view", row), where)
 
 
-def op(signature: str, kernel=None, *, kind: str = "op", where: str = "function method", **row) -> Callable:
+def op(signature: str, kernel=None, *, kind: str = "op", where: str = "function method", **row) -> Function:
     """Any other op; see `Op` for what a row may say."""
     return _declare(_row(signature, kernel, kind, row), where)
 
 
 _FIELDS = frozenset({
-    "backward", "backward_kernel", "backward_name", "cache", "differentiable_outputs", "doc", "numbers", "on_arrays", "outputs", "prepare", "rule",
-    "shape", "twin", "write", "wrt",
+    "backward", "backward_kernel", "backward_name", "cache", "differentiable_outputs", "doc", "numbers", "on_arrays",
+    "outputs", "prepare", "rule", "shape", "twin", "write", "wrt",
 })  # fmt: skip
 
 
@@ -132,7 +149,7 @@ def composite(where: str = "function method", *, name: str = "", in_place=False)
     return decorator
 
 
-def alias(new: str, function: Callable, where: str = "function method", in_place_of: str = "") -> None:
+def alias(new: str, function: Any, where: str = "function method", in_place_of: str = "") -> None:
     """A second name for a function, and for its in-place method."""
     export(new, function, where)
     if in_place_of:

@@ -160,7 +160,9 @@ LETTERS = ("L", "H, W", "D, H, W")
 def _max_pools(dims: int) -> None:
     name = f"max_pool{dims}d"
 
-    def with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    def with_indices(
+        input: Tensor, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
+    ) -> tuple[Tensor, Tensor]:
         batched = _batched(name, input, dims)
         _check_dtype("max_pool1d_impl" if dims == 1 else name, input, dims > 1)
         kernel = _ints(name, "kernel_size", kernel_size, dims)
@@ -171,8 +173,10 @@ def _max_pools(dims: int) -> None:
         _pool_shape(input._array.shape, kernel, stride, padding, dilation, ceil_mode)
         return _run(_max_pool, input, batched, kernel, stride, padding, dilation, ceil_mode)
 
-    def max_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-        results = with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    def max_pool(
+        input: Tensor, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
+    ) -> Tensor:
+        results: Any = with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
         return results if return_indices else results[0]
 
     letters = LETTERS[dims - 1]
@@ -233,13 +237,13 @@ def _adaptive_batched(name: str, input: Tensor, dims: int) -> bool:
 def _adaptive_max_pools(dims: int) -> None:
     name = f"adaptive_max_pool{dims}d"
 
-    def with_indices(input, output_size, return_indices=False):
+    def with_indices(input: Tensor, output_size, return_indices=False) -> tuple[Tensor, Tensor]:
         size = _output_size(name, output_size, input, dims)
         batched = _adaptive_batched(name, input, dims)
         _check_dtype("adaptive_max_pool2d" if dims == 1 else name, input, False)
         return _run(_adaptive_max_pool, input, batched, size)
 
-    def adaptive_max_pool(input, output_size, return_indices=False):
+    def adaptive_max_pool(input: Tensor, output_size, return_indices=False) -> Tensor:
         results = with_indices(input, output_size)
         return results if return_indices else results[0]
 
@@ -264,9 +268,9 @@ def _avg_pools(dims: int) -> None:
     name = f"avg_pool{dims}d"
 
     def avg_pool(
-        input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None,
-        *, out=None,
-    ):  # fmt: skip
+        input: Tensor, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+        divisor_override=None, *, out=None,
+    ) -> Tensor:  # fmt: skip
         if dims == 1 and input._array.ndim not in (2, 3):
             raise RuntimeError(
                 f"Expected 2 to 3 dimensions, but got {input._array.ndim}-dimensional tensor for argument #1 'self' "
@@ -311,7 +315,7 @@ def _avg_pools(dims: int) -> None:
 def _adaptive_avg_pools(dims: int) -> None:
     name = f"adaptive_avg_pool{dims}d"
 
-    def adaptive_avg_pool(input, output_size):
+    def adaptive_avg_pool(input: Tensor, output_size) -> Tensor:
         size = _output_size(name, output_size, input, dims)
         batched = _adaptive_batched(name, input, dims)
         _check_dtype("adaptive_avg_pool2d" if dims == 1 else name, input, False)
@@ -344,7 +348,7 @@ for _dims in (1, 2, 3):
 def _lp_pools(dims: int) -> None:
     name = f"lp_pool{dims}d"
 
-    def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    def lp_pool(input: Tensor, norm_type, kernel_size, stride=None, ceil_mode=False) -> Tensor:
         kernel = _ints(name, "kernel_size", kernel_size, dims)
         count = 1
         for k in kernel:
@@ -360,7 +364,9 @@ def _lp_pools(dims: int) -> None:
 def _max_unpools(dims: int) -> None:
     name = f"max_unpool{dims}d"
 
-    def max_unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
+    def max_unpool(
+        input: Tensor, indices: Tensor, kernel_size, stride=None, padding=0, output_size=None
+    ) -> Tensor:
         if input._array.shape != indices._array.shape:
             raise RuntimeError(
                 f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got "

@@ -39,7 +39,7 @@ def ints(values) -> tuple[int, ...]:
 def variadic(name: str, function, keyword: str) -> None:
     """Makes `function(input, values)` the method `x.name(2, 3)`, `x.name((2, 3))` and `x.name(keyword=(2, 3))`."""
 
-    def method(self, *args, **named):
+    def method(self, *args, **named) -> Tensor:
         if named:
             if args or keyword not in named or len(named) > 1:
                 raise TypeError(f"{name}() received an invalid combination of arguments: {args}, {named}")

@@ -1,0 +1,199 @@
+"""Between torch and tensorgrad: the same values, the same functions, and how two results differ."""
+
+from __future__ import annotations
+
+import functools
+import types
+
+import numpy as np
+import torch
+
+import tensorgrad as tg
+
+TOLERANCE = {  # rtol, atol
+    "float32": (1.3e-5, 2e-5), "float64": (1e-7, 1e-7), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2),
+    "complex64": (2e-5, 3e-5), "complex128": (1e-7, 1e-7),
+}  # fmt: skip
+
+
+# --- functions -----------------------------------------------------------------------------------------------------
+
+
+def seeded(function, *args, **kwargs):
+    """What the database's own wrapper does around functions that draw random numbers."""
+    tg.manual_seed(42)
+    return function(*args, **kwargs)
+
+
+def translate(function):
+    """A Python function of the database, reading tensorgrad wherever it says `torch`; None for any other callable.
+
+    Many records hold a lambda over torch (`lambda x, n: torch.polygamma(n, x)`), which says how to call the function.
+    """
+    if isinstance(function, functools.partial):
+        inner = translate(function.func) or named(f"{function.func.__module__}.{function.func.__name__}"[6:])
+        return inner and functools.partial(inner, *function.args, **function.keywords)
+    if not isinstance(function, types.FunctionType) or not function.__module__.startswith("torch.testing."):
+        return None
+    globals_ = {**function.__globals__, "torch": tg, "F": tg.nn.functional, "wrapper_set_seed": seeded}
+    return types.FunctionType(
+        function.__code__, globals_, function.__name__, function.__defaults__, function.__closure__
+    )
+
+
+def named(name: str):
+    """tensorgrad's function of a dotted name, or its tensor method of a plain one; None if there is none."""
+    found = tg
+    for part in name.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            break
+    if found is None and "." not in name:
+        found = getattr(tg.Tensor, name, None)
+    return found if callable(found) else None
+
+
+# --- values --------------------------------------------------------------------------------------------------------
+
+
+def to_tg(value, device=None, track=True):
+    """A torch value (tensors anywhere inside) as tensorgrad's: values, strides, offset, dtype and requires_grad."""
+    if isinstance(value, torch.Tensor):
+        made = _tensor(value)
+        if device is not None:
+            made = made.to(device)
+        return made.requires_grad_() if value.requires_grad and track else made
+    if isinstance(value, torch.dtype):
+        return getattr(tg, plain_name(value))
+    if isinstance(value, torch.device):
+        return device or tg.device(str(value))
+    if isinstance(value, str) and value == "cpu" and device is not None:
+        return device
+    if isinstance(value, torch.memory_format | torch.layout):
+        return getattr(tg, plain_name(value), value)
+    if isinstance(value, torch.Size):
+        return tg.Size(value)
+    return _nested(value, lambda v: to_tg(v, device, track))
+
+
+def _tensor(value: torch.Tensor):
+    value = value.detach().resolve_conj().resolve_neg()
+    if value.is_contiguous() and value.untyped_storage().nbytes() == value.numel() * value.itemsize:
+        if value.dtype is torch.bfloat16:
+            return tg.tensor(value.float().numpy()).to(tg.bfloat16)
+        return tg.from_numpy(value.numpy().copy())
+    whole = torch.empty(0, dtype=value.dtype).set_(value.untyped_storage())
+    return _tensor(whole.clone()).as_strided(tuple(value.shape), value.stride(), value.storage_offset())
+
+
+def copied(value, device=None):
+    """A torch value whose tensors are copies, with the strides and offsets of the originals."""
+    if isinstance(value, torch.Tensor):
+        plain = value.detach()
+        if device is not None:
+            copy = plain.to(device)
+        elif plain.is_conj() or plain.is_neg() or plain.is_sparse:
+            copy = plain.clone()
+        else:
+            whole = torch.empty(0, dtype=plain.dtype).set_(plain.untyped_storage()).clone()
+            copy = whole.as_strided(plain.shape, plain.stride(), plain.storage_offset())
+        return copy.requires_grad_(value.requires_grad)
+    if isinstance(value, torch.device) or (isinstance(value, str) and value == "cpu"):
+        return device or value
+    if isinstance(value, torch.Size):
+        return value
+    return _nested(value, lambda v: copied(v, device))
+
+
+def _nested(value, convert):
+    if isinstance(value, tuple | list):
+        items = [convert(v) for v in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, dict):
+        return {k: convert(v) for k, v in value.items()}
+    return value
+
+
+def leaves(value) -> list:
+    """All tensors in nested values, in order."""
+    if isinstance(value, torch.Tensor | tg.Tensor):
+        return [value]
+    if isinstance(value, tuple | list):
+        return [t for v in value for t in leaves(v)]
+    if isinstance(value, dict):
+        return [t for v in value.values() for t in leaves(v)]
+    return []
+
+
+def numpy_of(tensor) -> np.ndarray:
+    """A tensor of either library as a NumPy array; bfloat16 as float32."""
+    tensor = tensor.detach()
+    if isinstance(tensor, torch.Tensor):
+        if tensor._is_zerotensor():
+            tensor = tensor.clone()
+        tensor = tensor.resolve_conj().resolve_neg()
+    return (tensor.float() if plain_name(tensor.dtype) == "bfloat16" else tensor).cpu().numpy()
+
+
+def plain_name(value) -> str:
+    """`float32` for either library's dtype."""
+    return str(value).removeprefix("torch.").removeprefix("tensorgrad.")
+
+
+def shown(value) -> str:
+    """Arguments in short: tensors by dtype and shape."""
+    if isinstance(value, torch.Tensor | tg.Tensor):
+        return f"{plain_name(value.dtype)}{list(value.shape)}"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(shown(x) for x in value)}]"
+    return repr(value)
+
+
+# --- differences ---------------------------------------------------------------------------------------------------
+
+
+def differences(expected, actual, what: str, strides=False) -> list[str]:
+    """How two nested results differ: structure, shape, dtype, values, and strides if asked."""
+    if isinstance(expected, torch.Tensor):
+        return _tensor_differences(expected, actual, what, strides)
+    if isinstance(expected, tuple | list):
+        if not isinstance(actual, tuple | list) or len(expected) != len(actual):
+            return [f"{what}: expected {len(expected)} results, got {actual!r:.80}"]
+        names = getattr(type(expected), "n_sequence_fields", None) and type(expected).__name__
+        problems = []
+        if names and type(actual).__name__ != names:
+            problems.append(f"{what}: a {type(actual).__name__}, expected {names}")
+        pairs = enumerate(zip(expected, actual, strict=True))
+        return problems + [d for i, (e, a) in pairs for d in differences(e, a, f"{what}[{i}]", strides)]
+    if isinstance(expected, bool | int | float | complex):
+        if type(actual) is not type(expected):
+            return [f"{what}: expected {expected!r}, got a {type(actual).__name__}"]
+        same = bool(np.isclose(expected, actual, rtol=1e-5, equal_nan=True))
+        return [] if same else [f"{what}: {actual!r}, expected {expected!r}"]
+    return [] if plain_name(expected) == plain_name(actual) else [f"{what}: {actual!r:.80}, expected {expected!r:.80}"]
+
+
+def _tensor_differences(expected, actual, what, strides) -> list[str]:
+    if not isinstance(actual, tg.Tensor):
+        return [f"{what}: expected a tensor, got {type(actual).__name__}"]
+    if tuple(expected.shape) != tuple(actual.shape):
+        return [f"{what}: shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"]
+    problems = []
+    if plain_name(expected.dtype) != plain_name(actual.dtype):
+        problems.append(f"{what}: dtype {actual.dtype}, expected {expected.dtype}")
+    if strides and expected.numel() and expected.stride() != actual.stride():
+        problems.append(f"{what}: strides {actual.stride()}, expected {expected.stride()}")
+    if not close(numpy_of(actual), numpy_of(expected), plain_name(expected.dtype)):
+        a, b = numpy_of(expected).reshape(-1), numpy_of(actual).reshape(-1)
+        problems.append(f"{what}: values differ: expected {a[:6]}, got {b[:6]}")
+    return problems
+
+
+def close(actual, expected, dtype: str, slack=0.0) -> bool:
+    """Whether arrays agree to a dtype's tolerance, and `slack` (an array or a number) beyond it."""
+    rtol, atol = TOLERANCE.get(dtype, (0, 0))
+    with np.errstate(all="ignore"):
+        if actual.dtype.kind not in "fc" and expected.dtype.kind not in "fc":
+            return np.array_equal(actual, expected)
+        same = np.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=True)
+        return bool(np.all(same | (np.abs(actual - expected) <= slack)))
