@@ -17,6 +17,9 @@ class device:
 
     __slots__ = ("index", "type")
 
+    type: str
+    index: int | None
+
     def __init__(self, type, index: int | None = None):
         if isinstance(type, device):
             type, index = type.type, type.index if index is None else index

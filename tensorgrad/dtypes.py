@@ -7,6 +7,8 @@ Promotion is a lattice in three categories (integers < floating < complex), with
 
 from __future__ import annotations
 
+import builtins
+
 import numpy as np
 
 
@@ -18,7 +20,7 @@ class dtype:
 
     __slots__ = ("_numpy", "category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name")
 
-    def __init__(self, name: str, itemsize: int, category: int):
+    def __init__(self, name: str, itemsize: builtins.int, category: builtins.int):
         self.name, self.itemsize, self.category = name, itemsize, category
         self.is_floating_point = category == FLOATING
         self.is_complex = category == COMPLEX
@@ -181,7 +183,7 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     return PROMOTION[type1, type2]
 
 
-def can_cast(from_: dtype, to: dtype) -> True.__class__:
+def can_cast(from_: dtype, to: dtype) -> builtins.bool:
     """Whether PyTorch's casting rules let a result of type `from_` be stored as `to`.
 
     A category may only rise: complex to real, floating to integer and anything to bool are refused.

@@ -103,7 +103,8 @@ class Generator:
     def _reseed(self, seed: int) -> None:
         self._bits._legacy_seeding(seed & 0xFFFFFFFF)
         self._seed, self._untouched = seed, True
-        self.next_normal = self.next_float_normal = None
+        self.next_normal: float | None = None
+        self.next_float_normal: float | None = None
 
     # --- state -------------------------------------------------------------------------------------------------------
 

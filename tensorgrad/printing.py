@@ -35,7 +35,7 @@ class PrintOptions:
 
 PRINT_OPTIONS = PrintOptions()
 
-_PROFILES = {
+_PROFILES: dict[str | None, dict] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "shape": False},
     "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80, "shape": False},
     "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80, "shape": False},
@@ -67,7 +67,7 @@ def set_printoptions(
         >>> torch.tensor([1.12345])
         tensor([1.1235])
     """
-    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    given: dict = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     given["shape"] = shape
     changes = dict(_PROFILES.get(profile, {}))
     changes.update((name, value) for name, value in given.items() if value is not None)

@@ -16,7 +16,7 @@ def return_type(name: str, *fields: str) -> type:
     """
     if name not in globals():
         cls = namedtuple(name, fields, module=__name__)  # type: ignore[misc]
-        cls.__repr__ = _repr  # type: ignore[method-assign]
+        cls.__repr__ = _repr
         cls.__doc__ = f"What `torch.{name}` returns: {', '.join(fields)}."
         globals()[name] = cls
     return globals()[name]

@@ -163,6 +163,73 @@ def gradient_of_a_known_function():
     same(x.grad, [1.3633, 0.1912], 1e-4)
 
 
+class TwiceTheSame(torch.autograd.Function):
+    """An op whose backward gives both inputs one and the same tensor."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        return a + b
+
+    @staticmethod
+    def backward(ctx, g):
+        one = g * 2
+        return one, one
+
+
+@check
+def gradients_have_their_own_memory():
+    # Leaves take over a gradient that nobody else holds. That is found out by counting references, which Pythons do
+    # differently: a wrong count shows as memory that a gradient shares with another one, an input or a seed.
+    kept = []
+
+    def hooked(a, b):
+        middle = a * 1
+        middle.register_hook(kept.append)
+        middle.retain_grad()
+        kept.append(middle)
+        return middle + b
+
+    def written(a, b):
+        whole = a.clone()
+        whole.view(-1).add_(b.reshape(-1))
+        return whole
+
+    programs = [
+        lambda a, b: a + b,
+        lambda a, b: a - b,
+        lambda a, b: a.view(3, 2) + b.reshape(3, 2),
+        lambda a, b: a.t() * b.t(),
+        lambda a, b: a[0] + b[1],
+        lambda a, b: (a + 0) + (b + 0),
+        lambda a, b: torch.cat([a, b]),
+        lambda a, b: torch.stack([a, b]),
+        lambda a, b: a.expand(2, 2, 3) + b,
+        lambda a, b: a.clone() + b.clone(),
+        lambda a, b: torch.where(a > 0, a, b),
+        lambda a, b: a * b.sum(dim=0),
+        lambda a, b: TwiceTheSame.apply(a, b),
+        lambda a, b: torch.nn.functional.linear(a, b),
+        hooked,
+        written,
+    ]
+    for number, program in enumerate(programs):
+        a, b = (torch.rand(2, 3, requires_grad=True) for _ in range(2))
+        result = program(a, b)
+        seed = torch.rand(result.shape)
+        result.backward(seed)
+        tensors = [a.grad, b.grad, a, b, seed, result]
+        tensors += [t if t.is_leaf else t.grad for t in kept]
+        arrays = [t.detach().numpy() for t in tensors]
+        for i, j in ((i, j) for i in range(2) for j in range(i + 1, len(arrays))):
+            assert not np.shares_memory(arrays[i], arrays[j]), f"program {number}: tensors {i} and {j} share memory"
+        assert a.grad.numpy().flags.writeable and b.grad.numpy().flags.writeable
+        kept.clear()
+    seed, leaf = torch.ones(3), torch.zeros(3, requires_grad=True)
+    leaf.backward(seed)
+    seed.zero_()
+    same(leaf.grad, [1, 1, 1])
+
+
 @check
 def gradients_of_gradients():
     x = torch.tensor([1.0, 2.0], requires_grad=True)

@@ -22,7 +22,7 @@ def _from_checking(name: str):
 
 # As in PyTorch, `autograd.gradcheck` is the function, and `from torch.autograd.gradcheck import GradcheckError` works.
 _sys.modules[f"{__name__}.gradcheck"] = _ModuleType(f"{__name__}.gradcheck")
-_sys.modules[f"{__name__}.gradcheck"].__getattr__ = _from_checking  # type: ignore[method-assign]
+_sys.modules[f"{__name__}.gradcheck"].__getattr__ = _from_checking
 
 
 def __getattr__(name: str):

@@ -34,6 +34,7 @@ class detect_anomaly(set_detect_anomaly):
 
     Slow: for finding mistakes only.
 
+    >>> import warnings
     >>> import tensorgrad as torch
     >>> x = torch.tensor(-1.0, requires_grad=True)
     >>> with torch.autograd.detect_anomaly(), warnings.catch_warnings():

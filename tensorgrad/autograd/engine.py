@@ -61,18 +61,14 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
         edges, results = [edge for edge, _ in roots], [grad for _, grad in roots]
         node = None
         while True:
-            i = -1
-            for edge in edges:
-                i += 1
-                if edge is None or results[i] is None:
+            for edge, grad in zip(edges, results):  # a node gives as many gradients as it has edges
+                if edge is None or grad is None:
                     continue
                 target, nr = edge
-                grad = results[i]
-                results[i] = None  # whoever receives it shall be the only one to hold it
                 if target.__class__ is Node or not isinstance(target, Tensor):
                     shape, dtype, _ = target.outputs[nr]
                     if grad._array.shape != shape or grad._array.dtype is not dtype:
-                        grad = fit(grad, shape, dtype, node, i)
+                        grad = fit(grad, shape, dtype, node, _place(edges, edge))
                     slots = grads.get(target)
                     if slots is None:
                         grads[target] = slots = [None] * len(target.outputs)
@@ -81,7 +77,7 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
                     continue
                 array = target._array
                 if grad._array.shape != array.shape or grad._array.dtype is not array.dtype:
-                    grad = fit(grad, array.shape, array.dtype, node, i)
+                    grad = fit(grad, array.shape, array.dtype, node, _place(edges, edge))
                 if captured is not None:
                     if edge in captured:
                         captured[edge] = grad if captured[edge] is None else captured[edge] + grad
@@ -89,17 +85,17 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
                     pass  # switched off or detached since it was used; or a view that was made without grad
                 elif target._hooks is not None:
                     if awaited is None:
-                        awaited = _ahead(edges[i:], ready)
+                        awaited = _ahead(edges[_place(edges, edge) :], ready)
                     awaited[target] = awaited.get(target, 0) - 1
                     hooked[target] = hooked[target] + grad if target in hooked else grad
                     if not awaited[target]:
                         grad = None
                         finish_leaf(target, hooked, create_graph)
                 elif target._grad is None and not several_threads:
-                    target._grad = grad if create_graph else owned(getrefcount(grad), grad)
+                    target._grad = grad if create_graph else owned(getrefcount(grad) - BY_THE_LOOP, grad)
                 else:
                     accumulate(target, grad, create_graph)
-            grad = slots = edge = edges = results = None
+            grad = slots = edge = edges = results = None  # type: ignore[assignment]
             while ready:
                 node = heappop(ready)[1]
                 edges = node.edges
@@ -121,7 +117,12 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
         GRAD.enabled, RUNS.current = before, outer
     if targets is None:
         return None
-    return [_after_hooks(target, captured[target]) for target in targets]
+    return [_after_hooks(target, captured[target]) for target in targets]  # type: ignore[index]
+
+
+def _place(edges, edge) -> int:
+    """Which of the edges it is. (Comparing edges would compare tensors, element by element.)"""
+    return next(i for i, e in enumerate(edges) if e is edge)
 
 
 def _run_carefully(node, grads: list, keep_graph: bool, captured, wanted):
@@ -336,10 +337,19 @@ def keep_gradient(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
 class _Slot:
     __slots__ = ("value",)
 
+    value: object
+
 
 def _count_alone() -> int:
     value = object()
     return getrefcount(value)
+
+
+def _count_in_loop() -> int:
+    results = [object()]
+    for _, value in zip((None,), results):
+        return getrefcount(value)
+    return 0
 
 
 def _count_in_slot() -> int:
@@ -350,3 +360,4 @@ def _count_in_slot() -> int:
 
 # What `getrefcount` says of an object that only one local variable (one slot) refers to: it differs between Pythons.
 ALONE, ALONE_IN_SLOT = _count_alone(), _count_in_slot()
+BY_THE_LOOP = _count_in_loop() - ALONE  # and of one that `run`'s loop over a node's results comes by

@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 import traceback
 
+import numpy as np
+
+from tensorgrad import devices
 from tensorgrad.autograd import modes
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import FREED, Node, Packed, next_sequence_nr, raise_freed, save, unpack
@@ -20,6 +23,11 @@ class FunctionCtx(Node):
     """
 
     __slots__ = ()
+
+    function: type[Function]
+    needs_input_grad: tuple[bool, ...]
+    saved_edges: tuple
+    tensor_arguments: tuple[bool, ...]
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keeps inputs or outputs (only these: others would not be checked) for `backward`'s `saved_tensors`."""
@@ -88,8 +96,9 @@ def _zeros(shape, dtype, array_type) -> Tensor:
     from tensorgrad.storage.stubs import STORAGES
 
     storage = STORAGES[array_type]
-    array = storage.empty(shape, dtype, None) if storage.xp is None else storage.xp.zeros(shape, dtype)
-    return wrap(array)
+    if storage.xp is not None:
+        return wrap(storage.xp.zeros(shape, dtype))
+    return wrap(storage.from_host(np.zeros(shape, dtype), devices.device(storage.device_type)))
 
 
 class Function:
@@ -143,7 +152,7 @@ class Function:
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         if "vjp" in cls.__dict__ and "backward" not in cls.__dict__:
-            cls.backward = cls.vjp  # type: ignore[method-assign]
+            cls.backward = cls.vjp
 
     @classmethod
     def apply(cls, *args, **kwargs):

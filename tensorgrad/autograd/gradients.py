@@ -178,4 +178,4 @@ def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_grap
     backward(self, gradient, retain_graph, create_graph, inputs)
 
 
-Tensor.backward = _backward_method  # type: ignore[attr-defined]
+Tensor.backward = _backward_method  # type: ignore[assignment]

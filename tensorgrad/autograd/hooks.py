@@ -62,7 +62,7 @@ def _retains_grad(self: Tensor) -> bool:
     return reference is not None and reference() is self
 
 
-Tensor.retains_grad = property(_retains_grad)  # type: ignore[attr-defined]
+Tensor.retains_grad = property(_retains_grad)  # type: ignore[assignment]
 
 
 class saved_tensors_hooks:

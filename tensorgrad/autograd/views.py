@@ -173,6 +173,11 @@ class CopySlices(Node):
 
     __slots__ = ("base_wanted", "inner", "layout", "steps")
 
+    base_wanted: bool
+    inner: Any
+    layout: tuple | None
+    steps: tuple
+
     def name(self) -> str:
         return "torch::autograd::CopySlices"
 

@@ -36,7 +36,7 @@ class Parameter(Tensor, plain=True):
             data = torch.empty(0)
         elif not isinstance(data, Tensor):
             raise TypeError(f"Parameter data has to be a Tensor, but got {type(data).__name__}")
-        self = share(data._array, data._storage, cls)
+        self: Any = share(data._array, data._storage, cls)
         if requires_grad:
             self.requires_grad_(True)
         return self
@@ -70,10 +70,12 @@ class Buffer(Tensor, plain=True):
 
     __slots__ = ()
 
+    persistent: bool
+
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:
             data = torch.empty(0)
-        self = share(data._array, data._storage, cls)
+        self: Any = share(data._array, data._storage, cls)
         if data.requires_grad:
             self.requires_grad_(True)
         self.persistent = persistent

@@ -424,6 +424,6 @@ for _name, _function, _places in (
     ("celu", celu, "functional function"), ("rrelu", rrelu, "functional function"),
 ):  # fmt: skip
     _functional_(_name, _function, _places)
-export("relu_", Tensor.relu_, "functional")  # type: ignore[attr-defined]
+export("relu_", Tensor.relu_, "functional")
 export("sigmoid", special.sigmoid, "functional")
 export("tanh", arithmetic.tanh, "functional")

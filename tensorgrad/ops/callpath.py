@@ -519,7 +519,7 @@ def twin_kernel(op: Op):
                 tensors.append(wrap(value))
         before, GRAD.enabled = GRAD.enabled, False
         try:
-            result = op.twin(*tensors)
+            result = op.twin(*tensors)  # type: ignore[misc]
         finally:
             GRAD.enabled = before
         return result._array if isinstance(result, Tensor) else tuple(r._array for r in result)

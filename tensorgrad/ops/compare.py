@@ -132,7 +132,7 @@ reflected("rlshift", bitwise_left_shift)
 reflected("rrshift", bitwise_right_shift)
 for _name, _row in (("iand", bitwise_and), ("ior", bitwise_or), ("ixor", bitwise_xor),
                     ("ilshift", bitwise_left_shift), ("irshift", bitwise_right_shift)):  # fmt: skip
-    setattr(Tensor, f"__{_name}__", inplace.make(_row.op))  # type: ignore[attr-defined]
+    setattr(Tensor, f"__{_name}__", inplace.make(_row.op))
 Tensor.__hash__ = object.__hash__  # type: ignore  # == compares elements; a tensor as a key is itself
 
 for _new, _function, _old in (

@@ -47,8 +47,8 @@ def imag(input: Tensor) -> Tensor:
     return _imag(input)
 
 
-Tensor.real = property(real, lambda self, value: _write_part(real(self), value), doc=real.__doc__)
-Tensor.imag = property(imag, lambda self, value: _write_part(imag(self), value), doc=imag.__doc__)
+Tensor.real = property(real, lambda self, value: _write_part(real(self), value), doc=real.__doc__)  # type: ignore
+Tensor.imag = property(imag, lambda self, value: _write_part(imag(self), value), doc=imag.__doc__)  # type: ignore
 
 
 def _write_part(part: Tensor, value) -> None:
@@ -122,7 +122,7 @@ def conj_physical(input: Tensor, *, out=None) -> Tensor:
     return _conj_physical(input, out=out) if input._array.dtype.kind == "c" or out is not None else input
 
 
-export("conj_physical_", Tensor.conj_physical_, "function")  # type: ignore[attr-defined]
+export("conj_physical_", Tensor.conj_physical_, "function")
 
 
 @composite()

@@ -27,7 +27,7 @@ def resolve_device(device) -> devices.device:
     return device if device.__class__ is devices.device else devices.device(device)
 
 
-def resolve_shape(size: tuple) -> tuple[int, ...]:
+def resolve_shape(size: tuple | list) -> tuple[int, ...]:
     """A shape from `f(2, 3)` or `f((2, 3))`. Raises: TypeError for what is no integer, RuntimeError if negative."""
     if len(size) == 1 and isinstance(size[0], tuple | list):
         size = size[0]

@@ -9,6 +9,7 @@ choice for its gradient to mean something.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import linalg as kernels
@@ -60,7 +61,7 @@ def _qr_gradient(grads, Q, R, mode, input_shape, needs):
 
 def _square_qr(g_q, g_r, Q, R):
     """(gQ + Q·sym(M)) R⁻ᴴ with M = R gRᴴ - gQᴴ Q and sym its lower triangle mirrored."""
-    m = None if g_r is None else nt(R, conj(g_r))
+    m: Any = None if g_r is None else nt(R, conj(g_r))
     if g_q is not None:
         part = tn(conj(g_q), Q)
         m = -part if m is None else m - part
@@ -212,7 +213,7 @@ def svdvals(A: Tensor, *, driver=None, out=None) -> Tensor:
 
 def _eigh_gradient(grads, L, V, needs):
     g_l, g_v = grads[0], grads[1]
-    middle = None
+    middle: Any = None
     if g_v is not None:
         gap = L.unsqueeze(-2) - L.unsqueeze(-1)
         inside = tn(conj(V), g_v)

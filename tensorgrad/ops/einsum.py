@@ -221,7 +221,7 @@ def _path(operands, lists, output) -> list[tuple[int, ...]]:
     number = {label: i for i, label in enumerate(dict.fromkeys(label for labels in lists for label in labels))}
     if len(number) > 52:
         return [(0, 1)] * (len(operands) - 1)
-    arguments = []
+    arguments: list = []
     for x, labels in zip(operands, lists, strict=True):
         arguments += (np.broadcast_to(np.float32(0), x._array.shape), [number[label] for label in labels])
     return np.einsum_path(*arguments, [number[label] for label in output], optimize="greedy")[0][1:]
@@ -231,7 +231,7 @@ def _einsum(operands, lists, output, sizes) -> Tensor:
     pairs = [_without_repeats(x, labels) for x, labels in zip(operands, lists, strict=True)]
     if len(pairs) > 1:
         pairs = [_without_ones(x, labels, sizes) for x, labels in pairs]
-    for step in _path(*zip(*pairs, strict=True), [label for label in output if any(label in p[1] for p in pairs)]):
+    for step in _path([p[0] for p in pairs], [p[1] for p in pairs], [o for o in output if any(o in p[1] for p in pairs)]):
         chosen = [pairs[i] for i in step]
         pairs = [p for i, p in enumerate(pairs) if i not in step]
         x, labels = chosen[0]

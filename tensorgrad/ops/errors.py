@@ -6,6 +6,8 @@ arguments and say which op, which shapes and what was expected.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tensorgrad import dtypes
@@ -25,7 +27,7 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
     _device_error(op, values)
     if isinstance(error, RuntimeError | IndexError) and not isinstance(error, RecursionError):
         raise error
-    arrays = [v for v in values if v.__class__ in STORAGES]
+    arrays: list[Any] = [v for v in values if v.__class__ in STORAGES]
     if op.kind == "pointwise" or (isinstance(error, ValueError) and "broadcast" in str(error)):
         check_broadcastable(arrays)
     if op.kind == "pointwise":
@@ -40,7 +42,8 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
 
 
 def _device_error(op, values: tuple) -> None:
-    arrays = [v for value in values for v in (value if isinstance(value, list) else (value,)) if v.__class__ in STORAGES]
+    flat: list[Any] = [v for value in values for v in (value if isinstance(value, list) else (value,))]
+    arrays = [v for v in flat if v.__class__ in STORAGES]
     if len({a.__class__ for a in arrays}) > 1:
         names = sorted({str(STORAGES[a.__class__].device_of(a)) for a in arrays}, reverse=True)
         raise RuntimeError(

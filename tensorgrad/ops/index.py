@@ -368,7 +368,7 @@ def _put(x: Tensor, tensors, pattern, values: Tensor, accumulate: bool) -> Tenso
     return x
 
 
-Tensor.__getitem__, Tensor.__setitem__ = _getitem, _setitem
+Tensor.__getitem__, Tensor.__setitem__ = _getitem, _setitem  # type: ignore[assignment]
 
 
 def _delitem(self, index):

@@ -63,7 +63,7 @@ matmul = op(
     torch.Size([3, 2, 5])
     """,
 )
-Tensor.__matmul__ = callpath.promise(matmul.op, "operator")  # type: ignore[attr-defined]
+Tensor.__matmul__ = callpath.promise(matmul.op, "operator")
 
 
 def _rmatmul(self, other):
@@ -71,7 +71,7 @@ def _rmatmul(self, other):
     return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
-Tensor.__rmatmul__ = _rmatmul  # type: ignore[attr-defined]
+Tensor.__rmatmul__ = _rmatmul
 
 nt = op(
     "matmul_nt(input, other)",
@@ -397,4 +397,4 @@ addr = op(
     vec2=lambda g, vec1, alpha: matmul(conj(vec1), _times(g, alpha)),
     doc="`beta · input + alpha · vec1 vec2ᵀ`, the outer product of two vectors added to a matrix.",
 )
-Tensor.addr_ = inplace.make(addr.op)  # type: ignore[attr-defined]
+Tensor.addr_ = inplace.make(addr.op)

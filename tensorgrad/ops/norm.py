@@ -354,10 +354,11 @@ def _update_running(running_mean, running_var, mean, var, count: int, momentum: 
     """Moves the running statistics towards the batch's, in place."""
     if running_mean is None or running_var is None or running_mean.is_meta or not count:
         return
-    module = running_mean._storage.xp
-    arrays = (t._array for t in (running_mean, running_var, mean, var))
-    updated = kernels.updated_running(*arrays, count, momentum) if module is not None else None
-    for target, values in zip((running_mean, running_var), updated or (), strict=False):
+    if running_mean._storage.xp is None:
+        return
+    old_mean, old_var, new_mean, new_var = (t._array for t in (running_mean, running_var, mean, var))
+    updated = kernels.updated_running(old_mean, old_var, new_mean, new_var, count, momentum)
+    for target, values in zip((running_mean, running_var), updated, strict=True):
         target._storage.write(target._array, values)
         target._storage.bump()
 
@@ -447,10 +448,9 @@ def instance_norm(
     elif running_mean is None or running_var is None:
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
     n, c = array.shape[:2]
-    repeated = [None if t is None else t.repeat(n) for t in (running_mean, running_var, weight, bias)]
+    mean0, var0, w, b = (None if t is None else t.repeat(n) for t in (running_mean, running_var, weight, bias))
     flat = input.reshape((1, n * c, *array.shape[2:]))
-    _check_batch_norm(flat, *repeated, use_input_stats)
-    mean0, var0, w, b = repeated
+    _check_batch_norm(flat, mean0, var0, w, b, use_input_stats)
     out, mean, _, var = _batch_norm(flat, w, b, mean0, var0, use_input_stats, eps)
     if use_input_stats and running_mean is not None:
         mean, var = mean.reshape(n, c).mean(0), var.reshape(n, c).mean(0)

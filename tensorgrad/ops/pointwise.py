@@ -525,11 +525,11 @@ Tensor.true_divide_ = _div_in_place
 # --- operators -----------------------------------------------------------------------------------------------------
 
 Tensor.__radd__, Tensor.__rmul__ = Tensor.__add__, Tensor.__mul__
-Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__
+Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__  # type: ignore[assignment]
 Tensor.__neg__, Tensor.__pos__, Tensor.__abs__ = neg, positive, abs_
 for _name, _row_function in (("iadd", _add), ("isub", _sub), ("imul", mul), ("itruediv", _div), ("idiv", _div),
                              ("ifloordiv", floor_divide), ("imod", remainder), ("ipow", _pow)):  # fmt: skip
-    setattr(Tensor, f"__{_name}__", inplace.make(_row_function.op))  # type: ignore[attr-defined]
+    setattr(Tensor, f"__{_name}__", inplace.make(_row_function.op))
 
 
 def reflected(name: str, function):

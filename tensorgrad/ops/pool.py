@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -212,13 +213,13 @@ def _output_size(name: str, value, input: Tensor, dims: int) -> tuple[int, ...]:
     values = (value,) * dims if isinstance(value, int) or value is None else tuple(value)
     if len(values) != dims:
         raise RuntimeError(f"{name}: output_size must be {dims}")
-    values = tuple((size[d - dims] if len(size) >= dims else 0) if v is None else v for d, v in enumerate(values))
-    if any(v < 0 for v in values):
+    wanted = tuple((size[d - dims] if len(size) >= dims else 0) if v is None else v for d, v in enumerate(values))
+    if any(v < 0 for v in wanted):
         raise RuntimeError(
             f"{name}: elements of output_size must be greater than or equal to 0 but received "
-            f"{{{', '.join(map(str, values))}}}"
+            f"{{{', '.join(map(str, wanted))}}}"
         )
-    return values
+    return wanted
 
 
 def _adaptive_batched(name: str, input: Tensor, dims: int) -> bool:
@@ -244,7 +245,7 @@ def _adaptive_max_pools(dims: int) -> None:
         return _run(_adaptive_max_pool, input, batched, size)
 
     def adaptive_max_pool(input: Tensor, output_size, return_indices=False) -> Tensor:
-        results = with_indices(input, output_size)
+        results: Any = with_indices(input, output_size)
         return results if return_indices else results[0]
 
     letters = LETTERS[dims - 1]

@@ -137,18 +137,19 @@ def randn(
 
 def _bounds(name: str, args: tuple, low, high, size):
     """`(low, high, size)` from `(high, size)` or `(low, high, size)`. Raises: TypeError for anything else."""
-    args = list(args)
-    if size is None and args and isinstance(args[-1], tuple | list):
-        size = args.pop()
+    bounds = list(args)
+    if size is None and bounds and isinstance(bounds[-1], tuple | list):
+        size = bounds.pop()
     if size is None:
-        if len(args) >= 2:
+        if len(bounds) >= 2:
             raise TypeError(
-                f"{name}(): argument 'size' (position {len(args)}) must be tuple of ints, not {type(args[-1]).__name__}"
+                f"{name}(): argument 'size' (position {len(bounds)}) must be tuple of ints, "
+                f"not {type(bounds[-1]).__name__}"
             )
         raise TypeError(
             f"{name}() received an invalid combination of arguments: expected (high, size) or (low, high, size)"
         )
-    return *_range(name, args, low, high), size
+    return *_range(name, bounds, low, high), size
 
 
 def _range(name: str, args: list, low, high):

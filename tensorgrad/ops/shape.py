@@ -532,7 +532,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     return select_at(input, ((slice(None),) * dim) + (index, Ellipsis))
 
 
-def window(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
+def window(input: Tensor, dim: int, start: int | None, stop: int | None, step: int = 1) -> Tensor:
     """The view `input[..., start:stop:step, ...]` at dimension `dim`; all arguments as the kernel wants them."""
     return slice_at(input, (slice(None),) * dim + (slice(start, stop, None if step == 1 else step),))
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 import time
 import traceback
+from typing import Any
 
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import Node, Packed
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.ops import callpath
 from tensorgrad.tensor import PLAIN, Tensor, share
 
 OBSERVERS: list = []  # functions (op, args, result, seconds) called after every op
@@ -23,7 +23,7 @@ class _Local(threading.local):
     """What is on in this thread only."""
 
     saved_hooks: tuple = ()  # (pack, unpack) pairs, the innermost last
-    overwritten = None  # the storage that the running in-place op is about to write to
+    overwritten: Any = None  # the storage that the running in-place op is about to write to
     inside_override = False
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from tensorgrad import dtypes
 from tensorgrad.ops import pointwise as arithmetic
@@ -173,7 +174,7 @@ xlog1py = pointwise("special_xlog1py(input, other)", "pointwise.xlog1py", number
 def _times_log_slope(g, x, y, shift):
     """log y, but 0 where both x is 0 and the logarithm is no number."""
     if isinstance(y, Tensor):
-        logarithm = y.log1p() if shift else y.log()
+        logarithm: Any = y.log1p() if shift else y.log()
     else:
         logarithm = math.log(y + shift) if y + shift > 0 else -math.inf if y + shift == 0 else math.nan
     return (g * logarithm).masked_fill((x == 0) & (y <= -shift), 0)

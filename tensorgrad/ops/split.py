@@ -57,7 +57,7 @@ def _several(signature: str, step, windows, backward_name: str, formula):
         return callpath.slowly(row, (input, *args)) if callpath.RARE else plain(input, *args)
 
     row._plain, row.call = plain, call
-    call.op = row
+    call.op = row  # type: ignore[attr-defined]
     return call
 
 

@@ -83,7 +83,7 @@ class Optimizer:
         super().__init_subclass__(**kwargs)
         step = cls.__dict__.get("step")
         if step is not None and not getattr(step, "runs_hooks", False):
-            cls.step = _with_hooks(step)  # type: ignore[method-assign]
+            cls.step = _with_hooks(step)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Moves the parameters by one step.

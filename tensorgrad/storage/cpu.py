@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numpy as np
 
 from tensorgrad import devices
@@ -30,7 +32,7 @@ class CPUStorage(Storage):
 
     device_type = "cpu"
     array_type = np.ndarray
-    xp = np
+    xp: ClassVar[Any] = np
 
     @classmethod
     def device_of(cls, array) -> devices.device:

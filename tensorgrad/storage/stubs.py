@@ -143,7 +143,7 @@ class _Table(dict):
         raise TypeError(f"no storage is registered for arrays of type {array_type.__module__}.{array_type.__name__}")
 
 
-STORAGES: dict[type, type[Storage]] = _Table()  # array class -> storage class
+STORAGES: dict[Any, type[Storage]] = _Table()  # array class -> storage class
 BY_DEVICE: dict[str, type[Storage]] = {}  # device type -> storage class
 
 

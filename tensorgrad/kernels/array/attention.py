@@ -96,13 +96,9 @@ def _backward(xp, g, q, k, v, out, p, dropout, scale, gq, gk, gv, gs):
     if g.ndim > 2 and p.size > _PAIRS:
         for i in range(g.shape[0]):
             drop = None if dropout is None else dropout[i]
-            _backward(
-                xp,
-                *(a[i] for a in (g, q, k, v, out, p)),
-                drop,
-                scale,
-                *(None if a is None else a[i] for a in (gq, gk, gv, gs)),
-            )
+            given = (a[i] for a in (g, q, k, v, out, p))
+            wanted = (None if a is None else a[i] for a in (gq, gk, gv, gs))
+            _backward(xp, *given, drop, scale, *wanted)  # type: ignore[call-arg]
         return
     if gv is not None:
         xp.matmul((p if dropout is None else p * dropout).swapaxes(-1, -2), g, out=gv)

@@ -35,8 +35,8 @@ def conv(xp, x, w, bias, stride, padding, dilation, groups):
     Returns a fresh contiguous (N, O, *P) array of ``x``'s dtype.
 
     >>> import numpy as np
-    >>> conv(np, np.arange(5.0).reshape(1, 1, 5), np.ones((1, 1, 3)), None, (1,), (0,), (1,), 1)
-    array([[[3., 6., 9.]]])
+    >>> conv(np, np.arange(5.0).reshape(1, 1, 5), np.ones((1, 1, 3)), None, (1,), (0,), (1,), 1).tolist()
+    [[[3.0, 6.0, 9.0]]]
     """
     dtype = x.dtype
     x, w = widen(xp, x), widen(xp, w)
@@ -69,8 +69,8 @@ def conv_grad_weight(xp, g, x, w_shape, stride, padding, dilation, groups):
     Returns an array of shape ``w_shape`` and of ``g``'s dtype.
 
     >>> import numpy as np
-    >>> conv_grad_weight(np, np.ones((1, 1, 3)), np.arange(5.0).reshape(1, 1, 5), (1, 1, 3), (1,), (0,), (1,), 1)
-    array([[[3., 6., 9.]]])
+    >>> conv_grad_weight(np, np.ones((1, 1, 3)), np.arange(5.0).reshape(1, 1, 5), (1, 1, 3), (1,), (0,), (1,), 1).tolist()
+    [[[3.0, 6.0, 9.0]]]
     """
     dtype = g.dtype
     g, x = widen(xp, g), widen(xp, x)
@@ -95,8 +95,8 @@ def conv_grad_input(xp, g, w, x_shape, stride, padding, dilation, groups):
     Returns an array of shape ``x_shape`` and of ``g``'s dtype.
 
     >>> import numpy as np
-    >>> conv_grad_input(np, np.ones((1, 1, 3)), np.ones((1, 1, 3)), (1, 1, 5), (1,), (0,), (1,), 1)
-    array([[[1., 2., 3., 2., 1.]]])
+    >>> conv_grad_input(np, np.ones((1, 1, 3)), np.ones((1, 1, 3)), (1, 1, 5), (1,), (0,), (1,), 1).tolist()
+    [[[1.0, 2.0, 3.0, 2.0, 1.0]]]
     """
     dtype = g.dtype
     g, w = widen(xp, g), widen(xp, w)
@@ -121,8 +121,8 @@ def conv_transpose(xp, x, w, bias, stride, padding, output_padding, dilation, gr
     It is the gradient of a convolution that goes from O to C channels.  Returns a fresh array of ``x``'s dtype.
 
     >>> import numpy as np
-    >>> conv_transpose(np, np.array([[[1.0, 2.0]]]), np.ones((1, 1, 2)), None, (2,), (0,), (0,), (1,), 1)
-    array([[[1., 1., 2., 2.]]])
+    >>> conv_transpose(np, np.array([[[1.0, 2.0]]]), np.ones((1, 1, 2)), None, (2,), (0,), (0,), (1,), 1).tolist()
+    [[[1.0, 1.0, 2.0, 2.0]]]
     """
     size = _transposed_points(x.shape[2:], w.shape[2:], stride, padding, output_padding, dilation)
     shape = (x.shape[0], w.shape[1] * groups, *size)

@@ -134,8 +134,8 @@ def bce_grad(xp, g, x, y, weight, reduction):
 def bce_with_logits(xp, x, y, weight, pos_weight, reduction):
     """-(p y log σ(x) + (1 - y) log(1 - σ(x))), p being `pos_weight`, without overflow."""
     if _two_bytes(x):
-        arrays = [None if a is None else a.astype(np.float32) for a in (x, y, weight, pos_weight)]
-        return xp.asarray(bce_with_logits(xp, *arrays, reduction)).astype(x.dtype)
+        single = (None if a is None else a.astype(np.float32) for a in (x, y, weight, pos_weight))
+        return xp.asarray(bce_with_logits(xp, *single, reduction)).astype(x.dtype)  # type: ignore[call-arg]
     kind = x.dtype.type
     with np.errstate(all="ignore"):
         tail = xp.log1p(xp.exp(-xp.abs(x))) + xp.maximum(-x, kind(0))  # -log σ(x)
@@ -148,8 +148,8 @@ def bce_with_logits(xp, x, y, weight, pos_weight, reduction):
 def bce_with_logits_grad(xp, g, x, y, weight, pos_weight, reduction):
     """(σ(x) - y) g; with `pos_weight` p: ((p y + 1 - y) σ(x) - p y) g."""
     if _two_bytes(g):
-        arrays = [None if a is None else a.astype(np.float32) for a in (g, x, y, weight, pos_weight)]
-        return bce_with_logits_grad(xp, *arrays, reduction).astype(g.dtype)
+        single = (None if a is None else a.astype(np.float32) for a in (g, x, y, weight, pos_weight))
+        return bce_with_logits_grad(xp, *single, reduction).astype(g.dtype)  # type: ignore[call-arg]
     kind = x.dtype.type
     with np.errstate(all="ignore"):
         e = xp.exp(-xp.abs(x))

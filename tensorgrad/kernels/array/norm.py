@@ -6,6 +6,7 @@ input, the weight and the bias; what is not needed is None.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,7 @@ def _row_norm(xp, x, axes, weight, bias, eps, centred):
         if bias is not None:
             xp.add(out, _wide(bias).reshape(-1), out)
     out = out.reshape(x.shape).astype(dtype, copy=False)
-    return out, mean.reshape(stats) if centred else None, rstd.reshape(stats)
+    return out, None if mean is None else mean.reshape(stats), rstd.reshape(stats)
 
 
 def _row_norm_grad(xp, g, x, mean, rstd, weight, axes, need):
@@ -215,7 +216,9 @@ def batch_norm_grad(xp, g, x, mean, rstd, weight, training, need=_ALL):
     g3, x3 = _by_channel(_wide(g)), _by_channel(_wide(x))
     count = g3.shape[0] * g3.shape[2]
     scale = rstd if weight is None else rstd * _wide(weight)
-    gx = gw = gb = None
+    gx: Any = None
+    gw: Any = None
+    gb: Any = None
     with np.errstate(all="ignore"):
         through = need[0] and training
         if need[2] or through:

@@ -67,8 +67,8 @@ def max_pool_grad(xp, g, indices, x_shape, windows=None):
     meet and they are just written.  None (adaptive pooling) assumes that they may meet.
 
     >>> import numpy as np
-    >>> max_pool_grad(np, np.array([[[1.0, 2.0]]]), np.array([[[1, 1]]]), (1, 1, 3))
-    array([[[0., 3., 0.]]])
+    >>> max_pool_grad(np, np.array([[[1.0, 2.0]]]), np.array([[[1, 1]]]), (1, 1, 3)).tolist()
+    [[[0.0, 3.0, 0.0]]]
     """
     total = xp.zeros(x_shape, widen(xp, g[..., :0]).dtype)
     places = _flat_places(xp, indices, prod(x_shape[2:])).reshape(-1)
@@ -83,8 +83,8 @@ def max_pool_gather(xp, gg, indices):
     """The elements of ``gg`` (N, C, *S) at ``indices`` (N, C, *P): the derivative of :func:`max_pool_grad`.
 
     >>> import numpy as np
-    >>> max_pool_gather(np, np.array([[[7.0, 8.0, 9.0]]]), np.array([[[1, 1]]]))
-    array([[[8., 8.]]])
+    >>> max_pool_gather(np, np.array([[[7.0, 8.0, 9.0]]]), np.array([[[1, 1]]])).tolist()
+    [[[8.0, 8.0]]]
     """
     return xp.take(gg.reshape(-1), _flat_places(xp, indices, prod(gg.shape[2:]))).reshape(indices.shape)
 
@@ -96,8 +96,8 @@ def avg_pool(xp, x, kernel, stride, padding, ceil_mode, count_include_pad, divis
     false, or ``divisor_override`` if that is not None.
 
     >>> import numpy as np
-    >>> avg_pool(np, np.array([[[1.0, 3.0, 2.0, 4.0]]]), (2,), (2,), (0,), False, True, None)
-    array([[[2., 3.]]])
+    >>> avg_pool(np, np.array([[[1.0, 3.0, 2.0, 4.0]]]), (2,), (2,), (0,), False, True, None).tolist()
+    [[[2.0, 3.0]]]
     """
     dims = len(kernel)
     size = x.shape[-dims:]
@@ -123,8 +123,8 @@ def avg_pool_grad(xp, g, x_shape, kernel, stride, padding, ceil_mode, count_incl
     """The gradient of :func:`avg_pool` for its input: every element gets its windows' ``g / divisor``.
 
     >>> import numpy as np
-    >>> avg_pool_grad(np, np.array([[[2.0, 4.0]]]), (1, 1, 4), (2,), (2,), (0,), False, True, None)
-    array([[[1., 1., 2., 2.]]])
+    >>> avg_pool_grad(np, np.array([[[2.0, 4.0]]]), (1, 1, 4), (2,), (2,), (0,), False, True, None).tolist()
+    [[[1.0, 1.0, 2.0, 2.0]]]
     """
     dims = len(kernel)
     size, points = tuple(x_shape[-dims:]), g.shape[-dims:]
@@ -151,8 +151,8 @@ def adaptive_avg_pool(xp, x, output_size):
     to ceil((i + 1) * S / P).
 
     >>> import numpy as np
-    >>> adaptive_avg_pool(np, np.array([[[1.0, 3.0, 2.0]]]), (2,))
-    array([[[2. , 2.5]]])
+    >>> adaptive_avg_pool(np, np.array([[[1.0, 3.0, 2.0]]]), (2,)).tolist()
+    [[[2.0, 2.5]]]
     """
     dims = len(output_size)
     size = x.shape[-dims:]
@@ -174,8 +174,8 @@ def adaptive_avg_pool_grad(xp, g, x_shape):
     """The gradient of :func:`adaptive_avg_pool` for its input, of shape ``x_shape``.
 
     >>> import numpy as np
-    >>> adaptive_avg_pool_grad(np, np.array([[[2.0, 4.0]]]), (1, 1, 3))
-    array([[[1., 3., 2.]]])
+    >>> adaptive_avg_pool_grad(np, np.array([[[2.0, 4.0]]]), (1, 1, 3)).tolist()
+    [[[1.0, 3.0, 2.0]]]
     """
     dims = len(x_shape) - 2
     size, points = x_shape[2:], g.shape[2:]

@@ -7,6 +7,7 @@ loop, is as exact (BLAS keeps 32 partial sums, and rows of a bounded length are 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -199,7 +200,8 @@ def _extreme(xp, name, largest, x, dim, keepdim):
         lifted = _extreme(xp, name, largest, x.astype(np.float32), dim, keepdim)
         return xp.asarray(lifted).astype(x.dtype)
     if xp is np:
-        return (np.maximum if largest else np.minimum).reduce(x, dim, None, None, keepdim)
+        fold: Any = np.maximum.reduce if largest else np.minimum.reduce
+        return fold(x, dim, None, None, keepdim)
     return (xp.amax if largest else xp.amin)(x, axis=dim, keepdims=keepdim)
 
 

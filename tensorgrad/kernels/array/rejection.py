@@ -28,6 +28,7 @@ class Reader:
 
     def __init__(self, gen: Generator, expected: int):
         self.gen, self.size = gen, min(max(expected, 8), 8192)
+        self.left: list[float] = []
 
     def __enter__(self) -> Reader:
         self.gen.lock.acquire()

@@ -20,6 +20,7 @@ Permutations are in `permutation.py`; samplers that accept and reject, and so ne
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -171,11 +172,11 @@ def uniform(gen: Generator, shape, dtype: np.dtype, low: float = 0.0, high: floa
                 draw(gen, block.stop - block.start, flat[block])
         return out
     with gen.lock, np.errstate(all="ignore"):
-        low, high = work.type(low), work.type(high)
-        extent = float(high - low)
-        first, last = low.astype(dtype), high.astype(dtype)
+        least, most = work.type(low), work.type(high)
+        extent = float(most - least)
+        first, last = least.astype(dtype), most.astype(dtype)
         for block in _blocks(flat.size):
-            values = _scale(draw(gen, block.stop - block.start), extent, float(low)).astype(dtype, copy=False)
+            values = _scale(draw(gen, block.stop - block.start), extent, float(least)).astype(dtype, copy=False)
             values[values == last] = first  # rounding may reach `high`, which is not in the interval
             flat[block] = values
     return out
@@ -257,7 +258,7 @@ def normal_pairs(gen: Generator, n: int) -> np.ndarray:
             return out
         u = unit64(gen, 2 * pairs)
         if pairs <= 32:  # the C library's functions, which are PyTorch's; and faster than NumPy for so few
-            both = []
+            both: Any = []
             for first, second in zip(u[0::2].tolist(), u[1::2].tolist(), strict=True):
                 radius, angle = math.sqrt(-2.0 * math.log1p(-second)), 2.0 * math.pi * first
                 both += (radius * math.cos(angle), radius * math.sin(angle))

@@ -189,8 +189,8 @@ def _with_new_axes(xp, x, found, index):
             dim += 1
             if i.__class__ is slice:
                 strides.append(found.strides[len(strides)])
-    strides = tuple(strides)
-    return found if strides == found.strides else restrided(xp, found, found.shape, strides)
+    wanted = tuple(strides)
+    return found if wanted == found.strides else restrided(xp, found, found.shape, wanted)
 
 
 def raise_index_error(shape, index):

@@ -144,7 +144,8 @@ def kthvalue(xp, x, dim, keepdim, k):
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
-    return _one_of(xp, *_sorted_last(xp, _last(xp, x, dim), False), k - 1, dim, keepdim)
+    values, order = _sorted_last(xp, _last(xp, x, dim), False)
+    return _one_of(xp, values, order, k - 1, dim, keepdim)
 
 
 def _check_median(x):
