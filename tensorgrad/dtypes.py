@@ -29,6 +29,7 @@ class dtype:
 
     @property
     def numpy(self) -> np.dtype:
+        """The array library's dtype. Raises: ImportError for bfloat16 without the package ml_dtypes."""
         if self._numpy is None:  # only bfloat16: NumPy itself has none
             try:
                 import ml_dtypes

@@ -524,6 +524,7 @@ def twin_kernel(op: Op):
             GRAD.enabled = before
         return result._array if isinstance(result, Tensor) else tuple(r._array for r in result)
 
+    kernel.twin = op.twin  # type: ignore[attr-defined]
     return kernel
 
 

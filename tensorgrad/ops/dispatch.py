@@ -80,7 +80,7 @@ class KernelTable(dict):
                 f"Register one with OpDispatch.register({op.name!r}, {storage.device_type!r})."
             )
         kernel = candidates[0] if len(candidates) == 1 else _first_that_accepts(op, candidates)
-        if NOTICE is not None and registered is None and op.kernel is None:
+        if NOTICE is not None and hasattr(kernel, "twin"):
             NOTICE(f"{op.name}: no kernel for {storage.device_type}, its twin runs instead")
         self[array_type] = kernel
         return kernel

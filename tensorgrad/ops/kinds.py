@@ -10,7 +10,7 @@ from here and from the engine, none by hand.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from tensorgrad import dtypes
 from tensorgrad.ops import callpath, inplace
@@ -113,6 +113,10 @@ def view(signature: str, kernel, *, where: str = "function method", **row) -> Te
     return _declare(_row(signature, kernel, "view", row), where)
 
 
+@overload
+def op(signature: str, kernel: Any = None, *, outputs: tuple[str, ...], **row: Any) -> Function: ...
+@overload
+def op(signature: str, kernel: Any = None, **row: Any) -> TensorFunction: ...
 def op(signature: str, kernel=None, *, kind: str = "op", where: str = "function method", **row) -> Function:
     """Any other op; see `Op` for what a row may say."""
     return _declare(_row(signature, kernel, kind, row), where)

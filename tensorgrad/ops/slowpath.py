@@ -58,7 +58,10 @@ def run(op, args: tuple, out=None):
             pack_saved(node)
     for observe in OBSERVERS:
         observe(op, args, result, seconds)
-    return result if out is None else write_out(op, out, result)
+    if out is None:
+        return result
+    _check_overlap(op, out, _tensors(args))
+    return write_out(op, out, result)
 
 
 def _tensors(values):
@@ -208,6 +211,43 @@ def write_out(op, out, result):
     return out
 
 
+# These read what they have written already, so PyTorch refuses to let them write over an input at all.
+_READ_AFTER_WRITE = frozenset((
+    "bernoulli_sample", "cat", "cross_product", "gather", "index", "index_select", "kthvalue_", "take",
+))  # fmt: skip
+
+
+def _check_overlap(op, out, inputs) -> None:
+    """Raises: RuntimeError if `out` shares memory with an input, unless it is that very view of it.
+
+    Like PyTorch's, the check sees dense tensors only: interleaved ones are let through.
+    """
+    refuses = op.name in _READ_AFTER_WRITE
+    if op.kind != "pointwise" and not refuses:
+        return
+    for target in _tensors((out,)):
+        start, stop, _ = span = _span(target)
+        for tensor in inputs:
+            if target._storage is not tensor._storage:
+                continue
+            other_start, other_stop, _ = other = _span(tensor)
+            if start < other_stop and other_start < stop and (refuses or span != other):
+                raise RuntimeError(
+                    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                    "single memory location. Please clone() the tensor before performing the operation. "
+                    f"({op.name}, out=)"
+                )
+
+
+def _span(tensor) -> tuple:
+    """Where a dense tensor's elements lie in its storage, with the strides; nowhere for one with gaps."""
+    array = tensor._array
+    extent = (array.size > 0) * (array.dtype.itemsize + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)))
+    start = tensor.storage_offset() * array.dtype.itemsize
+    dense = extent == array.size * array.dtype.itemsize
+    return start, start + extent if dense else start, (array.shape, array.strides)
+
+
 _SPOKEN = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
@@ -221,6 +261,9 @@ def spoken(dtype) -> str:
 
 
 def _check_out(op, out: Tensor, result: Tensor) -> None:
+    from tensorgrad.ops.inplace import check_no_overlap
+
+    check_no_overlap(out)
     have, want = result.dtype, out.dtype
     if have.category > want.category:
         raise RuntimeError(

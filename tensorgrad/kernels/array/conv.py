@@ -69,7 +69,8 @@ def conv_grad_weight(xp, g, x, w_shape, stride, padding, dilation, groups):
     Returns an array of shape ``w_shape`` and of ``g``'s dtype.
 
     >>> import numpy as np
-    >>> conv_grad_weight(np, np.ones((1, 1, 3)), np.arange(5.0).reshape(1, 1, 5), (1, 1, 3), (1,), (0,), (1,), 1).tolist()
+    >>> x = np.arange(5.0).reshape(1, 1, 5)
+    >>> conv_grad_weight(np, np.ones((1, 1, 3)), x, (1, 1, 3), (1,), (0,), (1,), 1).tolist()
     [[[3.0, 6.0, 9.0]]]
     """
     dtype = g.dtype
