@@ -107,7 +107,8 @@ if not _typing.TYPE_CHECKING:  # or every misspelt name would pass for one of th
     def __getattr__(name: str):
         if name in _LAZY and _util.find_spec(f"tensorgrad.{name}"):
             return _importlib.import_module(f"tensorgrad.{name}")
-        raise AttributeError(f"module 'tensorgrad' has no attribute {name!r}")
+        hint = "" if name.startswith("_") else " (what PyTorch has under this name is not implemented yet)"
+    raise AttributeError(f"module 'tensorgrad' has no attribute {name!r}{hint}", name=name)
 
 
 def __dir__():

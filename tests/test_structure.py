@@ -87,7 +87,7 @@ def test_the_engine_stays_readable():
     # Not part of the text that explains the engine: generated names, and tools beside it.
     beside = {"const", "generator", "printing", "ops.show", "autograd.functional", "autograd.checking", "storage.cuda"}
     total = sum(n for name, n in engine.items() if name not in beside)
-    assert total <= 2700, f"floors 0-2 have {total} lines of code: {engine}"
+    assert total <= 3400, f"floors 0-2 have {total} lines of code: {engine}"
 
 
 def test_importing_brings_no_optional_package():

@@ -1,6 +1,7 @@
 """`torch.autograd`: recording ops, and sending gradients back through what was recorded."""
 
 import sys as _sys
+import typing as _typing
 from types import ModuleType as _ModuleType
 
 from tensorgrad.autograd import graph
@@ -25,19 +26,26 @@ _sys.modules[f"{__name__}.gradcheck"] = _ModuleType(f"{__name__}.gradcheck")
 _sys.modules[f"{__name__}.gradcheck"].__getattr__ = _from_checking
 
 
-def __getattr__(name: str):
-    import importlib
+if _typing.TYPE_CHECKING:
+    from tensorgrad.autograd import function, functional
+    from tensorgrad.autograd.checking import gradcheck, gradgradcheck
+    from tensorgrad.autograd.function import Function
+    from tensorgrad.autograd.variable import Variable
+else:  # so that a misspelt name does not pass for one of these
 
-    if name in ("function", "functional", "anomaly"):
-        return importlib.import_module(f"tensorgrad.autograd.{name}")
-    if name in ("gradcheck", "gradgradcheck"):  # the functions, as in PyTorch; the module is autograd/checking.py
-        return _from_checking(name)
-    if name == "Function":
-        from tensorgrad.autograd.function import Function
+    def __getattr__(name: str):
+        import importlib
 
-        return Function
-    if name == "Variable":
-        from tensorgrad.autograd.variable import Variable
+        if name in ("function", "functional", "anomaly"):
+            return importlib.import_module(f"tensorgrad.autograd.{name}")
+        if name in ("gradcheck", "gradgradcheck"):  # the functions, as in PyTorch; the module is autograd/checking.py
+            return _from_checking(name)
+        if name == "Function":
+            from tensorgrad.autograd.function import Function
 
-        return Variable
-    raise AttributeError(f"module 'tensorgrad.autograd' has no attribute {name!r}")
+            return Function
+        if name == "Variable":
+            from tensorgrad.autograd.variable import Variable
+
+            return Variable
+        raise AttributeError(f"module 'tensorgrad.autograd' has no attribute {name!r}")

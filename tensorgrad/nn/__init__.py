@@ -107,16 +107,17 @@ from tensorgrad.nn.sparse import Embedding
 
 from tensorgrad.nn import functional, init  # isort: skip
 
+
 if TYPE_CHECKING:
     from tensorgrad.nn import utils
+else:  # so that a misspelt name does not pass for this one
 
+    def __getattr__(name: str) -> Any:
+        if name == "utils":  # used by few programs: loaded when it is first asked for
+            from importlib import import_module
 
-def __getattr__(name: str) -> Any:
-    if name == "utils":  # used by few programs: loaded when it is first asked for
-        from importlib import import_module
-
-        return import_module("tensorgrad.nn.utils")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return import_module("tensorgrad.nn.utils")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [name for name, value in globals().items() if isinstance(value, type)] + ["functional", "init", "utils"]

@@ -150,19 +150,34 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
 
 @composite("functional")
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """`input` limited to [0, 6]."""
+    """`input` limited to [0, 6].
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.relu6(torch.tensor([-1.0, 2.0, 8.0]))
+    tensor([0., 2., 6.])
+    """
     return hardtanh(input, 0, 6, inplace)
 
 
 @composite("functional")
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """`relu6(input + 3) / 6`."""
+    """`relu6(input + 3) / 6`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.hardsigmoid(torch.tensor([-4.0, 0.0, 4.0]))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
     return _replaced(_hardsigmoid, input) if inplace else _hardsigmoid(input)
 
 
 @composite("functional")
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """`input · relu6(input + 3) / 6` (A. Howard et al., arXiv:1905.02244)."""
+    """`input · relu6(input + 3) / 6` (A. Howard et al., arXiv:1905.02244).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.hardswish(torch.tensor([-4.0, 1.0, 4.0]))
+    tensor([-0.0000, 0.6667, 4.0000])
+    """
     return _replaced(_hardswish, input) if inplace else _hardswish(input)
 
 
@@ -272,7 +287,12 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 @composite("functional")
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """`input · tanh(softplus(input))` (D. Misra, arXiv:1908.08681)."""
+    """`input · tanh(softplus(input))` (D. Misra, arXiv:1908.08681).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.mish(torch.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.8651])
+    """
     return _replaced(_mish, input) if inplace else _mish(input)
 
 
@@ -289,7 +309,12 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out=N
 
 @composite("functional")
 def logsigmoid(input: Tensor, *, out=None) -> Tensor:
-    """`log(sigmoid(input))`, without underflow."""
+    """`log(sigmoid(input))`, without underflow.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.logsigmoid(torch.tensor([0.0]))
+    tensor([-0.6931])
+    """
     return _log_sigmoid(input, out=out)
 
 
@@ -306,7 +331,12 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 @composite("function functional")
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """The self-normalising `elu` with fixed alpha and scale (G. Klambauer et al., arXiv:1706.02515)."""
+    """The self-normalising `elu` with fixed alpha and scale (G. Klambauer et al., arXiv:1706.02515).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.selu(torch.tensor([-1.0, 2.0]))
+    tensor([-1.1113,  2.1014])
+    """
     return _replaced(_elu, input, SELU_ALPHA, SELU_SCALE, 1.0) if inplace else _elu(input, SELU_ALPHA, SELU_SCALE, 1.0)
 
 
@@ -315,6 +345,10 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`input` where positive, else `alpha · (exp(input / alpha) - 1)` (J. T. Barron, arXiv:1704.07483).
 
     Raises: RuntimeError if alpha is 0.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.celu(torch.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000])
     """
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
@@ -323,13 +357,23 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 @composite("functional")
 def softsign(input: Tensor) -> Tensor:
-    """`input / (1 + |input|)`."""
+    """`input / (1 + |input|)`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.softsign(torch.tensor([-1.0, 3.0]))
+    tensor([-0.5000,  0.7500])
+    """
     return input / (input.abs() + 1)
 
 
 @composite("functional")
 def tanhshrink(input: Tensor) -> Tensor:
-    """`input - tanh(input)`."""
+    """`input - tanh(input)`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.tanhshrink(torch.tensor([-1.0, 1.0]))
+    tensor([-0.2384,  0.2384])
+    """
     return input - input.tanh()
 
 

@@ -92,13 +92,15 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
     >>> torch.ones(1, dtype=torch.int64).to(torch.float32)
     tensor([1.])
     """
+    flags = [argument for argument in args if isinstance(argument, bool)]
+    copy = flags[1] if len(flags) > 1 else copy
     for argument in args:
         if argument.__class__ is dtypes.dtype:
             dtype = argument
         elif isinstance(argument, Tensor):
             dtype, device = argument.dtype, argument.device
         elif isinstance(argument, bool):
-            pass  # non_blocking and copy by position
+            pass  # non_blocking and copy, read above
         elif argument is not None:
             device = argument
     result = self

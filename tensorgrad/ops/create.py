@@ -171,6 +171,14 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     """A tensor that shares the memory of a NumPy array.
 
     Raises: TypeError for what is no array or has no PyTorch dtype, ValueError for negative strides.
+
+    >>> import numpy as np
+    >>> import tensorgrad as torch
+    >>> array = np.zeros(2)
+    >>> x = torch.from_numpy(array)
+    >>> array[0] = 7
+    >>> x
+    tensor([7., 0.], dtype=torch.float64)
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
@@ -193,7 +201,12 @@ def from_dlpack(ext_tensor) -> Tensor:
 
 @composite("function")
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool = False) -> Tensor:
-    """`obj` as a tensor; `copy=True` always copies, `copy=False` raises where a copy is needed."""
+    """`obj` as a tensor; `copy=True` always copies, `copy=False` raises where a copy is needed.
+
+    >>> import tensorgrad as torch
+    >>> torch.asarray([1.0, 2.0])
+    tensor([1., 2.])
+    """
     shares = isinstance(obj, Tensor | np.ndarray)
     if copy is False and not shares:
         raise ValueError("can't alias arbitrary sequence into a tensor.")
@@ -257,7 +270,13 @@ def zeros(*size, out=None, dtype=None, layout=None, device=None, requires_grad=F
 
 @composite("function")
 def ones(*size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
-    """A tensor of ones."""
+    """A tensor of ones.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2, 3)
+    tensor([[1., 1., 1.],
+            [1., 1., 1.]])
+    """
     return _out(out, _filled(np.ones, resolve_shape(size), dtype, device, requires_grad))
 
 
@@ -265,7 +284,12 @@ def ones(*size, out=None, dtype=None, layout=None, device=None, requires_grad=Fa
 def empty(
     *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, memory_format=None
 ) -> Tensor:
-    """An uninitialised tensor: its values are whatever the memory held."""
+    """An uninitialised tensor: its values are whatever the memory held.
+
+    >>> import tensorgrad as torch
+    >>> torch.empty(2, 3).shape
+    torch.Size([2, 3])
+    """
     return _out(out, _filled(np.empty, resolve_shape(size), dtype, device, requires_grad))
 
 
@@ -273,7 +297,13 @@ def empty(
 def full(
     size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ) -> Tensor:
-    """A tensor filled with one value; the dtype follows the value unless given."""
+    """A tensor filled with one value; the dtype follows the value unless given.
+
+    >>> import tensorgrad as torch
+    >>> torch.full((2, 3), 7)
+    tensor([[7, 7, 7],
+            [7, 7, 7]])
+    """
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
     dtype = dtype or dtypes.of_number(fill_value)
@@ -391,6 +421,10 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
     """`steps` evenly spaced values from `start` to `end`, both included.
 
     Each half is computed from its own end, as PyTorch does, so the result is symmetric.
+
+    >>> import tensorgrad as torch
+    >>> torch.linspace(0, 1, 5)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
     start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
     if steps < 0:
@@ -413,7 +447,12 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
 
 @composite("function")
 def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None, requires_grad=False) -> Tensor:
-    """`base` raised to `linspace(start, end, steps)`."""
+    """`base` raised to `linspace(start, end, steps)`.
+
+    >>> import tensorgrad as torch
+    >>> torch.logspace(0, 3, 4)
+    tensor([   1.,   10.,  100., 1000.])
+    """
     exponents = linspace(start, end, steps, dtype=dtypes.float64)._array
     array = (float(base) ** exponents).astype((dtype or dtypes.DEFAULT.floating).numpy)
     return _out(out, finish(array, requires_grad, device))
@@ -421,7 +460,13 @@ def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None,
 
 @composite("function")
 def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
-    """Ones on the diagonal, zeros elsewhere, `n` by `m` (by `n` unless given)."""
+    """Ones on the diagonal, zeros elsewhere, `n` by `m` (by `n` unless given).
+
+    >>> import tensorgrad as torch
+    >>> torch.eye(2, 3)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
     for size in (n, n if m is None else m):
         if size < 0:
             raise RuntimeError(f"n must be greater or equal to 0, got {size}")

@@ -117,7 +117,13 @@ def linalg_qr(A: Tensor, mode: str = "reduced", *, out=None):
 
 @composite()
 def qr(input: Tensor, some: bool = True, *, out=None):
-    """`torch.linalg.qr`, complete unless `some`."""
+    """`torch.linalg.qr`, complete unless `some`.
+
+    >>> import tensorgrad as torch
+    >>> q, r = torch.linalg.qr(torch.tensor([[3.0, 1.0], [4.0, 2.0]]))
+    >>> torch.allclose(q @ r, torch.tensor([[3.0, 1.0], [4.0, 2.0]]), atol=1e-6)
+    True
+    """
     _check_factored(input, "qr")
     return named(return_type("qr", "Q", "R"), _qr(input, "reduced" if some else "complete"), out, qr)
 

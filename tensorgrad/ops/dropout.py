@@ -160,6 +160,9 @@ def _channels(input: Tensor, p: float, training: bool, in_place: bool, batched: 
         return input
     if batched:
         return _dropped(input, p, True, False, in_place)
+    if in_place:
+        _dropped(input.unsqueeze(0), p, True, False, True)
+        return input
     return _dropped(input.unsqueeze(0), p, True, False, in_place).squeeze(0)
 
 

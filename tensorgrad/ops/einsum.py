@@ -430,6 +430,10 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     Shapes: input1 (*, in1), input2 (*, in2), weight (out, in1, in2), bias (out,); the result is (*, out).
 
     Raises: RuntimeError for sizes that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.bilinear(torch.ones(1, 2), torch.ones(1, 3), torch.ones(1, 2, 3))
+    tensor([[6.]])
     """
     if input1.dim() != input2.dim():
         raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.dim()} and {input2.dim()}")
@@ -498,7 +502,12 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out=None) -> Te
 
 @composite()
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out=None) -> Tensor:
-    """The cross product of vectors of three along `dim`, by default the first dimension of that size."""
+    """The cross product of vectors of three along `dim`, by default the first dimension of that size.
+
+    >>> import tensorgrad as torch
+    >>> torch.cross(torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0.0, 1.0, 0.0]), dim=0)
+    tensor([0., 0., 1.])
+    """
     if dim is None:
         shape = broadcast_lead(input._array.shape, other._array.shape)
         dim = next((d for d, n in enumerate(shape) if n == 3), None)

@@ -459,7 +459,13 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out=None):
 
 @composite()
 def argwhere(input: Tensor) -> Tensor:
-    """The positions of the elements that are not zero, a row each."""
+    """The positions of the elements that are not zero, a row each.
+
+    >>> import tensorgrad as torch
+    >>> torch.argwhere(torch.tensor([[0, 4], [5, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    """
     return _nonzero(input)
 
 

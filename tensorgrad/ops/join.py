@@ -204,14 +204,25 @@ def _all(name: str, tensors, ndim: int) -> list[Tensor]:
 
 @composite("function")
 def hstack(tensors, *, out=None) -> Tensor:
-    """The tensors joined along their columns (vectors: behind one another)."""
+    """The tensors joined along their columns (vectors: behind one another).
+
+    >>> import tensorgrad as torch
+    >>> torch.hstack([torch.tensor([1, 2]), torch.tensor([3])])
+    tensor([1, 2, 3])
+    """
     tensors = _all("hstack", tensors, 1)
     return cat(tensors, 0 if tensors[0].ndim == 1 else 1, out=out)
 
 
 @composite("function")
 def vstack(tensors, *, out=None) -> Tensor:
-    """The tensors joined along their rows; vectors are rows."""
+    """The tensors joined along their rows; vectors are rows.
+
+    >>> import tensorgrad as torch
+    >>> torch.vstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
+    tensor([[1, 2],
+            [3, 4]])
+    """
     return cat(_all("vstack", tensors, 2), 0, out=out)
 
 
@@ -220,13 +231,25 @@ alias("row_stack", vstack, "function")
 
 @composite("function")
 def dstack(tensors, *, out=None) -> Tensor:
-    """The tensors joined along their third dimension."""
+    """The tensors joined along their third dimension.
+
+    >>> import tensorgrad as torch
+    >>> torch.dstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
+    tensor([[[1, 3],
+             [2, 4]]])
+    """
     return cat(_all("dstack", tensors, 3), 2, out=out)
 
 
 @composite("function")
 def column_stack(tensors, *, out=None) -> Tensor:
-    """The tensors joined along their columns; vectors are columns."""
+    """The tensors joined along their columns; vectors are columns.
+
+    >>> import tensorgrad as torch
+    >>> torch.column_stack([torch.tensor([1, 2]), torch.tensor([3, 4])])
+    tensor([[1, 3],
+            [2, 4]])
+    """
     tensors = _all("column_stack", tensors, 0)
     return hstack([x if x.ndim > 1 else x.reshape(x.numel(), 1) for x in tensors], out=out)
 

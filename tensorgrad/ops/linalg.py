@@ -122,13 +122,25 @@ def linalg_slogdet(A: Tensor, *, out=None):
 
 @composite()
 def slogdet(input: Tensor):
-    """`torch.linalg.slogdet`."""
+    """`torch.linalg.slogdet`.
+
+    >>> import tensorgrad as torch
+    >>> torch.slogdet(torch.tensor([[0.0, 2.0], [3.0, 0.0]]))
+    torch.return_types.slogdet(
+    sign=tensor(-1.),
+    logabsdet=tensor(1.7918))
+    """
     return return_type("slogdet", "sign", "logabsdet")(*_slogdet(input))
 
 
 @composite()
 def logdet(input: Tensor) -> Tensor:
-    """The logarithms of determinants: nan where they are negative."""
+    """The logarithms of determinants: nan where they are negative.
+
+    >>> import tensorgrad as torch
+    >>> torch.logdet(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    tensor(1.7918)
+    """
     sign, log = _slogdet(input)
     if input.is_complex():
         return log + sign.log()
@@ -390,6 +402,11 @@ def matrix_power(input: Tensor, n: int, *, out=None) -> Tensor:
     """The n-th power of square matrices, by repeated squaring; of their inverses for negative n.
 
     Raises: TypeError for a power that is no integer, RuntimeError for matrices that are not square.
+
+    >>> import tensorgrad as torch
+    >>> torch.matrix_power(torch.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
+    tensor([[1., 3.],
+            [0., 1.]])
     """
     if not hasattr(n, "__index__"):
         raise TypeError(f"linalg_matrix_power(): argument 'n' (position 2) must be int, not {type(n).__name__}")
@@ -486,7 +503,13 @@ PADE = (
 
 @composite()
 def matrix_exp(input: Tensor) -> Tensor:
-    """The exponential Σ Aᵏ / k! of square matrices, by scaling, a Padé approximant and squaring."""
+    """The exponential Σ Aᵏ / k! of square matrices, by scaling, a Padé approximant and squaring.
+
+    >>> import tensorgrad as torch
+    >>> torch.matrix_exp(torch.zeros(2, 2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     kernels.check_square(input._array, "matrix_exp")
     if input.dtype in (dtypes.float32, dtypes.complex64):  # squaring amplifies rounding
         wide = dtypes.float64 if input.dtype is dtypes.float32 else dtypes.complex128

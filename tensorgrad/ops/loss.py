@@ -137,7 +137,12 @@ def mse_loss(
 def l1_loss(
     input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight=None
 ) -> Tensor:
-    """|input - target|, averaged, summed, or elementwise; with a `weight` per element as in `mse_loss`."""
+    """|input - target|, averaged, summed, or elementwise; with a `weight` per element as in `mse_loss`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.l1_loss(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 2.0]))
+    tensor(1.)
+    """
     reduction = _checked(reduction, size_average, reduce)
     input, target = _same(input, target)
     if weight is not None:
@@ -154,6 +159,10 @@ def smooth_l1_loss(
     """d² / (2 beta) where d = |input - target| is below `beta`, else d - beta / 2.
 
     Raises: RuntimeError for a negative `beta`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.smooth_l1_loss(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]), reduction="none")
+    tensor([0.1250, 2.5000])
     """
     reduction = _checked(reduction, size_average, reduce)
     input, target = _same(input, target)
@@ -169,6 +178,10 @@ def huber_loss(
     """d² / 2 where d = |input - target| is below `delta`, else delta (d - delta / 2), times a `weight` per element.
 
     Raises: RuntimeError for a `delta` that is not positive.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.huber_loss(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]), reduction="none")
+    tensor([0.1250, 2.5000])
     """
     reduction = _checked(reduction)
     input, target = _same(input, target)

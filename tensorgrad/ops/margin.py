@@ -70,7 +70,13 @@ def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average=None, reduce=None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """1 - cos(x₁, x₂) where `target` is 1, max(0, cos(x₁, x₂) - margin) where it is -1; for (N, D) or (D)."""
+    """1 - cos(x₁, x₂) where `target` is 1, max(0, cos(x₁, x₂) - margin) where it is -1; for (N, D) or (D).
+
+    >>> import tensorgrad as torch
+    >>> a, b = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    >>> torch.nn.functional.cosine_embedding_loss(a, b, torch.tensor([1.0]))
+    tensor(1.)
+    """
     reduction = _checked(reduction, size_average, reduce)
     if target.ndim not in (0, 1):
         raise RuntimeError(
@@ -94,7 +100,12 @@ def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average=None, reduce=None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """max(0, -target (x₁ - x₂) + margin): x₁ should be larger where `target` is 1, smaller where it is -1."""
+    """max(0, -target (x₁ - x₂) + margin): x₁ should be larger where `target` is 1, smaller where it is -1.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.margin_ranking_loss(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
+    tensor(2.)
+    """
     reduction = _checked(reduction, size_average, reduce)
     if input1.ndim != input2.ndim or input1.ndim != target.ndim:
         raise RuntimeError(
@@ -130,6 +141,11 @@ def triplet_margin_loss(
 
     `swap` takes ‖positive - negative‖ where it is the smaller distance (Balntas et al., 2016).
     Raises: ValueError for a margin that is not positive, RuntimeError for different numbers of dimensions.
+
+    >>> import tensorgrad as torch
+    >>> a, p, n = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.5]])
+    >>> torch.nn.functional.triplet_margin_loss(a, p, n)
+    tensor(0.5000)
     """
     reduction = _checked(reduction, size_average, reduce)
     _check_triplet(anchor, positive, negative, margin)
@@ -158,7 +174,12 @@ def triplet_margin_with_distance_loss(
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average=None, reduce=None, reduction: str = "mean"
 ) -> Tensor:
-    """x where `target` is 1, max(0, margin - x) where it is -1; for distances x."""
+    """x where `target` is 1, max(0, margin - x) where it is -1; for distances x.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.3, 0.4]), torch.tensor([1.0, -1.0]))
+    tensor(0.4500)
+    """
     reduction = _checked(reduction, size_average, reduce)
     zeros = input.new_zeros(())
     apart = (margin - input).clamp(min=0)
@@ -257,6 +278,10 @@ def poisson_nll_loss(
     """e^x - target·x, minus the log-probability of counts with rates e^x; without `log_input`, x - target·log(x + eps).
 
     `full` adds Stirling's approximation of log target! for targets above 1.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.poisson_nll_loss(torch.tensor([0.0]), torch.tensor([2.0]))
+    tensor(1.)
     """
     reduction = _checked(reduction, size_average, reduce)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
@@ -274,6 +299,10 @@ def gaussian_nll_loss(
 
     `var` is a number, of the input's shape, or of that without its last dimension or with 1 in its place.
     Raises: ValueError for another shape or a negative variance.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.gaussian_nll_loss(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
+    tensor(2.)
     """
     if isinstance(var, Tensor):
         spread = var

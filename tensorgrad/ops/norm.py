@@ -238,6 +238,10 @@ def rms_norm(input: Tensor, normalized_shape, weight=None, eps: float | None = N
     Source: Zhang, Sennrich, "Root mean square layer normalization", 2019.
 
     Raises: RuntimeError if the shapes of input or weight do not end (or agree) with `normalized_shape`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.rms_norm(torch.tensor([[3.0, 4.0]]), (2,))
+    tensor([[0.8485, 1.1314]])
     """
     axes = _normalized("rms_norm", input, normalized_shape, weight)
     if input.is_complex():  # no fused kernel: the definition
@@ -439,6 +443,10 @@ def instance_norm(
     """`batch_norm` of every sample of (N, C, *) by itself; running statistics move towards the mean over samples.
 
     Source: Ulyanov, Vedaldi, Lempitsky, "Instance normalization", 2016.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.instance_norm(torch.tensor([[[1.0, 3.0]]]))
+    tensor([[[-1.0000,  1.0000]]])
     """
     array = input._array
     if use_input_stats:
@@ -536,6 +544,11 @@ def group_norm(input: Tensor, num_groups: int, weight=None, bias=None, eps: floa
     Source: Wu, He, "Group normalization", 2018.
 
     Raises: RuntimeError if the groups do not divide the channels, or parameters do not fit them.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[1.0, 3.0, 10.0, 30.0]])
+    >>> torch.nn.functional.group_norm(x, 2)
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
     """
     shape = input._array.shape
     if len(shape) < 2:

@@ -141,7 +141,13 @@ variadic("repeat", repeat, "repeats")
 
 @composite("function")
 def tile(input: Tensor, dims) -> Tensor:
-    """A copy laid out `dims[d]` times along each dimension d, counted from the last one; missing ones count as 1."""
+    """A copy laid out `dims[d]` times along each dimension d, counted from the last one; missing ones count as 1.
+
+    >>> import tensorgrad as torch
+    >>> torch.tile(torch.tensor([1, 2]), (2, 2))
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
     dims = ints(dims)
     return repeat(input, ((1,) * (input._array.ndim - len(dims)) + dims,))
 
@@ -231,7 +237,13 @@ def tril(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
 
 @composite(in_place=True)
 def triu(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
-    """A copy with everything below a diagonal of the last two dimensions set to 0."""
+    """A copy with everything below a diagonal of the last two dimensions set to 0.
+
+    >>> import tensorgrad as torch
+    >>> torch.triu(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[1, 2],
+            [0, 4]])
+    """
     return _triu(input, diagonal, out=out)
 
 
@@ -280,7 +292,15 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 @composite()
 def diag(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
-    """A vector on the diagonal of a matrix of zeros; or a copy of the diagonal of a matrix."""
+    """A vector on the diagonal of a matrix of zeros; or a copy of the diagonal of a matrix.
+
+    >>> import tensorgrad as torch
+    >>> torch.diag(torch.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    >>> torch.diag(torch.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
     ndim = input._array.ndim
     if ndim not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {ndim}D")
@@ -303,6 +323,10 @@ def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix.
 
     Raises: RuntimeError for anything but two dimensions.
+
+    >>> import tensorgrad as torch
+    >>> torch.trace(torch.tensor([[1, 2], [3, 4]]))
+    tensor(5)
     """
     if input._array.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input._array.ndim}")
@@ -418,6 +442,11 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., C·r², H, W) as (..., C, H·r, W·r): every r² channels become an r×r block of pixels.
 
     (Shi et al., "Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel CNN", 2016.)
+
+    >>> import tensorgrad as torch
+    >>> torch.pixel_shuffle(torch.arange(4.0).reshape(1, 4, 1, 1), 2)
+    tensor([[[[0., 1.],
+              [2., 3.]]]])
     """
     shape, r = input._array.shape, upscale_factor
     if len(shape) < 3:
@@ -439,7 +468,12 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @composite("function functional")
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(..., C, H·r, W·r) as (..., C·r², H, W): the inverse of `pixel_shuffle`."""
+    """(..., C, H·r, W·r) as (..., C·r², H, W): the inverse of `pixel_shuffle`.
+
+    >>> import tensorgrad as torch
+    >>> torch.pixel_unshuffle(torch.arange(4.0).reshape(1, 1, 2, 2), 2).shape
+    torch.Size([1, 4, 1, 1])
+    """
     shape, r = input._array.shape, downscale_factor
     if len(shape) < 3:
         raise RuntimeError(

@@ -100,13 +100,23 @@ _all = reduction("all_(input, dim: dims = None, keepdim: bool = False)", "reduce
 
 @composite(name="any")
 def any_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
-    """Whether any element along `dim` is not zero; `dim=()` asks it of each element."""
+    """Whether any element along `dim` is not zero; `dim=()` asks it of each element.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[0, 0], [0, 3]]).any(dim=1)
+    tensor([False,  True])
+    """
     return _any(input, dim, keepdim, out=out) if dim != () else _each(input, out)
 
 
 @composite(name="all")
 def all_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
-    """Whether no element along `dim` is zero; `dim=()` asks it of each element."""
+    """Whether no element along `dim` is zero; `dim=()` asks it of each element.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[True, False], [True, True]]).all(dim=1)
+    tensor([False,  True])
+    """
     return _all(input, dim, keepdim, out=out) if dim != () else _each(input, out)
 
 
@@ -120,7 +130,12 @@ _count_nonzero = reduction("count_nonzero_(input, dim: dims = None)", "reduce.co
 
 @composite()
 def count_nonzero(input: Tensor, dim=None) -> Tensor:
-    """How many elements along `dim` are not zero."""
+    """How many elements along `dim` are not zero.
+
+    >>> import tensorgrad as torch
+    >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=0)
+    tensor([1, 2])
+    """
     return _count_nonzero(input, dim)
 
 
@@ -188,7 +203,14 @@ def max_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None
 
 @composite(name="min")
 def min_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None):
-    """The smallest element of all; with `dim` the smallest along it and their places; with a tensor, `minimum`."""
+    """The smallest element of all; with `dim` the smallest along it and their places; with a tensor, `minimum`.
+
+    >>> import tensorgrad as torch
+    >>> torch.min(torch.tensor([[4.0, 2.0], [1.0, 3.0]]), dim=1)
+    torch.return_types.min(
+    values=tensor([2., 1.]),
+    indices=tensor([1, 0]))
+    """
     return _extremum(input, dim, keepdim, other, out, "min", minimum, _min_all, Min)
 
 
@@ -206,7 +228,14 @@ def _extremum(input, dim, keepdim, other, out, name, elementwise, of_all, result
 
 @composite()
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out=None):
-    """The smallest and the largest element, of all or along `dim`."""
+    """The smallest and the largest element, of all or along `dim`.
+
+    >>> import tensorgrad as torch
+    >>> torch.aminmax(torch.tensor([3.0, 1.0, 2.0]))
+    torch.return_types.aminmax(
+    min=tensor(1.),
+    max=tensor(3.))
+    """
     if not input.numel():
         if dim is None:
             raise RuntimeError(
@@ -227,13 +256,24 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
 
 @composite()
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None) -> Tensor:
-    """The place of the first largest element along `dim`, or in the flattened tensor."""
+    """The place of the first largest element along `dim`, or in the flattened tensor.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[1.0, 5.0], [7.0, 2.0]])
+    >>> x.argmax(), x.argmax(dim=1)
+    (tensor(2), tensor([1, 0]))
+    """
     return _arg_extreme(input, dim, keepdim, "argmax", out=out)
 
 
 @composite()
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None) -> Tensor:
-    """The place of the first smallest element along `dim`, or in the flattened tensor."""
+    """The place of the first smallest element along `dim`, or in the flattened tensor.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[1.0, 5.0], [7.0, 2.0]]).argmin(dim=1)
+    tensor([0, 1])
+    """
     return _arg_extreme(input, dim, keepdim, "argmin", out=out)
 
 
@@ -294,7 +334,12 @@ def var(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
 
 @composite()
 def std(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None, out=None) -> Tensor:
-    """The square root of `var`; its gradient is 0 where the deviation is 0."""
+    """The square root of `var`; its gradient is 0 where the deviation is 0.
+
+    >>> import tensorgrad as torch
+    >>> torch.std(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    tensor(1.2910)
+    """
     return _root(var(input, dim, unbiased, keepdim, correction=correction), out=out)
 
 
@@ -304,14 +349,24 @@ _root = op("std_of(input)", "sqrt", where="", kind="pointwise", backward_name="S
 
 @composite()
 def var_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None):
-    """`(var, mean)` along `dim`."""
+    """`(var, mean)` along `dim`.
+
+    >>> import tensorgrad as torch
+    >>> torch.var_mean(torch.tensor([1.0, 2.0, 3.0]))
+    (tensor(1.), tensor(2.))
+    """
     dim, correction = _arguments(dim, unbiased, correction)
     return _var(input, () if dim is None else dim, correction, keepdim), mean(input, dim, keepdim)
 
 
 @composite()
 def std_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None):
-    """`(std, mean)` along `dim`."""
+    """`(std, mean)` along `dim`.
+
+    >>> import tensorgrad as torch
+    >>> torch.std_mean(torch.tensor([1.0, 2.0, 3.0]))
+    (tensor(1.), tensor(2.))
+    """
     dim, correction = _arguments(dim, unbiased, correction)
     return _root(_var(input, () if dim is None else dim, correction, keepdim)), mean(input, dim, keepdim)
 
@@ -411,7 +466,12 @@ def _nuclear_norm(input: Tensor, dim, keepdim: bool) -> Tensor:
 
 @composite()
 def dist(input: Tensor, other: Tensor, p=2) -> Tensor:
-    """The `p`-norm of `input - other`."""
+    """The `p`-norm of `input - other`.
+
+    >>> import tensorgrad as torch
+    >>> torch.dist(torch.tensor([0.0, 0.0]), torch.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
     return vector_norm(input - other, p)
 
 

@@ -30,6 +30,11 @@ def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -
     """A view of the storage with any shape and strides (in elements), from `storage_offset` on.
 
     Raises: RuntimeError if it would reach beyond the storage.
+
+    >>> import tensorgrad as torch
+    >>> torch.as_strided(torch.arange(6), (2, 2), (1, 2))
+    tensor([[0, 2],
+            [1, 3]])
     """
     size, stride = ints(size), ints(stride)
     if len(size) != len(stride):

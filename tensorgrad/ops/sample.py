@@ -262,7 +262,12 @@ _randint_like = _like("randint_like", kernels.randint, lambda d: None)
 def rand_like(
     input, *, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
 ) -> Tensor:
-    """`rand` with the shape, layout, dtype and device of `input`."""
+    """`rand` with the shape, layout, dtype and device of `input`.
+
+    >>> import tensorgrad as torch
+    >>> torch.rand_like(torch.zeros(2, 3)).shape
+    torch.Size([2, 3])
+    """
     return _rand_like(
         input, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format
     )
@@ -272,7 +277,12 @@ def rand_like(
 def randn_like(
     input, *, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
 ) -> Tensor:
-    """`randn` with the shape, layout, dtype and device of `input`."""
+    """`randn` with the shape, layout, dtype and device of `input`.
+
+    >>> import tensorgrad as torch
+    >>> torch.randn_like(torch.zeros(2, 3)).shape
+    torch.Size([2, 3])
+    """
     return _randn_like(
         input, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format
     )
@@ -283,7 +293,12 @@ def randint_like(
     input, *args, low=0, high=None, generator=None, dtype=None, layout=None, device=None, requires_grad=False,
     memory_format=None,
 ) -> Tensor:  # fmt: skip
-    """`randint(low, high)` with the shape, layout, dtype and device of `input`."""
+    """`randint(low, high)` with the shape, layout, dtype and device of `input`.
+
+    >>> import tensorgrad as torch
+    >>> torch.randint_like(torch.zeros(2, 3), 10).dtype
+    torch.float32
+    """
     low, high = _range("randint_like", list(args), low, high)
     return _randint_like(
         input, low, high, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad,

@@ -86,7 +86,14 @@ def cummax(input: Tensor, dim: int, *, out=None):
 
 @composite()
 def cummin(input: Tensor, dim: int, *, out=None):
-    """The smallest element so far along `dim`, and its place (the last one among equals)."""
+    """The smallest element so far along `dim`, and its place (the last one among equals).
+
+    >>> import tensorgrad as torch
+    >>> torch.cummin(torch.tensor([3.0, 1.0, 2.0]), dim=0)
+    torch.return_types.cummin(
+    values=tensor([3., 1., 1.]),
+    indices=tensor([0, 1, 1]))
+    """
     return CumMin(*_running_extreme(input, dim, False, out=out))
 
 
@@ -131,6 +138,8 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend=None, append=None, *,
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     dim = wrap_dim(dim, input.ndim)
+    if n == 0:
+        return _finished(input.clone(), out)
     parts = [t for t in (prepend, input, append) if t is not None]
     for t in (prepend, append):
         _check_joinable(t, input, dim)

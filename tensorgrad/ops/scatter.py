@@ -229,6 +229,11 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
 
     `reduce` is "sum", "prod", "mean", "amax" or "amin"; without `include_self` the old value of a place that is
     written does not count.
+
+    >>> import tensorgrad as torch
+    >>> x, index = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 1, 0])
+    >>> torch.zeros(2).scatter_reduce(0, index, x, reduce="amax")
+    tensor([3., 2.])
     """
     _check_reduce(reduce)
     return _scatter_reduce(input, dim, index, src, reduce, include_self, out=out)
@@ -362,6 +367,10 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out=No
     """A copy of `input` with slice k of `source` along `dim` in the place of slice `index[k]`.
 
     Raises: IndexError for an index outside the dimension, RuntimeError for shapes that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(3).index_copy(0, torch.tensor([2, 0]), torch.tensor([5.0, 6.0]))
+    tensor([6., 0., 5.])
     """
     return _index_copy(input, dim, index, source, out=out)
 
@@ -530,6 +539,11 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy of `input` with its elements under `mask` replaced, in order, by those of `source`.
 
     Raises: RuntimeError if `source` has too few.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.zeros(3)
+    >>> x.masked_scatter(torch.tensor([True, False, True]), torch.tensor([4.0, 5.0]))
+    tensor([4., 0., 5.])
     """
     if mask._array.dtype.kind != "b":
         raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {_name(mask._array)}")

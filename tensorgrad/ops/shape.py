@@ -259,6 +259,11 @@ def unflatten(input: Tensor, dim: int, sizes) -> Tensor:
     """Dimension `dim` as several ones of the given sizes, one of which may be -1.
 
     Raises: RuntimeError unless the sizes multiply up to that of the dimension.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(6).unflatten(0, (2, 3))
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
     """
     shape = input._array.shape
     sizes = ints(sizes)
@@ -336,7 +341,13 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 @composite()
 def broadcast_to(input: Tensor, size) -> Tensor:
-    """A view of `input` repeated to the shape `size`, as operands of arithmetic are."""
+    """A view of `input` repeated to the shape `size`, as operands of arithmetic are.
+
+    >>> import tensorgrad as torch
+    >>> torch.broadcast_to(torch.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
     return expand(input, size)
 
 
@@ -369,6 +380,11 @@ def broadcast_tensors(*tensors) -> tuple[Tensor, ...]:
     """All tensors as views of the one shape to which they broadcast.
 
     Raises: RuntimeError if there is none.
+
+    >>> import tensorgrad as torch
+    >>> a, b = torch.broadcast_tensors(torch.ones(3), torch.ones(2, 1))
+    >>> a.shape, b.shape
+    (torch.Size([2, 3]), torch.Size([2, 3]))
     """
     if len(tensors) == 1 and isinstance(tensors[0], tuple | list):
         tensors = tuple(tensors[0])

@@ -242,7 +242,8 @@ def _check_overlap(op, out, inputs) -> None:
 def _span(tensor) -> tuple:
     """Where a dense tensor's elements lie in its storage, with the strides; nowhere for one with gaps."""
     array = tensor._array
-    extent = (array.size > 0) * (array.dtype.itemsize + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)))
+    reach = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    extent = reach + array.dtype.itemsize if array.size else 0
     start = tensor.storage_offset() * array.dtype.itemsize
     dense = extent == array.size * array.dtype.itemsize
     return start, start + extent if dense else start, (array.shape, array.strides)

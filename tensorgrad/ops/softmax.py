@@ -65,7 +65,12 @@ def softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, out=N
 
 @composite()
 def log_softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, out=None) -> Tensor:
-    """x - log Σ exp(x) along `dim`: the logarithm of `softmax`, computed without overflow."""
+    """x - log Σ exp(x) along `dim`: the logarithm of `softmax`, computed without overflow.
+
+    >>> import tensorgrad as torch
+    >>> torch.log_softmax(torch.tensor([0.0, 0.0]), dim=0)
+    tensor([-0.6931, -0.6931])
+    """
     return _finish(_log_softmax, "log_softmax", input, dim, dtype, out)
 
 
@@ -80,7 +85,12 @@ def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
 
 @composite("functional", name="softmax")
 def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
-    """`torch.softmax`; without `dim` the first dimension of 0, 1 or 3, else the second, with a warning."""
+    """`torch.softmax`; without `dim` the first dimension of 0, 1 or 3, else the second, with a warning.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.softmax(torch.tensor([0.0, 0.0]), dim=0)
+    tensor([0.5000, 0.5000])
+    """
     if dim is None:
         dim = _implicit_dim("softmax", input.ndim, _stacklevel)
     return _finish(_softmax, "softmax", input, dim, dtype, None)
@@ -96,7 +106,12 @@ def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: i
 
 @composite("functional")
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
-    """`softmax(-input)`: the smallest elements get the largest shares."""
+    """`softmax(-input)`: the smallest elements get the largest shares.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.softmin(torch.tensor([0.0, 1.0]), dim=0)
+    tensor([0.7311, 0.2689])
+    """
     if dim is None:
         dim = _implicit_dim("softmin", input.ndim, _stacklevel)
     return _finish(_softmax, "softmax", -input, dim, dtype, None)

@@ -48,7 +48,12 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
 
 @composite()
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
-    """The places of the elements along `dim`, in order of their values."""
+    """The places of the elements along `dim`, in order of their values.
+
+    >>> import tensorgrad as torch
+    >>> torch.argsort(torch.tensor([3.0, 1.0, 2.0]))
+    tensor([1, 2, 0])
+    """
     return _sort(input, dim, bool(descending))[1]
 
 
@@ -120,13 +125,27 @@ _median_all = op("median_all(input, ignore_nan: bool)", "sort.median_all", where
 
 @composite()
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out=None):
-    """The `k`-th smallest element along `dim` (counted from 1), and its place."""
+    """The `k`-th smallest element along `dim` (counted from 1), and its place.
+
+    >>> import tensorgrad as torch
+    >>> torch.kthvalue(torch.tensor([3.0, 1.0, 2.0]), 2)
+    torch.return_types.kthvalue(
+    values=tensor(2.),
+    indices=tensor(2))
+    """
     return KthValue(*_kthvalue(input, dim, keepdim, k, out=out))
 
 
 @composite()
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out=None):
-    """The most frequent element along `dim` (of several the smallest), and the last place where it is."""
+    """The most frequent element along `dim` (of several the smallest), and the last place where it is.
+
+    >>> import tensorgrad as torch
+    >>> torch.mode(torch.tensor([1, 2, 2, 3]))
+    torch.return_types.mode(
+    values=tensor(2),
+    indices=tensor(2))
+    """
     return Mode(*_mode(input, dim, keepdim, out=out))
 
 
@@ -145,7 +164,12 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=
 
 @composite()
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None):
-    """`median` of what is not nan."""
+    """`median` of what is not nan.
+
+    >>> import tensorgrad as torch
+    >>> torch.nanmedian(torch.tensor([1.0, torch.nan, 3.0]))
+    tensor(1.)
+    """
     if dim is None:
         return _median_all(input, True, out=out)
     return NanMedian(*_median(input, dim, keepdim, True, out=out))
@@ -303,7 +327,12 @@ def _check_sorter(sorter, bounds) -> None:
 
 @composite("function")
 def bucketize(input, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out=None) -> Tensor:
-    """The bucket of each element between sorted `boundaries`: `searchsorted` with its arguments turned round."""
+    """The bucket of each element between sorted `boundaries`: `searchsorted` with its arguments turned round.
+
+    >>> import tensorgrad as torch
+    >>> torch.bucketize(torch.tensor([0.5, 3.0]), torch.tensor([1.0, 2.0, 3.0]))
+    tensor([0, 2])
+    """
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
@@ -359,7 +388,12 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 
 @composite()
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim=None):
-    """`input` (or its slices along `dim`) with each run of equal elements reduced to one."""
+    """`input` (or its slices along `dim`) with each run of equal elements reduced to one.
+
+    >>> import tensorgrad as torch
+    >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 1]))
+    tensor([1, 2, 1])
+    """
     return _chosen(_unique_consecutive(input.detach(), dim), return_inverse, return_counts)
 
 
@@ -420,6 +454,12 @@ def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, 
     """Counts (or sums of `weight`) in `bins`: a number of equal parts of `range`, or a sorted tensor of edges.
 
     Raises: RuntimeError for integer input, or a range that is not finite.
+
+    >>> import tensorgrad as torch
+    >>> torch.histogram(torch.tensor([1.0, 2.0, 1.0]), bins=2, range=(0.0, 3.0))
+    torch.return_types.histogram(
+    hist=tensor([2., 1.]),
+    bin_edges=tensor([0.0000, 1.5000, 3.0000]))
     """
     if not isinstance(bins, Tensor):
         _check_histogram(input, bins)
@@ -435,5 +475,7 @@ def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, 
         from tensorgrad.ops.create import linspace
 
         bins = linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
+    else:
+        bins = bins.clone()
     result = Histogram(_histogram(input.detach(), bins, None if weight is None else weight.detach(), density), bins)
     return result if out is None else Histogram(*_written("histogram", out, result))

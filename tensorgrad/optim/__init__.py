@@ -7,15 +7,16 @@ from tensorgrad.optim.optimizer import Optimizer
 from tensorgrad.optim.rmsprop import RMSprop
 from tensorgrad.optim.sgd import SGD
 
-if TYPE_CHECKING:
-    from tensorgrad.optim import lr_scheduler
-
 __all__ = ["SGD", "Adam", "AdamW", "Optimizer", "RMSprop", "lr_scheduler"]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "lr_scheduler":  # not every program has one: loaded when it is first asked for
-        from importlib import import_module
+if TYPE_CHECKING:
+    from tensorgrad.optim import lr_scheduler
+else:  # so that a misspelt name does not pass for this one
 
-        return import_module("tensorgrad.optim.lr_scheduler")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name == "lr_scheduler":  # not every program has one: loaded when it is first asked for
+            from importlib import import_module
+
+            return import_module("tensorgrad.optim.lr_scheduler")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
