@@ -31,9 +31,8 @@ def main() -> None:
     lines = ["| process | median s | quartiles |", "|---|---:|---:|"]
     for name, values in times.items():
         ordered = sorted(values)
-        lines.append(
-            f"| `import {name}` | {statistics.median(values):.3f} | {ordered[RUNS // 4]:.3f}–{ordered[3 * RUNS // 4]:.3f} |"
-        )
+        spread = f"{ordered[RUNS // 4]:.3f}–{ordered[3 * RUNS // 4]:.3f}"
+        lines.append(f"| `import {name}` | {statistics.median(values):.3f} | {spread} |")
     added = statistics.median(a - b for a, b in zip(times["tensorgrad"], times["numpy"], strict=True))
     lines.append(f"\ntensorgrad adds {added:.3f} s to `import numpy` (median of {RUNS} pairs; target: under 0.1 s).")
     text = "\n".join(lines)

@@ -338,8 +338,8 @@ class Tensor(TensorMethods):
             return self
         if not value and not self.is_leaf:
             raise RuntimeError(
-                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
-                "subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
+                "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
         if value and self._storage.version is None:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
@@ -461,8 +461,8 @@ class Tensor(TensorMethods):
             return memo[id(self)]
         if not self.is_leaf:
             raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
-                "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage."
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. If "
+                "you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage."
             )
         from copy import deepcopy
 

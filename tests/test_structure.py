@@ -14,7 +14,9 @@ from tensorgrad.ops.dispatch import OPS
 ROOT = Path(tensorgrad.__file__).parent
 
 # The generated stubs are for type checkers only.
-FLOOR_0 = {"const", "dtypes", "devices", "size", "layouts", "return_types", "_methods", "_functions", "_functional", "_special"}
+FLOOR_0 = {
+    "const", "dtypes", "devices", "size", "layouts", "return_types", "_methods", "_functions", "_functional", "_special",
+}  # fmt: skip
 FLOOR_1 = {"storage", "generator", "ops.dispatch", "ops.stubs"}
 FLOOR_2 = {
     "tensor", "printing", "autograd", "ops", "ops.op", "ops.kinds", "ops.callpath", "ops.slowpath", "ops.inplace",
@@ -127,7 +129,8 @@ def test_debug_ladder():
     program = "import tensorgrad as t; x = t.ones(2, requires_grad=True); (x * 2).sum().backward()"
     import os
 
-    for level, expected in ((0, []), (1, ["devices"]), (2, ["mul(float32[2], 2) -> float32[2]"]), (3, ["numpy.multiply"])):
+    shown = [], ["devices"], ["mul(float32[2], 2) -> float32[2]"], ["numpy.multiply"]
+    for level, expected in enumerate(shown):
         result = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, check=True,
             env={**os.environ, "DEBUG": str(level)},

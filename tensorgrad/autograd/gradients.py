@@ -38,8 +38,8 @@ def _roots(tensors, gradients, create_graph: bool, who: str):
             )
         if gradient._array.dtype.kind == "c" and array.dtype.kind != "c":
             raise RuntimeError(
-                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
-                f"dtype: grad_output[{i}] has a dtype of {gradient.dtype} and output[{i}] has a dtype of {tensor.dtype}."
+                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+                f"grad_output[{i}] has a dtype of {gradient.dtype} and output[{i}] has a dtype of {tensor.dtype}."
             )
         roots.append((edge, gradient))
     return roots

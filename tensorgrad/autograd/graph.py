@@ -196,8 +196,8 @@ def save(value):
         storage = value._memory or value._storage
         if storage.version is None:
             raise RuntimeError(
-                "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
-                "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and "
+                "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode "
+                "in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and "
                 "use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
             )
         return (value._array, storage, storage.version)
@@ -249,7 +249,8 @@ class Packed:
             GRAD.enabled = before
         if not isinstance(tensor, Tensor):
             raise TypeError(
-                f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(tensor).__name__}"
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(tensor).__name__}"
             )
         tensor = share(tensor._array, tensor._storage)
         if edge is not None and before:

@@ -2,6 +2,6 @@
 
 FAMILIES = (
     "create", "pointwise", "limits", "compare", "complex", "special", "activation", "reduce", "scan", "sort", "shape",
-    "restride", "split", "index", "scatter", "embedding", "join", "rearrange", "copy", "matmul", "einsum",
-    "linalg", "decompose", "conv", "pool", "norm", "softmax", "loss", "margin", "attention", "dropout", "sample", "noise",
+    "restride", "split", "index", "scatter", "embedding", "join", "rearrange", "copy", "matmul", "einsum", "linalg",
+    "decompose", "conv", "pool", "norm", "softmax", "loss", "margin", "attention", "dropout", "sample", "noise",
 )  # fmt: skip

@@ -107,7 +107,8 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
     if device is not None:
         device = resolve_device(device)
         own = self.device
-        if device.type != own.type or (device.index is not None and device.index != own.index and own.index is not None):
+        another = device.index is not None and device.index != own.index and own.index is not None
+        if device.type != own.type or another:
             result = _transfer(result, device)
     if dtype is not None and result.dtype is not dtype:
         result = _cast(result, dtype)
@@ -193,7 +194,8 @@ def _broadcast_copy(xp, x, src):
     return out
 
 
-_copy = op("copy(input, src)", _broadcast_copy, input=lambda g: g.new_zeros(g._array.shape), src=lambda g: g, backward_name="CopyBackwards",
+_copy = op("copy(input, src)", _broadcast_copy, backward_name="CopyBackwards",
+           input=lambda g: g.new_zeros(g._array.shape), src=lambda g: g,
            shape=lambda x, src: (x.shape, x.dtype), where="")  # fmt: skip
 
 
@@ -236,7 +238,8 @@ def check_broadcast(shape: tuple, target: tuple) -> None:
 
 
 _fill = op("fill(input, value)", lambda xp, x, value: xp.full_like(x, value.astype(x.dtype)),
-           input=lambda g: g.new_zeros(g._array.shape), value=lambda g: g.sum(), shape=lambda x, value: (x.shape, x.dtype), where="")  # fmt: skip
+           input=lambda g: g.new_zeros(g._array.shape), value=lambda g: g.sum(),
+           shape=lambda x, value: (x.shape, x.dtype), where="")  # fmt: skip
 
 
 @composite()

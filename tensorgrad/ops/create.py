@@ -256,6 +256,15 @@ def _out(out, made: Tensor) -> Tensor:
     return out
 
 
+def _dtype_of(out: Tensor, dtype):
+    """The dtype to make what `out` is to hold. Raises: RuntimeError if another one was asked for."""
+    if dtype is not None and dtype is not out.dtype:
+        from tensorgrad.ops.slowpath import spoken
+
+        raise RuntimeError(f"dtype {spoken(dtype)} does not match dtype of out parameter ({spoken(out.dtype)})")
+    return out.dtype
+
+
 @composite("function")
 def zeros(*size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor of zeros.
@@ -265,6 +274,7 @@ def zeros(*size, out=None, dtype=None, layout=None, device=None, requires_grad=F
     tensor([[0., 0.],
             [0., 0.]])
     """
+    dtype = dtype if out is None else _dtype_of(out, dtype)
     return _out(out, _filled(np.zeros, resolve_shape(size), dtype, device, requires_grad))
 
 
@@ -277,6 +287,7 @@ def ones(*size, out=None, dtype=None, layout=None, device=None, requires_grad=Fa
     tensor([[1., 1., 1.],
             [1., 1., 1.]])
     """
+    dtype = dtype if out is None else _dtype_of(out, dtype)
     return _out(out, _filled(np.ones, resolve_shape(size), dtype, device, requires_grad))
 
 
@@ -290,6 +301,7 @@ def empty(
     >>> torch.empty(2, 3).shape
     torch.Size([2, 3])
     """
+    dtype = dtype if out is None else _dtype_of(out, dtype)
     return _out(out, _filled(np.empty, resolve_shape(size), dtype, device, requires_grad))
 
 
@@ -306,7 +318,7 @@ def full(
     """
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
-    dtype = dtype or dtypes.of_number(fill_value)
+    dtype = (dtype or dtypes.of_number(fill_value)) if out is None else _dtype_of(out, dtype)
     return _out(
         out,
         _filled(lambda s, d: np.full(s, fill_value, d), resolve_shape((size,)), dtype, device, requires_grad),
@@ -394,10 +406,14 @@ def arange(
     if any(not math.isfinite(v) for v in (start, end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     whole = all(isinstance(v, int) for v in (start, end, step))
+    if out is not None:
+        dtype = _dtype_of(out, dtype)
     if dtype is None:
         dtype = dtypes.int64 if whole else dtypes.DEFAULT.floating
     if dtype is dtypes.int64:  # everything is truncated first
-        start, end, step, whole = int(start), int(end), int(step) or int(math.copysign(1, step)), True
+        start, end, step, whole = int(start), int(end), int(step), True
+        if step == 0:
+            raise ValueError("step must be nonzero")
     count = -((start - end) // step) if whole else math.ceil((end - start) / step)
     if dtype.category >= dtypes.FLOATING:
         array = (start + step * np.arange(count, dtype=np.float64)).astype(dtype.numpy)
@@ -430,7 +446,8 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     if dtype is None:
-        dtype = dtypes.DEFAULT.complex if isinstance(start, complex) or isinstance(end, complex) else dtypes.DEFAULT.floating
+        default = dtypes.DEFAULT
+        dtype = default.complex if isinstance(start, complex) or isinstance(end, complex) else default.floating
     work = dtype.numpy if dtype.category >= dtypes.FLOATING and dtype.itemsize >= 4 else np.dtype("float32")
     if steps == 1:
         array = np.full(1, start, work)
@@ -470,6 +487,7 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_g
     for size in (n, n if m is None else m):
         if size < 0:
             raise RuntimeError(f"n must be greater or equal to 0, got {size}")
+    dtype = dtype if out is None else _dtype_of(out, dtype)
     return _out(out, finish(np.eye(n, m, dtype=(dtype or dtypes.DEFAULT.floating).numpy), requires_grad, device))
 
 

@@ -94,7 +94,8 @@ def check_backward(op, backward):
     missing = [name for name in arguments_of(backward) if name not in available]
     if missing:
         raise TypeError(
-            f"the backward registered for {op.name} asks for {', '.join(missing)}; it may use {', '.join(sorted(available))}"
+            f"the backward registered for {op.name} asks for {', '.join(missing)}; it may use "
+            f"{', '.join(sorted(available))}"
         )
     return backward
 

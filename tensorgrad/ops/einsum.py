@@ -231,7 +231,8 @@ def _einsum(operands, lists, output, sizes) -> Tensor:
     pairs = [_without_repeats(x, labels) for x, labels in zip(operands, lists, strict=True)]
     if len(pairs) > 1:
         pairs = [_without_ones(x, labels, sizes) for x, labels in pairs]
-    for step in _path([p[0] for p in pairs], [p[1] for p in pairs], [o for o in output if any(o in p[1] for p in pairs)]):
+    tensors, lists = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    for step in _path(tensors, lists, [label for label in output if any(label in labels for labels in lists)]):
         chosen = [pairs[i] for i in step]
         pairs = [p for i, p in enumerate(pairs) if i not in step]
         x, labels = chosen[0]
@@ -536,16 +537,16 @@ def _slopes(g, out):
     return (g / out).masked_fill(out == 0, 0)
 
 
-def _euclidean_first(g, x1, x2, out):
+def _euclidean_first(g, first, second, out):
     r = _slopes(g, out)
-    return r.sum(-1, True) * x1 - matmul(r, x2)
+    return r.sum(-1, True) * first - matmul(r, second)
 
 
 _euclidean = op(
-    "euclidean_distances(x1, x2)",
+    "euclidean_distances(first, second)",
     _euclidean_kernel,
-    x1=_euclidean_first,
-    x2=lambda g, x1, x2, out: _euclidean_first(g.transpose(-2, -1), x2, x1, out.transpose(-2, -1)),
+    first=_euclidean_first,
+    second=lambda g, first, second, out: _euclidean_first(g.transpose(-2, -1), second, first, out.transpose(-2, -1)),
     shape=lambda a, b: ((*broadcast_lead(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-2]), a.dtype),
     backward_name="CdistBackward0",
     where="",

@@ -5,6 +5,8 @@ The gradients' twins compute the statistics anew from the input, so that second 
 
 from __future__ import annotations
 
+import math
+
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import norm as kernels
 from tensorgrad.kernels.array.matmul import spoken
@@ -478,7 +480,8 @@ def _torch_instance_norm(
 
 
 def _grouped(x: Tensor, groups: int) -> Tensor:
-    return x.reshape((x.shape[0], groups, -1))
+    n, channels, *spatial = x._array.shape
+    return x.reshape((n, groups, channels // groups * math.prod(spatial)))
 
 
 def _group_norm_twin(input, weight, bias, groups, eps):

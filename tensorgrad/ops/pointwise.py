@@ -257,10 +257,12 @@ _rpow = pointwise("rpow(exponent, input)", "pointwise.power_of", operator="rpow"
 square = pointwise("square(input)", lambda xp, x: xp.multiply(x, x), backward_name="PowBackward0",
                    prepare=lambda x: (x.astype(np.int64) if x.dtype.kind == "b" else x,),
                    input=lambda g, input: g * conj(input * 2), doc="input².")  # fmt: skip
-sqrt = pointwise("sqrt(input)", "sqrt", rule="float", on_arrays=True, input=lambda g, out: g / conj(out * 2), doc="The square root.")
+sqrt = pointwise("sqrt(input)", "sqrt", rule="float", on_arrays=True, input=lambda g, out: g / conj(out * 2),
+                 doc="The square root.")  # fmt: skip
 rsqrt = pointwise("rsqrt(input)", "pointwise.rsqrt", rule="float",
                   input=lambda g, out: g * conj(out * out * out) * -0.5, doc="1 / √input.")  # fmt: skip
-exp = pointwise("exp(input)", "exp", rule="float", on_arrays=True, input=lambda g, out: g * conj(out), doc="e to the power input.")
+exp = pointwise("exp(input)", "exp", rule="float", on_arrays=True, input=lambda g, out: g * conj(out),
+                doc="e to the power input.")  # fmt: skip
 exp2 = pointwise("exp2(input)", "exp2", rule="float", input=lambda g, out: g * conj(out) * LN2,
                  doc="2 to the power input.")  # fmt: skip
 expm1 = pointwise("expm1(input)", "expm1", rule="float", input=lambda g, out: g * conj(out + 1),

@@ -123,7 +123,7 @@ def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
     return self
 
 
-@composite("method")
+@composite()
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format=None) -> Tensor:
     """Gives the tensor the shape of another one, in place."""
     return resize_(self, the_template._array.shape)

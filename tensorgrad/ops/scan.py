@@ -139,7 +139,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend=None, append=None, *,
         raise RuntimeError(f"order must be non-negative but got {n}")
     dim = wrap_dim(dim, input.ndim)
     if n == 0:
-        return _finished(input.clone(), out)
+        return _written(input.clone(), out)
     parts = [t for t in (prepend, input, append) if t is not None]
     for t in (prepend, append):
         _check_joinable(t, input, dim)
@@ -152,12 +152,15 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend=None, append=None, *,
         later, earlier = input.narrow(dim, 1, size - 1), input.narrow(dim, 0, size - 1)
         input = later.logical_xor(earlier) if input.dtype is dtypes.bool else later - earlier
         size -= 1
-    result = input.clone() if n == 0 else input
+    return _written(input, out)
+
+
+def _written(result: Tensor, out) -> Tensor:
     if out is None:
         return result
-    from tensorgrad.ops.reduce import _written
+    from tensorgrad.ops import reduce
 
-    return _written("diff", out, result)
+    return reduce._written("diff", out, result)
 
 
 def _check_joinable(t, input: Tensor, dim: int) -> None:

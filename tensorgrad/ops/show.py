@@ -19,7 +19,8 @@ def show(name: str) -> str:
         close = difflib.get_close_matches(name, OPS) or sorted(n for n in OPS if name in n)
         raise KeyError(f"no op is called {name!r}; close: {', '.join(close) or 'none'} (all: --list)")
     op = OPS[name]
-    parts = [f"# {op.signature}   kind: {op.kind}, kernel: {op.kernel}", "# what users call", callpath.source(op, "call", name)]
+    parts = [f"# {op.signature}   kind: {op.kind}, kernel: {op.kernel}"]
+    parts += ["# what users call", callpath.source(op, "call", name)]
     if op.wrt:
         parts += ["# what the engine calls", callpath.backward_source(op, op.backward_name)]
     return "\n".join(parts)

@@ -65,7 +65,8 @@ def load() -> type[Storage]:
             target += values
 
         def strided(self, shape, strides, offset, dtype):
-            memory = cupy.cuda.MemoryPointer(self.array.data.mem, self.array.data.ptr - self.array.data.mem.ptr + offset)
+            start = self.array.data
+            memory = cupy.cuda.MemoryPointer(start.mem, start.ptr - start.mem.ptr + offset)
             return cupy.ndarray(shape, np.dtype(dtype), memory, strides)
 
         def offset_of(self, array):

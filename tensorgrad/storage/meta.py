@@ -86,9 +86,9 @@ class MetaStorage(Storage):
         pass
 
     def strided(self, shape, strides, offset, dtype):
-        return MetaArray(as_strided(self.array.phantom.view(), shape, strides).view(dtype)) if shape else (
-            MetaArray.empty((), dtype)
-        )
+        if not shape:
+            return MetaArray.empty((), dtype)
+        return MetaArray(as_strided(self.array.phantom.view(), shape, strides).view(dtype))
 
     def offset_of(self, array):
         return array.phantom.ctypes.data - self.array.phantom.ctypes.data
