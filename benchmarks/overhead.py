@@ -203,7 +203,8 @@ def main() -> None:
     torch.set_num_threads(1)
     facts = (
         f"{datetime.date.today()}, {processor()}, one thread, Python {platform.python_version()}, "
-        f"NumPy {np.__version__}, torch {torch.__version__}; {ROUNDS} rounds of about {ROUND_SECONDS * 1e3:.0f} ms a library, alternating"
+        f"NumPy {np.__version__}, torch {torch.__version__}; "
+        f"{ROUNDS} rounds of about {ROUND_SECONDS * 1e3:.0f} ms a library, alternating"
     )
     print(facts)
     text = f"{facts}\n\n{table()}"

@@ -5,7 +5,6 @@ docs/architecture.md, or with tensor.py, autograd/engine.py and ops/op.py.
 """
 
 import importlib as _importlib
-
 import os as _os
 import typing as _typing
 import warnings as _warnings

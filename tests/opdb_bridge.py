@@ -69,6 +69,10 @@ def to_tg(value, device=None, track=True):
         return device or tg.device(str(value))
     if isinstance(value, str) and value == "cpu" and device is not None:
         return device
+    if isinstance(value, torch.nn.Module):
+        return getattr(tg.nn, type(value).__name__)()
+    if isinstance(value, types.FunctionType):
+        return translate(value) or value
     if isinstance(value, torch.memory_format | torch.layout):
         return getattr(tg, plain_name(value), value)
     if isinstance(value, torch.Size):
@@ -103,6 +107,15 @@ def copied(value, device=None):
     if isinstance(value, torch.Size):
         return value
     return _nested(value, lambda v: copied(v, device))
+
+
+def with_gaps(value):
+    """A torch value whose tensors have gaps between the elements of their last dimension."""
+    if isinstance(value, torch.Tensor) and value.ndim and not value.is_conj() and not value.is_neg():
+        wide = torch.zeros(*value.shape[:-1], 2 * value.shape[-1], dtype=value.dtype)
+        wide[..., ::2] = value.detach()
+        return wide[..., ::2].requires_grad_(value.requires_grad)
+    return value if isinstance(value, torch.Tensor) else _nested(value, with_gaps)
 
 
 def _nested(value, convert):

@@ -1,17 +1,37 @@
-"""The code on the page CONTRIBUTING.md runs, from top to bottom."""
+"""The code on the pages CONTRIBUTING.md, README.md and docs/architecture.md runs, from top to bottom."""
 
+import contextlib
+import io
 import re
 from pathlib import Path
+
+import pytest
 
 from tensorgrad.ops.dispatch import OPS
 from tensorgrad.ops.kinds import FUNCTIONS
 from tensorgrad.tensor import Tensor
 
-PAGE = Path(__file__).parent.parent / "CONTRIBUTING.md"
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "CONTRIBUTING.md"
+
+
+def blocks_of(page):
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/architecture.md"])
+def test_the_page_prints_what_it_says(name):
+    blocks = blocks_of(ROOT / name)
+    assert blocks
+    for block in blocks:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block, name, "exec"), {})
+        assert printed.getvalue().splitlines() == re.findall(r"^print\(.*\) +# (.*)$", block, re.MULTILINE)
 
 
 def test_the_pages_examples_run():
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    blocks = blocks_of(PAGE)
     assert len(blocks) >= 4
     before = set(OPS)
     scope: dict = {}

@@ -153,9 +153,8 @@ def test_a_backward_that_asks_for_what_is_not_saved_is_refused():
 def test_a_twin_runs_through_the_devices_ops():
     from tensorgrad.ops.kinds import op
 
-    squash = OPS.get("toy_squash") or op(
-        "toy_squash(input)", lambda xp, x: x * np.exp(x) + x, twin=lambda input: input * input.exp() + input, where=""
-    ).op
+    kernel, twin = lambda xp, x: x * np.exp(x) + x, lambda input: input * input.exp() + input
+    squash = OPS.get("toy_squash") or op("toy_squash(input)", kernel, twin=twin, where="").op
     x = toy([0.0, 1.0], True)
     result = squash.call(x)
     assert np.allclose(result.tolist(), [0, np.e + 1])
@@ -174,7 +173,7 @@ def test_the_seventh_op_is_a_clear_error():
 
 
 def test_devices_do_not_mix():
-    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device.*toy.*cpu"):
+    with pytest.raises(RuntimeError, match=r"Expected all tensors to be on the same device.*toy.*cpu"):
         toy([1.0, 2.0]) + tg.ones(2)
 
 

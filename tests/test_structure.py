@@ -15,7 +15,8 @@ ROOT = Path(tensorgrad.__file__).parent
 
 # The generated stubs are for type checkers only.
 FLOOR_0 = {
-    "const", "dtypes", "devices", "size", "layouts", "return_types", "_methods", "_functions", "_functional", "_special",
+    "const", "dtypes", "devices", "size", "layouts", "return_types",
+    "_methods", "_functions", "_functional", "_special",
 }  # fmt: skip
 FLOOR_1 = {"storage", "generator", "ops.dispatch", "ops.stubs"}
 FLOOR_2 = {

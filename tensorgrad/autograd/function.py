@@ -124,7 +124,8 @@ class Function:
     """
 
     def __init__(self, *args, **kwargs):
-        raise RuntimeError(f"{type(self).__name__} should not be instantiated. Call {type(self).__name__}.apply instead.")
+        name = type(self).__name__
+        raise RuntimeError(f"{name} should not be instantiated. Call {name}.apply instead.")
 
     @staticmethod
     def forward(*args, **kwargs):
@@ -205,8 +206,10 @@ def _outputs(ctx, args, results: list, tracked: bool) -> list:
         outputs.append(tensor)
     ctx.aliases = tuple(aliases)
     if dirty - {id(t) for t in results}:
-        raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. The "
-                           "inputs that are modified inplace must all be outputs of the Function.")
+        raise RuntimeError(
+            "Some elements marked as dirty during the forward method were not returned as output. The "
+            "inputs that are modified inplace must all be outputs of the Function."
+        )
     for tensor in ctx.dirty_tensors:
         if tracked and tensor.requires_grad and tensor._edge is None and tensor._view is None:
             raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")

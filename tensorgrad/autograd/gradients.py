@@ -25,7 +25,9 @@ def _roots(tensors, gradients, create_graph: bool, who: str):
             if array.size != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if array.dtype.kind == "c":
-                raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {tensor.dtype}")
+                raise RuntimeError(
+                    f"grad can be implicitly created only for real scalar outputs but got {tensor.dtype}"
+                )
             ones = _ones(array)
             roots.append((edge, ones))
             continue
@@ -38,8 +40,9 @@ def _roots(tensors, gradients, create_graph: bool, who: str):
             )
         if gradient._array.dtype.kind == "c" and array.dtype.kind != "c":
             raise RuntimeError(
-                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
-                f"grad_output[{i}] has a dtype of {gradient.dtype} and output[{i}] has a dtype of {tensor.dtype}."
+                "For complex Tensors, both grad_output and output are required to have the same dtype. "
+                f"Mismatch in dtype: grad_output[{i}] has a dtype of {gradient.dtype} and output[{i}] has a dtype of "
+                f"{tensor.dtype}."
             )
         roots.append((edge, gradient))
     return roots
@@ -122,7 +125,9 @@ def grad(
     (tensor(6.),)
     """
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
     allow_unused = materialize_grads if allow_unused is None else allow_unused
     outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)

@@ -63,7 +63,8 @@ def _functional_(name: str, function, places: str = "functional") -> None:
 threshold_grad: Callable = _grad("threshold_grad(grad, result, limit: float)",
                        grad=lambda g, result, limit: threshold_grad(g, result, limit))  # fmt: skip
 _relu = pointwise("relu(input)", "pointwise.relu", doc="max(input, 0).",
-                  backward_kernel="activation.relu_backward", input=lambda g, out: threshold_grad(g, out, 0))  # fmt: skip
+                  backward_kernel="activation.relu_backward",
+                  input=lambda g, out: threshold_grad(g, out, 0))  # fmt: skip
 _threshold = pointwise("threshold(input, threshold: number, value: number)", "activation.threshold", where="",
                        in_place=False,
                        input=lambda g, input, threshold: threshold_grad(g, input, threshold))  # fmt: skip

@@ -237,7 +237,8 @@ def _record(op: Op, tensors, differentiated, tracked: str) -> list[str]:
     for name, users in op.saved.items():
         if name in op.outputs:
             k = op.outputs.index(name)
-            saved.append(("save(result)" if len(op.outputs) == 1 else f"save(result[{k}])") + _if_needed(op, users, index))
+            output = "result" if len(op.outputs) == 1 else f"result[{k}]"
+            saved.append(f"save({output})" + _if_needed(op, users, index))
             continue
         if name == op.cache:
             saved.append(name)
@@ -348,7 +349,8 @@ def array_backward_source(op: Op, arguments: tuple[str, ...] | None) -> str:
     lines.append(f"    {', '.join(f'e_{p.name}' for p in differentiated)}, = node.edges")
     for k, saved in enumerate(op.saved):
         edge = f"e_{saved}" if saved in op.wrt else "None"
-        lines.append(f"    {saved} = " + (f"saved[{k}]" if saved == op.cache else f"saved_array(node, saved[{k}], {edge})"))
+        value = f"saved[{k}]" if saved == op.cache else f"saved_array(node, saved[{k}], {edge})"
+        lines.append(f"    {saved} = {value}")
     lines += [f"    {kept} = node.args[{k}]" for k, kept in enumerate(op.kept)]
     if arguments is None:
         results = []
@@ -489,6 +491,7 @@ dispatch.ON_CHANGE = forget_backward
 
 
 # --- what the texts use beside the kernels -------------------------------------------------------------------------
+
 
 def attribute_of(value, name: str):
     """The shape or dtype of a tensor's array; None for a number or None."""

@@ -82,7 +82,9 @@ def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
             kind = type(bad).__name__
             if not isinstance(data, list | tuple):
                 raise RuntimeError(f"Could not infer dtype of {kind}")
-            raise TypeError(f"new(): invalid data type '{kind}'" if kind == "str" else f"Could not infer dtype of {kind}")
+            raise TypeError(
+                f"new(): invalid data type '{kind}'" if kind == "str" else f"Could not infer dtype of {kind}"
+            )
     if dtype is None:
         dtype = _inferred(array, data)
     with np.errstate(all="ignore"):
@@ -102,7 +104,9 @@ def _without_tensors(data):
 
 def _first_non_number(data):
     while isinstance(data, list | tuple):
-        data = next((x for x in data if isinstance(x, list | tuple) or not isinstance(x, bool | int | float | complex)), 0)
+        data = next(
+            (x for x in data if isinstance(x, list | tuple) or not isinstance(x, bool | int | float | complex)), 0
+        )
         if data == []:
             return 0
     return data
@@ -189,7 +193,9 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             "currently supported. (You can probably work around this by making a copy of your array with array.copy().)"
         )
     if any(s % ndarray.itemsize for s in ndarray.strides) or not ndarray.dtype.isnative:
-        raise ValueError("given numpy array strides not a multiple of the element byte size, or not in native byte order")
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size, or not in native byte order"
+        )
     return wrap(ndarray if type(ndarray) is np.ndarray else ndarray.view(np.ndarray))
 
 
@@ -219,11 +225,13 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool = Fa
 
 
 def legacy_tensor(args: tuple, device) -> Tensor:
-    """What `torch.Tensor(...)` makes: sizes give uninitialised memory, a sequence or array is copied to default dtype."""
+    """What `torch.Tensor(...)` makes: sizes give uninitialised memory, data is copied to the default dtype."""
     floating = dtypes.DEFAULT.floating
     if len(args) == 1 and isinstance(args[0], Tensor):
         return args[0].detach() if args[0].dtype is floating else args[0].to(floating)
-    if len(args) == 1 and (isinstance(args[0], np.ndarray) or (isinstance(args[0], list | tuple) and not isinstance(args[0], Size))):
+    if len(args) == 1 and (
+        isinstance(args[0], np.ndarray) or (isinstance(args[0], list | tuple) and not isinstance(args[0], Size))
+    ):
         return finish(_array_of(args[0], floating), False, device)
     return empty(*args, dtype=floating, device=device)
 
@@ -364,7 +372,9 @@ full_like = _like("full_like", full, True)
 def _new(name: str, function):
     def new(self, *args, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False, **kw) -> Tensor:
         args = (kw.pop("size"), *args) if "size" in kw else args
-        return function(*args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kw)
+        return function(
+            *args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kw
+        )
 
     new.__name__ = new.__qualname__ = name
     new.__doc__ = f"`torch.{function.__name__}` with this tensor's dtype and device unless others are given."
@@ -442,24 +452,59 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
     >>> torch.linspace(0, 1, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
-    start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
-    if steps < 0:
-        raise RuntimeError("number of steps must be non-negative")
+    start, end, steps, device = _ends("linspace", start, end, steps, device)
+    if out is not None:
+        dtype = _dtype_of(out, dtype)
     if dtype is None:
         default = dtypes.DEFAULT
         dtype = default.complex if isinstance(start, complex) or isinstance(end, complex) else default.floating
-    work = dtype.numpy if dtype.category >= dtypes.FLOATING and dtype.itemsize >= 4 else np.dtype("float32")
-    if steps == 1:
-        array = np.full(1, start, work)
-    else:
-        begin, last = work.type(start), work.type(end)
-        step = (last - begin) / work.type(max(steps - 1, 1))
-        i = np.arange(steps).astype(work)
-        half = steps // 2
-        array = np.where(np.arange(steps) < half, begin + step * i, last - step * i[::-1])
+    array = _spaced(start, end, steps, dtype)
     if dtype.category < dtypes.FLOATING:
         array = np.trunc(array)
     return _out(out, finish(array.astype(dtype.numpy), requires_grad, device))
+
+
+def _ends(name: str, start, end, steps, device):
+    """Start, end and number of steps as Python numbers, and the device: a tensor's, unless given."""
+    if not isinstance(steps, int | np.integer):
+        steps = steps.item() if isinstance(steps, Tensor) else steps
+        if not isinstance(steps, int):
+            raise TypeError(
+                f"{name}() received an invalid combination of arguments - got ({type(start).__name__}, "
+                f"{type(end).__name__}, {type(steps).__name__}), but steps must be int"
+            )
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    ends = []
+    for which, value in (("start", start), ("end", end)):
+        if isinstance(value, Tensor):
+            if value.ndim:
+                raise RuntimeError(
+                    f"{name} only supports 0-dimensional start and end tensors, but got {which} with {value.ndim} "
+                    "dimension(s)."
+                )
+            device = value.device if device is None else device
+            value = 0 if value.is_meta else value.item()
+        ends.append(value)
+    return *ends, steps, device
+
+
+def _spaced(start, end, steps: int, dtype) -> np.ndarray:
+    """Evenly spaced values, not yet rounded to `dtype`; integers start and end on whole numbers."""
+    work: np.dtype = np.dtype("float64")
+    if dtype.category < dtypes.FLOATING:
+        start, end = int(start), int(end)
+        limits = np.iinfo(dtype.numpy) if dtype.numpy.kind in "iu" else None
+        if limits is not None and not limits.min <= min(start, end) <= max(start, end) <= limits.max:
+            raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
+    else:
+        work = dtype.numpy if dtype.itemsize >= 4 else np.dtype("float32")
+    if steps == 1:
+        return np.full(1, start, work)
+    begin, last = work.type(start), work.type(end)
+    step = (last - begin) / work.type(max(steps - 1, 1))
+    i = np.arange(steps).astype(work)
+    return np.where(np.arange(steps) < steps // 2, begin + step * i, last - step * i[::-1])
 
 
 @composite("function")
@@ -470,8 +515,13 @@ def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None,
     >>> torch.logspace(0, 3, 4)
     tensor([   1.,   10.,  100., 1000.])
     """
-    exponents = linspace(start, end, steps, dtype=dtypes.float64)._array
-    array = (float(base) ** exponents).astype((dtype or dtypes.DEFAULT.floating).numpy)
+    start, end, steps, device = _ends("logspace", start, end, steps, device)
+    dtype = (dtype or dtypes.DEFAULT.floating) if out is None else _dtype_of(out, dtype)
+    whole = dtype.category < dtypes.FLOATING
+    wide = dtypes.complex128 if dtype.category == dtypes.COMPLEX else dtypes.float64
+    exponents = _spaced(start, end, steps, dtype if whole else wide)
+    with np.errstate(all="ignore"):
+        array = (base**exponents).astype(dtype.numpy)
     return _out(out, finish(array, requires_grad, device))
 
 

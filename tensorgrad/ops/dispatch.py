@@ -34,7 +34,9 @@ class OpDispatch:
 
         def decorator(kernel):
             if not callable(getattr(kernel, "forward", kernel)):
-                raise TypeError(f"register({op!r}, {device!r}): expected a function or a class with forward, got {kernel!r}")
+                raise TypeError(
+                    f"register({op!r}, {device!r}): expected a function or a class with forward, got {kernel!r}"
+                )
             if op in OPS and hasattr(kernel, "backward"):
                 check_backward(OPS[op], kernel.backward)
             REGISTERED[op, device] = kernel

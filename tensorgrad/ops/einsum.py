@@ -231,8 +231,8 @@ def _einsum(operands, lists, output, sizes) -> Tensor:
     pairs = [_without_repeats(x, labels) for x, labels in zip(operands, lists, strict=True)]
     if len(pairs) > 1:
         pairs = [_without_ones(x, labels, sizes) for x, labels in pairs]
-    tensors, lists = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    for step in _path(tensors, lists, [label for label in output if any(label in labels for labels in lists)]):
+    tensors, kept = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    for step in _path(tensors, kept, [label for label in output if any(label in labels for labels in kept)]):
         chosen = [pairs[i] for i in step]
         pairs = [p for i, p in enumerate(pairs) if i not in step]
         x, labels = chosen[0]

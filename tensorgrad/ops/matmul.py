@@ -271,13 +271,6 @@ def _at_least_2d(x: Tensor) -> Tensor:
     return x.unsqueeze(0) if x._array.ndim == 1 else x
 
 
-class _Named:
-    """Stands for an op in the messages about `out=`."""
-
-    def __init__(self, name: str):
-        self.name = name
-
-
 def written(function, out, result):
     """Stores a composite's result in `out`, as ops do. Raises: RuntimeError as they do."""
     from tensorgrad.autograd.modes import GRAD
@@ -289,7 +282,7 @@ def written(function, out, result):
             f"{function.__name__}(): functions with out=... arguments don't support automatic differentiation, but one "
             "of the arguments requires grad."
         )
-    return slowpath.write_out(_Named(function.__name__), out, result)
+    return slowpath.write_out(function.__name__, out, result)
 
 
 # --- products added to something -----------------------------------------------------------------------------------

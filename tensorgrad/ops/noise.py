@@ -12,6 +12,7 @@ from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.kernels.array.matmul import NAMES, broadcast_lead, check_expands
 from tensorgrad.ops import create, inplace
 from tensorgrad.ops.kinds import composite, op
+from tensorgrad.ops.slowpath import check_overlap
 from tensorgrad.ops.sample import check_floating, check_shape, chosen_dtype, empty_like, sampled, spoken, stored, stream
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
@@ -217,6 +218,8 @@ def bernoulli(input: Tensor, p=None, *, generator=None, out=None) -> Tensor:
     else:
         _check_probabilities(input)
         result = _bernoulli(input, gen)
+    if out is not None:
+        check_overlap("bernoulli", True, out, (input,))
     return stored(out, result)
 
 
@@ -299,6 +302,9 @@ def normal(
     for value in (mean, std):
         if isinstance(value, Tensor):
             check_floating(value._array.dtype, "normal_kernel_cpu")
+    if out is not None:  # the numbers are drawn in its dtype
+        check_floating(out._array.dtype, "normal_kernel_cpu")
+        mean, std = (v.to(out.dtype) if isinstance(v, Tensor) else v for v in (mean, std))
     if isinstance(mean, Tensor) and isinstance(std, Tensor):
         broadcast_lead(mean._array.shape, std._array.shape)
         result = _normal_both(mean, std, gen)

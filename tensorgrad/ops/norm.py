@@ -10,6 +10,7 @@ import math
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import norm as kernels
 from tensorgrad.kernels.array.matmul import spoken
+from tensorgrad.ops.slowpath import write_out
 from tensorgrad.ops.kinds import FUNCTIONAL, composite, op
 from tensorgrad.tensor import Tensor
 
@@ -420,15 +421,17 @@ def _torch_batch_norm(
 
 
 @composite("function")
-def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
+def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, *, out=None):
     """`batch_norm`, and in training the batch's means and reciprocal standard deviations (else empty tensors)."""
     _check_batch_norm(input, running_mean, running_var, weight, bias, training)
-    out, mean, rstd, var = _batch_norm(input, weight, bias, running_mean, running_var, training, eps)
-    if not training:
-        return out, input.new_empty(0), input.new_empty(0)
-    array = input._array
-    _update_running(running_mean, running_var, mean, var, array.size // max(array.shape[1], 1), momentum)
-    return out, mean, rstd
+    result, mean, rstd, var = _batch_norm(input, weight, bias, running_mean, running_var, training, eps)
+    if training:
+        array = input._array
+        _update_running(running_mean, running_var, mean, var, array.size // max(array.shape[1], 1), momentum)
+    else:
+        mean, rstd = input.new_empty(0), input.new_empty(0)
+    results = (result, mean, rstd)
+    return results if out is None else write_out("native_batch_norm", out, results)
 
 
 @composite("functional")

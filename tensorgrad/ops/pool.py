@@ -365,9 +365,7 @@ def _lp_pools(dims: int) -> None:
 def _max_unpools(dims: int) -> None:
     name = f"max_unpool{dims}d"
 
-    def max_unpool(
-        input: Tensor, indices: Tensor, kernel_size, stride=None, padding=0, output_size=None
-    ) -> Tensor:
+    def max_unpool(input: Tensor, indices: Tensor, kernel_size, stride=None, padding=0, output_size=None) -> Tensor:
         if input._array.shape != indices._array.shape:
             raise RuntimeError(
                 f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got "

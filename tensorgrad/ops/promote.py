@@ -27,7 +27,11 @@ def promote(op, *values):
                 dtype = first.dtype
                 if dtype is F32 or dtype is F64 or (dtype is I64 and second.__class__ is int and op.rule == "same"):
                     return values
-        elif first.__class__ is second.__class__ and first.__class__ not in NUMBERS and F64 is first.dtype is second.dtype:
+        elif (
+            first.__class__ is second.__class__
+            and first.__class__ not in NUMBERS
+            and F64 is first.dtype is second.dtype
+        ):
             return values  # the fast path asks for float32 where integers become floats
     array_type = None
     for v in values:

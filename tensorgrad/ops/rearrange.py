@@ -15,7 +15,7 @@ from tensorgrad.ops.errors import check_number, wrap_dim, wrap_dims
 from tensorgrad.ops.kinds import FUNCTIONS, composite, op
 from tensorgrad.ops.shape import _diagonal, expand, ints, place, variadic
 from tensorgrad.ops.shape import diagonal as _view_of_diagonal
-from tensorgrad.ops.slowpath import spoken
+from tensorgrad.ops.slowpath import spoken, write_out
 from tensorgrad.tensor import Tensor
 
 # --- flip and roll ---------------------------------------------------------------------------------------------------
@@ -177,6 +177,7 @@ def repeat_interleave(input: Tensor, repeats=None, dim: int | None = None, *, ou
     if not isinstance(repeats, Tensor):
         if repeats < 0:
             raise RuntimeError("Repeats must be non-negative")
+        output_size = n * repeats if output_size is None else output_size
         repeats = tensor(repeats, device=input.device)
     counts = repeats
     if repeats._array.ndim == 0 or repeats._array.size == 1:
@@ -197,6 +198,10 @@ def _repeated_indices(repeats: Tensor, n: int, output_size) -> Tensor:
         raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{spoken(repeats.dtype)}'")
     if array.ndim != 1:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+    if repeats.is_meta:
+        if output_size is None:
+            raise RuntimeError("cannot repeat_interleave a meta tensor without output_size")
+        return repeats.new_empty(output_size)
     if array.size and int(array.min()) < 0:
         raise RuntimeError("repeats can not be negative")
     found = np.repeat(np.arange(n, dtype=array.dtype), repeats._storage.to_host(array))
@@ -309,7 +314,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
         if ndim == 1
         else _view_of_diagonal(input, diagonal).clone(memory_format="contiguous")
     )
-    return made if out is None else out.resize_(made.shape).copy_(made)
+    return made if out is None else write_out("diag", out, made)
 
 
 @composite()
@@ -463,7 +468,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
         )
     n = len(lead)
     blocks = input.reshape(*lead, c // (r * r), r, r, h, w)
-    return blocks.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r)
+    moved = blocks.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r)
+    return moved.clone() if r == 1 else moved  # never a view
 
 
 @composite("function functional")
@@ -490,7 +496,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
             )
     n = len(lead)
     blocks = input.reshape(*lead, c, h // r, r, w // r, r)
-    return blocks.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r)
+    moved = blocks.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r)
+    return moved.clone() if r == 1 else moved  # never a view
 
 
 @composite("function functional")
@@ -609,12 +616,11 @@ def _copying(name: str) -> None:
         if isinstance(made, tuple):
             made = tuple(part.clone(memory_format="contiguous") for part in made)
             if out is not None:
-                for target, part in zip(out, made, strict=True):
-                    target.resize_(part.shape).copy_(part)
+                write_out(function.__name__, out, made)
                 return None
             return made
         made = made.clone(memory_format="contiguous")
-        return made if out is None else out.resize_(made.shape).copy_(made)
+        return made if out is None else write_out(function.__name__, out, made)
 
     function.__name__ = function.__qualname__ = f"{name}_copy"
     function.__doc__ = f"What `{name}` gives, in memory of its own."

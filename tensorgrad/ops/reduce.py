@@ -516,8 +516,4 @@ def _written(name: str, out, result):
     """A composite's result stored in the `out=` that the caller gave, under the rules of every op."""
     from tensorgrad.ops import slowpath
 
-    class named:  # the writer only wants to know what to call the op in messages
-        pass
-
-    named.name = name  # type: ignore[attr-defined]
-    return slowpath.write_out(named, out, result)
+    return slowpath.write_out(name, out, result)

@@ -329,6 +329,8 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > array.shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    if out is not None and out.dtype is not dtypes.int64:
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {spoken(out._array.dtype)}")
     storage = input._storage
     if input.is_meta:
         result = wrap(storage.empty((*array.shape[:-1], num_samples), np.dtype("int64"), input.device))

@@ -12,7 +12,7 @@ from tensorgrad.ops.create import tensor
 from tensorgrad.ops.errors import check_number, wrap_dim
 from tensorgrad.ops.index import masked_select
 from tensorgrad.ops.kinds import composite, op
-from tensorgrad.ops.slowpath import spoken
+from tensorgrad.ops.slowpath import check_overlap, spoken, write_out
 from tensorgrad.tensor import Tensor
 
 # --- checks ----------------------------------------------------------------------------------------------------------
@@ -457,7 +457,10 @@ def take(input: Tensor, index: Tensor, *, out=None) -> Tensor:
     """
     flat = _flat_index("take", input, index)
     taken = _gather(input.reshape(-1), 0, flat.reshape(-1)).reshape(flat._array.shape)
-    return taken if out is None else out.resize_(taken.shape).copy_(taken)
+    if out is None:
+        return taken
+    check_overlap("take", False, out, (input, index))
+    return write_out("take", out, taken)
 
 
 @composite(in_place=True)
@@ -591,7 +594,7 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start=None, end=None
         return shapes.window(x, d, a, b, step)
 
     replaced = _replaced(input, src, part)
-    return replaced if out is None else out.resize_(replaced.shape).copy_(replaced)
+    return replaced if out is None else write_out("slice_scatter", out, replaced)
 
 
 @composite()

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import sys
 
 from tensorgrad.ops import callpath
 from tensorgrad.ops.dispatch import OPS
+from tensorgrad.ops.kinds import FUNCTIONAL, FUNCTIONS
 
 
 def show(name: str) -> str:
-    """The row of an op and the text of its functions.
+    """The row of an op, the text of its functions and of its twin; of a composite, the function itself.
 
-    Raises: KeyError, with the closest names, if there is no such op.
+    Raises: KeyError, with the closest names, if there is neither.
     """
-    if name not in OPS:
-        import difflib
-
-        close = difflib.get_close_matches(name, OPS) or sorted(n for n in OPS if name in n)
+    op, public = OPS.get(name), FUNCTIONAL.get(name) or FUNCTIONS.get(name)
+    if op is None and public is None:
+        known = sorted({*OPS, *FUNCTIONS, *FUNCTIONAL})
+        close = difflib.get_close_matches(name, known) or [n for n in known if name in n]
         raise KeyError(f"no op is called {name!r}; close: {', '.join(close) or 'none'} (all: --list)")
-    op = OPS[name]
-    parts = [f"# {op.signature}   kind: {op.kind}, kernel: {op.kernel}"]
-    parts += ["# what users call", callpath.source(op, "call", name)]
-    if op.wrt:
-        parts += ["# what the engine calls", callpath.backward_source(op, op.backward_name)]
+    parts = []
+    if public is not None and not hasattr(public, "op"):
+        parts += ["# a composite: an ordinary function over ops", written(public)]
+    if op is not None:
+        kernel = f"a function of {op.kernel.__module__}" if callable(op.kernel) else op.kernel
+        parts += [f"# the row {op.signature}   kind: {op.kind}, kernel: {kernel}", "# what calls run"]
+        parts += [callpath.source(op, "call", name)]
+        if op.wrt:
+            parts += ["# what the engine calls", callpath.backward_source(op, op.backward_name)]
+        if op.twin is not None:
+            parts += ["# its twin: the same in simpler ops", written(op.twin)]
     return "\n".join(parts)
+
+
+def written(function) -> str:
+    """The text of a function as it stands in its file."""
+    try:
+        return inspect.getsource(function)
+    except OSError:
+        return f"({function.__qualname__}: its text is in no file)\n"
 
 
 def main(names) -> int:

@@ -60,8 +60,8 @@ def run(op, args: tuple, out=None):
         observe(op, args, result, seconds)
     if out is None:
         return result
-    _check_overlap(op, out, _tensors(args))
-    return write_out(op, out, result)
+    check_overlap(op.name, op.kind == "pointwise", out, _tensors(args))
+    return write_out(op.name, out, result)
 
 
 def _tensors(values):
@@ -190,7 +190,7 @@ Tensor.__torch_function__ = classmethod(default_torch_function)  # type: ignore[
 # --- out= --------------------------------------------------------------------------------------------------------
 
 
-def write_out(op, out, result):
+def write_out(name: str, out, result):
     """Stores an op's result in the tensor (or tuple of tensors) the caller gave.
 
     Raises: RuntimeError if the dtype does not allow it. A tensor of another shape is resized, with a warning unless
@@ -198,32 +198,32 @@ def write_out(op, out, result):
     """
     if isinstance(result, tuple):
         if not isinstance(out, list | tuple) or len(out) != len(result):
-            raise TypeError(f"{op.name}(): out must be a tuple of {len(result)} tensors")
+            raise TypeError(f"{name}(): out must be a tuple of {len(result)} tensors")
         for target, value in zip(out, result, strict=True):
-            _check_out(op, target, value)
+            _check_out(name, target, value)
         for target, value in zip(out, result, strict=True):
             _store(target, value)
         return type(result)(out) if not hasattr(result, "_fields") else type(result)(*out)
     if not isinstance(out, Tensor):
-        raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    _check_out(op, out, result)
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    _check_out(name, out, result)
     _store(out, result)
     return out
 
 
 # These read what they have written already, so PyTorch refuses to let them write over an input at all.
 _READ_AFTER_WRITE = frozenset((
-    "bernoulli_sample", "cat", "cross_product", "gather", "index", "index_select", "kthvalue_", "take",
+    "cat", "cross_product", "gather", "index", "index_select", "kthvalue_", "take",
 ))  # fmt: skip
 
 
-def _check_overlap(op, out, inputs) -> None:
+def check_overlap(name: str, pointwise: bool, out, inputs) -> None:
     """Raises: RuntimeError if `out` shares memory with an input, unless it is that very view of it.
 
     Like PyTorch's, the check sees dense tensors only: interleaved ones are let through.
     """
-    refuses = op.name in _READ_AFTER_WRITE
-    if op.kind != "pointwise" and not refuses:
+    refuses = name in _READ_AFTER_WRITE
+    if not pointwise and not refuses:
         return
     for target in _tensors((out,)):
         start, stop, _ = span = _span(target)
@@ -235,7 +235,7 @@ def _check_overlap(op, out, inputs) -> None:
                 raise RuntimeError(
                     "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
                     "single memory location. Please clone() the tensor before performing the operation. "
-                    f"({op.name}, out=)"
+                    f"({name}, out=)"
                 )
 
 
@@ -261,19 +261,21 @@ def spoken(dtype) -> str:
     return _SPOKEN[dtype.name]
 
 
-def _check_out(op, out: Tensor, result: Tensor) -> None:
+def _check_out(name: str, out: Tensor, result: Tensor) -> None:
     from tensorgrad.ops.inplace import check_no_overlap
 
     check_no_overlap(out)
     have, want = result.dtype, out.dtype
     if have.category > want.category:
+        if name in ("cat", "stack"):
+            raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {spoken(want)}")
         raise RuntimeError(
-            f"result type {spoken(have)} can't be cast to the desired output type {spoken(want)} ({op.name}, out=)"
+            f"result type {spoken(have)} can't be cast to the desired output type {spoken(want)} ({name}, out=)"
         )
     if out.device != result.device:
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {result.device} and "
-            f"{out.device}! ({op.name}, out=)"
+            f"{out.device}! ({name}, out=)"
         )
 
 
