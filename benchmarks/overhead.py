@@ -206,6 +206,9 @@ def main() -> None:
         f"NumPy {np.__version__}, torch {torch.__version__}; "
         f"{ROUNDS} rounds of about {ROUND_SECONDS * 1e3:.0f} ms a library, alternating"
     )
+    core = os.environ.get("OPENBLAS_CORETYPE")
+    if core:  # NumPy's BLAS then runs another processor's kernels: say so, for it costs up to half of the speed
+        facts += f"; OPENBLAS_CORETYPE={core} was set"
     print(facts)
     text = f"{facts}\n\n{table()}"
     if arguments.write:

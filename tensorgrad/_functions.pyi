@@ -618,7 +618,16 @@ def nansum(
 def narrow(input: Tensor, dim: _int, start: Any, length: _int) -> Tensor: ...
 def narrow_copy(input: Tensor, *args: Any, out: Any = ..., **kwargs: Any) -> Any: ...
 def native_batch_norm(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: Any, momentum: Any, eps: Any
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: Any,
+    momentum: Any,
+    eps: Any,
+    *,
+    out: Any = ...,
 ) -> Any: ...
 def native_dropout(input: Tensor, p: _float, train: _bool | None) -> builtins.tuple[Tensor, Tensor]: ...
 def native_layer_norm(

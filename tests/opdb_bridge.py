@@ -56,13 +56,17 @@ def named(name: str):
 # --- values --------------------------------------------------------------------------------------------------------
 
 
-def to_tg(value, device=None, track=True):
-    """A torch value (tensors anywhere inside) as tensorgrad's: values, strides, offset, dtype and requires_grad."""
+def to_tg(value, device=None, memo=None):
+    """A torch value (tensors anywhere inside) as tensorgrad's: values, strides, offset, dtype and requires_grad.
+
+    Tensors that share memory (known by `memo`: storage -> copy of all of it) share it afterwards as well.
+    """
+    memo = {} if memo is None else memo
     if isinstance(value, torch.Tensor):
-        made = _tensor(value)
+        made = _tensor(value, memo)
         if device is not None:
             made = made.to(device)
-        return made.requires_grad_() if value.requires_grad and track else made
+        return made.requires_grad_() if value.requires_grad else made
     if isinstance(value, torch.dtype):
         return getattr(tg, plain_name(value))
     if isinstance(value, torch.device):
@@ -77,21 +81,31 @@ def to_tg(value, device=None, track=True):
         return getattr(tg, plain_name(value), value)
     if isinstance(value, torch.Size):
         return tg.Size(value)
-    return _nested(value, lambda v: to_tg(v, device, track))
+    return _nested(value, lambda v: to_tg(v, device, memo))
 
 
-def _tensor(value: torch.Tensor):
+def _tensor(value: torch.Tensor, memo: dict):
     value = value.detach().resolve_conj().resolve_neg()
-    if value.is_contiguous() and value.untyped_storage().nbytes() == value.numel() * value.itemsize:
-        if value.dtype is torch.bfloat16:
-            return tg.tensor(value.float().numpy()).to(tg.bfloat16)
-        return tg.from_numpy(value.numpy().copy())
-    whole = torch.empty(0, dtype=value.dtype).set_(value.untyped_storage())
-    return _tensor(whole.clone()).as_strided(tuple(value.shape), value.stride(), value.storage_offset())
+    key = value.untyped_storage()._cdata
+    if key not in memo:
+        flat = torch.empty(0, dtype=value.dtype).set_(value.untyped_storage())
+        whole = value.is_contiguous() and flat.numel() == value.numel()
+        memo[key] = flat, _copy(value if whole else flat)
+        if whole:
+            return memo[key][1]
+    made = memo[key][1]
+    return made.detach().as_strided(tuple(value.shape), value.stride(), value.storage_offset())
 
 
-def copied(value, device=None):
-    """A torch value whose tensors are copies, with the strides and offsets of the originals."""
+def _copy(value: torch.Tensor):
+    if value.dtype is torch.bfloat16:
+        return tg.tensor(value.float().numpy()).to(tg.bfloat16)
+    return tg.from_numpy(value.numpy().copy())
+
+
+def copied(value, device=None, memo=None):
+    """A torch value whose tensors are copies, with the strides, offsets and shared memory of the originals."""
+    memo = {} if memo is None else memo
     if isinstance(value, torch.Tensor):
         plain = value.detach()
         if device is not None:
@@ -99,14 +113,17 @@ def copied(value, device=None):
         elif plain.is_conj() or plain.is_neg() or plain.is_sparse:
             copy = plain.clone()
         else:
-            whole = torch.empty(0, dtype=plain.dtype).set_(plain.untyped_storage()).clone()
-            copy = whole.as_strided(plain.shape, plain.stride(), plain.storage_offset())
+            key = plain.untyped_storage()._cdata
+            if key not in memo:
+                flat = torch.empty(0, dtype=plain.dtype).set_(plain.untyped_storage())
+                memo[key] = flat, flat.clone()
+            copy = memo[key][1].as_strided(plain.shape, plain.stride(), plain.storage_offset())
         return copy.requires_grad_(value.requires_grad)
     if isinstance(value, torch.device) or (isinstance(value, str) and value == "cpu"):
         return device or value
     if isinstance(value, torch.Size):
         return value
-    return _nested(value, lambda v: copied(v, device))
+    return _nested(value, lambda v: copied(v, device, memo))
 
 
 def with_gaps(value):

@@ -46,7 +46,12 @@ class ReLU(_InPlace):
 
 
 class SiLU(_InPlace):
-    """x · sigmoid(x), also called swish (Elfwing et al., 2017)."""
+    """x · sigmoid(x), also called swish (Elfwing et al., 2017).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.SiLU()(torch.tensor([-1.0, 2.0]))
+    tensor([-0.2689,  1.7616])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, inplace=self.inplace)
@@ -87,14 +92,24 @@ class Hardsigmoid(_InPlace):
 
 
 class Sigmoid(Module):
-    """1 / (1 + e⁻ˣ)."""
+    """1 / (1 + e⁻ˣ).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Sigmoid()(torch.tensor([0.0, 2.0]))
+    tensor([0.5000, 0.8808])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return torch.sigmoid(input)
 
 
 class Tanh(Module):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Tanh()(torch.tensor([0.0, 2.0]))
+    tensor([0.0000, 0.9640])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return torch.tanh(input)
@@ -190,7 +205,12 @@ class ReLU6(Hardtanh):
 
 
 class ELU(Module):
-    """x where positive, else α (eˣ - 1) (Clevert et al., 2015)."""
+    """x where positive, else α (eˣ - 1) (Clevert et al., 2015).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ELU()(torch.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000])
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -218,7 +238,12 @@ class CELU(Module):
 
 
 class LeakyReLU(Module):
-    """x where positive, else ``negative_slope`` · x."""
+    """x where positive, else ``negative_slope`` · x.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.LeakyReLU(0.1)(torch.tensor([-1.0, 2.0]))
+    tensor([-0.1000,  2.0000])
+    """
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__()
@@ -257,7 +282,12 @@ class PReLU(Module):
 
 
 class GLU(Module):
-    """a · sigmoid(b), where a and b are the halves of the input along ``dim`` (Dauphin et al., 2016)."""
+    """a · sigmoid(b), where a and b are the halves of the input along ``dim`` (Dauphin et al., 2016).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.GLU()(torch.tensor([3.0, 0.0]))
+    tensor([1.5000])
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -271,7 +301,12 @@ class GLU(Module):
 
 
 class GELU(Module):
-    """x · Φ(x), Φ the normal distribution function; ``approximate="tanh"`` computes it by a tanh (Hendrycks, 2016)."""
+    """x · Φ(x), Φ the normal distribution function; ``approximate="tanh"`` computes it by a tanh (Hendrycks, 2016).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.GELU()(torch.tensor([-1.0, 2.0]))
+    tensor([-0.1587,  1.9545])
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -313,7 +348,12 @@ class Softshrink(Module):
 
 
 class Softplus(Module):
-    """log(1 + e^(beta·x)) / beta, a smooth ReLU; x itself where beta·x exceeds ``threshold``."""
+    """log(1 + e^(beta·x)) / beta, a smooth ReLU; x itself where beta·x exceeds ``threshold``.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Softplus()(torch.tensor([0.0, 2.0]))
+    tensor([0.6931, 2.1269])
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -359,7 +399,12 @@ class Softmin(_Along):
 
 
 class LogSoftmax(_Along):
-    """log(eˣ / Σ eˣ) along ``dim``."""
+    """log(eˣ / Σ eˣ) along ``dim``.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.LogSoftmax(dim=1)(torch.zeros(1, 2))
+    tensor([[-0.6931, -0.6931]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim)

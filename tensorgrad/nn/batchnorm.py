@@ -90,7 +90,14 @@ class _BatchNorm(_Tracked):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch norm of (N, C) or (N, C, L). The arguments are those of :class:`BatchNorm2d`."""
+    """Batch norm of (N, C) or (N, C, L). The arguments are those of :class:`BatchNorm2d`.
+
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.BatchNorm1d(2)
+    >>> layer(torch.tensor([[1.0, 10.0], [3.0, 30.0]]))
+    tensor([[-1.0000, -1.0000],
+            [ 1.0000,  1.0000]], grad_fn=<NativeBatchNormBackward0>)
+    """
 
     ranks = (2, 3)
 
@@ -208,6 +215,10 @@ class InstanceNorm2d(_InstanceNorm):
     """Normalises each channel of each sample of (N, C, H, W) or (C, H, W) by itself (Ulyanov et al., 2016).
 
     The arguments are those of :class:`BatchNorm2d`; ``affine`` and ``track_running_stats`` are off by default.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.InstanceNorm2d(1)(torch.tensor([[[[1.0, 3.0]]]]))
+    tensor([[[[-1.0000,  1.0000]]]])
     """
 
     ranks = (3, 4)

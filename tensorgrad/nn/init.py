@@ -51,37 +51,70 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 @no_grad()
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills with numbers drawn evenly from [a, b)."""
+    """Fills with numbers drawn evenly from [a, b).
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.init.uniform_(torch.empty(3), -1, 1)
+    tensor([-0.0075,  0.5364, -0.8230])
+    """
     return tensor.uniform_(a, b, generator=generator)
 
 
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills with numbers from the normal distribution N(mean, std²)."""
+    """Fills with numbers from the normal distribution N(mean, std²).
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.init.normal_(torch.empty(3), 0, 0.01)
+    tensor([ 0.0154, -0.0029, -0.0218])
+    """
     return tensor.normal_(mean, std, generator=generator)
 
 
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fills with ``val``."""
+    """Fills with ``val``.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.init.constant_(torch.empty(2), 0.5)
+    tensor([0.5000, 0.5000])
+    """
     return tensor.fill_(val)
 
 
 @no_grad()
 def ones_(tensor: Tensor) -> Tensor:
-    """Fills with ones."""
+    """Fills with ones.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.init.ones_(torch.empty(2))
+    tensor([1., 1.])
+    """
     return tensor.fill_(1.0)
 
 
 @no_grad()
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fills with zeros."""
+    """Fills with zeros.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.init.zeros_(torch.empty(2))
+    tensor([0., 0.])
+    """
     return tensor.zero_()
 
 
 @no_grad()
 def eye_(tensor: Tensor) -> Tensor:
-    """Makes a matrix the identity. Raises ValueError unless it has 2 dimensions."""
+    """Makes a matrix the identity. Raises ValueError unless it has 2 dimensions.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.init.eye_(torch.empty(2, 3))
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     return tensor.copy_(torch.eye(*tensor.shape, device=tensor.device))
@@ -174,7 +207,14 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills evenly from ±gain·√(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+    """Fills evenly from ±gain·√(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.init.xavier_uniform_(torch.empty(2, 3))
+    tensor([[-0.0082,  0.5876, -0.9016],
+            [-0.8062, -0.4219,  0.2938]])
+    """
     std = gain * math.sqrt(2.0 / float(sum(_calculate_fan_in_and_fan_out(tensor))))
     bound = math.sqrt(3.0) * std
     return uniform_(tensor, -bound, bound, generator)
@@ -203,6 +243,12 @@ def kaiming_uniform_(
         a: the negative slope of a ``leaky_relu`` that follows.
         mode: ``fan_in`` keeps the variance of the forward pass, ``fan_out`` that of the backward pass.
         nonlinearity: what follows, as :func:`calculate_gain` names it.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.init.kaiming_uniform_(torch.empty(2, 3), nonlinearity="relu")
+    tensor([[-0.0106,  0.7586, -1.1640],
+            [-1.0408, -0.5447,  0.3792]])
     """
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     if std is None:
@@ -224,6 +270,11 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
     Raises:
         ValueError: fewer than 2 dimensions.
+
+    >>> import tensorgrad as torch
+    >>> w = torch.nn.init.orthogonal_(torch.empty(3, 3))
+    >>> torch.allclose(w @ w.T, torch.eye(3), atol=1e-5)
+    True
     """
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")

@@ -40,7 +40,12 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|."""
+    """|input - target|.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.L1Loss()(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 2.0]))
+    tensor(1.)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
@@ -61,7 +66,12 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """d²/(2 beta) where d = |input - target| < beta, else d - beta/2."""
+    """d²/(2 beta) where d = |input - target| < beta, else d - beta/2.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.SmoothL1Loss()(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]))
+    tensor(1.3125)
+    """
 
     def __init__(
         self,
@@ -78,7 +88,12 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """d²/2 where d = |input - target| < delta, else delta (d - delta/2)."""
+    """d²/2 where d = |input - target| < delta, else delta (d - delta/2).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.HuberLoss()(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]))
+    tensor(1.3125)
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         if not isinstance(delta, float | int):
@@ -129,7 +144,13 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class NLLLoss(_WeightedLoss):
-    """-input[target], for log-probabilities (N, C, ...). The arguments are those of :class:`CrossEntropyLoss`."""
+    """-input[target], for log-probabilities (N, C, ...). The arguments are those of :class:`CrossEntropyLoss`.
+
+    >>> import tensorgrad as torch
+    >>> scores = torch.log_softmax(torch.zeros(1, 2), dim=1)
+    >>> torch.nn.NLLLoss()(scores, torch.tensor([1]))
+    tensor(0.6931)
+    """
 
     def __init__(
         self,
@@ -149,14 +170,24 @@ class NLLLoss(_WeightedLoss):
 
 
 class BCELoss(_WeightedLoss):
-    """-(t log p + (1 - t) log(1 - p)), for probabilities p; ``weight`` is a factor per element."""
+    """-(t log p + (1 - t) log(1 - p)), for probabilities p; ``weight`` is a factor per element.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.BCELoss()(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]))
+    tensor(0.6931)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
-    """:class:`BCELoss` of sigmoid(input), computed without overflow; ``pos_weight`` is a factor for t."""
+    """:class:`BCELoss` of sigmoid(input), computed without overflow; ``pos_weight`` is a factor for t.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.BCEWithLogitsLoss()(torch.tensor([0.0, 0.0]), torch.tensor([0.0, 1.0]))
+    tensor(0.6931)
+    """
 
     def __init__(
         self,
@@ -180,6 +211,11 @@ class KLDivLoss(_Loss):
     """target · (log target - input), for log-probabilities; ``log_target``: the target is one too.
 
     ``reduction="batchmean"`` divides by the batch size, which is the divergence as defined.
+
+    >>> import tensorgrad as torch
+    >>> p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]])
+    >>> torch.nn.KLDivLoss(reduction="batchmean")(q.log(), p)
+    tensor(0.1438)
     """
 
     def __init__(
@@ -341,6 +377,11 @@ class TripletMarginLoss(_Loss):
         margin: how much nearer the positive should be.
         p, eps: of the distance, see :class:`~tensorgrad.nn.PairwiseDistance`.
         swap: take ‖positive - negative‖ where it is the smaller one (Balntas et al., 2016).
+
+    >>> import tensorgrad as torch
+    >>> loss = torch.nn.TripletMarginLoss(margin=1.0)
+    >>> loss(torch.zeros(1, 2), torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.5]]))
+    tensor(0.5000)
     """
 
     def __init__(

@@ -82,7 +82,13 @@ class ZeroPad1d(_ZeroPad):
 
 
 class ZeroPad2d(_ZeroPad):
-    """Pads the last two dimensions with zeros."""
+    """Pads the last two dimensions with zeros.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ZeroPad2d((1, 0, 0, 1))(torch.ones(1, 1, 2))
+    tensor([[[0., 1., 1.],
+             [0., 0., 0.]]])
+    """
 
     dimensions = 2
 
@@ -98,7 +104,12 @@ class _ReflectionPad(_Pad):
 
 
 class ReflectionPad1d(_ReflectionPad):
-    """Pads the last dimension with its mirror image, the border itself not repeated."""
+    """Pads the last dimension with its mirror image, the border itself not repeated.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ReflectionPad1d(2)(torch.arange(4.0).view(1, 4))
+    tensor([[2., 1., 0., 1., 2., 3., 2., 1.]])
+    """
 
     dimensions = 1
 

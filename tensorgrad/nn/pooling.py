@@ -33,7 +33,12 @@ class _MaxPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """The largest value of each window of (N, C, L) or (C, L). Arguments: :class:`MaxPool2d`."""
+    """The largest value of each window of (N, C, L) or (C, L). Arguments: :class:`MaxPool2d`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.MaxPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 2.0]]))
+    tensor([[3., 5.]])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.max_pool1d(
@@ -83,7 +88,12 @@ class _AvgPool(Module):
 
 
 class AvgPool1d(_AvgPool):
-    """The mean of each window of (N, C, L) or (C, L). Arguments: :class:`AvgPool2d`."""
+    """The mean of each window of (N, C, L) or (C, L). Arguments: :class:`AvgPool2d`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.AvgPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 7.0]]))
+    tensor([[2., 6.]])
+    """
 
     def __init__(
         self,
@@ -195,7 +205,12 @@ class _AdaptiveAvgPool(_AdaptivePool):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """Mean pooling with windows such that the result has ``output_size`` elements."""
+    """Mean pooling with windows such that the result has ``output_size`` elements.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.AdaptiveAvgPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 7.0]]))
+    tensor([[2., 6.]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool1d(input, self.output_size)

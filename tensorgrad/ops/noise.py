@@ -12,8 +12,8 @@ from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.kernels.array.matmul import NAMES, broadcast_lead, check_expands
 from tensorgrad.ops import create, inplace
 from tensorgrad.ops.kinds import composite, op
-from tensorgrad.ops.slowpath import check_overlap
 from tensorgrad.ops.sample import check_floating, check_shape, chosen_dtype, empty_like, sampled, spoken, stored, stream
+from tensorgrad.ops.slowpath import check_overlap
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 

@@ -10,8 +10,8 @@ import math
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import norm as kernels
 from tensorgrad.kernels.array.matmul import spoken
-from tensorgrad.ops.slowpath import write_out
 from tensorgrad.ops.kinds import FUNCTIONAL, composite, op
+from tensorgrad.ops.slowpath import write_out
 from tensorgrad.tensor import Tensor
 
 # --- shared parts --------------------------------------------------------------------------------------------------

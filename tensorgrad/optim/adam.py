@@ -124,6 +124,14 @@ class AdamW(Adam):
     """Adam whose weight decay shrinks the parameter, p *= 1 - lr · weight_decay, apart from the gradient's statistics.
 
     Loshchilov and Hutter, 2017, *Decoupled Weight Decay Regularization*. The arguments are those of :class:`Adam`.
+
+    >>> import tensorgrad as torch
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> optimizer = torch.optim.AdamW([w], lr=0.1)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w
+    tensor([0.8990, 0.8990], requires_grad=True)
     """
 
     def __init__(

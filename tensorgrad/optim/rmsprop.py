@@ -29,6 +29,14 @@ class RMSprop(Elementwise):
 
     Raises:
         ValueError: a negative setting.
+
+    >>> import tensorgrad as torch
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> optimizer = torch.optim.RMSprop([w], lr=0.1)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w
+    tensor([5.9605e-08, 5.9605e-08], requires_grad=True)
     """
 
     scratch = 2

@@ -116,7 +116,15 @@ def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
 
 @no_grad()
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
-    """Limits every element of the gradients, in place, to [-clip_value, clip_value]."""
+    """Limits every element of the gradients, in place, to [-clip_value, clip_value].
+
+    >>> import tensorgrad as torch
+    >>> w = torch.zeros(2, requires_grad=True)
+    >>> w.grad = torch.tensor([3.0, -5.0])
+    >>> torch.nn.utils.clip_grad_value_([w], 4.0)
+    >>> w.grad
+    tensor([ 3., -4.])
+    """
     clip_value = float(clip_value)
     for grad in _grads(parameters):
         grad.clamp_(min=-clip_value, max=clip_value)

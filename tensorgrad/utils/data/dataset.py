@@ -68,6 +68,10 @@ class Subset(Dataset[T_co]):
 
     Raises:
         NotImplementedError: a subclass changes how one sample is read, but not how several are.
+
+    >>> import tensorgrad as torch
+    >>> list(torch.utils.data.Subset([10, 20, 30], [0, 2]))
+    [10, 30]
     """
 
     def __init__(self, dataset: Dataset[T_co], indices: Sequence[int]) -> None:
@@ -100,6 +104,10 @@ class ConcatDataset(Dataset[T_co]):
 
     Raises:
         AssertionError: none are given, or one cannot be read by number.
+
+    >>> import tensorgrad as torch
+    >>> list(torch.utils.data.ConcatDataset([[1, 2], [3]]))
+    [1, 2, 3]
     """
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:

@@ -27,7 +27,12 @@ class Sampler(Generic[T_co]):
 
 
 class SequentialSampler(Sampler[int]):
-    """0, 1, 2, ..."""
+    """0, 1, 2, ...
+
+    >>> import tensorgrad as torch
+    >>> list(torch.utils.data.SequentialSampler([7, 8, 9]))
+    [0, 1, 2]
+    """
 
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
@@ -50,6 +55,11 @@ class RandomSampler(Sampler[int]):
 
     Raises:
         TypeError, ValueError: ``replacement`` is not a bool, ``num_samples`` not a positive number.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> list(torch.utils.data.RandomSampler(range(4)))
+    [2, 3, 0, 1]
     """
 
     def __init__(
