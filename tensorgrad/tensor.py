@@ -445,6 +445,11 @@ class Tensor(TensorMethods):
     def _is_view(self) -> bool:
         return self._view is not None
 
+    def share_memory_(self) -> Tensor:
+        """Would move the tensor to memory that other processes can see; raises NotImplementedError, until there are
+        worker processes to share it with. (Threads share every tensor.)"""
+        raise NotImplementedError("share_memory_: tensors cannot be shared between processes yet")
+
     def as_subclass(self, cls: type[Tensor]) -> Tensor:
         """The same tensor (memory and place in the graph) as an instance of a subclass of Tensor.
 

@@ -515,7 +515,7 @@ class Module(Hooked, Stateful):
 
     def share_memory(self) -> Any:
         """Moves parameters and buffers to memory that other processes see."""
-        return self._apply(lambda t: t.share_memory_())  # type: ignore[attr-defined]
+        return self._apply(lambda t: t.share_memory_())
 
     # --- printing ---
 

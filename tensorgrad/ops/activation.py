@@ -381,7 +381,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 # --- with parameters, or randomness --------------------------------------------------------------------------------
 
 _prelu = pointwise("prelu(input, weight)", lambda xp, x, weight: xp.where(x > 0, x, x * weight), where="",
-                   in_place=False,
+                   in_place=False, backward_name="PreluKernelBackward0",
                    input=lambda g, input, weight: where(input > 0, g, g * weight),
                    weight=lambda g, input: (g * input).masked_fill(input > 0, 0))  # fmt: skip
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tensorgrad import devices, dtypes
+from tensorgrad.ops.errors import check_number
 from tensorgrad.ops.kinds import composite
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES, storage_class
@@ -90,7 +91,8 @@ def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
     with np.errstate(all="ignore"):
         if array.dtype.kind in "iu" and dtype.category == dtypes.INTEGER and array.size:
             info = dtypes.iinfo(dtype)
-            if array.min() < info.min or array.max() > info.max:
+            low = -info.max if dtype is dtypes.uint8 else info.min  # PyTorch lets small negative numbers wrap
+            if array.min() < low or array.max() > info.max:
                 raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
         return array.astype(dtype.numpy, order="C")
 
@@ -327,9 +329,11 @@ def full(
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
     dtype = (dtype or dtypes.of_number(fill_value)) if out is None else _dtype_of(out, dtype)
+    check_number(fill_value, dtype)
+    value = fill_value % 256 if dtype is dtypes.uint8 else fill_value
     return _out(
         out,
-        _filled(lambda s, d: np.full(s, fill_value, d), resolve_shape((size,)), dtype, device, requires_grad),
+        _filled(lambda s, d: np.full(s, value, d), resolve_shape((size,)), dtype, device, requires_grad),
     )
 
 
@@ -494,9 +498,8 @@ def _spaced(start, end, steps: int, dtype) -> np.ndarray:
     work: np.dtype = np.dtype("float64")
     if dtype.category < dtypes.FLOATING:
         start, end = int(start), int(end)
-        limits = np.iinfo(dtype.numpy) if dtype.numpy.kind in "iu" else None
-        if limits is not None and not limits.min <= min(start, end) <= max(start, end) <= limits.max:
-            raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
+        check_number(start, dtype)
+        check_number(end, dtype)
     else:
         work = dtype.numpy if dtype.itemsize >= 4 else np.dtype("float32")
     if steps == 1:

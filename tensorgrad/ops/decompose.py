@@ -419,6 +419,11 @@ def _matrix_dims(name: str, x: Tensor, dim) -> tuple[int, int]:
     return first, second
 
 
+def _largest(x: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """The largest of what is not negative; 0 of nothing."""
+    return x.amax(dim, keepdim) if x._array.shape[dim] else x.sum(dim, keepdim)
+
+
 def matrix_norm(A: Tensor, ord="fro", dim=(-2, -1), keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
     """A norm of matrices: "fro" (Frobenius), "nuc" (nuclear), ±inf (row sums), ±1 (column sums), ±2 (singular values).
 
@@ -433,14 +438,14 @@ def matrix_norm(A: Tensor, ord="fro", dim=(-2, -1), keepdim: bool = False, *, dt
         result = vector_norm(x, 2, (rows, columns), keepdim)
     elif ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2):
         values = svdvals(x.movedim((rows, columns), (-2, -1)))
-        result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
+        result = values.sum(-1) if ord == "nuc" else _largest(values, -1, False) if ord == 2 else values.amin(-1)
         if keepdim:
             for d in sorted((rows, columns)):
                 result = result.unsqueeze(d)
     elif not isinstance(ord, str) and abs(ord) in (1, math.inf):
         summed, kept = (rows, columns) if abs(ord) == 1 else (columns, rows)
         sums = vector_norm(x, 1, summed, True)
-        result = sums.amax(kept, True) if ord > 0 else sums.amin(kept, True)
+        result = _largest(sums, kept, True) if ord > 0 else sums.amin(kept, True)
         result = result if keepdim else result.squeeze((rows, columns))
     else:
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")

@@ -318,7 +318,7 @@ def tensordot(a: Tensor, b: Tensor, dims=2, out=None) -> Tensor:
                 f"dim {j}"
             )
         if m != n:  # one of them broadcasts: sum the other now
-            a, b = (a, b.sum(j, True)) if m == 1 else (a.sum(i, True), b)
+            a, b = (a, b.sum(j, True, dtype=b.dtype)) if m == 1 else (a.sum(i, True, dtype=a.dtype), b)
     left, right = [wrap_dim(d, a.ndim) for d in left], [wrap_dim(d, b.ndim) for d in right]
     rows = [d for d in range(a.ndim) if d not in left]
     columns = [d for d in range(b.ndim) if d not in right]

@@ -511,8 +511,8 @@ def matrix_exp(input: Tensor) -> Tensor:
             [0., 1.]])
     """
     kernels.check_square(input._array, "matrix_exp")
-    if input.dtype in (dtypes.float32, dtypes.complex64):  # squaring amplifies rounding
-        wide = dtypes.float64 if input.dtype is dtypes.float32 else dtypes.complex128
+    if input.dtype.itemsize < 8 or input.dtype is dtypes.complex64:  # squaring amplifies rounding
+        wide = dtypes.complex128 if input.is_complex() else dtypes.float64
         return matrix_exp(input.to(wide)).to(input.dtype)
     n = input._array.shape[-1]
     if not input.numel():

@@ -182,7 +182,14 @@ def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float)
     """`layer_norm`, the means and the reciprocal standard deviations."""
     axes = _normalized("layer_norm", input, normalized_shape, weight, bias)
     _check_floating(input._array, "LayerNormKernelImpl")
-    return _layer_norm(input, weight, bias, axes, eps)
+    out, mean, rstd = _layer_norm(input, weight, bias, axes, eps)
+    kept = _kept_dtype(input, weight, bias)
+    return out, mean.to(kept), rstd.to(kept)
+
+
+def _kept_dtype(input: Tensor, weight, bias):
+    """The dtype in which the native functions return statistics: the parameters', or else the input's."""
+    return next((p.dtype for p in (weight, bias) if p is not None), input.dtype)
 
 
 def _rms_norm_twin(input, weight, axes, eps):
@@ -430,7 +437,8 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
         _update_running(running_mean, running_var, mean, var, array.size // max(array.shape[1], 1), momentum)
     else:
         mean, rstd = input.new_empty(0), input.new_empty(0)
-    results = (result, mean, rstd)
+    kept = _kept_dtype(input, weight, bias)
+    results = (result, mean.to(kept), rstd.to(kept))
     return results if out is None else write_out("native_batch_norm", out, results)
 
 

@@ -515,7 +515,7 @@ def unravel_index(indices: Tensor, shape) -> tuple[Tensor, ...]:
     shape = shapes.ints(shape)
     if any(n < 0 for n in shape):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(shape)}")
-    found = []
+    found, indices = [], indices.to(dtypes.int64)
     for i, n in enumerate(shape):
         found.append((indices // math.prod(shape[i + 1 :])) % n)
     return tuple(found)

@@ -262,9 +262,6 @@ def spoken(dtype) -> str:
 
 
 def _check_out(name: str, out: Tensor, result: Tensor) -> None:
-    from tensorgrad.ops.inplace import check_no_overlap
-
-    check_no_overlap(out)
     have, want = result.dtype, out.dtype
     if have.category > want.category:
         if name in ("cat", "stack"):
@@ -280,6 +277,9 @@ def _check_out(name: str, out: Tensor, result: Tensor) -> None:
 
 
 def _store(out: Tensor, result: Tensor) -> None:
+    from tensorgrad.ops.inplace import check_no_overlap
+
+    check_no_overlap(out)
     storage = out._storage
     if out._array.shape != result._array.shape:
         if out._array.size:

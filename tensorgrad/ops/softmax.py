@@ -26,6 +26,8 @@ def _checker(name: str):
 
 
 def _softmax_twin(input, dim):
+    if not input.numel():
+        return input.clone()  # nothing has a largest element
     e = (input - input.detach().amax(dim, True)).exp()
     return e / e.sum(dim, True)
 

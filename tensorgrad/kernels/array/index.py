@@ -191,7 +191,7 @@ def index_add(xp, x, dim, index, src, alpha=1):
         lifted = index_add(xp, x.astype(np.float32), dim, index, src.astype(np.float32), alpha)
         return lifted.astype(x.dtype)
     if alpha != 1:
-        src = xp.asarray(src * alpha)
+        src = xp.asarray(src * (np.array(alpha).astype(src.dtype)[()] if src.dtype.kind in "iu" else alpha))
     src = src.reshape(shape[:dim] + (index.size,) + shape[dim + 1 :])
     if len(shape) == 1:
         out = xp.array(x.reshape(shape))

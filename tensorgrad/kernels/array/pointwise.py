@@ -142,6 +142,8 @@ def rsqrt(xp, x):
 
 def addcmul(xp, x, y, z, value):
     """x + value · y · z."""
+    if _two_byte_float(x):
+        return as_float32(addcmul, xp, x, y, z, value)
     product = xp.multiply(y, z)
     if value != 1 or product.dtype.kind == "b":
         product = xp.multiply(product, _number(x, value))
@@ -158,6 +160,8 @@ def addcdiv(xp, x, y, z, value):
             "tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: (input + value "
             "* tensor1 / tensor2), for all dtypes."
         )
+    if _two_byte_float(x):
+        return as_float32(addcdiv, xp, x, y, z, value)
     quotient = xp.true_divide(y, z)
     return xp.add(x, quotient if value == 1 else xp.multiply(quotient, _number(x, value)))
 

@@ -19,8 +19,8 @@ def _running(xp, name, x, dim, dtype):
     if _two_bytes(x):
         return _running(xp, name, x.astype(np.float32), dim, None).astype(x.dtype)
     if xp is np:
-        return getattr(np, name).accumulate(x, dim)
-    return {"add": xp.cumsum, "multiply": xp.cumprod}[name](x, axis=dim)
+        return getattr(np, name).accumulate(x, dim, x.dtype)
+    return {"add": xp.cumsum, "multiply": xp.cumprod}[name](x, axis=dim, dtype=x.dtype)
 
 
 def cumsum(xp, x, dim, dtype):

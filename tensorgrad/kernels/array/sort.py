@@ -306,6 +306,8 @@ def bincount(xp, x, weights, minlength):
 
 def histc(xp, x, bins, low, high):
     """Counts in equal bins over [low, high], the last one closed; over the range of the data if both are 0."""
+    if x.dtype.itemsize == 2:
+        return histc(xp, x.astype(np.float32), bins, low, high).astype(x.dtype)
     flat = x.reshape(-1)
     if low == high == 0 and flat.size:
         low, high = flat.min(), flat.max()

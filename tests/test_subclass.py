@@ -1,0 +1,60 @@
+"""Subclasses of Tensor: results keep the class, `__torch_function__` sees the calls, plain tensors stay quick."""
+
+import pytest
+
+import tensorgrad as tg
+
+try:
+    import torch
+except ImportError:  # then only our own behaviour is asserted
+    torch = None
+LIBRARIES = [tg] if torch is None else [tg, torch]
+
+
+@pytest.mark.parametrize("lib", LIBRARIES, ids=lambda lib: lib.__name__)
+def test_results_are_of_the_subclass(lib):
+    class Named(lib.Tensor):
+        pass
+
+    x = lib.ones(2, 3).as_subclass(Named)
+    assert type(x + 1) is Named
+    assert type(x.sum()) is Named
+    assert type(x @ x.t()) is Named
+    assert type(lib.exp(x)) is Named
+    assert type(2 * x) is Named
+    assert type(x[0]) is Named
+    assert type(lib.ones(2) + 1) is lib.Tensor
+
+
+@pytest.mark.parametrize("lib", LIBRARIES, ids=lambda lib: lib.__name__)
+def test_gradients_flow_through_a_subclass(lib):
+    class Named(lib.Tensor):
+        pass
+
+    leaf = lib.tensor([1.0, 2.0], requires_grad=True)
+    y = (leaf.as_subclass(Named) * 3).sum()
+    assert type(y) is Named
+    y.backward()
+    assert leaf.grad.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("lib", LIBRARIES, ids=lambda lib: lib.__name__)
+def test_an_override_sees_the_calls(lib):
+    seen = []
+
+    class Logged(lib.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append(getattr(func, "__name__", str(func)))
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x = lib.ones(2).as_subclass(Logged)
+    seen.clear()
+    y = lib.exp(x)
+    assert type(y) is Logged
+    assert seen == ["exp"]
+
+
+def test_as_subclass_wants_a_subclass():
+    with pytest.raises(RuntimeError, match="inherits from Tensor"):
+        tg.ones(1).as_subclass(int)
