@@ -117,7 +117,8 @@ else:  # so that a misspelt name does not pass for this one
             from importlib import import_module
 
             return import_module("tensorgrad.nn.utils")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = "" if name.startswith("_") else " (what PyTorch has under this name is not implemented yet)"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
 
 __all__ = [name for name, value in globals().items() if isinstance(value, type)] + ["functional", "init", "utils"]

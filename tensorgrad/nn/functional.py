@@ -33,7 +33,8 @@ if not _typing.TYPE_CHECKING:  # or every misspelt name would pass for this one
 
             globals()[name] = functional_attention.multi_head_attention_forward
             return globals()[name]
-        raise AttributeError(f"module 'tensorgrad.nn.functional' has no attribute {name!r}")
+        hint = "" if name.startswith("_") else " (what PyTorch has under this name is not implemented yet)"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
 
 def __dir__():

@@ -6,7 +6,7 @@ import math
 import warnings
 from operator import index as as_int
 
-from tensorgrad.dtypes import NUMBERS, from_numpy_dtype
+from tensorgrad.dtypes import NUMBERS, from_numpy_dtype, int64
 from tensorgrad.ops import shape as shapes
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.errors import check_number, wrap_dim
@@ -515,7 +515,7 @@ def unravel_index(indices: Tensor, shape) -> tuple[Tensor, ...]:
     shape = shapes.ints(shape)
     if any(n < 0 for n in shape):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(shape)}")
-    found, indices = [], indices.to(dtypes.int64)
+    found, indices = [], indices.to(int64)
     for i, n in enumerate(shape):
         found.append((indices // math.prod(shape[i + 1 :])) % n)
     return tuple(found)

@@ -19,4 +19,5 @@ else:  # so that a misspelt name does not pass for this one
             from importlib import import_module
 
             return import_module("tensorgrad.optim.lr_scheduler")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = "" if name.startswith("_") else " (what PyTorch has under this name is not implemented yet)"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

@@ -143,7 +143,7 @@ def rsqrt(xp, x):
 def addcmul(xp, x, y, z, value):
     """x + value · y · z."""
     if _two_byte_float(x):
-        return as_float32(addcmul, xp, x, y, z, value)
+        return as_float32(addcmul, xp, x, y, z, value=value)
     product = xp.multiply(y, z)
     if value != 1 or product.dtype.kind == "b":
         product = xp.multiply(product, _number(x, value))
@@ -161,7 +161,7 @@ def addcdiv(xp, x, y, z, value):
             "* tensor1 / tensor2), for all dtypes."
         )
     if _two_byte_float(x):
-        return as_float32(addcdiv, xp, x, y, z, value)
+        return as_float32(addcdiv, xp, x, y, z, value=value)
     quotient = xp.true_divide(y, z)
     return xp.add(x, quotient if value == 1 else xp.multiply(quotient, _number(x, value)))
 
