@@ -12,6 +12,10 @@ _NARROWING_OUT = (
     "casts the input first, unlike its neighbours.",
     "can't be cast to the desired output type Long",
 )
+_ROW_ORDER = (
+    "Memory formats other than row order (channels_last) are accepted and not applied, so nothing is copied.",
+    "memory_format=torch.channels_last",
+)
 _NO_COMPLEX_HALF = ("There is no complex dtype of two half-precision numbers (torch.complex32).", "Half")
 
 KNOWN: dict[str, tuple[str, str]] = {
@@ -19,7 +23,7 @@ KNOWN: dict[str, tuple[str, str]] = {
     "amin": _DIMENSIONS,
     "aminmax": _DIMENSIONS,
     "as_strided.partial_views": (
-        "A view moved to the meta device takes along only its own elements, and as_strided checks its bounds there too.",
+        "A view moved to the meta device takes along only its own elements; as_strided checks its bounds there too.",
         "are out of bounds for storage",
     ),
     "as_strided_scatter": (
@@ -27,10 +31,7 @@ KNOWN: dict[str, tuple[str, str]] = {
         "which the one here passes (tests/test_ops.py).",
         "gradient 0: values differ",
     ),
-    "byte": (
-        "Memory formats other than row order (channels_last) are accepted and not applied, so nothing is copied.",
-        "memory_format=torch.channels_last",
-    ),
+    "byte": _ROW_ORDER,
     "complex": _NO_COMPLEX_HALF,
     "conj": (
         "The conjugate is computed at once; PyTorch marks a view as conjugated and computes when it is read.",
@@ -50,5 +51,6 @@ KNOWN: dict[str, tuple[str, str]] = {
         "A dimension out of range is an IndexError, as in narrow; PyTorch's is an internal assertion.",
         "error: IndexError: Dimension out of range",
     ),
+    "to": _ROW_ORDER,
     "view_as_complex": _NO_COMPLEX_HALF,
 }

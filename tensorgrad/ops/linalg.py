@@ -510,7 +510,9 @@ def matrix_exp(input: Tensor) -> Tensor:
     tensor([[1., 0.],
             [0., 1.]])
     """
-    if input.dtype.is_floating_point and input.dtype.itemsize < 8 or input.dtype is dtypes.complex64:  # squaring amplifies rounding
+    if (
+        input.dtype.is_floating_point and input.dtype.itemsize < 8
+    ) or input.dtype is dtypes.complex64:  # squaring amplifies rounding
         wide = dtypes.complex128 if input.is_complex() else dtypes.float64
         return matrix_exp(input.to(wide)).to(input.dtype)
     kernels.check_square(input._array, "matrix_exp")

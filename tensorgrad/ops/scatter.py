@@ -109,15 +109,18 @@ def _reduce_gradients(g, out, input, dim, index, src, reduce, include_self):
 
 
 def _product_of_others(input, dim, index, src, include_self):
+    """For each element of `src` the product of all others that meet in its place, as a formula that can be
+    differentiated at zeros too: the factors that are not 0, times the one other that is (more of them make 0)."""
     src = _covered(src, index)
-    zero = src == 0
-    zeros = (input == 0).to(input.dtype) if include_self else input.new_zeros(input.shape)
-    zeros = zeros.scatter_add(dim, index, zero.to(input.dtype)).gather(dim, index)
-    start = input.masked_fill(input == 0, 1)
-    nonzero = start.scatter_reduce(dim, index, src.masked_fill(zero, 1), "prod", include_self=include_self)
-    nonzero = nonzero.gather(dim, index)
-    others = (nonzero / src.masked_fill(zero, 1)).masked_fill(zeros > 0, 0)
-    return others + nonzero * (zero & (zeros == 1)).to(input.dtype)
+    zero, start_zero = (src == 0).to(src.dtype), (input == 0).to(input.dtype)
+    start, count, at_zero = input.masked_fill(input == 0, 1), start_zero, input * start_zero
+    if not include_self:
+        start, count, at_zero = (input.new_full(input.shape, value) for value in (1, 0, 0))
+    nonzero = start.scatter_reduce(dim, index, src.masked_fill(src == 0, 1), "prod").gather(dim, index)
+    others = count.scatter_add(dim, index, zero).gather(dim, index) - zero
+    other_zero = at_zero.scatter_add(dim, index, src * zero).gather(dim, index) - src * zero
+    factor = (others == 0).to(src.dtype) + (others == 1).to(src.dtype) * other_zero
+    return nonzero / src.masked_fill(src == 0, 1) * factor
 
 
 _scatter_reduce = op(
