@@ -9,7 +9,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.ops import callpath, inplace
 from tensorgrad.ops.create import tensor
-from tensorgrad.ops.errors import check_broadcastable
+from tensorgrad.ops.errors import check_broadcastable, check_number
 from tensorgrad.ops.kinds import alias, composite, op, pointwise
 from tensorgrad.ops.pointwise import reflected
 from tensorgrad.ops.slowpath import spoken
@@ -113,10 +113,11 @@ bitwise_or = pointwise("bitwise_or(input, other)", "bitwise_or", numbers="all", 
 bitwise_xor = pointwise("bitwise_xor(input, other)", "bitwise_xor", numbers="all", operator="xor",
                         doc="Bits set in exactly one integer (booleans: exclusive or).")  # fmt: skip
 bitwise_not = pointwise("bitwise_not(input)", "invert", doc="All bits inverted (booleans: logical not).")
-bitwise_left_shift = pointwise("bitwise_left_shift(input, other)", "left_shift", numbers="all", operator="lshift",
+bitwise_left_shift = pointwise("bitwise_left_shift(input, other)", "pointwise.left_shift", numbers="all",
+                               operator="lshift",
                                doc="input · 2 ** other, dropping bits that leave the integer.")  # fmt: skip
-bitwise_right_shift = pointwise("bitwise_right_shift(input, other)", "right_shift", numbers="all", operator="rshift",
-                                doc="⌊input / 2 ** other⌋ of integers.")  # fmt: skip
+bitwise_right_shift = pointwise("bitwise_right_shift(input, other)", "pointwise.right_shift", numbers="all",
+                                operator="rshift", doc="⌊input / 2 ** other⌋ of integers.")  # fmt: skip
 
 
 def _invert(self):
@@ -228,7 +229,7 @@ def masked_fill(input: Tensor, mask: Tensor, value) -> Tensor:
     """
     if isinstance(value, Tensor):
         if value.is_complex() and not input.is_complex():
-            _checked_number(input, 1j)
+            _checked_number(input, value.item())
         return _where(mask, _fill_value(value).to(input.dtype), input)
     return _masked_fill(input, mask, _checked_number(input, value))
 
@@ -243,7 +244,10 @@ def _fill_value(value: Tensor) -> Tensor:
 
 def _checked_number(input: Tensor, value):
     if value.__class__ is complex and input._array.dtype.kind != "c":
-        raise RuntimeError(f"value cannot be converted to type {spoken(input.dtype).lower()} without overflow")
+        if input.dtype is dtypes.bool:
+            return bool(value)
+        check_number(value, input.dtype)
+        value = value.real
     return value
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tensorgrad import devices, dtypes
 from tensorgrad.ops import inplace
-from tensorgrad.ops.create import resolve_device
+from tensorgrad.ops.create import resolve_device, tensor
 from tensorgrad.ops.errors import check_number
 from tensorgrad.ops.kinds import composite, op
 from tensorgrad.storage.stubs import storage_class
@@ -205,6 +205,8 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
     Raises: RuntimeError if `src` does not broadcast to this tensor's shape.
     """
+    if src.__class__ in dtypes.NUMBERS:
+        src = tensor(src)
     if not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {src.__class__.__name__}")
     if src._array.__class__ is not self._array.__class__:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import index as as_int
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def resolve_shape(size: tuple | list) -> tuple[int, ...]:
     """A shape from `f(2, 3)` or `f((2, 3))`. Raises: TypeError for what is no integer, RuntimeError if negative."""
     if len(size) == 1 and isinstance(size[0], tuple | list):
         size = size[0]
-    shape = tuple(n if n.__class__ is int else n.__index__() for n in size)
+    shape = tuple(n if n.__class__ is int else as_int(n) for n in size)
     for n in shape:
         if n < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
@@ -243,6 +244,8 @@ def legacy_tensor(args: tuple, device) -> Tensor:
 
 def _filled(maker, shape, dtype, device, requires_grad) -> Tensor:
     dtype = dtype or dtypes.DEFAULT.floating
+    if dtype.__class__ is not dtypes.dtype:
+        raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
     device = resolve_device(device)
     if requires_grad and dtype.category < dtypes.FLOATING:
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")

@@ -6,6 +6,7 @@ arguments and say which op, which shapes and what was expected.
 
 from __future__ import annotations
 
+from operator import index as as_int
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ def wrap_dim(dim: int, ndim: int) -> int:
     """
     n = ndim or 1
     if not isinstance(dim, int):
-        dim = dim.__index__()
+        dim = as_int(dim)
     if not -n <= dim < n:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
     return dim % n

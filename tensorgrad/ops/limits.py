@@ -55,6 +55,8 @@ def _prepare_clamp(x, low, high):
     if x.dtype.kind == "c" or low.__class__ is complex or high.__class__ is complex:
         raise NotImplementedError("clamp is not supported for complex types")
     dtype = dtypes.result_type_of([v for v in (x, low, high) if v is not None])
+    if dtype is dtypes.bool:
+        raise NotImplementedError("\"clamp_scalar_cpu\" not implemented for 'Bool'")
     number = float if dtype.category == dtypes.FLOATING else int
     low, high = (None if v is None else number(v) for v in (low, high))
     return x if x.dtype == dtype.numpy else x.astype(dtype.numpy), low, high

@@ -98,7 +98,7 @@ def _same(input: Tensor, target: Tensor):
         )
         check_broadcastable([x, y])
     if x.dtype is not y.dtype:
-        dtype = dtypes.result_type_of((x, y))
+        dtype = dtypes.promote_types(input.dtype, target.dtype)  # they are expanded first: neither is 0-dim
         input, target = input.to(dtype), target.to(dtype)
     return input, target
 
@@ -540,4 +540,5 @@ def _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_sm
         loss = loss * _per_class(weight, input.ndim)
     if reduction == "none":
         return -loss.sum(dim)
-    return -loss.sum() if reduction == "sum" else -loss.sum() / (input._array.size // classes)
+    total = -loss.sum()
+    return total if reduction == "sum" else total / (input._array.size // classes if classes else 0)

@@ -405,7 +405,9 @@ def batch_norm(
     """
     array = input._array
     if training:
-        if array.ndim > 1 and array.size == array.shape[1] != 0:
+        if not array.ndim:
+            raise IndexError("tuple index out of range")
+        if math.prod((array.shape[0], *array.shape[2:])) == 1:
             raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
         if (running_mean is None) is not (running_var is None):
             raise ValueError("running_mean and running_var must either both be None or neither be None")

@@ -21,6 +21,7 @@ from tensorgrad.ops import inplace
 from tensorgrad.ops.create import tensor, zeros_like
 from tensorgrad.ops.errors import unsupported
 from tensorgrad.ops.kinds import alias, composite, export, op, pointwise
+from tensorgrad.ops.slowpath import write_out
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
@@ -151,8 +152,10 @@ def _scaled(input, other, alpha):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     if isinstance(alpha, complex) and category < dtypes.COMPLEX:
         raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
-    if category == dtypes.BOOL and alpha.__class__ is int:
-        alpha = bool(alpha)
+    if category == dtypes.BOOL:
+        return other and bool(alpha) if isinstance(other, bool) else other * bool(alpha)
+    if isinstance(other, Tensor) and other.dtype is dtypes.bool and isinstance(input, Tensor):
+        other = other.to(input.dtype)
     return other * alpha
 
 
@@ -383,7 +386,13 @@ def ldexp(input: Tensor, other: Tensor, *, out=None) -> Tensor:
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
         wrong = other if isinstance(input, Tensor) else input
         raise TypeError(f"ldexp(): both arguments must be Tensor, not {type(wrong).__name__}")
-    return mul(input, _pow(2.0, other), out=out)
+    if other.dtype.category >= dtypes.FLOATING or input.dtype.category < dtypes.FLOATING:
+        return mul(input, _pow(2.0, other), out=out)
+    if other.dtype is dtypes.bool and not input.is_complex():
+        raise NotImplementedError("\"ldexp_cpu_exp\" not implemented for 'Bool'")
+    power = _pow(2.0, other.to(dtypes.float64 if input.dtype.itemsize >= 8 else dtypes.float32))
+    result = mul(input if input.is_complex() else input.to(power.dtype), power).to(input.dtype)
+    return result if out is None else write_out("ldexp", out, result)
 
 
 _frexp = op("frexp(input)", lambda xp, x: xp.frexp(x), where="", outputs=("mantissa", "exponent"),

@@ -252,7 +252,10 @@ def _check_index_select(x, dim, index):
         raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
     if not x.ndim and index.size != 1:
         raise RuntimeError("index_select(): Index to scalar can have only 1 value, got " + f"{index.size} value(s)")
-    return x, wrap_dim(dim, x.ndim), index
+    dim = wrap_dim(dim, x.ndim)
+    if x.ndim > 1 and not x.shape[dim] and index.size:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")
+    return x, dim, index
 
 
 def _select_shape(x, dim, index):

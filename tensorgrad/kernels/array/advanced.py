@@ -34,6 +34,8 @@ def index(xp, x, indices, pattern):
 
 def index_grad(xp, g, indices, pattern, shape):
     """Zeros of `shape` with the gradients `g` added where `index` read."""
+    if not g.size:
+        return xp.zeros(shape, g.dtype)
     first = indices[0]
     if len(indices) == 1 and first.dtype.kind == "b":  # no element is read twice
         out = xp.zeros(shape, g.dtype)

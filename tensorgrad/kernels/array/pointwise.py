@@ -132,6 +132,18 @@ def _integer_power(xp, x, y):
     return xp.where(xp.less(y, 0), negative, result)
 
 
+def left_shift(xp, x, y):
+    """x · 2 ** y for integers. (NumPy would shift booleans too.)"""
+    _refuse(x if hasattr(x, "dtype") else y, "b")
+    return xp.left_shift(x, y)
+
+
+def right_shift(xp, x, y):
+    """x / 2 ** y for integers, rounded down."""
+    _refuse(x if hasattr(x, "dtype") else y, "b")
+    return xp.right_shift(x, y)
+
+
 def rsqrt(xp, x):
     """1 / sqrt(x)."""
     if _two_byte_float(x):
@@ -142,6 +154,7 @@ def rsqrt(xp, x):
 
 def addcmul(xp, x, y, z, value):
     """x + value · y · z."""
+    _refuse(x, "b")
     if _two_byte_float(x):
         return as_float32(addcmul, xp, x, y, z, value=value)
     product = xp.multiply(y, z)
@@ -297,6 +310,7 @@ def clamp(xp, x, low, high):
 
 def clamp_between(xp, x, low, high):
     """x limited to [low, high], arrays that broadcast; the upper limit wins."""
+    _refuse(x, "bc")
     return xp.minimum(xp.maximum(x, low), high)
 
 

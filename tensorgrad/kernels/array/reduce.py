@@ -275,6 +275,8 @@ def pick(xp, x, index, dim, folded):
     """The elements that `index` names along `dim`; `folded`: the result (and `index`) has not got that dimension."""
     if not x.ndim:
         return xp.array(x)
+    if not x.size:
+        return xp.zeros(index.shape, x.dtype)
     if folded:
         index = xp.expand_dims(index, dim)
     picked = x.reshape(-1).take(_positions(xp, x.shape, dim, index))
@@ -288,6 +290,8 @@ def place(xp, g, index, shape, dim, folded, repeats):
     if folded:
         index, g = xp.expand_dims(index, dim), xp.expand_dims(g, dim)
     out = xp.zeros(shape, g.dtype)
+    if not out.size:
+        return out
     where = _positions(xp, shape, dim, index)
     if repeats and _two_bytes(g):
         return place(xp, g.astype(np.float32), index, shape, dim, False, True).astype(g.dtype)
