@@ -124,7 +124,7 @@ def op(signature: str, kernel=None, *, kind: str = "op", where: str = "function 
 
 _FIELDS = frozenset({
     "backward", "backward_kernel", "backward_name", "cache", "differentiable_outputs", "doc", "numbers", "on_arrays",
-    "outputs", "prepare", "rule", "shape", "twin", "write", "wrt",
+    "outputs", "prepare", "rule", "shape", "twin", "wrt",
 })  # fmt: skip
 
 

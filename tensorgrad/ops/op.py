@@ -86,12 +86,11 @@ class Op:
         on_arrays: bool = False,
         backward_kernel: str | Callable = "",
         backward_name: str = "",
-        write: Callable | str | None = None,
         doc: str = "",
     ):
         self.signature, self.kind, self.rule = signature, kind, rule
         self.name, self.params = parse(signature)
-        self.kernel, self.twin, self.prepare, self.shape, self.write = kernel, twin, prepare, shape, write
+        self.kernel, self.twin, self.prepare, self.shape = kernel, twin, prepare, shape
         self.formulas, self.all_at_once, self.outputs = formulas or {}, backward, outputs
         if any(p.name == "out" for p in self.params):  # a derivative that takes an op's output: it has no `out=`
             self.outputs = tuple("result" if name == "out" else name for name in outputs)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorgrad.dtypes import NUMBERS
 from tensorgrad.storage.meta import MetaArray
 
 
@@ -70,6 +69,3 @@ def _made(answer, values):
         return MetaArray.empty(tuple(shape), np.dtype(dtype))
     first = values[0][0] if isinstance(values[0], list) else values[0]
     return MetaArray.empty(tuple(answer), first.dtype)
-
-
-__all__ = ["NUMBERS", "rule_for"]
