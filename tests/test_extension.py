@@ -150,6 +150,32 @@ def test_a_backward_that_asks_for_what_is_not_saved_is_refused():
     assert tg.empty(2, device="meta").exp().shape == (2,)
 
 
+def test_a_backward_that_forgets_an_input_is_an_error():
+    class Half(Op):
+        forward = staticmethod(np.multiply)
+
+        @staticmethod
+        def backward(g, other):
+            return g * other
+
+    OpDispatch.register(OP.MUL, DEVICE.CPU)(Half)
+    try:
+        x, y = tg.ones(2, requires_grad=True), tg.ones(2, requires_grad=True)
+        with pytest.raises(RuntimeError, match=r"registered for mul returned 1 gradients, expected 2 \(input, other\)"):
+            (x * y).sum().backward()
+    finally:
+        OpDispatch.unregister(OP.MUL, DEVICE.CPU)
+
+
+def test_a_node_hook_that_returns_too_few_gradients_is_an_error():
+    x, y = tg.ones(2, requires_grad=True), tg.ones(2, requires_grad=True)
+    z = x * y
+    z.grad_fn.register_hook(lambda grad_inputs, grad_outputs: grad_inputs[:1])
+    with pytest.raises(RuntimeError, match=r"incorrect number of values \(got 1, but expected 2\)"):
+        z.sum().backward()
+    assert x.grad is None and y.grad is None
+
+
 def test_a_twin_runs_through_the_devices_ops():
     from tensorgrad.ops.kinds import op
 

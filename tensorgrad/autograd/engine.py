@@ -240,7 +240,18 @@ def _before(hooks, grads: list) -> None:
     for hook in list(hooks.before.values()):
         replaced = hook(tuple(grads))
         if replaced is not None:
-            grads[:] = replaced if isinstance(replaced, tuple | list) else [replaced]
+            replaced = replaced if isinstance(replaced, tuple | list) else [replaced]
+            _check_count(hook, replaced, grads)
+            grads[:] = replaced
+
+
+def _check_count(hook, values, expected) -> None:
+    """Raises: RuntimeError if a hook on a node returned more or fewer gradients than it was given."""
+    if len(values) != len(expected):
+        raise RuntimeError(
+            f"hook '{getattr(hook, '__name__', hook)}' has returned an incorrect number of values (got {len(values)}, "
+            f"but expected {len(expected)})"
+        )
 
 
 def _after(node, results: list, grads: list) -> list:
@@ -248,7 +259,9 @@ def _after(node, results: list, grads: list) -> list:
     for hook in list(node.hooks.after.values()):
         replaced = hook(given, tuple(grads))
         if replaced is not None:
-            given = replaced if isinstance(replaced, tuple) else (replaced,)
+            replaced = replaced if isinstance(replaced, tuple | list) else (replaced,)
+            _check_count(hook, replaced, given)
+            given = tuple(replaced)
     return list(given)
 
 

@@ -373,6 +373,22 @@ def array_backward_source(op: Op, arguments: tuple[str, ...] | None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _counted(op: Op, function):
+    """A registered backward that raises unless it gives one gradient per input: the engine would drop the others."""
+
+    def backward(*arguments):
+        arrays = function(*arguments)
+        count = len(arrays) if isinstance(arrays, tuple) else 1
+        if arrays is not NotImplemented and count != len(op.wrt):
+            raise RuntimeError(
+                f"the backward registered for {op.name} returned {count} gradients, expected {len(op.wrt)} "
+                f"({', '.join(op.wrt)})"
+            )
+        return arrays
+
+    return backward
+
+
 class ArrayBackwards(dict):
     """One op's backward on arrays, by array class; None where there is only the one on tensors. Fills itself."""
 
@@ -387,6 +403,7 @@ class ArrayBackwards(dict):
         arguments: tuple[str, ...] | None = None
         if function is not None:
             arguments = arguments_of(check_backward(op, function))
+            function = _counted(op, function)
         elif storage.xp is None or not (op.backward_kernel or op.on_arrays):
             self[array_type] = None
             return None

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, overload
 
-from tensorgrad import dtypes
 from tensorgrad.ops import callpath, inplace
 from tensorgrad.ops.errors import wrap_dim, wrap_dims
 from tensorgrad.ops.op import Op
@@ -158,6 +157,3 @@ def alias(new: str, function: Any, where: str = "function method", in_place_of: 
     export(new, function, where)
     if in_place_of:
         setattr(Tensor, f"{new}_", getattr(Tensor, f"{in_place_of}_"))
-
-
-__all__ = ["FUNCTIONAL", "FUNCTIONS", "alias", "composite", "dtypes", "export", "op", "pointwise", "reduction", "view"]

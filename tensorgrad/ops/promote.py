@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorgrad import dtypes
+from tensorgrad import devices, dtypes
 from tensorgrad.dtypes import F32, F64, I64, NUMBERS
 from tensorgrad.ops.errors import raise_bool_subtraction
 from tensorgrad.storage.stubs import STORAGES
@@ -74,14 +74,7 @@ def _number_array(value, dtype: dtypes.dtype, array_type):
     if array_type is np.ndarray:
         return array
     storage = STORAGES[array_type]
-    return storage.from_host(array, dtypes_device(storage))
-
-
-def dtypes_device(storage):
-    """The default device object of a storage class."""
-    from tensorgrad import devices
-
-    return devices.device(storage.device_type)
+    return storage.from_host(array, devices.device(storage.device_type))
 
 
 def _one_device(op, values):
