@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from .blocks import as_float32, in_blocks, select, table
-from .erf import TINY, erf, erf_argument
+from .erf import TINY, erf, phi_argument
 from .special import expit
 
 sigmoid = expit
@@ -24,6 +24,20 @@ _LARGE = 4096  # elements from which the vector forms below beat one call of the
 
 def _two_byte(*arrays):
     return arrays[0].dtype.itemsize == 2
+
+
+def _negative_part(xp, x, out=None):
+    """`min(x, 0)`, nan kept."""
+    if x.size < _LARGE:
+        return xp.minimum(table(xp, (0.0,), x.dtype)[0], x, out=out)  # x second: its negative zeros stay
+    return xp.clip(x, -np.inf, 0, out)  # NumPy's minimum with a scalar takes three times as long per element
+
+
+def _positive_part(xp, x):
+    """`max(x, 0)`, nan kept."""
+    if x.size < _LARGE:
+        return xp.maximum(table(xp, (0.0,), x.dtype)[0], x)
+    return xp.clip(x, 0, np.inf)
 
 
 def clear_where(xp, drop, g):
@@ -46,8 +60,8 @@ def clamp(xp, x, low, high):
 
 def relu(xp, x):
     """`max(x, 0)`, nan kept."""
-    if x.size < _LARGE or x.dtype.kind != "f":
-        return xp.maximum(x, table(xp, (0,), x.dtype)[0])
+    if (x.size < _LARGE and x.dtype.itemsize > 2) or x.dtype.kind != "f":
+        return xp.maximum(table(xp, (0,), x.dtype)[0], x)  # x second: PyTorch keeps its negative zeros
     return xp.clip(x, 0, np.inf)  # NumPy's maximum with a scalar takes five times as long
 
 
@@ -66,21 +80,31 @@ def relu_backward(xp, g, out):
     return threshold_grad(xp, g, out)
 
 
+def _leaky_relu(xp, out, x, slope):
+    if slope < 0:
+        out[...] = select(xp, x > 0, x, x * slope)
+        return
+    xp.multiply(x, slope, out)
+    (xp.maximum if slope <= 1 else xp.minimum)(x, out, out=out)
+
+
 def leaky_relu(xp, x, negative_slope=0.01):
     """`x` where positive, else `negative_slope * x`."""
     if _two_byte(x):
         return as_float32(leaky_relu, xp, x, negative_slope=negative_slope)
-    scaled = x * negative_slope
-    if negative_slope < 0:
-        return select(xp, x > 0, x, scaled)
-    return xp.maximum(x, scaled) if negative_slope <= 1 else xp.minimum(x, scaled)
+    return in_blocks(xp, _leaky_relu, [x], negative_slope)
+
+
+def _leaky_relu_grad(xp, out, g, x, slope):
+    xp.multiply(g, slope, out)
+    out[...] = select(xp, x > 0, g, out)
 
 
 def leaky_relu_grad(xp, g, x, negative_slope=0.01):
     """Gradient of `leaky_relu`; for a positive slope `x` may be its output."""
     if _two_byte(g):
         return as_float32(leaky_relu_grad, xp, g, x, negative_slope=negative_slope)
-    return select(xp, x > 0, g, g * negative_slope)
+    return in_blocks(xp, _leaky_relu_grad, [g, x], negative_slope)
 
 
 def hardtanh(xp, x, low=-1.0, high=1.0):
@@ -89,8 +113,8 @@ def hardtanh(xp, x, low=-1.0, high=1.0):
 
 
 def hardtanh_grad(xp, g, x, low=-1.0, high=1.0):
-    """Gradient of `hardtanh`: 0 on and outside the limits."""
-    return clear_where(xp, (x <= low) | (x >= high), g)
+    """Gradient of `hardtanh`: 0 on and outside the limits, and at nan."""
+    return clear_where(xp, xp.logical_not((x > low) & (x < high)), g)
 
 
 def hardsigmoid(xp, x):
@@ -104,7 +128,7 @@ def hardsigmoid_grad(xp, g, x):
     """Gradient of `hardsigmoid`: 1/6 strictly inside (-3, 3)."""
     if _two_byte(g):
         return as_float32(hardsigmoid_grad, xp, g, x)
-    return clear_where(xp, (x <= -3) | (x >= 3), g * (1 / 6))
+    return clear_where(xp, xp.logical_not((x > -3) & (x < 3)), g * (1 / 6))
 
 
 def hardswish(xp, x):
@@ -129,11 +153,11 @@ def hardswish_grad(xp, g, x):
 
 def _gelu_float32(xp, out, x):
     one, half = table(xp, (1.0, 0.5), x.dtype)
-    erf_argument(xp, x, _SQRT_HALF, out)
+    phi_argument(xp, x, xp.multiply(x, x), out)
     xp.tanh(out, out)
     xp.add(out, one, out)
+    xp.multiply(out, half, out)  # before x, whose double may overflow
     xp.multiply(out, x, out)
-    xp.multiply(out, half, out)
 
 
 def _gelu_float64(xp, out, x):
@@ -150,8 +174,8 @@ def _gelu_tanh(xp, out, x):
     xp.multiply(out, x, out)
     xp.tanh(out, out)
     xp.add(out, one, out)
-    xp.multiply(out, x, out)
     xp.multiply(out, half, out)
+    xp.multiply(out, x, out)
 
 
 def gelu(xp, x, approximate="none"):
@@ -161,25 +185,25 @@ def gelu(xp, x, approximate="none"):
     if approximate == "tanh":
         return in_blocks(xp, _gelu_tanh, [x])
     if xp is np and x.size <= TINY:  # see erf.TINY
-        values = [0.5 * v * (1.0 + math.erf(v * _SQRT_HALF)) for v in x.ravel().tolist()]
+        values = [0.5 * v * (1.0 + math.erf(v * _SQRT_HALF)) for v in x.reshape(-1).tolist()]
         return np.array(values, x.dtype).reshape(x.shape)
     return in_blocks(xp, _gelu_float32 if x.dtype == np.float32 else _gelu_float64, [x])
 
 
 def _gelu_grad(xp, out, g, x):
-    half, slope = table(xp, (-0.5, _INV_SQRT_2PI), x.dtype)
-    density = xp.multiply(x, x)
-    xp.multiply(density, half, density)
+    minus_half, slope, one, half = table(xp, (-0.5, _INV_SQRT_2PI, 1.0, 0.5), x.dtype)
+    square = xp.multiply(x, x)
+    density = xp.multiply(square, minus_half)
     xp.exp(density, density)
     xp.multiply(density, x, density)
     xp.multiply(density, slope, density)
     if x.dtype == np.float32:
-        erf_argument(xp, x, _SQRT_HALF, out)
+        phi_argument(xp, x, square, out)
         xp.tanh(out, out)
     else:
         out[...] = erf(xp, x * _SQRT_HALF)
-    xp.subtract(out, -1, out)
-    xp.multiply(out, table(xp, (0.5,), x.dtype)[0], out)
+    xp.add(out, one, out)
+    xp.multiply(out, half, out)
     xp.add(out, density, out)
     xp.multiply(out, g, out)
 
@@ -225,15 +249,16 @@ def silu(xp, x):
 
 
 def _silu_grad(xp, out, g, x):
+    one = table(xp, (1.0,), x.dtype)[0]
     s = xp.negative(x)
     xp.exp(s, s)
-    s += 1
-    xp.reciprocal(s, s)
-    xp.subtract(1, s, out)
-    out *= x
-    out += 1
-    out *= s
-    out *= g
+    xp.add(s, one, s)
+    xp.divide(one, s, s)
+    xp.subtract(one, s, out)
+    xp.multiply(out, x, out)
+    xp.add(out, one, out)
+    xp.multiply(out, s, out)
+    xp.multiply(out, g, out)
 
 
 def silu_grad(xp, g, x):
@@ -241,38 +266,50 @@ def silu_grad(xp, g, x):
     return as_float32(silu_grad, xp, g, x) if _two_byte(g) else in_blocks(xp, _silu_grad, [g, x])
 
 
+def _sigmoid_grad(xp, result, g, out):
+    xp.subtract(table(xp, (1.0,), g.dtype)[0], out, result)
+    xp.multiply(result, out, result)
+    xp.multiply(result, g, result)
+
+
 def sigmoid_grad(xp, g, out):
     """Gradient of `sigmoid` from its output: `g out (1 - out)`."""
     if _two_byte(g):
         return as_float32(sigmoid_grad, xp, g, out)
-    r = xp.asarray(1 - out)
-    r = r * out
-    return r * g
+    return in_blocks(xp, _sigmoid_grad, [g, out])
+
+
+def _tanh_grad(xp, result, g, out):
+    xp.multiply(out, out, result)
+    xp.subtract(table(xp, (1.0,), g.dtype)[0], result, result)
+    xp.multiply(result, g, result)
 
 
 def tanh_grad(xp, g, out):
     """Gradient of `tanh` from its output: `g (1 - out^2)`."""
     if _two_byte(g):
         return as_float32(tanh_grad, xp, g, out)
-    return (1 - out * out) * g
+    return in_blocks(xp, _tanh_grad, [g, out])
 
 
 def _log1p_exp_minus_abs(xp, out, x):
     """`log(1 + exp(-|x|))` into `out`: NumPy's log1p takes ten times its log, so the rounding of 1 + e is put back."""
+    one = table(xp, (1.0,), x.dtype)[0]
     e = xp.abs(x)
     xp.negative(e, e)
     xp.exp(e, e)
-    u = 1 + e
+    u = xp.add(e, one)
     xp.log(u, out)
-    e -= u - 1
-    e /= u
-    out += e
+    rest = xp.subtract(u, one)
+    xp.subtract(e, rest, e)
+    xp.divide(e, u, e)
+    xp.add(out, e, out)
 
 
 def _softplus(xp, out, x, beta, limit):
     z = x * beta if beta != 1 else x
     _log1p_exp_minus_abs(xp, out, z)
-    out += xp.clip(z, 0, np.inf)
+    xp.add(out, _positive_part(xp, z), out)
     if beta != 1:
         out /= beta
     if limit < 20 or x.dtype != np.float32:  # from 20 on float32 does not see the difference
@@ -288,17 +325,27 @@ def softplus(xp, x, beta=1.0, threshold=20.0):
     return in_blocks(xp, _softplus, [x], beta, threshold)
 
 
+def _softplus_grad(xp, out, g, x, beta, limit):
+    xp.multiply(x, -beta, out)
+    xp.exp(out, out)
+    xp.add(out, table(xp, (1.0,), x.dtype)[0], out)
+    xp.divide(g, out, out)
+    if limit < 20 or x.dtype != np.float32:
+        linear = x * beta > limit
+        if linear.any():
+            out[...] = select(xp, linear, g, out)
+
+
 def softplus_grad(xp, g, x, beta=1.0, threshold=20.0):
     """Gradient of `softplus`: `g sigmoid(beta x)`, and `g` where `beta x > threshold`."""
     if _two_byte(g):
         return as_float32(softplus_grad, xp, g, x, beta=beta, threshold=threshold)
-    z = xp.asarray(x * beta)
-    return select(xp, z > threshold, g, xp.asarray(expit(xp, z) * g))
+    return in_blocks(xp, _softplus_grad, [g, x], beta, threshold)
 
 
 def _log_sigmoid(xp, out, x):
     _log1p_exp_minus_abs(xp, out, x)
-    xp.subtract(xp.clip(x, -np.inf, 0), out, out)
+    xp.subtract(_negative_part(xp, x), out, out)
 
 
 def log_sigmoid(xp, x):
@@ -306,20 +353,27 @@ def log_sigmoid(xp, x):
     return as_float32(log_sigmoid, xp, x) if _two_byte(x) else in_blocks(xp, _log_sigmoid, [x])
 
 
+def _log_sigmoid_grad(xp, out, g, x):
+    xp.exp(x, out)
+    xp.add(out, table(xp, (1.0,), x.dtype)[0], out)
+    xp.divide(g, out, out)
+
+
 def log_sigmoid_grad(xp, g, x):
     """Gradient of `log_sigmoid`: `g sigmoid(-x)`."""
     if _two_byte(g):
         return as_float32(log_sigmoid_grad, xp, g, x)
-    return expit(xp, xp.asarray(-x)) * g
+    return in_blocks(xp, _log_sigmoid_grad, [g, x])
 
 
 def _elu(xp, out, x, negative, scale, input_scale):
-    xp.clip(x, -np.inf, 0, out)
+    _negative_part(xp, x, out)
     if input_scale != 1:
         out *= input_scale
     xp.expm1(out, out)
-    out *= negative
-    positive = xp.clip(x, 0, np.inf)
+    if negative != 1:
+        out *= negative
+    positive = _positive_part(xp, x)
     if scale != 1:
         positive *= scale
     out += positive
@@ -332,13 +386,24 @@ def elu(xp, x, alpha=1.0, scale=1.0, input_scale=1.0):
     return in_blocks(xp, _elu, [x], alpha * scale, scale, input_scale)
 
 
+def _elu_grad(xp, out, g, x, alpha, scale, input_scale):
+    _negative_part(xp, x, out)
+    if input_scale != 1:
+        out *= input_scale
+    xp.exp(out, out)
+    factor = alpha * input_scale
+    if factor != 1:  # 1 where x is positive, where `out` is exp(0)
+        out[...] = select(xp, x > 0, out, out * factor)
+    out *= g
+    if scale != 1:
+        out *= scale
+
+
 def elu_grad(xp, g, x, alpha=1.0, scale=1.0, input_scale=1.0):
     """Gradient of `elu` from its input."""
     if _two_byte(g):
         return as_float32(elu_grad, xp, g, x, alpha=alpha, scale=scale, input_scale=input_scale)
-    with np.errstate(all="ignore"):
-        below = xp.exp(xp.clip(x, -np.inf, 0) * input_scale) * (g * (alpha * scale * input_scale))
-        return select(xp, x > 0, xp.asarray(g * scale), xp.asarray(below))
+    return in_blocks(xp, _elu_grad, [g, x], alpha, scale, input_scale)
 
 
 SELU_ALPHA = 1.6732632423543772848170429916717

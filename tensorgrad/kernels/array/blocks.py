@@ -22,6 +22,16 @@ def in_float64(kernel, xp, x):
         return kernel(xp, x.astype(np.float64)).astype(x.dtype)
 
 
+def long_rows(xp, length):
+    """To be called within `np.errstate`, which undoes it, before arithmetic on rows of `length` that broadcasts.
+
+    NumPy joins broadcast operands in a buffer of 8192 elements. That is good for short rows; rows of 512 and more take
+    twice the time by the copying, unless the buffer is too small for two of them.
+    """
+    if xp is np and 512 <= length < 8192:
+        np.setbufsize(512)
+
+
 def in_blocks(xp, kernel, arrays, *params):
     """A new array filled by `kernel(xp, out, *arrays, *params)`, block by block when the arrays are large.
 
@@ -33,7 +43,8 @@ def in_blocks(xp, kernel, arrays, *params):
     if not first.size:
         return xp.empty_like(first)
     with np.errstate(all="ignore"):
-        if first.size <= 1024 or xp is not np:
+        few = first.size <= 1024 or (first.size <= BLOCK and all(a.flags.c_contiguous for a in arrays))
+        if few or xp is not np:
             if not shape:  # operators turn 0-dim arrays into scalars, which cannot be written into
                 arrays = [a.reshape(1) for a in arrays]
             out = xp.empty_like(arrays[0])

@@ -23,6 +23,8 @@ from math import prod
 
 import numpy as np
 
+from tensorgrad.kernels.array import depthwise
+
 # Measured: pieces of 1 to 4 MiB are equally fast; below 0.5 MiB the matrix products get too small to be efficient.
 PIECE_BYTES = 1 << 20
 # Deep inputs have long columns; with fewer of them than this, rereading the weights costs more than the cache saves.
@@ -43,7 +45,10 @@ def conv(xp, x, w, bias, stride, padding, dilation, groups):
     kernel, points = w.shape[2:], _points(x.shape[2:], w.shape[2:], stride, padding, dilation)
     batch, channels = x.shape[0], w.shape[0] if x.shape[1] else 0  # PyTorch: no channels in, none out
     out = xp.empty((batch, channels, *points), x.dtype)
-    if out.size:
+    if out.size and depthwise.suits(xp, x.shape, w.shape, stride, groups):
+        with np.errstate(all="ignore"):
+            depthwise.conv(x, w, None if bias is None else widen(xp, bias), out, padding, dilation, groups)
+    elif out.size:
         weights = w.reshape(groups, channels // groups, -1)
         flat = out.reshape(batch, groups, channels // groups, -1)
         shift = None if bias is None else widen(xp, bias).reshape(groups, -1, 1)
@@ -76,6 +81,9 @@ def conv_grad_weight(xp, g, x, w_shape, stride, padding, dilation, groups):
     dtype = g.dtype
     g, x = widen(xp, g), widen(xp, x)
     batch, channels, kernel, points = g.shape[0], w_shape[0], tuple(w_shape[2:]), g.shape[2:]
+    if g.size and prod(w_shape) and depthwise.suits(xp, x.shape, w_shape, stride, groups):
+        with np.errstate(all="ignore"):
+            return depthwise.grad_weight(g, x, w_shape, padding, dilation, groups).astype(dtype, copy=False)
     # Kept transposed, (rows of the columns, O): in this order BLAS runs the long inner products faster.
     total = xp.zeros((groups, prod(w_shape[1:]), channels // groups), g.dtype)
     if g.size and total.size:

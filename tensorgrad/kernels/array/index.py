@@ -5,9 +5,14 @@ than the array in the dimensions that are not indexed, and only its own places a
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
+from .blocks import BLOCK
+
+# Indices up to this size go through NumPy's own indexing, whose other index arrays are kept; more by their positions.
+_SMALL = 256
 # Rows of a table that receive more gradients than this are summed one row at a time.
 _MANY = 64
 
@@ -56,8 +61,27 @@ def _prepared(xp, x, dim, index):
     return _linear(xp, shape, dim, index if index.ndim else index.reshape(1))
 
 
+@lru_cache(maxsize=128)
+def _ranges(shape, dim):
+    """For each dimension of `shape` the numbers along it, so that they broadcast; None for `dim`."""
+    ranges = [np.arange(n).reshape((n,) + (1,) * (len(shape) - 1 - i)) for i, n in enumerate(shape)]
+    return (*ranges[:dim], None, *ranges[dim + 1 :])
+
+
+def _indexing(xp, x, dim, index):
+    """What to index `x` by, where `index` is small: a tuple of arrays; else None. Raises: RuntimeError as the check."""
+    if xp is not np or index.size > _SMALL or not index.ndim or index.ndim != x.ndim:
+        return None
+    check_bounds(xp, index, x.shape[dim], dim)
+    ranges = _ranges(index.shape, dim)
+    return (*ranges[:dim], index, *ranges[dim + 1 :])
+
+
 def gather(xp, x, dim, index):
     """`out[i, j, ...] = x[index[i, j, ...], j, ...]` for `dim` 0, and so on; the shape is `index`'s."""
+    at = _indexing(xp, x, dim, index)
+    if at is not None:
+        return x[at]
     where = _prepared(xp, x, dim, index)
     return x.reshape(-1).take(where).reshape(index.shape)
 
@@ -71,6 +95,11 @@ def _source(src, shape):
 
 def scatter(xp, x, dim, index, src):
     """A copy of `x` with `src` written to the places of `index` along `dim`; the last of several values stays."""
+    at = _indexing(xp, x, dim, index)
+    if at is not None:
+        out = x.copy()
+        out[at] = _source(src, index.shape)
+        return out
     where = _prepared(xp, x, dim, index)
     out = xp.array(x, order="C")
     out.reshape(-1)[where] = _source(src, index.shape if index.ndim else (1,))
@@ -87,6 +116,11 @@ def _accumulate_flat(xp, flat, where, values):
 
 def scatter_add(xp, x, dim, index, src):
     """A copy of `x` with `src` added to the places of `index` along `dim`."""
+    at = None if x.dtype.itemsize == 2 else _indexing(xp, x, dim, index)
+    if at is not None:
+        out = x.copy()
+        np.add.at(out, at, _source(src, index.shape))
+        return out
     where = _prepared(xp, x, dim, index)
     src = _source(src, index.shape if index.ndim else (1,))
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
@@ -152,7 +186,7 @@ def scatter_reduce(xp, x, dim, index, src, reduce, include_self=True):
 def _add_rows(xp, table, rows, g):
     """`table[rows[k]] += g[k]`, repeats included, in place; `table` (V, E) contiguous, `g` (K, E).
 
-    The first gradients of all distinct rows are added at once, then the second of those that have two, and so on,
+    The first gradients of many distinct rows are added at once, then the second of those that have two, and so on,
     up to `_MANY` steps; the few rows that have more are summed one by one.
     """
     if not rows.size or not table.size:
@@ -169,17 +203,18 @@ def _add_rows(xp, table, rows, g):
     targets = ordered[starts]
     often = int(np.searchsorted(-counts, -_MANY, side="left"))
     for start, count, row in zip(starts[:often].tolist(), counts[:often].tolist(), targets[:often].tolist()):
-        table[row] += np.add.reduce(g[order[start : start + count]], 0)
-    starts, counts, targets = starts[often:], counts[often:], targets[often:]
-    if not counts.size:
-        return
-    total = table[targets]
-    total += g[order[starts]]
-    # the rows with more than r gradients are the first `active[r - 1]`
-    active = np.searchsorted(-counts, -np.arange(1, counts[0]), side="left")
-    for r, n in enumerate(active.tolist(), 1):
-        total[:n] += g[order[starts[:n] + r]]
-    table[targets] = total
+        table[row] += np.add.reduce(g.take(order[start : start + count], 0), 0)
+    step = max(1, BLOCK // table.shape[1])  # so many sums stay in cache until they are complete
+    for first in range(often, counts.size, step):
+        some = slice(first, first + step)
+        begin, count, target = starts[some], counts[some], targets[some]
+        total = table.take(target, 0)
+        total += g.take(order[begin], 0)
+        # the rows with more than r gradients are the first `active[r - 1]`
+        active = np.searchsorted(-count, -np.arange(1, count[0]), side="left")
+        for r, n in enumerate(active.tolist(), 1):
+            total[:n] += g.take(order[begin[:n] + r], 0)
+        table[target] = total
 
 
 def index_add(xp, x, dim, index, src, alpha=1):
@@ -235,9 +270,12 @@ def index_put(xp, x, indices, values, accumulate=False):
     `indices` holds an integer or bool array, or None for a whole dimension, per leading dimension.
     """
     at = _normalised(xp, x, indices)
-    out = xp.array(x, order="C")
+    out = x.copy() if xp is np else xp.array(x, order="C")
     if not accumulate:
         out[at] = values
+        return out
+    if xp is np and values.size <= _SMALL and out.dtype.itemsize > 2:
+        np.add.at(out, at, values)
         return out
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         return index_put(xp, x.astype(np.float32), indices, values.astype(np.float32), True).astype(x.dtype)
@@ -253,6 +291,13 @@ def index_put(xp, x, indices, values, accumulate=False):
     positions = xp.arange(x.size).reshape(x.shape)[at]
     values = xp.broadcast_to(xp.asarray(values, dtype=out.dtype), positions.shape)
     _accumulate_flat(xp, out.reshape(-1), xp.asarray(positions), values)
+    return out
+
+
+def one_hot(xp, index, classes):
+    """A new last dimension of `classes` zeros, with a 1 where `index` says, which is taken as checked."""
+    out = xp.zeros(index.shape + (classes,), index.dtype)
+    out.reshape(-1)[index.reshape(-1) + xp.arange(0, index.size * classes, classes)] = 1
     return out
 
 

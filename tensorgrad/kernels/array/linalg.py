@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from tensorgrad.kernels.array.lapack import one_by_one
 from tensorgrad.kernels.array.matmul import NAMES, spoken
 
 
 class LinAlgError(RuntimeError):
-    """A matrix that an algorithm cannot work on: singular, not positive-definite, or without convergence."""
+    """A matrix that an algorithm cannot work on: singular, not positive-definite, or without convergence.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.inv(torch.zeros(2, 2))
+    Traceback (most recent call last):
+        ...
+    tensorgrad.kernels.array.linalg.LinAlgError: linalg.inv: The diagonal element 1 is zero, the inversion ...
+    """
 
 
 # --- checks --------------------------------------------------------------------------------------------------------
 
 
-def check_floating(x, name: str, low_precision: bool = False) -> None:
-    """Raises: RuntimeError for integers and 16-bit floats."""
-    if x.dtype.kind in "biu":
+# The routine that PyTorch says is missing for a dtype, by function; what is not here says so in words of its own.
+ROUTINES = {
+    "cholesky": "cholesky", "cholesky_inverse": "cholesky_inverse_out", "det": "lu", "eig": "linalg_eig_out",
+    "eigh": "linalg_eigh", "eigvals": "linalg_eig_out", "ldl_factor_ex": "ldl_factor_kernel",
+    "ldl_solve": "ldl_solve_kernel", "lu_solve": "linalg.lu_solve", "qr": "geqrf", "solve": "lu",
+    "solve_triangular": "triangular_solve", "svd": "linalg_svd",
+}  # fmt: skip
+INTEGERS_REACH_IT = {"eigh", "solve_triangular"}
+
+
+def check_floating(x, name: str) -> None:
+    """Raises: RuntimeError (or its subclass NotImplementedError) for integers and 16-bit floats."""
+    if x.dtype.kind in "fc" and x.dtype.itemsize > 2:
+        return
+    is_integer = x.dtype.kind in "biu"
+    if name in (INTEGERS_REACH_IT if is_integer else ROUTINES):
+        raise NotImplementedError(f"\"{ROUTINES[name]}_cpu\" not implemented for '{spoken(x)}'")
+    if is_integer:
         raise RuntimeError(f"linalg.{name}: Expected a floating point or complex tensor as input. Got {spoken(x)}")
-    if x.dtype.itemsize == 2:
-        raise RuntimeError(f"linalg.{name}: Low precision dtypes not supported. Got {spoken(x)}")
+    raise RuntimeError(f"linalg.{name}: Low precision dtypes not supported. Got {spoken(x)}")
 
 
 def check_matrices(x, name: str, argument: str = "A") -> None:
@@ -38,33 +62,6 @@ def check_square(x, name: str) -> None:
     check_floating(x, name)
 
 
-def zero_pivot(matrix) -> int:
-    """The first pivot (counted from 1) of an LU decomposition that is exactly zero; 0 if none is."""
-    u = np.array(matrix)
-    n = len(u)
-    with np.errstate(all="ignore"):
-        for k in range(n):
-            best = k + int(np.argmax(np.abs(u[k:, k])))
-            if u[best, k] == 0:
-                return k + 1
-            u[[k, best]] = u[[best, k]]
-            u[k + 1 :] -= np.outer(u[k + 1 :, k] / u[k, k], u[k])
-    return 0
-
-
-def _first_bad(matrices, failed):
-    """The number in the stack, and the finding, of the first matrix for which `failed` (an int) is not 0."""
-    for i, matrix in enumerate(matrices.reshape(-1, *matrices.shape[-2:])):
-        found = failed(matrix)
-        if found:
-            return i, found
-    return 0, matrices.shape[-1]
-
-
-def _batch(x, i: int) -> str:
-    return f"(Batch element {i}): " if x.ndim > 2 else ""
-
-
 # --- kernels -------------------------------------------------------------------------------------------------------
 
 
@@ -78,43 +75,25 @@ def slogdet(xp, a):
     """The signs (unit complex numbers) and logarithms of the sizes of determinants."""
     with np.errstate(all="ignore"):
         sign, log = xp.linalg.slogdet(a)
+    if a.dtype.kind != "c":
+        sign = xp.where(xp.isnan(log), 0, sign)  # neither positive nor negative
     real = np.dtype(f"f{a.dtype.itemsize // (2 if a.dtype.kind == 'c' else 1)}")
     return xp.asarray(sign).astype(a.dtype, copy=False), xp.asarray(log).astype(real, copy=False)
 
 
-def inv(xp, a):
-    """The inverses of a stack of matrices. Raises: LinAlgError for a singular one."""
-    try:
-        with np.errstate(all="ignore"):
-            return xp.linalg.inv(a)
-    except np.linalg.LinAlgError:
-        i, k = _first_bad(a, zero_pivot)
-        raise LinAlgError(
-            f"linalg.inv: {_batch(a, i)}The diagonal element {k} is zero, the inversion could not be completed because "
-            "the input matrix is singular."
-        ) from None
-
-
-def solve(xp, a, b):
-    """X of `a X = b` for stacks of matrices (never of vectors). Raises: LinAlgError for a singular `a`."""
-    try:
-        with np.errstate(all="ignore"):
-            return xp.linalg.solve(a, b)
-    except np.linalg.LinAlgError:
-        i, _ = _first_bad(a, zero_pivot)
-        raise LinAlgError(
-            f"torch.linalg.solve: {_batch(a, i)}The solver failed because the input matrix is singular."
-        ) from None
-
-
 def solve_triangular(xp, a, b, upper: bool, unitriangular: bool):
     """X of `a X = b` where only one triangle of `a` counts (and its diagonal counts as ones if `unitriangular`)."""
+    lead, n = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-1]
+    out = xp.array(xp.broadcast_to(b, lead + b.shape[-2:]), order="C")
+    trsm = one_by_one(xp, "trsm", a.dtype, math.prod(lead), n)
+    if trsm is not None and out.size:
+        a = xp.broadcast_to(a, lead + a.shape[-2:])
+        for i in np.ndindex(*lead):  # the transposed equation, X on the left: rows are columns to the routine
+            out[i] = trsm(1.0, a[i].T, out[i].T, side=1, lower=upper, diag=unitriangular).T
+        return out
     triangle = xp.triu(a) if upper else xp.tril(a)
     if unitriangular:
-        n = a.shape[-1]
         triangle[..., range(n), range(n)] = 1
-    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    out = xp.array(xp.broadcast_to(b, lead + b.shape[-2:]))
     with np.errstate(all="ignore"):
         _substitute(xp, xp.broadcast_to(triangle, lead + a.shape[-2:]), out, upper)
     return out
@@ -141,26 +120,41 @@ def _substitute(xp, a, b, upper: bool) -> None:
 
 
 def cholesky(xp, a, upper: bool):
-    """The triangular factor of positive-definite matrices. Raises: LinAlgError for others."""
+    """The triangular factors of positive-definite matrices, and for each the order of the first leading minor that is
+    not positive-definite (0 if all are), where its factor ends."""
     source = xp.triu(a).conj().swapaxes(-1, -2) if upper else a
+    info = xp.zeros(a.shape[:-2], np.int32)
+    out = _cholesky(xp, source)
+    if out is None:
+        out = xp.tril(source)
+        for i in np.ndindex(*info.shape):
+            whole = _cholesky(xp, source[i])
+            if whole is None:
+                info[i] = _cholesky_columns(xp, out[i])
+            else:
+                out[i] = whole
+    return xp.ascontiguousarray(out.conj().swapaxes(-1, -2)) if upper else out, info
+
+
+def _cholesky(xp, a):
+    """The factors, or None if there is a matrix that has none."""
     try:
-        out = xp.linalg.cholesky(source)
+        out = xp.linalg.cholesky(a)
     except np.linalg.LinAlgError:
-        i, k = _first_bad(source, _bad_minor)
-        raise LinAlgError(
-            f"linalg.cholesky: {_batch(a, i)}The factorization could not be completed because the input is not "
-            f"positive-definite (the leading minor of order {k} is not positive-definite)."
-        ) from None
-    return xp.ascontiguousarray(out.conj().swapaxes(-1, -2)) if upper else out
+        return None
+    return out if xp.isfinite(xp.diagonal(out, 0, -2, -1)).all() else None
 
 
-def _bad_minor(matrix) -> int:
-    """The order of the first leading minor that is not positive-definite; 0 if all are."""
-    for k in range(1, len(matrix) + 1):
-        try:
-            np.linalg.cholesky(matrix[:k, :k])
-        except np.linalg.LinAlgError:
-            return k
+def _cholesky_columns(xp, a) -> int:
+    """Factors one matrix, of which the lower triangle is given, in place, as far as it goes; returns where it ends."""
+    with np.errstate(all="ignore"):
+        for j in range(len(a)):
+            row = a[j, :j]
+            square = a[j, j].real - (row * row.conj()).real.sum()
+            a[j, j] = xp.sqrt(square) if square > 0 else square
+            if not square > 0:
+                return j + 1
+            a[j + 1 :, j] = (a[j + 1 :, j] - xp.matmul(a[j + 1 :, :j], row.conj())) / a[j, j]
     return 0
 
 
@@ -172,37 +166,54 @@ def qr(xp, a, mode: str):
     return xp.ascontiguousarray(q), xp.ascontiguousarray(r)
 
 
-def _converged(name: str):
+def geqrf(xp, a):
+    """R and the Householder vectors of the QR decomposition in one matrix, as LAPACK packs them, and their factors."""
+    packed, tau = xp.linalg.qr(a, "raw")
+    return xp.ascontiguousarray(packed.swapaxes(-1, -2)), xp.ascontiguousarray(tau)
+
+
+def _converged(name: str, values: str):
+    """For kernels that iterate: says of what they cannot do which matrix it was and why."""
+
     def decorator(kernel):
         def run(xp, a, *rest):
             try:
                 with np.errstate(all="ignore"):
                     return kernel(xp, a, *rest)
-            except np.linalg.LinAlgError as error:
-                raise LinAlgError(f"linalg.{name}: The algorithm failed to converge: {error}") from None
+            except np.linalg.LinAlgError:
+                bad = ~xp.isfinite(a).all((-2, -1))
+                where = f"(Batch element {int(bad.reshape(-1).argmax())}): " if a.ndim > 2 and bad.any() else ""
+                why = f"is ill-conditioned or has too many repeated {values}"
+                if bad.any() and name == "svd":
+                    why = "contained non-finite values"
+                raise LinAlgError(
+                    f"linalg.{name}: {where}The algorithm failed to converge because the input matrix {why}."
+                ) from None
 
         return run
 
     return decorator
 
 
-@_converged("svd")
+@_converged("svd", "singular values")
 def svd(xp, a, full: bool):
     """U, the singular values, and Vᴴ."""
     u, s, vh = xp.linalg.svd(a, full)
     return xp.ascontiguousarray(u), s, xp.ascontiguousarray(vh)
 
 
-@_converged("eigh")
+@_converged("eigh", "eigenvalues")
 def eigh(xp, a, uplo: str):
     """Eigenvalues (real, ascending) and eigenvectors of Hermitian matrices, of which one triangle is read."""
     values, vectors = xp.linalg.eigh(a, uplo)
     return values, xp.ascontiguousarray(vectors)
 
 
-@_converged("eig")
+@_converged("eig", "eigenvalues")
 def eig(xp, a):
-    """Eigenvalues and eigenvectors of square matrices, always complex."""
+    """Eigenvalues and eigenvectors of square matrices, always complex. Raises: RuntimeError for nan and infinity."""
+    if not xp.isfinite(a).all():
+        raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
     values, vectors = xp.linalg.eig(a)
     kind = np.dtype("complex64" if a.dtype.name in ("float32", "complex64") else "complex128")
     return values.astype(kind, copy=False), xp.ascontiguousarray(vectors).astype(kind, copy=False)
@@ -222,6 +233,7 @@ def adjugate(xp, a):
     return made.astype(a.dtype, copy=False)
 
 
+@_converged("svd", "singular values")
 def pinv(xp, a, atol, rtol, hermitian: bool):
     """The pseudo-inverse: singular values (or sizes of eigenvalues) not above max(atol, rtol · largest) count as 0."""
     if hermitian:

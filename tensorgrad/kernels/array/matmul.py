@@ -16,6 +16,9 @@ BLAS_TYPES = frozenset("fdFD")
 NAMES = {
     "bool": ("Bool", "bool"),
     "uint8": ("Byte", "unsigned char"),
+    "uint16": ("UInt16", "unsigned short"),
+    "uint32": ("UInt32", "unsigned int"),
+    "uint64": ("UInt64", "unsigned long"),
     "int8": ("Char", "signed char"),
     "int16": ("Short", "short int"),
     "int32": ("Int", "int"),
@@ -197,8 +200,10 @@ def _same_dtype(a, b, message):
         raise RuntimeError(message)
 
 
-def _check_multiplied(a, b):
-    """Raises: RuntimeError for two dtypes."""
+def _check_multiplied(a, b, added=False):
+    """Raises: RuntimeError for two dtypes. `added`: something is added to the product."""
+    if added:
+        _same_dtype(a, b, f"mat1 and mat2 must have the same dtype, but got {spoken(a)} and {spoken(b)}")
     _same_dtype(
         a,
         b,
@@ -257,10 +262,10 @@ def broadcast_lead(first, second):
         raise
 
 
-def _mm_shape(left, right, a, b):
+def _mm_shape(left, right, a, b, added=False):
     if left[1] != right[0]:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})")
-    _check_multiplied(a, b)
+    _check_multiplied(a, b, added)
     _no_bool(a, "addmm_impl_cpu_")
     return left[0], right[1]
 
@@ -337,7 +342,7 @@ def linear_shape(x, w, bias=None):
             mv_shape(_Rows(x), w)
         return x.shape[:-1]
     rows = math.prod(x.shape[:-1])
-    _mm_shape((rows, x.shape[-1]), w.shape[::-1], x, w)
+    _mm_shape((rows, x.shape[-1]), w.shape[::-1], x, w, bias is not None)
     shape = (*x.shape[:-1], w.shape[0])
     if bias is not None:
         if bias.dtype != x.dtype:

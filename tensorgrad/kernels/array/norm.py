@@ -6,13 +6,16 @@ input, the weight and the bias; what is not needed is None.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
+from .blocks import long_rows
 from .softmax import _row_blocks, _row_sum
 
 _ALL = (True, True, True)
+# Elements per block. Half a dozen arrays of this size stay in the last cache; smaller blocks pay more for the calls.
+BLOCK = 1 << 17
+_SHORT = 64  # positions per channel from which sums over them are quicker than sums over everything else first
 
 
 def _wide(array):
@@ -36,30 +39,25 @@ def _inverse_deviation(xp, variance, eps):
     return xp.reciprocal(variance, variance)
 
 
-def _normalise_rows(xp, rows, eps, out, mean, rstd):
-    """`(rows - mean) * rstd` into `out` (n, m), the statistics into `mean` (None: not centred) and `rstd` (n, 1)."""
+def _centre_rows(xp, rows, eps, out, mean, rstd):
+    """`rows - mean` into `out` (n, m), the statistics into `mean` (None: not centred) and `rstd` (n, 1)."""
     m = rows.shape[1]
-    for block in _row_blocks(xp, rows, 1):
-        d = out[block]
-        if mean is None:
-            square = _row_dot(xp, rows[block], rows[block])
-        else:
-            mean[block] = _row_sum(xp, rows[block], 1, True) / m
-            xp.subtract(rows[block], mean[block], d)
-            square = _row_dot(xp, d, d)
-        rstd[block] = _inverse_deviation(xp, square[:, None] / m, eps)
-        xp.multiply(rows[block] if mean is None else d, rstd[block], d)
+    if mean is None:
+        out[...] = rows
+    else:
+        mean[...] = _row_sum(xp, rows, 1, True) / m
+        xp.subtract(rows, mean, out)
+    rstd[...] = _inverse_deviation(xp, _row_dot(xp, out, out)[:, None] / m, eps)
 
 
-def _rows_input_grad(xp, g, normal, rstd, centred):
-    """Gradient through the normalisation of rows: `rstd (g - mean(g) - normal mean(g normal))`; overwrites `normal`."""
-    m = g.shape[1]
-    normal *= (_row_dot(xp, g, normal) / -m)[:, None]
-    normal += g
-    if centred:
-        normal -= _row_sum(xp, g, 1, True) / m
-    normal *= rstd
-    return normal
+def _outer(xp, column, row):
+    """The products of a column (n, 1) and a vector (m,) as an (n, m) array."""
+    if xp is not np or column.size * row.size < 4096:
+        return column * row
+    # Beside a product of rank two, padded with zeros, NumPy's loops over a broadcast operand take three times as long.
+    left, right = np.zeros((column.size, 2), column.dtype), np.zeros((2, row.size), row.dtype)
+    left[:, :1], right[0] = column, row
+    return left @ right
 
 
 def _flat_rows(x, axes):
@@ -71,16 +69,20 @@ def _flat_rows(x, axes):
 def _row_norm(xp, x, axes, weight, bias, eps, centred):
     dtype = x.dtype
     rows, stats = _flat_rows(_wide(x), axes)
-    out = xp.empty_like(rows)
+    out = xp.empty(rows.shape, rows.dtype)
     mean = xp.empty((rows.shape[0], 1), rows.dtype) if centred else None
     rstd = xp.empty((rows.shape[0], 1), rows.dtype)
+    weight, bias = (None if p is None else _wide(p).reshape(-1) for p in (weight, bias))
     with np.errstate(all="ignore"):
-        if rows.size or not rows.shape[1]:
-            _normalise_rows(xp, rows, eps, out, mean, rstd)
-        if weight is not None:
-            xp.multiply(out, _wide(weight).reshape(-1), out)
-        if bias is not None:
-            xp.add(out, _wide(bias).reshape(-1), out)
+        long_rows(xp, rows.shape[1])
+        for block in _row_blocks(xp, rows, 1, BLOCK) if rows.size or not rows.shape[1] else ():
+            _centre_rows(xp, rows[block], eps, out[block], None if mean is None else mean[block], rstd[block])
+            if weight is None:
+                xp.multiply(out[block], rstd[block], out[block])
+            else:
+                xp.multiply(out[block], _outer(xp, rstd[block], weight), out[block])
+            if bias is not None:
+                xp.add(out[block], bias, out[block])
     out = out.reshape(x.shape).astype(dtype, copy=False)
     return out, None if mean is None else mean.reshape(stats), rstd.reshape(stats)
 
@@ -97,25 +99,43 @@ def _row_norm_grad(xp, g, x, mean, rstd, weight, axes, need):
     gw = xp.zeros(m, x_rows.dtype) if need[1] else None
     gb = xp.zeros(m, x_rows.dtype) if need[2] else None
     with np.errstate(all="ignore"):
-        for block in _row_blocks(xp, x_rows, 1) if x_rows.size else ():
-            gr = g_rows[block]
-            if gb is not None:
-                gb += gr.sum(axis=0)
-            if gx is None and gw is None:
-                continue
-            normal = x_rows[block] * rstd[block] if mean is None else x_rows[block] - mean[block]
-            if mean is not None:
-                normal *= rstd[block]
-            if gw is not None:
-                gw += _column_dot(xp, gr, normal)
-            if gx is not None:
-                gr = gr if w is None else gr * w
-                gx[block] = _rows_input_grad(xp, gr, normal, rstd[block], mean is not None)
+        long_rows(xp, m)
+        for block in _row_blocks(xp, x_rows, 1, BLOCK) if x_rows.size else ():
+            centre = None if mean is None else mean[block]
+            _rows_grad(
+                xp, g_rows[block], x_rows[block], centre, rstd[block], w, None if gx is None else gx[block], gw, gb
+            )
     return (
         None if gx is None else gx.reshape(x.shape).astype(dtype, copy=False),
         None if gw is None else gw.reshape(shape).astype(dtype, copy=False),
         None if gb is None else gb.reshape(shape).astype(dtype, copy=False),
     )
+
+
+def _rows_grad(xp, g, x, mean, rstd, w, gx, gw, gb):
+    """The gradient of the input into `gx`; those of weight and bias added to `gw` and `gb` (each may be None).
+
+    gx = rstd (g w - mean(g w) - normal mean(g w normal)) with normal = d rstd, d = x - mean. All sums are products of
+    matrices with vectors, which BLAS takes in one pass each.
+    """
+    n, m = x.shape
+    if gb is not None:
+        gb += xp.ones(n, g.dtype) @ g
+    if gx is None and gw is None:
+        return
+    d = x if mean is None else x - mean
+    product = g * d
+    if gw is not None:
+        gw += rstd[:, 0] @ product
+    if gx is None:
+        return
+    w = xp.ones(m, g.dtype) if w is None else w
+    slope = (product @ w)[:, None] * (rstd * rstd * rstd / -m)
+    xp.multiply(d, slope, gx)
+    xp.multiply(g, _outer(xp, rstd, w), product)
+    gx += product
+    if mean is not None:
+        gx -= (g @ w)[:, None] * (rstd / m)
 
 
 def layer_norm(xp, x, axes, weight=None, bias=None, eps=1e-5):
@@ -148,31 +168,45 @@ def rms_norm_grad(xp, g, x, rrms, weight, axes, need=(True, True)):
 
 
 # ---------------------------------------------------------------- per channel
+#
+# (N, C, *) is computed on as (N, C L), a number per channel being repeated L times beside it: NumPy's loops are then
+# C L elements long instead of L. Channels are taken in blocks that stay in cache.
 
 
 def _by_channel(array):
-    """(N, C, *) as (N, C, L)."""
+    """(N, C, *) as (N, C L), and L."""
     n, c = array.shape[:2]
-    return array.reshape(n, c, math.prod(array.shape[2:]))
+    length = math.prod(array.shape[2:])
+    return array.reshape(n, c * length), length
 
 
-def _channel_sum(xp, x):
-    """Sum of (N, C, L) over all but channels."""
-    return x[:, :, 0].sum(axis=0) if x.shape[2] == 1 else _row_sum(xp, x, 2).sum(axis=0)
+def _channel_blocks(xp, x, length):
+    """Pairs of slices: of channels, and of the columns of `x` (N, C L) that are theirs."""
+    if xp is not np or x.size <= BLOCK or x.shape[0] * length < 1024:
+        return ((slice(None), slice(None)),)
+    step = max(1, BLOCK // (x.shape[0] * length))
+    starts = range(0, x.shape[1] // length, step)
+    return [(slice(c, c + step), slice(c * length, (c + step) * length)) for c in starts]
 
 
-def _channel_dot(xp, a, b):
-    if a.shape[2] == 1:
-        return _column_dot(xp, a[:, :, 0], b[:, :, 0])
-    return _row_dot(xp, a, b).sum(axis=0)
+def _beside(x, channels, length):
+    """A number per channel as an operand beside `x` (N, C L)."""
+    return (channels if length == 1 else channels.repeat(length)).astype(x.dtype, copy=False)
 
 
-def _affine_channels(xp, out, weight, bias):
-    """`out * weight + bias` per channel of (N, C, L), in place."""
-    if weight is not None:
-        xp.multiply(out, _wide(weight)[:, None], out)
-    if bias is not None:
-        xp.add(out, _wide(bias)[:, None], out)
+def _channel_sum(xp, x, length):
+    """Sum of (N, C L) over all but channels."""
+    if length < _SHORT:
+        return x.sum(axis=0).reshape(-1, max(length, 1)).sum(axis=1)
+    return _row_sum(xp, x.reshape(x.shape[0], -1, length), 2).sum(axis=0)
+
+
+def _channel_dot(xp, a, b, length):
+    """Sum of products of (N, C L) over all but channels."""
+    if length < _SHORT:
+        return _column_dot(xp, a, b).reshape(-1, max(length, 1)).sum(axis=1)
+    shape = (a.shape[0], -1, length)
+    return _row_dot(xp, a.reshape(shape), b.reshape(shape)).sum(axis=0)
 
 
 def batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps=1e-5):
@@ -181,24 +215,39 @@ def batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps=1e-
     In training by the batch's statistics, otherwise by the running ones. Returns `(y, mean, rstd, var)`: what
     normalised each channel, `var` biased. The running statistics are not written: see `updated_running`.
     """
-    x3 = _by_channel(_wide(x))
+    flat, length = _by_channel(_wide(x))
+    weight, bias = _wide(weight), _wide(bias)
+    out = xp.empty(flat.shape, flat.dtype)
     with np.errstate(all="ignore"):
-        if not training:
+        if training:
+            mean, rstd, var = _batch_statistics_and_norm(xp, flat, length, weight, bias, eps, out)
+        else:
             mean, var = _wide(running_mean), _wide(running_var)
             rstd = _inverse_deviation(xp, var, eps)
-            factor = rstd if weight is None else rstd * _wide(weight)
-            shift = -mean * factor if bias is None else _wide(bias) - mean * factor
-            out = x3 * factor[:, None].astype(x3.dtype, copy=False)
-            xp.add(out, shift[:, None].astype(x3.dtype, copy=False), out)
-        else:
-            count = x3.shape[0] * x3.shape[2]
-            mean = _channel_sum(xp, x3) / x3.dtype.type(count)
-            out = x3 - mean[:, None]
-            var = _channel_dot(xp, out, out) / x3.dtype.type(count)
-            rstd = _inverse_deviation(xp, var, eps)
-            factor = rstd if weight is None else (rstd * _wide(weight)).astype(x3.dtype, copy=False)
-            _affine_channels(xp, out, factor, bias)
+            factor = rstd if weight is None else rstd * weight
+            shift = -mean * factor if bias is None else bias - mean * factor
+            for channels, columns in _channel_blocks(xp, flat, length):
+                part = out[:, columns]
+                xp.multiply(flat[:, columns], _beside(flat, factor[channels], length), part)
+                xp.add(part, _beside(flat, shift[channels], length), part)
     return out.reshape(x.shape).astype(x.dtype, copy=False), mean, rstd, var
+
+
+def _batch_statistics_and_norm(xp, x, length, weight, bias, eps, out):
+    """Mean, reciprocal deviation and variance per channel of `x` (N, C L), which is normalised into `out`."""
+    mean, rstd, var = (xp.empty(x.shape[1] // max(length, 1), x.dtype) for _ in range(3))
+    count = x.dtype.type(x.shape[0] * length)
+    for channels, columns in _channel_blocks(xp, x, length):
+        d = out[:, columns]
+        mean[channels] = _channel_sum(xp, x[:, columns], length) / count
+        xp.subtract(x[:, columns], _beside(x, mean[channels], length), d)
+        var[channels] = _channel_dot(xp, d, d, length) / count
+        rstd[channels] = _inverse_deviation(xp, var[channels], eps)
+        factor = rstd[channels] if weight is None else rstd[channels] * weight[channels]
+        xp.multiply(d, _beside(x, factor, length), d)
+        if bias is not None:
+            xp.add(d, _beside(x, bias[channels], length), d)
+    return mean, rstd, var
 
 
 def updated_running(running_mean, running_var, mean, var, count, momentum):
@@ -213,34 +262,45 @@ def updated_running(running_mean, running_var, mean, var, count, momentum):
 def batch_norm_grad(xp, g, x, mean, rstd, weight, training, need=_ALL):
     """Gradients `(gx, gw, gb)` of `batch_norm` from the statistics it returned."""
     dtype = g.dtype
-    g3, x3 = _by_channel(_wide(g)), _by_channel(_wide(x))
-    count = g3.shape[0] * g3.shape[2]
+    g_flat, length = _by_channel(_wide(g))
+    x_flat, _ = _by_channel(_wide(x))
     scale = rstd if weight is None else rstd * _wide(weight)
-    gx: Any = None
-    gw: Any = None
-    gb: Any = None
+    gx = xp.empty(x_flat.shape, x_flat.dtype) if need[0] else None
+    gw, gb = xp.empty_like(rstd), xp.empty_like(rstd)
     with np.errstate(all="ignore"):
-        through = need[0] and training
-        if need[2] or through:
-            gb = _channel_sum(xp, g3)
-        if need[1] or through:
-            d = x3 - mean[:, None]
-            gw = _channel_dot(xp, g3, d) * rstd
-        if through:
-            # gx = scale (g - mean(g) - normal mean(g normal)), normal = d rstd
-            d *= (gw * rstd * (-1.0 / max(count, 1)))[:, None].astype(d.dtype, copy=False)
-            d += g3
-            d -= (gb / max(count, 1))[:, None].astype(d.dtype, copy=False)
-            d *= scale[:, None].astype(d.dtype, copy=False)
-            gx = d
-        elif need[0]:
-            gx = g3 * scale[:, None].astype(g3.dtype, copy=False)
+        for c, columns in _channel_blocks(xp, x_flat, length):
+            part = None if gx is None else gx[:, columns]
+            gw[c], gb[c] = _batch_norm_grad_block(
+                xp, g_flat[:, columns], x_flat[:, columns], length, mean[c], rstd[c], scale[c], training, need, part
+            )
     kind = dtype if weight is None else weight.dtype
     return (
-        gx.reshape(x.shape).astype(dtype, copy=False) if need[0] else None,
+        None if gx is None else gx.reshape(x.shape).astype(dtype, copy=False),
         gw.astype(kind, copy=False) if need[1] else None,
         gb.astype(kind, copy=False) if need[2] else None,
     )
+
+
+def _batch_norm_grad_block(xp, g, x, length, mean, rstd, scale, training, need, gx):
+    """The gradient of some channels' input into `gx` (None: not needed); returns those of weight and bias, or 0.
+
+    gx = scale (g - mean(g) - normal mean(g normal)) with normal = d rstd, d = x - mean.
+    """
+    through = need[0] and training
+    count = max(x.shape[0] * length, 1)
+    gb = _channel_sum(xp, g, length) if need[2] or through else 0
+    gw = 0
+    if need[1] or through:
+        d = xp.subtract(x, _beside(x, mean, length), gx)
+        gw = _channel_dot(xp, g, d, length) * rstd
+        if through:
+            d *= _beside(x, gw * rstd * (-1.0 / count), length)
+            d += g
+            d -= _beside(x, gb / count, length)
+            d *= _beside(x, scale, length)
+    if need[0] and not training:
+        xp.multiply(g, _beside(x, scale, length), gx)
+    return gw, gb
 
 
 def group_norm(xp, x, groups, weight=None, bias=None, eps=1e-5):
@@ -248,39 +308,72 @@ def group_norm(xp, x, groups, weight=None, bias=None, eps=1e-5):
 
     Returns `(y, mean, rstd)`, the statistics (N, groups).
     """
-    n = x.shape[0]
-    wide = _wide(x)
-    rows = wide.reshape(n * groups, math.prod(x.shape[1:]) // groups)
-    out = xp.empty_like(rows)
-    mean = xp.empty((rows.shape[0], 1), rows.dtype)
-    rstd = xp.empty_like(mean)
+    n, c = x.shape[:2]
+    length = math.prod(x.shape[2:])
+    images = _wide(x).reshape(n, c, length)
+    out = xp.empty(images.shape, images.dtype)
+    mean, rstd = (xp.empty((n, groups), images.dtype) for _ in range(2))
     with np.errstate(all="ignore"):
-        if rows.size or not rows.shape[1]:
-            _normalise_rows(xp, rows, eps, out, mean, rstd)
-        _affine_channels(xp, _by_channel(out.reshape(x.shape)), weight, bias)
-    return out.reshape(x.shape).astype(x.dtype, copy=False), mean.reshape(n, groups), rstd.reshape(n, groups)
+        long_rows(xp, length)
+        for some in _row_blocks(xp, images, 2, BLOCK) if images.size or not c * length else ():
+            part = out[some]
+            rows = (len(part) * groups, c * length // groups)
+            column = (-1, 1)
+            _centre_rows(
+                xp, images[some].reshape(rows), eps, part.reshape(rows), mean[some].reshape(column),
+                rstd[some].reshape(column),
+            )  # fmt: skip
+            part *= _channel_factors(xp, rstd[some], weight, c)
+            if bias is not None:
+                part += _wide(bias)[:, None]
+    return out.reshape(x.shape).astype(x.dtype, copy=False), mean, rstd
+
+
+def _channel_factors(xp, per_group, weight, channels):
+    """(N, groups) times `weight` (C,), as (N, C, 1)."""
+    factors = per_group.repeat(channels // per_group.shape[1], axis=1)
+    return (factors if weight is None else factors * _wide(weight))[:, :, None]
 
 
 def group_norm_grad(xp, g, x, mean, rstd, weight, groups, need=_ALL):
     """Gradients `(gx, gw, gb)` of `group_norm`."""
-    dtype = g.dtype
-    n = x.shape[0]
-    g3 = _by_channel(_wide(g))
-    rstd = rstd.reshape(n * groups, 1)
-    width = math.prod(x.shape[1:]) // groups
-    gx = gw = gb = None
+    dtype, (n, c) = g.dtype, x.shape[:2]
+    length = math.prod(x.shape[2:])
+    shape = (n, c, length)
+    g3, x3 = _wide(g).reshape(shape), _wide(x).reshape(shape)
+    gx = xp.empty(shape, x3.dtype) if need[0] else None
+    gw, gb = xp.zeros(c, x3.dtype), xp.zeros(c, x3.dtype)
+    mean, rstd = mean.reshape(n, groups), rstd.reshape(n, groups)
     with np.errstate(all="ignore"):
-        normal = _wide(x).reshape(n * groups, width) - mean.reshape(n * groups, 1)
-        normal *= rstd
-        if need[1]:
-            gw = _channel_dot(xp, g3, _by_channel(normal.reshape(x.shape))).astype(dtype, copy=False)
-        if need[2]:
-            gb = _channel_sum(xp, g3).astype(dtype, copy=False)
-        if need[0]:
-            gy = g3 if weight is None else g3 * _wide(weight)[:, None]
-            if width:
-                gx = _rows_input_grad(xp, gy.reshape(n * groups, width), normal, rstd, True)
-            else:
-                gx = normal
-            gx = gx.reshape(x.shape).astype(dtype, copy=False)
-    return gx, gw, gb
+        long_rows(xp, length)
+        for some in _row_blocks(xp, x3, 2, BLOCK) if x3.size else ():
+            part = None if gx is None else gx[some]
+            _images_grad(xp, g3[some], x3[some], mean[some], rstd[some], weight, part, gw, gb)
+    return (
+        None if gx is None else gx.reshape(x.shape).astype(dtype, copy=False),
+        gw.astype(dtype, copy=False) if need[1] else None,
+        gb.astype(dtype, copy=False) if need[2] else None,
+    )
+
+
+def _images_grad(xp, g, x, mean, rstd, weight, gx, gw, gb):
+    """The gradient of images (n, C, L) into `gx` (None: not needed); those of weight and bias are added to `gw`, `gb`.
+
+    The formula is that of `_rows_grad`, a row being a group; the sums over groups are made from sums over channels.
+    """
+    n, c, length = x.shape
+    groups = mean.shape[1]
+    d = xp.subtract(x, mean.repeat(c // groups, axis=1)[:, :, None], gx)
+    dots, sums = _row_dot(xp, g, d), _row_sum(xp, g, 2)  # (n, C)
+    gw += (dots * rstd.repeat(c // groups, axis=1)).sum(axis=0)
+    gb += sums.sum(axis=0)
+    if gx is None:
+        return
+    if weight is not None:
+        dots, sums = dots * _wide(weight), sums * _wide(weight)
+    width = c // groups * length
+    slope = dots.reshape(n, groups, -1).sum(axis=2) * (rstd * rstd * rstd / -width)
+    shift = sums.reshape(n, groups, -1).sum(axis=2) * (rstd / -width)
+    d *= slope.repeat(c // groups, axis=1)[:, :, None]
+    d += g * _channel_factors(xp, rstd, weight, c)
+    d += shift.repeat(c // groups, axis=1)[:, :, None]

@@ -59,10 +59,16 @@ def trunc_divide(xp, x, y):
 
 
 def remainder(xp, x, y):
-    """Python's modulus: the result has the divisor's sign. Raises: RuntimeError for integers modulo zero."""
+    """Python's modulus: the result has the divisor's sign, but a zero the dividend's, as in PyTorch.
+
+    Raises: RuntimeError for integers modulo zero.
+    """
     _check_divisor(xp, x, y)
     with np.errstate(all="ignore"):
-        return xp.remainder(x, y)
+        rest = xp.remainder(x, y)
+        if _integers(rest) or (zero := rest == 0).sum() == 0:
+            return rest
+        return xp.where(zero, xp.copysign(rest, x), rest)
 
 
 def fmod(xp, x, y):
@@ -108,11 +114,16 @@ def power(xp, x, y):
             return xp.multiply(xp.multiply(x, x), x)
         if y == -1:
             return xp.reciprocal(x)
+        if y == -0.5 and x.dtype.kind == "f" and x.dtype.itemsize > 2:
+            with np.errstate(all="ignore"):
+                return xp.reciprocal(xp.sqrt(x))  # of a negative zero, unlike power, -inf
     elif _integers(x):
         _refuse(x, "b")
         return _integer_power(xp, x, y)
     if _two_byte_float(x):
-        return as_float32(lambda xp, x, y: xp.power(x, y), xp, x, y)
+        if not y.shape:  # a number, for which arrays of these dtypes have no other form
+            return as_float32(lambda xp, x: power(xp, x, float(y)), xp, x)
+        return as_float32(power, xp, x, y)
     with np.errstate(all="ignore"):
         return xp.power(x, y)
 
@@ -257,6 +268,8 @@ def round_decimals(xp, x, decimals):
         return xp.array(x)
     if decimals == 0:
         return xp.rint(x)
+    if _two_byte_float(x):
+        return as_float32(lambda xp, x: round_decimals(xp, x, decimals), xp, x)
     scale = x.dtype.type(10.0 ** abs(decimals))
     with np.errstate(all="ignore"):
         return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
@@ -288,23 +301,23 @@ def minimum(xp, x, y):
 def fmax(xp, x, y):
     """The larger of two numbers; the other one if one is nan."""
     _refuse(x, "c")
-    return xp.fmax(x, y)
+    return xp.fmax(y, x)  # of a zero and a negative zero PyTorch takes the first, the processor's max the second
 
 
 def fmin(xp, x, y):
     """The smaller of two numbers; the other one if one is nan."""
     _refuse(x, "c")
-    return xp.fmin(x, y)
+    return xp.fmin(y, x)
 
 
 def clamp(xp, x, low, high):
     """x limited to [low, high] (numbers; either may be None); nan stays nan, and the upper limit wins."""
-    if x.size < _LARGE or x.dtype.kind != "f":
+    if (x.size < _LARGE and x.dtype.itemsize > 2) or x.dtype.kind != "f":
         if x.dtype.kind == "V":  # bfloat16 knows no Python numbers
             low, high = (None if v is None else x.dtype.type(v) for v in (low, high))
-        if low is not None:
-            x = xp.maximum(x, low)
-        return x if high is None else xp.minimum(x, high)
+        if low is not None:  # the limit first: of equal zeros the second is taken, which shall be that of x
+            x = xp.maximum(low, x)
+        return x if high is None else xp.minimum(high, x)
     return xp.clip(x, -np.inf if low is None else low, np.inf if high is None else high)
 
 
@@ -391,7 +404,7 @@ def where(xp, condition, x, y):
 
 def masked_fill(xp, x, mask, value):
     """x with a number where the mask holds."""
-    if value == 0 and x.dtype.kind == "f" and mask.shape == x.shape:
+    if value == 0 and x.dtype.kind == "f" and mask.shape == x.shape and math.copysign(1, value) > 0:
         return activation.clear_where(xp, mask, x)
     with np.errstate(all="ignore"):
         return xp.where(mask, np.asarray(value).astype(x.dtype) if xp is np else x.dtype.type(value), x)
@@ -442,7 +455,7 @@ def sigmoid(xp, x):
 def relu(xp, x):
     """max(x, 0), nan kept. Raises: RuntimeError for booleans."""
     if x.dtype is F32 and x.size < _LARGE:
-        return xp.maximum(x, _ZERO)
+        return xp.maximum(_ZERO, x)  # x second: of equal zeros that one is taken, as in PyTorch
     if x.dtype.kind == "b":
         raise RuntimeError("Boolean inputs not supported for relu")
     _refuse(x, "c")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 
@@ -68,7 +70,8 @@ def _inner(shape, pads):
 def pad_constant(xp, x, pads, value):
     """Surrounded by `value`; negative pads cut off."""
     shape = padded_shape(x.shape, pads)
-    out = xp.zeros(shape, x.dtype) if value == 0 else xp.full(shape, value, x.dtype)
+    zero = value == 0 and (value.__class__ is complex or math.copysign(1, value) > 0)
+    out = xp.zeros(shape, x.dtype) if zero else xp.full(shape, value, x.dtype)
     kept, there = _inner(x.shape, pads)
     out[there] = x[kept]
     return out

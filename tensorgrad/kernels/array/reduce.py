@@ -6,6 +6,7 @@ loop, is as exact (BLAS keeps 32 partial sums, and rows of a bounded length are 
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -47,8 +48,9 @@ def sum_(xp, x, dim, keepdim, dtype):
         if xp is np:
             if dim is None and not keepdim:
                 return np.vdot(x, _ones(x.size)) if x.size <= _SMALL else _sum_all(x)
-            if x.ndim > 1 and not keepdim and dim.__class__ is tuple:
-                return _sum_one(x, dim[0]) if len(dim) == 1 else _sum_some(x, dim)
+            if x.ndim > 1 and dim.__class__ is tuple:
+                total = _sum_one(x, dim[0]) if len(dim) == 1 else _sum_some(x, dim)
+                return total.reshape([1 if d in dim else n for d, n in enumerate(x.shape)]) if keepdim else total
         return xp.add.reduce(x, dim, None, None, keepdim)
     if x.dtype.kind in "iub":
         return xp.add.reduce(x, axis=dim, keepdims=keepdim, dtype=I64 if dtype is None else x.dtype)
@@ -112,8 +114,11 @@ def mean(xp, x, dim, keepdim, dtype):
     if _two_bytes(x):
         return xp.asarray(mean(xp, x.astype(np.float32), dim, keepdim, None)).astype(x.dtype)
     total = sum_(xp, x, dim, keepdim, None)
+    n = count(x.shape, dim)
+    if n:
+        return xp.true_divide(total, x.dtype.type(n))
     with np.errstate(all="ignore"):
-        return xp.true_divide(total, x.dtype.type(count(x.shape, dim)))
+        return xp.true_divide(total, x.dtype.type(0))
 
 
 def nansum(xp, x, dim, keepdim, dtype):
@@ -318,6 +323,10 @@ def spread(xp, x, shape, dim, keepdim):
 def sum_backward(xp, g, input_shape, dim, keepdim):
     """The gradient of a sum: `g` at every element that was summed, without copying where memory is shared visibly."""
     if dim is None and not g.ndim and xp is np:  # the commonest loss
+        if math.prod(input_shape) <= _SMALL:  # NumPy is quicker to fill so few than to compute with strides of 0
+            result = np.empty(input_shape, g.dtype)
+            result.fill(g)
+            return result
         result = np.ndarray(input_shape, g.dtype, g, 0, (0,) * len(input_shape))
     else:
         result = spread(xp, g, input_shape, dim, keepdim)

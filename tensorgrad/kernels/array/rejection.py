@@ -1,7 +1,7 @@
 """Samplers that accept and reject: Poisson, binomial, gamma, Dirichlet.
 
 How many uniforms an element takes depends on their values, so the elements must be drawn one after the other to stay in
-step with PyTorch. That costs 1 to 3 microseconds each; everything that can be vectorised is in `sample.py`.
+step with PyTorch. That costs half a microsecond to 3 each; everything that can be vectorised is in `sample.py`.
 The decisions are taken in double precision with the C library's functions, as PyTorch's are; a sample could differ only
 where a comparison is decided in the last bit.
 """
@@ -9,62 +9,61 @@ where a comparison is decided in the last bit.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from itertools import chain
 
 import numpy as np
 
 from tensorgrad.generator import Generator
 from tensorgrad.kernels.array.sample import F32, F64, to_dtype, unit64
 
+_LOW_53 = 2**53 - 1
+
 
 class Reader:
-    """Uniforms and normals in double precision, one at a time; on leaving, hands back the words that were not used.
+    """Uniforms in double precision, one at a time, for elements of which the k-th takes at least `least[k]`.
+
+    `uniform()` is a number in [0, 1); what becomes of an element is appended to `done`. Numbers are drawn ahead as far
+    as the elements that are not done need them in any case, so that none is left over.
 
     >>> gen = Generator().manual_seed(0)
-    >>> with Reader(gen, 1) as reader:
-    ...     _ = reader.uniform()
+    >>> with Reader(gen, np.array([1, 1])) as reader:
+    ...     reader.done += [reader.uniform(), reader.uniform()]
     >>> int(gen.state_bytes()[16])
-    2
+    4
     """
 
-    def __init__(self, gen: Generator, expected: int):
-        self.gen, self.size = gen, min(max(expected, 8), 8192)
-        self.left: list[float] = []
+    def __init__(self, gen: Generator, least: np.ndarray):
+        self.gen = gen
+        self.done: list[float] = []
+        self.after = np.append(least[::-1].cumsum()[::-1], 0)  # what the k-th element and those after it need
 
     def __enter__(self) -> Reader:
         self.gen.lock.acquire()
-        self.start, self.drawn, self.left = self.gen.mark(), 0, []
+        # All in C from here on: a method that hands out one number takes three times as long.
+        self.uniform: Callable[[], float] = chain.from_iterable(self._numbers()).__next__
         return self
 
+    def _numbers(self):
+        while True:  # one number is wanted now, whatever the element's least; so much the more are after it
+            n = int(self.after[min(len(self.done) + 1, len(self.after) - 1)])
+            if n > 16:
+                yield unit64(self.gen, min(n, 8192)).tolist()
+            else:
+                words = iter(self.gen.words(2 * max(n, 1)).tolist())
+                yield [((high << 32 | low) & _LOW_53) * 2.0**-53 for high, low in zip(words, words, strict=True)]
+
     def __exit__(self, *error) -> None:
-        self.gen.rewind(self.start)
-        self.gen.skip(2 * (self.drawn - len(self.left)))
         self.gen.lock.release()
 
-    def uniform(self) -> float:
-        """A number in [0, 1)."""
-        if not self.left:
-            self.left = unit64(self.gen, self.size)[::-1].tolist()
-            self.drawn += self.size
-        return self.left.pop()
 
-    def normal(self) -> float:
-        """A standard normal; every other one comes from the pair before, which the generator remembers."""
-        stored = self.gen.next_normal
-        if stored is not None:
-            self.gen.next_normal = None
-            return stored
-        first, second = self.uniform(), self.uniform()
-        radius, angle = math.sqrt(-2.0 * math.log1p(-second)), 2.0 * math.pi * first
-        self.gen.next_normal = radius * math.sin(angle)
-        return radius * math.cos(angle)
-
-
-def _each(gen: Generator, sample, *arrays: np.ndarray, per_element: int = 4) -> np.ndarray:
+def _each(gen: Generator, sample, least: np.ndarray, *arrays: np.ndarray) -> np.ndarray:
     """`sample(reader, element, ...)` for the elements of equally shaped arrays in index order, as float64."""
     lists = [a.reshape(-1).tolist() for a in arrays]
-    with Reader(gen, per_element * arrays[0].size) as reader:
-        values = [sample(reader, *elements) for elements in zip(*lists, strict=True)]
-    return np.array(values, F64).reshape(arrays[0].shape)
+    with Reader(gen, least.reshape(-1)) as reader:
+        for elements in zip(*lists, strict=True):
+            reader.done.append(sample(reader, *elements))
+    return np.array(reader.done, F64).reshape(arrays[0].shape)
 
 
 def _rounder(dtype: np.dtype):
@@ -85,20 +84,20 @@ def poisson(gen: Generator, rate: np.ndarray) -> np.ndarray:
     """
     if rate.size and not (rate >= 0).all():
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    expected = 6 if rate.size == 0 else int(min(float(rate.astype(F64).mean()), 10.0)) + 2
-    return to_dtype(_each(gen, _poisson, rate.astype(F64), per_element=expected), rate.dtype)
-
-
-def _poisson(reader: Reader, rate: float) -> float:
-    if rate == 0:
-        return 0
-    if rate >= 10:
-        return _poisson_by_rejection(reader, rate)
-    limit, product, count = math.exp(-rate), reader.uniform(), 0
-    while product > limit:
-        product *= reader.uniform()
-        count += 1
-    return count
+    with Reader(gen, (rate > 0).reshape(-1)) as reader:
+        uniform, exp, counts = reader.uniform, math.exp, reader.done
+        for r in rate.astype(F64).reshape(-1).tolist():
+            if r == 0:
+                count: float = 0
+            elif r >= 10:
+                count = _poisson_by_rejection(reader, r)
+            else:
+                limit, product, count = exp(-r), uniform(), 0
+                while product > limit:
+                    product *= uniform()
+                    count += 1
+            counts.append(count)
+    return to_dtype(np.array(counts, F64).reshape(rate.shape), rate.dtype)
 
 
 def _poisson_by_rejection(reader: Reader, rate: float) -> float:
@@ -149,7 +148,7 @@ def binomial(gen: Generator, count: np.ndarray, prob: np.ndarray) -> np.ndarray:
         heads = sampler(reader, count, rare, rounded)
         return heads if prob <= 0.5 else count - heads
 
-    return _each(gen, one, count, prob).astype(count.dtype)
+    return _each(gen, one, (count > 0) & (prob > 0) & (prob < 1), count, prob).astype(count.dtype)
 
 
 def _binomial_by_waiting(reader: Reader, count: float, prob: float, rounded) -> float:
@@ -212,32 +211,122 @@ def _stirling_rest(k: float) -> float:
 
 THIRD = float(np.float32(1) / np.float32(3))  # PyTorch writes its constants in single precision
 SQUEEZE = float(np.float32(0.0331))
+_SEVERAL = 64  # equal elements from which attempts are made all at once
 
 
-def _gamma(dtype: np.dtype):
-    rounded = _rounder(dtype)
+def _gammas(gen: Generator, alpha: np.ndarray) -> np.ndarray:
+    """Gamma variates of scale 1 for a vector of shape parameters (float32 or float64), as float64."""
+    if alpha.size >= _SEVERAL and alpha[0] >= 1 and (alpha == alpha[0]).all():
+        d = float(alpha[0] - alpha.dtype.type(THIRD))
+        return d * _cubes(gen, alpha.size, 1.0 / math.sqrt(9.0 * d), d)
+    below = alpha < 1
+    grown = np.where(below, alpha + alpha.dtype.type(1), alpha)  # variates of alpha + 1 are shrunk for alpha < 1
+    drawn = alpha > 0
+    d = (grown - alpha.dtype.type(THIRD)).astype(F64)
+    c = 1.0 / np.sqrt(9.0 * d)
+    # Each takes a uniform, and half a pair of normals. If one of a pair was left over, all together take one less than
+    # that; so much more the element takes that just now asks.
+    with Reader(gen, drawn * (2 + below)) as reader:
+        shrinks = _accept(reader, drawn.tolist(), below.tolist(), c.tolist(), d.tolist())
+    values = np.array(reader.done, F64)
+    if shrinks:
+        some = below & drawn
+        powers = (alpha.dtype.type(1) / alpha[some]).tolist()
+        values[some] *= d[some] * [u**power for u, power in zip(shrinks, powers, strict=True)]
+        values[~some] *= d[~some]
+    else:
+        values *= d
+    values[alpha == 0] = 0.0
+    values[~(alpha >= 0)] = math.nan
+    return values
 
-    def one(reader: Reader, alpha: float) -> float:
-        scale = 1.0
-        if alpha < 1.0:
-            if alpha == 0.0:
-                return 0.0
-            scale = (1 - reader.uniform()) ** rounded(1.0 / alpha)
-            alpha = rounded(alpha + 1.0)
-        d = rounded(alpha - THIRD)
-        c = 1.0 / math.sqrt(9.0 * d)
+
+def _accept(reader: Reader, drawn: list, below: list, c: list, d: list) -> list:
+    """Finds for each element the (1 + c x)^3 to accept, 1 where nothing is drawn.
+
+    Returns the uniforms that shrink those of small alpha.
+    """
+    uniform, gen = reader.uniform, reader.gen
+    log, log1p, sqrt, sin, cos, turn = math.log, math.log1p, math.sqrt, math.sin, math.cos, 2.0 * math.pi
+    cubes, shrinks, stored = reader.done, [], gen.next_normal
+    for draw, shrink, c_i, d_i in zip(drawn, below, c, d, strict=True):
+        if not draw:
+            cubes.append(1.0)
+            continue
+        if shrink:
+            shrinks.append(1 - uniform())
         while True:
-            x = reader.normal()
-            y = 1.0 + c * x
+            if stored is None:  # normals come in pairs; the second is for the next one who asks
+                angle = turn * uniform()
+                radius = sqrt(-2.0 * log1p(-uniform()))
+                x, stored = radius * cos(angle), radius * sin(angle)
+            else:
+                x, stored = stored, None
+            y = 1.0 + c_i * x
             if y <= 0:
                 continue
             v = y * y * y
-            u = 1 - reader.uniform()
+            u = 1 - uniform()
             square = x * x
-            if u < 1.0 - SQUEEZE * square * square or math.log(u) < 0.5 * square + d * (1.0 - v + math.log(v)):
-                return scale * d * v
+            if u < 1.0 - SQUEEZE * square * square or log(u) < 0.5 * square + d_i * (1.0 - v + log(v)):
+                break
+        cubes.append(v)
+    gen.next_normal = stored
+    return shrinks
 
-    return one
+
+def _cubes(gen: Generator, count: int, c: float, d: float) -> np.ndarray:
+    """The (1 + c x)^3 that `_accept` would find for `count` elements of the same alpha >= 1.
+
+    Then it does not matter which element an attempt is for, so many are made at once: two normals x from two uniforms,
+    and a uniform for each. Only where 1 + c x is not positive none is drawn, and what follows begins one earlier.
+    """
+    found, missing = [], count
+    ahead = np.empty(0)  # uniforms that are drawn: never more than are needed in any case
+    most = int(min(4096.0, max(32.0, 0.2 / math.erfc(math.sqrt(0.5) / c))))  # pairs that hardly hold such an x
+    with gen.lock:
+        waiting = [] if gen.next_normal is None else [gen.next_normal]
+        while missing:
+            if waiting:
+                x = np.array([waiting.pop(0)])
+                drawn = int(1.0 + c * x[0] > 0)
+                if drawn and not ahead.size:
+                    ahead = unit64(gen, 1)
+                good = _good_cubes(x[:drawn], ahead[:drawn], c, d)
+                ahead = ahead[drawn:]
+            else:
+                ahead = np.concatenate((ahead, unit64(gen, max(missing + (missing + 1) // 2 * 2 - ahead.size, 0))))
+                pairs = min(missing // 2, most)
+                if not pairs:
+                    waiting, ahead = _normals(ahead[:2].reshape(1, 2)).tolist(), ahead[2:]
+                    continue
+                block = ahead[: 4 * pairs].reshape(pairs, 4)
+                x = _normals(block)
+                wrong = (1.0 + c * x <= 0).nonzero()[0]
+                stop = int(wrong[0]) if wrong.size else x.size
+                good = _good_cubes(x[:stop], block[:, 2:].reshape(-1)[:stop], c, d)
+                waiting = x[stop + 1 : stop + 2].tolist() if stop < x.size and not stop % 2 else []
+                ahead = ahead[stop // 2 * 4 + (0 if stop == x.size else 3 if stop % 2 else 2) :]
+            found.append(good)
+            missing -= good.size
+        gen.next_normal = waiting[0] if waiting else None
+    return np.concatenate(found)
+
+
+def _normals(uniforms: np.ndarray) -> np.ndarray:
+    """Two normals from the first two uniforms of each row."""
+    radius, angle = np.sqrt(-2.0 * np.log1p(-uniforms[:, 1])), 2.0 * math.pi * uniforms[:, 0]
+    return np.stack((radius * np.cos(angle), radius * np.sin(angle)), 1).reshape(-1)
+
+
+def _good_cubes(x: np.ndarray, uniforms: np.ndarray, c: float, d: float) -> np.ndarray:
+    """The (1 + c x)^3 that are accepted."""
+    y, u, square = 1.0 + c * x, 1.0 - uniforms, x * x
+    v = y * y * y
+    accepted = u < 1.0 - SQUEEZE * square * square
+    rest = (~accepted).nonzero()[0]
+    accepted[rest] = np.log(u[rest]) < 0.5 * square[rest] + d * (1.0 - v[rest] + np.log(v[rest]))
+    return v[accepted]
 
 
 def standard_gamma(gen: Generator, alpha: np.ndarray) -> np.ndarray:
@@ -247,13 +336,15 @@ def standard_gamma(gen: Generator, alpha: np.ndarray) -> np.ndarray:
     alpha < 1 that of alpha + 1, times a uniform to the power 1 / alpha.
     """
     with np.errstate(all="ignore"):
-        values = _each(gen, _gamma(alpha.dtype), alpha).astype(alpha.dtype)
+        values = _gammas(gen, alpha.reshape(-1)).astype(alpha.dtype).reshape(alpha.shape)
     return np.maximum(values, np.finfo(alpha.dtype).tiny)
 
 
 def dirichlet(gen: Generator, alpha: np.ndarray) -> np.ndarray:
     """A point on the simplex for each last-dimension row of concentrations: gamma variates over their sum."""
-    gammas = np.maximum(_each(gen, _gamma(F64), alpha.astype(F64)), np.finfo(F64).tiny)
+    with np.errstate(all="ignore"):
+        gammas = _gammas(gen, alpha.astype(F64).reshape(-1)).reshape(alpha.shape)
+    gammas = np.maximum(gammas, np.finfo(F64).tiny)
     shares = (gammas / gammas.sum(-1, keepdims=True)).astype(alpha.dtype)
     one = alpha.dtype.type(1)
     return np.clip(shares, np.finfo(alpha.dtype).tiny, np.nextafter(one, alpha.dtype.type(0)))

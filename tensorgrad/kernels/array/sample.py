@@ -31,7 +31,12 @@ F32, F64, I64, U32, U64, B1 = (np.dtype(n) for n in ("float32", "float64", "int6
 # Words are turned into samples a block at a time, so that the temporaries stay in the cache. A multiple of 16; half or
 # twice as many was slower (1 M float32 uniforms: 2.9 and 2.7 ms against 2.1).
 BLOCK = 16384
-LOW_24, LOW_53 = np.uint64(2**24 - 1), np.uint64(2**53 - 1)
+# As arrays of no dimensions, which NumPy takes quicker than numbers.
+LOW_24, LOW_53 = np.array(2**24 - 1, np.uint64), np.array(2**53 - 1, np.uint64)
+_UNIT_24, _ONE, _MINUS_2 = (np.array(v, np.float32) for v in (2.0**-24, 1.0, -2.0))
+_TURN_24 = np.array(np.float32(2 * math.pi) * np.float32(2.0**-24))  # scaled by a power of two: the same rounding
+_LOW_53 = 2**53 - 1
+FEW = 4096  # numbers up to which one pass over all is quicker than blocks
 # Number of explicit mantissa bits plus one, for the floating types: what PyTorch's random_ fills.
 DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
@@ -43,6 +48,8 @@ def _work(dtype: np.dtype) -> np.dtype:
 
 def to_dtype(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """`values` as `dtype`. 16-bit floats are rounded to float32 first, as PyTorch's conversions are."""
+    if values.dtype is dtype:
+        return values
     with np.errstate(all="ignore"):
         if dtype.itemsize == 2 and dtype.name in DIGITS and values.dtype != F32:
             values = values.astype(F32)
@@ -77,7 +84,10 @@ def fill(array: np.ndarray, sampler, gen: Generator, *args) -> np.ndarray:
     True
     """
     if array.flags.c_contiguous:
-        array[...] = sampler(gen, array.shape, array.dtype, *args)
+        if sampler is normal and args == (0.0, 1.0) and _is_few(array.dtype, array.size):
+            _box_muller_few(gen, array.reshape(-1))
+        else:
+            array[...] = sampler(gen, array.shape, array.dtype, *args)
         return array
     view = array.transpose(memory_order(array))
     if sampler is normal:
@@ -94,9 +104,12 @@ def unit32(gen: Generator, n: int, out: np.ndarray | None = None) -> np.ndarray:
     """`n` float32 uniforms in [0, 1): the low 24 bits of a word each. Written into `out` if it is given."""
     words = gen.words(n)
     words &= LOW_24
-    out = np.empty(n, F32) if out is None else out
-    out[...] = words.view(I64)  # signed integers convert faster; the value is below 2**24, so exactly
-    out *= F32.type(2.0**-24)
+    numbers = words.view(I64)  # signed integers convert faster; the value is below 2**24, so exactly
+    if out is None:
+        out = numbers.astype(F32)
+    else:
+        out[...] = numbers
+    out *= _UNIT_24
     return out
 
 
@@ -162,6 +175,8 @@ def uniform(gen: Generator, shape, dtype: np.dtype, low: float = 0.0, high: floa
     """
     if dtype.kind == "c":
         return _complex(uniform, gen, shape, dtype, low, high)
+    if dtype is F32 and low == 0 and high == 1 and (n := math.prod(shape)) <= FEW:
+        return unit32(gen, n).reshape(shape)
     work = _work(dtype)
     draw = unit64 if work == F64 else unit32
     out = np.empty(shape, dtype)
@@ -207,6 +222,11 @@ def normal(
     out = np.empty(shape, dtype)
     flat = out.reshape(-1)
     n = flat.size
+    if contiguous and _is_few(dtype, n):
+        _box_muller_few(gen, flat)
+        if std == 1 and mean == 0:
+            return out
+        return _scale(out, float(F32.type(std)), float(F32.type(mean)))
     if n < 16 or not contiguous:
         if n:
             flat[...] = to_dtype(_scale(normal_pairs(gen, n), std, mean), dtype)
@@ -245,6 +265,26 @@ def _box_muller(gen: Generator, n: int, work: np.dtype) -> np.ndarray:
     return u
 
 
+def _is_few(dtype: np.dtype, n: int) -> bool:
+    return dtype is F32 and 16 <= n <= FEW and not n % 16
+
+
+def _box_muller_few(gen: Generator, out: np.ndarray) -> None:
+    """`_box_muller` in float32 for few numbers (see `_is_few`), where the count of calls is what costs; into `out`."""
+    words = gen.words(out.size)
+    words &= LOW_24
+    radius, angle = words.view(I64).reshape(-1, 2, 8).swapaxes(0, 1).astype(F32, order="C")
+    out = out.reshape(-1, 2, 8)
+    radius *= _UNIT_24
+    np.subtract(_ONE, radius, radius)  # [0, 1) -> (0, 1], for the logarithm
+    np.log(radius, radius)
+    radius *= _MINUS_2
+    np.sqrt(radius, radius)
+    angle *= _TURN_24
+    np.multiply(radius, np.cos(angle), out[:, 0])
+    np.multiply(radius, np.sin(angle, angle), out[:, 1])
+
+
 def normal_pairs(gen: Generator, n: int) -> np.ndarray:
     """`n` standard normals in double precision, in pairs, beginning with the one the last call left over."""
     out = np.empty(n, F64)
@@ -256,13 +296,15 @@ def normal_pairs(gen: Generator, n: int) -> np.ndarray:
         pairs = (wanted + 1) // 2
         if not pairs:
             return out
-        u = unit64(gen, 2 * pairs)
         if pairs <= 32:  # the C library's functions, which are PyTorch's; and faster than NumPy for so few
             both: Any = []
-            for first, second in zip(u[0::2].tolist(), u[1::2].tolist(), strict=True):
-                radius, angle = math.sqrt(-2.0 * math.log1p(-second)), 2.0 * math.pi * first
+            words = iter(gen.words(4 * pairs).tolist())
+            for a, b, c, d in zip(words, words, words, words, strict=True):
+                angle = 2.0 * math.pi * (((a << 32 | b) & _LOW_53) * 2.0**-53)
+                radius = math.sqrt(-2.0 * math.log1p(-((c << 32 | d) & _LOW_53) * 2.0**-53))
                 both += (radius * math.cos(angle), radius * math.sin(angle))
         else:
+            u = unit64(gen, 2 * pairs)
             angle, radius = 2.0 * math.pi * u[0::2], np.sqrt(-2.0 * np.log1p(-u[1::2]))
             both = np.stack((radius * np.cos(angle), radius * np.sin(angle)), 1).reshape(-1)
         out[have:] = both[:wanted]
@@ -326,6 +368,13 @@ def randint(gen: Generator, shape, dtype: np.dtype, low: int, high: int | None) 
 
     Raises: RuntimeError if the range is empty or does not fit the dtype.
     """
+    if dtype is I64 and high is not None and 0 < high - low < 2**28 and low >= -(2**63) and high <= 2**63:
+        n = math.prod(shape)
+        if n <= FEW:
+            numbers = gen.words(n)
+            numbers %= np.uint64(high - low)
+            signed = numbers.view(I64)
+            return (signed + low if low else signed).reshape(shape)
     floating = dtype.name in DIGITS
     if high is None:
         if low == -(2**63):  # the one range that 64 bits cannot count
@@ -361,6 +410,9 @@ def randint(gen: Generator, shape, dtype: np.dtype, low: int, high: int | None) 
 
 C_NAMES = {
     "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long",
     "int8": "signed char",
     "int16": "short int",
     "int32": "int",

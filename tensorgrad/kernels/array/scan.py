@@ -3,24 +3,149 @@ element."""
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
+from typing import Any
+
 import numpy as np
 
 from tensorgrad.kernels.array.reduce import I64, _two_bytes, spoken
 
+_PIECE = 1 << 14  # elements accumulated at a time: in double precision they fit into the first caches
+_SUM_PIECE = 1 << 16  # the same for running sums, which need fewer passes
+_STEPS = 16  # of a running sum in one product: more cost more multiplications, fewer more sums of sums
+_SOME = 1024  # elements from which such products pay
 _LOOP = 32  # a recurrence over fewer steps than this goes step by step
 
 
 def _running(xp, name, x, dim, dtype):
-    """`ufunc.accumulate`; integers in int64 unless a dtype was asked for, two-byte floats in float32."""
+    """`ufunc.accumulate`; integers in int64 unless a dtype was asked for."""
     if x.dtype.kind in "iub" and dtype is None:
         x = x.astype(I64)
     if not x.ndim:
         return xp.array(x)
-    if _two_bytes(x):
-        return _running(xp, name, x.astype(np.float32), dim, None).astype(x.dtype)
-    if xp is np:
+    if not x.flags.c_contiguous:  # the result is in the order of rows, whatever that of the input
+        x = xp.ascontiguousarray(x)
+    if xp is not np:
+        return {"add": xp.cumsum, "multiply": xp.cumprod}[name](x, axis=dim, dtype=x.dtype)
+    if x.dtype.kind in "iub":
         return getattr(np, name).accumulate(x, dim, x.dtype)
-    return {"add": xp.cumsum, "multiply": xp.cumprod}[name](x, axis=dim, dtype=x.dtype)
+    if name == "add" and x.dtype.kind == "f" and x.size >= _SOME:
+        return _running_sum(x, dim)
+    return _in_double(getattr(np, name), x, dim, getattr(np, name).identity)
+
+
+def _running_sum(x, dim, backwards=False):
+    """The running sum of floats in double precision, `_STEPS` at a time as a product with a triangle of ones.
+
+    A sum that waits for the one before takes ten times as long as an addition; the products wait for nobody.
+    """
+    length, after = x.shape[dim], math.prod(x.shape[dim + 1 :])
+    given, out = x.reshape(-1, length, after), np.empty(x.shape, x.dtype)
+    filled = out.reshape(given.shape)
+    if backwards:
+        given, filled = given[:, ::-1], filled[:, ::-1]
+    wide = min(after, _SUM_PIECE // _STEPS)
+    steps = min(length, max(1, _SUM_PIECE // (wide * _STEPS)) * _STEPS)
+    many = max(1, _SUM_PIECE // (steps * wide))  # rows at a time
+    for row in range(0, len(given), many):
+        for column in range(0, after, wide):
+            last: Any = 0.0
+            for step in range(0, length, steps):
+                here = slice(row, row + many), slice(step, step + steps), slice(column, column + wide)
+                last = _sum_piece(given[here], last, filled[here])
+            if not np.isfinite(last).all():  # infinity times the triangle's zeros is nan: these one by one
+                here = slice(row, row + many), slice(None), slice(column, column + wide)
+                filled[here] = _from(np.add, given[here].astype(np.float64), 1, 0.0)
+    return out
+
+
+def _sum_piece(x, before, out):
+    """The running sums over dimension 1 of `x` (rows, steps, after) that follow on `before` (rows, after) or 0.
+
+    Written into `out`; returns the last of them.
+    """
+    whole = x.shape[1] - x.shape[1] % _STEPS
+    if whole:
+        summed = _sum_lines if x.shape[2] == 1 else _sum_planes
+        before = summed(x[:, :whole], before, out[:, :whole])
+    if whole < x.shape[1]:
+        triangle, rest = _triangle(x.shape[1] - whole), x[:, whole:].astype(np.float64)
+        sums = triangle @ rest if x.shape[2] > 1 else (rest[:, :, 0] @ triangle.T)[:, :, None]
+        sums += before if before.__class__ is float else before[:, None]
+        out[:, whole:] = sums
+        before = sums[:, -1]
+    return before
+
+
+def _sum_lines(x, before, out):
+    """`_sum_piece` for one column: what comes before each part is a row more in the product."""
+    rows, parts = x.shape[0], x.shape[1] // _STEPS
+    wide = np.empty((rows, parts, _STEPS + 1))
+    wide[:, :, :-1] = x.reshape(rows, parts, _STEPS)
+    starts = wide[:, :, -1]
+    totals = (wide.reshape(-1, _STEPS + 1)[:, :-1] @ np.ones(_STEPS)).reshape(rows, parts)
+    starts[:, :1], starts[:, 1:] = before, totals[:, :-1]
+    np.add.accumulate(starts, 1, None, starts)
+    out[:, :, 0] = (wide.reshape(-1, _STEPS + 1) @ _triangle_and_start()).reshape(rows, -1)
+    return starts[:, -1:] + totals[:, -1:]
+
+
+def _sum_planes(x, before, out):
+    """`_sum_piece` for many columns."""
+    parts = (x.shape[0], x.shape[1] // _STEPS, _STEPS, x.shape[2])
+    sums = _triangle(_STEPS) @ x.astype(np.float64).reshape(parts)
+    starts = np.empty((*parts[:2], parts[3]))  # the sum before each part
+    starts[:, 0] = before
+    starts[:, 1:] = sums[:, :-1, -1]
+    np.add.accumulate(starts, 1, None, starts)
+    np.add(sums, starts[:, :, None], out=out.reshape(parts), casting="same_kind")
+    return starts[:, -1] + sums[:, -1, -1]
+
+
+@lru_cache(maxsize=_STEPS)
+def _triangle(n):
+    """A matrix whose product with a column of n numbers is their running sum."""
+    ones = np.tril(np.ones((n, n)))
+    ones.flags.writeable = False
+    return ones
+
+
+@lru_cache(maxsize=1)
+def _triangle_and_start():
+    """A matrix that makes of a row of numbers, and of what came before them, the running sum."""
+    ones = np.vstack((_triangle(_STEPS).T, np.ones(_STEPS)))
+    ones.flags.writeable = False
+    return ones
+
+
+def _in_double(ufunc, x, dim, start):
+    """`ufunc.accumulate` from `start`, in double precision as in PyTorch, in pieces that the cache holds."""
+    wide = np.result_type(x.dtype, np.float64) if x.dtype.kind != "V" else np.float64
+    if x.size <= _PIECE:
+        return _from(ufunc, x.astype(wide), dim, start).astype(x.dtype)
+    length, after = x.shape[dim], math.prod(x.shape[dim + 1 :])
+    given, out = x.reshape(-1, length, after), np.empty(x.shape, x.dtype)
+    filled = out.reshape(given.shape)
+    many = max(1, _PIECE // (length * after))  # rows at a time, or else steps of one row
+    steps = length if many > 1 else max(1, _PIECE // after)
+    for row in range(0, len(given), many):
+        last = start
+        for step in range(0, length, steps):
+            here = slice(row, row + many), slice(step, step + steps)
+            piece = _from(ufunc, given[here].astype(wide), 1, last)
+            filled[here] = piece
+            last = piece[:, -1].copy()
+    return out
+
+
+def _from(ufunc, x, dim, start):
+    """`ufunc.accumulate` into `x` itself, whose first elements are first joined with `start`."""
+    if x.size:
+        first = x[(slice(None),) * dim + (0, ...)]
+        ufunc(start, first, first)
+        ufunc.accumulate(x, dim, None, x)
+    return x
 
 
 def cumsum(xp, x, dim, dtype):
@@ -32,6 +157,8 @@ def cumsum_reversed(xp, x, dim):
     """The sum of each element and all after it."""
     if not x.ndim:
         return xp.array(x)
+    if xp is np and x.dtype.kind == "f" and x.size >= _SOME:
+        return _running_sum(x, dim, True)
     back = (slice(None),) * dim + (slice(None, None, -1),)
     return xp.ascontiguousarray(cumsum(xp, x[back], dim, None)[back])
 
@@ -48,6 +175,8 @@ def running_extreme(xp, x, dim, largest):
         raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{spoken(x)}'")
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
+    if not x.flags.c_contiguous:
+        x = xp.ascontiguousarray(x)
     if _two_bytes(x):
         values, index = running_extreme(xp, x.astype(np.float32), dim, largest)
         return values.astype(x.dtype), index
@@ -65,11 +194,13 @@ def logcumsumexp(xp, x, dim):
         raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{spoken(x)}'")
     if not x.ndim:
         return xp.array(x)
+    if not x.flags.c_contiguous:
+        x = xp.ascontiguousarray(x)
     if _two_bytes(x):
         return logcumsumexp(xp, x.astype(np.float32), dim).astype(x.dtype)
     with np.errstate(all="ignore"):
         if x.dtype.kind != "c" and xp is np:
-            return np.logaddexp.accumulate(x, dim)
+            return _in_double(np.logaddexp, x, dim, -np.inf)
         out = xp.array(x)
         moved = xp.moveaxis(out, dim, 0)
         for i in range(1, len(moved)):

@@ -262,6 +262,9 @@ def place(xp, g, shape, view_kernel, args):
     return out
 
 
+_LONG_STEP = 8  # from which adding whole parts of windows beats adding one element of all of them at a time
+
+
 def unfold_grad(xp, g, shape, dim, size, step):
     """The sum, for every element of `shape`, of the gradients `g` of the windows that it was in."""
     if not shape:
@@ -271,6 +274,12 @@ def unfold_grad(xp, g, shape, dim, size, step):
     lead = (slice(None),) * dim
     if step >= size:
         unfold(xp, out, dim, size, step)[...] = g
+    elif step >= _LONG_STEP and size <= step * count:
+        for first in range(0, size, step):  # parts of the windows that are no longer than a step do not overlap
+            part = g[..., first : first + step]
+            width = part.shape[-1]
+            target = unfold(xp, out[(*lead, slice(first, first + step * (count - 1) + width))], dim, width, step)
+            target += part
     elif size <= count:
         for k in range(size):  # the k-th elements of all windows are distinct
             out[(*lead, slice(k, k + step * (count - 1) + 1, step))] += g[..., k]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .blocks import BLOCK, as_float32, select
+from .blocks import BLOCK, as_float32, long_rows, select
 from .index import extremes
 
 # Within these limits exp neither overflows nor becomes subnormal in float32, and neither does a sum of 10^12 such
@@ -47,11 +47,11 @@ def _row_max(xp, x, dim):
     return x.max(axis=dim, keepdims=True)
 
 
-def _row_blocks(xp, x, dim):
-    """Slices of the leading dimension that fit the cache, where the rows are whole in each; else one slice."""
-    if xp is not np or x.size <= BLOCK or dim == 0:
+def _row_blocks(xp, x, dim, size=BLOCK):
+    """Slices of the leading dimension, of about `size` elements, where the rows are whole in each; else one slice."""
+    if xp is not np or x.size <= size or dim == 0:
         return (slice(None),)
-    rows = max(1, BLOCK // (x.size // x.shape[0]))
+    rows = max(1, size // (x.size // x.shape[0]))
     return [slice(i, i + rows) for i in range(0, x.shape[0], rows)]
 
 
@@ -81,6 +81,8 @@ def softmax(xp, x, dim):
         return softmax(xp, x.reshape(1), 0).reshape(())
     if not x.size:
         return xp.empty_like(x)
+    if not x.flags.c_contiguous:  # the result is in the order of rows, whatever that of the input
+        x = xp.ascontiguousarray(x)
     if xp is np and x.size < _LARGE:
         with np.errstate(all="ignore"):
             out = x - _max_over(x, dim, None, None, True)
@@ -89,6 +91,7 @@ def softmax(xp, x, dim):
     rows, axis = _as_rows(x, dim)
     out = xp.empty_like(rows)
     with np.errstate(all="ignore"):
+        long_rows(xp, rows.shape[-1])
         for block in _row_blocks(xp, rows, axis):
             e = out[block]
             _exp_shifted(xp, rows[block], axis, e)
@@ -103,6 +106,7 @@ def softmax_grad(xp, g, out, dim):
     if not g.ndim:
         return xp.zeros_like(g)
     with np.errstate(all="ignore"):
+        long_rows(xp, g.shape[-1])
         if xp is np and dim == g.ndim - 1:
             result = g - np.vecdot(g, out)[..., None]
         else:
@@ -118,6 +122,8 @@ def log_softmax(xp, x, dim):
         return log_softmax(xp, x.reshape(1), 0).reshape(())
     if not x.size:
         return xp.empty_like(x)
+    if not x.flags.c_contiguous:  # the result is in the order of rows, whatever that of the input
+        x = xp.ascontiguousarray(x)
     if xp is np and x.size < _LARGE:
         with np.errstate(all="ignore"):
             out = x - _max_over(x, dim, None, None, True)
@@ -126,6 +132,7 @@ def log_softmax(xp, x, dim):
     rows, axis = _as_rows(x, dim)
     out = xp.empty_like(rows)
     with np.errstate(all="ignore"):
+        long_rows(xp, rows.shape[-1])
         for block in _row_blocks(xp, rows, axis):
             part, d = rows[block], out[block]
             if _needs_shift(part):
@@ -143,6 +150,7 @@ def log_softmax_grad(xp, g, out, dim):
     if not g.ndim:
         return xp.zeros_like(g)
     with np.errstate(all="ignore"):
+        long_rows(xp, g.shape[-1])
         result = xp.exp(out)
         xp.multiply(result, _row_sum(xp, g, dim, True), result)
         return xp.subtract(g, result, result)
@@ -233,6 +241,7 @@ def cross_entropy(xp, x, target, weight=None, ignore_index=-100, label_smoothing
     sums = xp.empty(target.shape, x.dtype)
     losses = xp.empty(target.shape, x.dtype)
     with np.errstate(all="ignore"):
+        long_rows(xp, classes)
         for block in _row_blocks(xp, x, 1):
             _cross_entropy_block(
                 xp, x[block], target[block], weight, label_smoothing, exps[block], sums[block], losses[block]
@@ -262,10 +271,11 @@ def _cross_entropy_block(xp, x, target, weight, smoothing, exps, sums, losses):
             xp.multiply(losses, weight[target], losses)
         return
     shape = (-1,) + (1,) * (x.ndim - 2)
-    spread = x if weight is None else x * weight.reshape(shape)
+    spread = x if top is None else x - top  # before they are summed: large logits leave no room for their differences
+    if weight is not None:
+        spread = spread * weight.reshape(shape)
     mass = x.shape[1] if weight is None else weight.sum()
-    shift = losses if top is None else losses + top[:, 0]
-    uniform = shift * mass - spread.sum(axis=1)
+    uniform = losses * mass - spread.sum(axis=1)
     hit = losses - picked if weight is None else (losses - picked) * weight[target]
     losses[...] = (1 - smoothing) * hit + (smoothing / x.shape[1]) * uniform
 
@@ -293,6 +303,7 @@ def cross_entropy_grad(xp, g, exps, sums, target, weight=None, ignore_index=-100
         if label_smoothing:
             hit = hit * (1 - label_smoothing)
             scale = hit + g * (label_smoothing * (1 if weight is None else weight.sum() / classes))
+        long_rows(xp, classes)
         result = exps * (scale / sums)[:, None]
         if label_smoothing:
             share = g[:, None] * (label_smoothing / classes)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorgrad.kernels.array.blocks import BLOCK
 from tensorgrad.kernels.array.reduce import I64, _two_bytes, check_not_empty, pick, spoken
 
+_FEW = 12  # of the largest elements, that are looked for one after the other
 _PACKED = 128  # elements per row from which packing pays
 _HIGH = np.uint32(0x80000000)
 
@@ -77,7 +79,8 @@ def _last(xp, x, dim):
 
 
 def _back(xp, x, dim):
-    return xp.ascontiguousarray(x if dim == x.ndim - 1 else xp.moveaxis(x, -1, dim))
+    x = x if dim == x.ndim - 1 else xp.moveaxis(x, -1, dim)
+    return xp.ascontiguousarray(x) if x.shape[dim] > 1 else x.copy()  # one element may have any stride, -1 as well
 
 
 def _sorted_last(xp, x, descending):
@@ -102,6 +105,29 @@ def sort(xp, x, dim, descending):
     return _back(xp, values, dim), _back(xp, order, dim)
 
 
+def _topk_in_turn(x, k, largest):
+    """The places of the k largest (or smallest) of each row, by looking k times for the extreme one and erasing it.
+
+    NumPy finds extremes with vector instructions, a partition costs as much as a dozen of them. Returns None where the
+    eraser itself is among what is found, or, for the smallest, a nan.
+    """
+    limits = (-np.inf, np.inf) if x.dtype.kind == "f" else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
+    eraser = limits[0] if largest else limits[1]
+    order = np.empty((len(x), k), I64)
+    step = max(1, BLOCK // x.shape[1])
+    for first in range(0, len(x), step):
+        left = x[first : first + step].copy()
+        lines = np.arange(len(left))
+        for turn in range(k):
+            at = left.argmax(1) if largest else left.argmin(1)
+            values = left[lines, at]
+            if (values == eraser).any() or (not largest and (values != values).any()):
+                return None
+            left[lines, at] = eraser
+            order[first : first + step, turn] = at
+    return order
+
+
 def topk(xp, x, k, dim, largest):
     """The k largest (or smallest) elements in order, and their places; of equal ones at the end of the list any."""
     if x.dtype.kind in "cb":
@@ -113,6 +139,11 @@ def topk(xp, x, k, dim, largest):
         return xp.array(x), xp.zeros((), I64)
     x = _last(xp, x, dim)
     n = x.shape[-1]
+    if xp is np and 0 < k <= _FEW and n >= 64 and x.size >= 4096 and x.dtype.kind in "if" and not _two_bytes(x):
+        found = _topk_in_turn(x.reshape(-1, n), k, largest)
+        if found is not None:
+            order = found.reshape((*x.shape[:-1], k))
+            return _back(xp, pick(xp, x, order, x.ndim - 1, False), dim), _back(xp, order, dim)
     if n >= 64 and k * 4 <= n and not _two_bytes(x):
         found = xp.argpartition(x, n - k if largest else k - 1, axis=-1) if k else xp.zeros(x.shape, I64)
         found = xp.sort(found[..., n - k :] if largest else found[..., :k], axis=-1)  # earlier ones first among equals

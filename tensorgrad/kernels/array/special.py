@@ -17,6 +17,7 @@ __all__ = [
     "log1pexp", "log_ndtr", "logit", "ndtr", "ndtri", "polygamma", "sinc", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
 
+_FEW = 256  # elements up to which a Python loop over `math.lgamma` beats the forty ufuncs that replace it
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 # ---------------------------------------------------------------- gamma family
@@ -108,6 +109,11 @@ def lgamma(xp, x):
     """
     if x.dtype.itemsize == 2:
         return as_float32(lgamma, xp, x)
+    if xp is np and x.size <= _FEW:
+        try:
+            return np.array([*map(math.lgamma, x.reshape(-1).tolist())], x.dtype).reshape(x.shape)
+        except (ValueError, OverflowError):  # a pole, or a result beyond float64: Python has no infinity for them
+            pass
     return in_blocks(xp, _lgamma, [x])
 
 
@@ -199,11 +205,13 @@ def _zeta(xp, out, x, q):
 
     def below(x, q, value):  # the terms with negative q + k are a difference of two such sums
         sign = 1 - 2 * (x % 2)
-        value = value + sign * (_zeta_positive(xp, x, xp.ceil(q) - q) - _zeta_positive(xp, x, 1 - q))
+        value = value + sign * _zeta_positive(xp, x, xp.ceil(q) - q)  # first these two, which may cancel each other
+        value -= sign * _zeta_positive(xp, x, 1 - q)
         return xp.where(q == xp.floor(q), np.inf, xp.where(x == xp.floor(x), value, np.nan))
 
     fill(out, q <= 0, below, x, q, out.copy())
     out[...] = xp.where(x == 1, np.inf, xp.where((x > 1) & (xp.isfinite(q) | (q < 0)), out, np.nan))
+    fill(out, x == np.inf, lambda q: xp.where(q >= 1, q == 1, xp.where(q < 1, np.inf, q)), q)  # its largest term
 
 
 def polygamma(xp, n, x):
@@ -214,9 +222,12 @@ def polygamma(xp, n, x):
         return in_float64(lambda xp, x: polygamma(xp, n, x), xp, x)
     if n == 1:
         return in_blocks(xp, _trigamma, [x])
+    sign = 1.0 if n % 2 else -1.0
     with np.errstate(all="ignore"):
-        scale = math.exp(math.lgamma(n + 1)) if n > 170 else math.factorial(n)
-        return zeta(xp, xp.full(x.shape, n + 1.0), x) * (float(scale) if n % 2 else -float(scale))
+        value = zeta(xp, xp.full(x.shape, n + 1.0), x)
+        if n <= 170:
+            return value * (sign * math.factorial(n))
+        return sign * xp.sign(value) * xp.exp(xp.log(xp.abs(value)) + math.lgamma(n + 1))
 
 
 # ---------------------------------------------------------------- modified Bessel functions
@@ -284,9 +295,10 @@ def i1e(xp, x):
 
 def _expit(xp, out, x):
     xp.negative(x, out)
+    one = table(xp, (1.0,), x.dtype)[0]
     xp.exp(out, out)  # inf for x below -88 (float32), whose reciprocal is the right 0
-    xp.add(out, table(xp, (1.0,), x.dtype)[0], out)
-    xp.reciprocal(out, out)
+    xp.add(out, one, out)
+    xp.divide(one, out, out)  # NumPy's reciprocal takes twice as long
 
 
 def expit(xp, x):

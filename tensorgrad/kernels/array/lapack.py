@@ -1,0 +1,31 @@
+"""BLAS and LAPACK routines for single matrices, which NumPy does not offer: SciPy's, where SciPy is installed."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+MANY = 16  # matrices per column, from which on one step for all of them beats one call of a routine for each
+
+
+@functools.cache
+def routine(name: str, dtype):
+    """The routine `name` (without its first letter, which stands for the dtype), or None without SciPy.
+
+    >>> import numpy as np
+    >>> getrf = routine("getrf", np.dtype("float32"))
+    >>> 0 if getrf is None else getrf(np.eye(2, dtype="float32"))[2]
+    0
+    """
+    try:
+        from scipy.linalg import blas, lapack
+    except ImportError:
+        return None
+    name = "sdcz"["fdFD".index(dtype.char)] + name
+    return getattr(lapack, name, None) or getattr(blas, name)
+
+
+def one_by_one(xp, name: str, dtype, count: int, columns: int):
+    """The routine `name` if it is there and `count` matrices of so many columns are few enough to call it for each."""
+    return routine(name, dtype) if xp is np and 0 < count < MANY * columns else None

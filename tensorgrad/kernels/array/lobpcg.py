@@ -1,0 +1,91 @@
+"""Extreme eigenpairs of a Hermitian matrix by block iteration: LOBPCG, for one matrix over plain arrays.
+
+Source: A. Knyazev, "Toward the optimal preconditioned eigensolver: locally optimal block preconditioned conjugate
+gradient method", 2001; A. Stathopoulos, K. Wu, "A block orthogonalization procedure with constant synchronization
+requirements", 2002, for the orthogonal basis.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorgrad.kernels.array.linalg import LinAlgError
+
+
+def lobpcg(xp, a, b, preconditioner, x, k: int, niter: int, tol: float, largest: bool, orthogonal: bool, watch):
+    """The `k` largest (or smallest) eigenvalues of A x = λ B x, best first, and their vectors (m, k), Xᴴ B X = I.
+
+    `x` (m, n), n ≥ k, are the vectors to start from; `b` (the identity) and `preconditioner` may be None. A pair has
+    converged when ‖A x - λ B x‖ < tol · ‖x‖ (‖A‖ + |λ| ‖B‖). `watch`, if given, is called after every step with its
+    number, how many pairs have converged, the values, vectors, residuals and their sizes, and the basis; it stops the
+    iteration by returning True. `niter` < 0 sets no limit.
+
+    Raises: LinAlgError where, without `orthogonal`, the basis has become dependent.
+    """
+    n = x.shape[-1]
+    size = xp.linalg.norm(x)
+    a_norm = xp.linalg.norm(xp.matmul(a, x)) / size
+    b_norm = 1.0 if b is None else xp.linalg.norm(xp.matmul(b, x)) / size
+    search, step = xp.empty((len(a), 0), a.dtype), 0
+    basis = x
+    while True:
+        values, rotated = _rayleigh_ritz(xp, a, b, basis, n, largest, orthogonal or step == 0)
+        if step:
+            search = rotated - xp.matmul(x, _inner(xp, x, rotated, b))  # what is new in the vectors
+        x = rotated
+        residual = xp.matmul(a, x) - _times(xp, b, x) * values
+        scale = xp.linalg.norm(x, axis=0) * (a_norm + b_norm * xp.abs(values))
+        error = xp.linalg.norm(residual, axis=0) / xp.where(scale > 0, scale, 1)
+        converged = int(xp.cumprod(error[:k] < tol).sum())
+        stop = step and watch is not None and watch(step, converged, values, x, residual, error, basis)
+        if stop or converged >= k or step == niter:
+            return values[:k], xp.ascontiguousarray(x[:, :k])
+        step += 1
+        fresh = residual if preconditioner is None else xp.matmul(preconditioner, residual)
+        basis = xp.concatenate([x, search, fresh], -1)
+
+
+def _times(xp, b, x):
+    return x if b is None else xp.matmul(b, x)
+
+
+def _inner(xp, x, y, b):
+    """Xᴴ B Y."""
+    return xp.matmul(x.conj().T, _times(xp, b, y))
+
+
+def _rayleigh_ritz(xp, a, b, basis, n: int, largest: bool, orthogonal: bool):
+    """The best `n` approximate eigenpairs in the span of a basis."""
+    if orthogonal:
+        basis = _orthonormal(xp, basis, b)
+    else:
+        basis = basis / _lengths(xp, basis, b)
+        try:
+            factor = xp.linalg.cholesky(_inner(xp, basis, basis, b))
+        except np.linalg.LinAlgError:
+            raise LinAlgError(
+                'torch.lobpcg: the basis has become dependent, which method="basic" cannot handle (use "ortho")'
+            ) from None
+        basis = xp.linalg.solve(factor.conj(), basis.T).T
+    inner = _inner(xp, basis, xp.matmul(a, basis), None)
+    values, vectors = xp.linalg.eigh((inner + inner.conj().T) / 2)
+    order = slice(None, -n - 1, -1) if largest else slice(0, n)
+    return values[order], xp.matmul(basis, vectors[:, order])
+
+
+def _lengths(xp, x, b):
+    lengths = xp.sqrt(xp.abs((x.conj() * _times(xp, b, x)).sum(0)))
+    return xp.where(lengths > 0, lengths, 1)
+
+
+def _orthonormal(xp, x, b):
+    """Columns with Xᴴ B X = I that span the same, without those that add nothing to it.
+
+    By singular vectors of the Gram matrix; a second time, since the first leaves an error of its condition.
+    """
+    for _ in range(2):
+        x = x / _lengths(xp, x, b)
+        values, vectors = xp.linalg.eigh(_inner(xp, x, x, b))
+        keep = values > values[-1] * len(values) * np.finfo(x.dtype).eps
+        x = xp.matmul(x, vectors[:, keep] / xp.sqrt(values[keep]))
+    return x

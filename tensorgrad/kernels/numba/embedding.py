@@ -1,0 +1,143 @@
+"""Rows of a table: sums of bags of them, and the sums of their gradients. (NumPy is quick at looking them up.)
+
+Threads share the columns of a sum, not its terms: every sum is taken in the order of the rows, however many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.index import extremes
+from tensorgrad.kernels.numba import pool
+from tensorgrad.kernels.numba.functions import compiled
+from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.rows import _MATRIX
+
+_COLUMNS = 32  # two lines of the cache: threads seldom write into the same one
+
+
+def _numbers(rows, count: int):
+    """Row numbers as a flat int64 array; None if one of them does not exist."""
+    if rows.dtype != np.int64:
+        rows = rows.astype(np.int64)
+    rows = np.ascontiguousarray(rows).reshape(-1)
+    low, high = extremes(np, rows) if rows.size else (0, 0)
+    return rows if low >= 0 and (high < count or not rows.size) else None
+
+
+def _embedding_grad():
+    @compiled(f"void({_MATRIX}, int64[::1], int64, {_MATRIX}, int64, int64)")
+    def loop(g, rows, without, out, first, last):
+        start, end = first * _COLUMNS, min(last * _COLUMNS, g.shape[1])
+        for k in range(rows.size):
+            if rows[k] != without:
+                row, to = g[k, start:end], out[rows[k], start:end]
+                for i in range(row.size):
+                    to[i] += row[i]
+
+    def kernel(g, rows, count, padding_idx, scale_grad_by_freq):
+        if scale_grad_by_freq or not suits(g) or not g.size:
+            return NotImplemented
+        flat = _numbers(rows, count)
+        if flat is None:
+            return NotImplemented
+        width = g.shape[-1]
+        out = np.zeros((count, width), F32)
+        pool.run(loop, -(-width // _COLUMNS), (g.reshape(-1, width), flat, padding_idx, out), 2 * g.size)
+        return out
+
+    return kernel
+
+
+def _bag_sum():
+    @compiled(f"void({_MATRIX}, int64[::1], float32[::1], {_MATRIX}, int64, int64)")
+    def loop(rows, starts, weights, out, first, last):
+        for bag in range(first, last):
+            to = out[bag]
+            for k in range(starts[bag], starts[bag + 1]):
+                row = rows[k]
+                if weights.size:
+                    factor = weights[k]
+                    for i in range(row.size):
+                        to[i] += row[i] * factor
+                else:
+                    for i in range(row.size):
+                        to[i] += row[i]
+
+    def kernel(rows, bags, count, weights):
+        if not suits(rows) or not (weights is None or suits(weights)) or not rows.size:
+            return NotImplemented
+        starts = np.zeros(count + 1, np.int64)
+        np.cumsum(np.bincount(bags, minlength=count), out=starts[1:])
+        out = np.zeros((count, rows.shape[1]), F32)
+        pool.run(loop, count, (rows, starts, np.empty(0, F32) if weights is None else weights, out), 2 * rows.size)
+        return out
+
+    return kernel
+
+
+def _starts(indices, starts):
+    """The first index of each bag, and the number of them all."""
+    if starts is None:
+        return np.arange(0, indices.size + 1, max(indices.shape[1], 1), dtype=np.int64)[: len(indices) + 1]
+    return np.append(starts, indices.size).astype(np.int64, copy=False)
+
+
+def _lookup():
+    @compiled(f"void({_MATRIX}, int64[::1], int64[::1], boolean, {_MATRIX}, int64, int64)")
+    def loop(table, indices, starts, mean, out, first, last):
+        for bag in range(first, last):
+            to, size = out[bag], starts[bag + 1] - starts[bag]
+            for k in range(starts[bag], starts[bag + 1]):
+                row = table[indices[k]]
+                for i in range(to.size):
+                    to[i] += row[i]
+            if mean and size > 1:
+                for i in range(to.size):
+                    to[i] /= np.float32(size)
+
+    def kernel(table, indices, starts, mean):
+        flat = _numbers(indices, len(table)) if suits(table) and indices.size else None
+        if flat is None:
+            return NotImplemented
+        starts = _starts(indices, starts)
+        out = np.zeros((len(starts) - 1, table.shape[1]), F32)
+        pool.run(loop, len(out), (table, flat, starts, mean, out), flat.size * table.shape[1])
+        return out
+
+    return kernel
+
+
+def _lookup_grad():
+    @compiled(f"void({_MATRIX}, int64[::1], int64[::1], boolean, {_MATRIX}, int64, int64)")
+    def loop(g, indices, starts, mean, out, first, last):
+        start, end = first * _COLUMNS, min(last * _COLUMNS, g.shape[1])
+        for bag in range(g.shape[0]):
+            row, size = g[bag, start:end], starts[bag + 1] - starts[bag]
+            factor = np.float32(1.0) / np.float32(size) if mean and size > 1 else np.float32(1.0)
+            for k in range(starts[bag], starts[bag + 1]):
+                to = out[indices[k], start:end]
+                for i in range(to.size):
+                    to[i] += row[i] * factor
+
+    def kernel(g, indices, starts, count, mean):
+        flat = _numbers(indices, count) if suits(g) and g.size and indices.size else None
+        if flat is None:
+            return NotImplemented
+        out = np.zeros((count, g.shape[1]), F32)
+        args = (g, flat, _starts(indices, starts), mean, out)
+        pool.run(loop, -(-g.shape[1] // _COLUMNS), args, 2 * flat.size * g.shape[1])
+        return out
+
+    return kernel
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {
+    "embedding_grad": _embedding_grad,
+    "bag_sum": _bag_sum,
+    "lookup": _lookup,
+    "lookup_grad": _lookup_grad,
+}

@@ -1,0 +1,110 @@
+"""Cross-entropy of logits (N, C) with class numbers: one visit of each row forward, one back.
+
+As kernels/array/loss.py does for batches that are not small, the way forward keeps the softmax.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.index import extremes
+from tensorgrad.kernels.array.loss import _is_small
+from tensorgrad.kernels.numba import pool
+from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.rows import _MATRIX, _exps, _largest, _total
+
+_TARGETS = "int64[::1]"
+_CLASSES = 96  # shorter rows make few vectors: NumPy, which takes many rows at once, is quicker
+
+
+def _takes(x, target, weight, smoothing, reduction, ignore_index) -> bool:
+    """Whether the kernels are for these logits (or this softmax) and class numbers, all of which exist."""
+    if weight is not None or smoothing or not suits(x) or x.ndim != 2 or not x.size or target.dtype != np.int64:
+        return False
+    if not target.flags.c_contiguous or target.shape != x.shape[:1] or _is_small(np, x, None, 0.0, reduction):
+        return False
+    low, high = extremes(np, target)
+    if low >= 0 and high < x.shape[1]:
+        return True
+    counted = target[target != ignore_index]
+    return not counted.size or (counted.min() >= 0 and counted.max() < x.shape[1])
+
+
+def _cross_entropy():
+    @compiled(f"void({_MATRIX}, {_TARGETS}, int64, {_MATRIX}, float32[::1], int64, int64)")
+    def loop(x, target, ignored, shares, losses, first, last):
+        for n in range(first, last):
+            row, to = x[n], shares[n]
+            top = _largest(row)
+            _exps(row, top, to)
+            total = _total(to)
+            scale = F(1.0) / total
+            for i in range(to.size):
+                to[i] *= scale
+            losses[n] = F(0.0)
+            if target[n] != ignored:
+                losses[n] = F(math.log(total)) - (row[target[n]] - top)
+
+    def kernel(x, target, weight, ignore_index, smoothing, reduction):
+        if x.ndim != 2 or x.shape[1] < _CLASSES:
+            return NotImplemented
+        if not _takes(x, target, weight, smoothing, reduction, ignore_index):
+            return NotImplemented
+        shares, losses = np.empty(x.shape, F32), np.empty(len(x), F32)
+        pool.run(loop, len(x), (x, target, ignore_index, shares, losses), 5 * x.size)
+        if reduction == "none":
+            return losses, shares
+        total = losses.sum()
+        if reduction == "mean":
+            with np.errstate(all="ignore"):
+                total = total / F(np.count_nonzero(target != ignore_index))
+        return np.asarray(total), shares
+
+    return kernel
+
+
+def _cross_entropy_grad():
+    @compiled(f"void(float32[::1], {_MATRIX}, {_TARGETS}, int64, {_MATRIX}, int64, int64)")
+    def loop(g, shares, target, ignored, out, first, last):
+        for n in range(first, last):
+            row, to = shares[n], out[n]
+            if target[n] == ignored:
+                to[:] = F(0.0)
+            else:
+                slope = g[n] if g.size > 1 else g[0]
+                for i in range(row.size):
+                    to[i] = row[i] * slope
+                to[target[n]] -= slope
+
+    def kernel(g, shares, target, weight, ignore_index, smoothing, reduction):
+        if not _takes(shares, target, weight, smoothing, reduction, ignore_index) or g.dtype is not F32:
+            return NotImplemented
+        if reduction == "mean":
+            with np.errstate(all="ignore"):
+                g = g / F(np.count_nonzero(target != ignore_index))
+        slopes = np.ascontiguousarray(g, F32).reshape(-1)
+        if slopes.size not in (1, len(target)):
+            return NotImplemented
+        out = np.empty(shares.shape, F32)
+        pool.run(loop, len(out), (slopes, shares, target, ignore_index, out), out.size)
+        return out
+
+    return kernel
+
+
+def _with_logits():
+    """The kernel of the op `cross_entropy_grad`, which is given the logits as well."""
+    kernel = _cross_entropy_grad()
+    return lambda g, shares, x, *rest: kernel(g, shares, *rest)
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {
+    "cross_entropy": _cross_entropy,
+    "cross_entropy_backward": _cross_entropy_grad,
+    "cross_entropy_grad": _with_logits,
+}

@@ -1,0 +1,398 @@
+"""Batch and group normalisation, forward and back: each channel (or group) is read twice and written once.
+
+Means and sums of squares are taken row by row and put together in double precision (Chan, Golub, LeVeque, 1983), so
+that they do not depend on how threads share the channels. Formulas: kernels/array/norm.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numba import njit
+
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.numba import pool
+from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX, _squares, _total
+
+_VECTOR = "float32[::1]"
+_IMAGES = "float32[:,:,::1]"
+_EMPTY = np.empty(0, F32)
+
+
+@njit(error_model="numpy", fastmath=_ANY_ORDER)
+def _along(g, row, mean):
+    """Σ g and Σ g (x - mean) of a row."""
+    plain = along = F(0.0)
+    for i in range(row.size):
+        plain += g[i]
+        along += g[i] * (row[i] - mean)
+    return plain, along
+
+
+@njit(error_model="numpy")
+def _joined(count, mean, squares, row):
+    """Count, mean and sum of squared deviations of some elements, a row of others added."""
+    size = np.float64(row.size)
+    centre = _total(row) / F(row.size)
+    away, total = centre - mean, count + size
+    squares += _squares(row, centre) + away * away * (count * size / total)
+    return total, mean + away * (size / total), squares
+
+
+@njit(error_model="numpy", fastmath={"contract"})
+def _normalise(row, mean, factor, shift, to):
+    for i in range(row.size):
+        to[i] = (row[i] - mean) * factor + shift
+
+
+@njit(error_model="numpy", fastmath={"contract"})
+def _slopes(g, row, mean, factor, along, plain, to):
+    for i in range(row.size):
+        to[i] = g[i] * factor - ((row[i] - mean) * along + plain)
+
+
+@njit(error_model="numpy")
+def _scaled(g, factor, to):
+    for i in range(g.size):
+        to[i] = g[i] * factor
+
+
+def _per_channel(x, *parameters):
+    """(N, C, length) and the parameters, or None for what is not for compiled kernels."""
+    if not suits(x) or x.ndim < 2 or not x.size or not all(p is None or suits(p) for p in parameters):
+        return None
+    return x.shape[0], x.shape[1], math.prod(x.shape[2:])
+
+
+def _given(parameter, count: int, number: float):
+    return np.full(count, number, F32) if parameter is None else parameter
+
+
+# --- batch norm ------------------------------------------------------------------------------------------------------
+
+
+_SHORT = 64  # positions per channel below which threads go along rows of many channels instead of channel by channel
+_BLOCK = 1 << 16  # elements that are visited three times before the next ones come
+
+
+@njit(error_model="numpy")
+def _block(images, length):
+    """Short channels that are taken together."""
+    return max(_SHORT // length + 1, _BLOCK // (images * length))
+
+
+def _batch_norm():
+    @compiled(
+        f"void({_IMAGES}, {_VECTOR}, {_VECTOR}, float64, {_IMAGES}, {_VECTOR}, {_VECTOR}, {_VECTOR}, int64, int64)"
+    )
+    def long_rows(x, weight, bias, eps, out, means, rstds, variances, first, last):
+        for c in range(first, last):
+            count = mean = squares = 0.0
+            for n in range(x.shape[0]):
+                count, mean, squares = _joined(count, mean, squares, x[n, c])
+            variance = squares / count
+            rstd = F(1.0 / math.sqrt(variance + eps))
+            means[c], rstds[c], variances[c] = mean, rstd, variance
+            for n in range(x.shape[0]):
+                _normalise(x[n, c], F(mean), rstd * weight[c], bias[c], out[n, c])
+
+    @compiled(
+        f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, float64, {_MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR}, int64, int64)"
+    )
+    def short_rows(x, weight, bias, eps, out, means, rstds, variances, first, last):
+        length = x.shape[1] // means.size
+        count, step = np.float64(x.shape[0] * length), _block(x.shape[0], length)
+        for start in range(first, last, step):
+            channels = min(step, last - start)
+            left, right = start * length, (start + channels) * length
+            totals = np.zeros(right - left)
+            mean, scale, shift = np.empty((3, right - left), np.float32)
+            for k in range(x.shape[0]):
+                row = x[k, left:right]
+                for i in range(totals.size):
+                    totals[i] += row[i]
+            for c in range(channels):
+                here = slice(c * length, (c + 1) * length)
+                mean[here] = means[start + c] = totals[here].sum() / count
+            totals[:] = 0.0
+            for k in range(x.shape[0]):
+                row = x[k, left:right]
+                for i in range(totals.size):
+                    away = row[i] - mean[i]
+                    totals[i] += away * away
+            for c in range(channels):
+                here, to = slice(c * length, (c + 1) * length), start + c
+                variances[to] = variance = totals[here].sum() / count
+                rstds[to] = rstd = F(1.0 / math.sqrt(variance + eps))
+                scale[here], shift[here] = rstd * weight[to], bias[to]
+            for k in range(x.shape[0]):
+                row, to = x[k, left:right], out[k, left:right]
+                for i in range(scale.size):
+                    to[i] = (row[i] - mean[i]) * scale[i] + shift[i]
+
+    @compiled(f"void({_IMAGES}, {_VECTOR}, {_VECTOR}, {_IMAGES}, int64, int64)")
+    def by_running(x, factors, shifts, out, first, last):
+        for n in range(first, last):
+            for c in range(x.shape[1]):
+                row, to, factor, shift = x[n, c], out[n, c], factors[c], shifts[c]
+                for i in range(row.size):
+                    to[i] = row[i] * factor + shift
+
+    @compiled(f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, {_MATRIX}, int64, int64)")
+    def short_by_running(x, factors, shifts, out, first, last):
+        for n in range(first, last):
+            row, to = x[n], out[n]
+            for i in range(factors.size):
+                to[i] = row[i] * factors[i] + shifts[i]
+
+    def evaluated(x, shape, weight, bias, mean, var, eps):
+        mean, var = np.array(mean), np.array(var)
+        rstd = (F(1.0) / np.sqrt(var + F(eps))).astype(F32, copy=False)
+        factor = rstd if weight is None else rstd * weight
+        shift = -mean * factor if bias is None else bias - mean * factor
+        n, c, length = shape
+        out, loop = np.empty(x.shape, F32), by_running
+        if length < _SHORT:
+            shape, factor, shift, loop = (n, c * length), factor.repeat(length), shift.repeat(length), short_by_running
+        pool.run(loop, n, (x.reshape(shape), factor, shift, out.reshape(shape)), x.size)
+        return out, mean, rstd, var
+
+    def kernel(x, weight, bias, running_mean, running_var, training, eps):
+        shape = _per_channel(x, weight, bias, running_mean, running_var)
+        if shape is None:
+            return NotImplemented
+        if not training:
+            return evaluated(x, shape, weight, bias, running_mean, running_var, eps)
+        n, c, length = shape
+        out, mean, rstd, var = np.empty(x.shape, F32), np.empty(c, F32), np.empty(c, F32), np.empty(c, F32)
+        loop, shape = (short_rows, (n, c * length)) if length < _SHORT else (long_rows, shape)
+        given = (_given(weight, c, 1.0), _given(bias, c, 0.0))
+        pool.run(loop, c, (x.reshape(shape), *given, eps, out.reshape(shape), mean, rstd, var), 3 * x.size)
+        return out, mean, rstd, var
+
+    return kernel
+
+
+def _batch_norm_grad():
+    @compiled(
+        f"void({_IMAGES}, {_IMAGES}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {_IMAGES}, {_VECTOR}, {_VECTOR}, boolean, "
+        "boolean, boolean, int64, int64)"
+    )
+    def long_rows(g, x, means, rstds, weight, gx, gw, gb, sums, slopes, through, first, last):
+        for c in range(first, last):
+            mean, rstd = means[c], rstds[c]
+            scale = rstd * weight[c]
+            plain = along = 0.0
+            if sums:
+                for n in range(x.shape[0]):
+                    more, product = _along(g[n, c], x[n, c], mean)
+                    plain += more
+                    along += product
+            gb[c], gw[c] = plain, along * rstd
+            count = np.float64(x.shape[0] * x.shape[2])
+            plain, along = plain / count * scale, along / count * rstd * rstd * scale
+            if slopes:
+                for n in range(x.shape[0]):
+                    if through:
+                        _slopes(g[n, c], x[n, c], mean, scale, F(along), F(plain), gx[n, c])
+                    else:
+                        _scaled(g[n, c], scale, gx[n, c])
+
+    @compiled(
+        f"void({_MATRIX}, {_MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {_MATRIX}, {_VECTOR}, {_VECTOR}, boolean, "
+        "boolean, boolean, int64, int64)"
+    )
+    def short_rows(g, x, means, rstds, weight, gx, gw, gb, sums, slopes, through, first, last):
+        length = x.shape[1] // means.size
+        count, step = np.float64(x.shape[0] * length), _block(x.shape[0], length)
+        for start in range(first, last, step):
+            channels = min(step, last - start)
+            left, right = start * length, (start + channels) * length
+            plain, along = np.zeros(right - left), np.zeros(right - left)
+            mean, scale, shift, tilt = np.zeros((4, right - left), np.float32)
+            for c in range(channels):
+                mean[c * length : (c + 1) * length] = means[start + c]
+            if sums:
+                for k in range(x.shape[0]):
+                    row, slope = x[k, left:right], g[k, left:right]
+                    for i in range(plain.size):
+                        plain[i] += slope[i]
+                        along[i] += slope[i] * (row[i] - mean[i])
+            for c in range(channels):
+                here, to = slice(c * length, (c + 1) * length), start + c
+                total, product, rstd = plain[here].sum(), along[here].sum(), np.float64(rstds[to])
+                gb[to], gw[to] = total, product * rstd
+                factor = rstd * weight[to]
+                scale[here] = factor
+                if through:
+                    shift[here] = total / count * factor
+                    tilt[here] = product / count * rstd * rstd * factor
+            if slopes:
+                for k in range(x.shape[0]):
+                    row, slope, to = x[k, left:right], g[k, left:right], gx[k, left:right]
+                    if through:
+                        for i in range(scale.size):
+                            to[i] = slope[i] * scale[i] - ((row[i] - mean[i]) * tilt[i] + shift[i])
+                    else:
+                        for i in range(scale.size):
+                            to[i] = slope[i] * scale[i]
+
+    def kernel(g, x, weight, mean, rstd, training, eps, need):
+        shape = _per_channel(x, g, weight, mean, rstd)
+        if shape is None or g.shape != x.shape:
+            return NotImplemented
+        n, c, length = shape
+        gx = np.empty(x.shape if need[0] else (0, *x.shape[1:]), F32)
+        gw, gb = np.empty(c, F32), np.empty(c, F32)
+        through = bool(need[0] and training)
+        loop, shape = (short_rows, (n, c * length)) if length < _SHORT else (long_rows, shape)
+        flat = (g.reshape(shape), x.reshape(shape), mean, rstd, _given(weight, c, 1.0))
+        flags = (bool(through or need[1] or need[2]), bool(need[0]), through)
+        pool.run(loop, c, (*flat, gx.reshape(len(gx), *shape[1:]), gw, gb, *flags), 3 * x.size)
+        return gx if need[0] else _EMPTY.copy(), gw if need[1] else _EMPTY.copy(), gb if need[2] else _EMPTY.copy()
+
+    return kernel
+
+
+# --- group norm ------------------------------------------------------------------------------------------------------
+
+
+def _group_norm():
+    @compiled(f"void({_IMAGES}, {_MATRIX}, {_MATRIX}, float64, {_IMAGES}, {_MATRIX}, {_MATRIX}, int64, int64)")
+    def short_rows(x, weight, bias, eps, out, means, rstds, first, last):
+        groups = means.shape[1]
+        for k in range(first, last):
+            n, group = k // groups, k % groups
+            row, to, scale, shift = x[n, group], out[n, group], weight[group], bias[group]
+            _, mean, squares = _joined(0.0, 0.0, 0.0, row)
+            means[n, group], rstds[n, group] = mean, 1.0 / math.sqrt(squares / row.size + eps)
+            centre, rstd = means[n, group], rstds[n, group]
+            for i in range(row.size):
+                to[i] = (row[i] - centre) * rstd * scale[i] + shift[i]
+
+    @compiled(f"void({_IMAGES}, {_MATRIX}, {_MATRIX}, float64, {_IMAGES}, {_MATRIX}, {_MATRIX}, int64, int64)")
+    def long_rows(x, weight, bias, eps, out, means, rstds, first, last):
+        groups, width = weight.shape
+        for k in range(first, last):
+            n, group = k // groups, k % groups
+            count = mean = squares = 0.0
+            for c in range(width):
+                count, mean, squares = _joined(count, mean, squares, x[n, group * width + c])
+            rstd = F(1.0 / math.sqrt(squares / count + eps))
+            means[n, group], rstds[n, group] = mean, rstd
+            for c in range(width):
+                at = group * width + c
+                _normalise(x[n, at], F(mean), rstd * weight[group, c], bias[group, c], out[n, at])
+
+    def kernel(x, weight, bias, groups, eps):
+        shape = _per_channel(x, weight, bias)
+        if shape is None or not groups:
+            return NotImplemented
+        n, c, length = shape
+        scale, shift, loop = _given(weight, c, 1.0), _given(bias, c, 0.0), long_rows
+        if length < _SHORT:
+            shape, loop = (n, groups, c // groups * length), short_rows
+            scale, shift = scale.repeat(length), shift.repeat(length)
+        out, mean, rstd = np.empty(x.shape, F32), np.empty((n, groups), F32), np.empty((n, groups), F32)
+        args = (x.reshape(shape), scale.reshape(groups, -1), shift.reshape(groups, -1), eps, out.reshape(shape))
+        pool.run(loop, n * groups, (*args, mean, rstd), 3 * x.size)
+        return out, mean, rstd
+
+    return kernel
+
+
+@njit(error_model="numpy", fastmath=_ANY_ORDER)
+def _weighted(g, row, weight, mean):
+    """Σ g w and Σ g w (x - mean) of a row."""
+    plain = along = F(0.0)
+    for i in range(row.size):
+        slope = g[i] * weight[i]
+        plain += slope
+        along += slope * (row[i] - mean)
+    return plain, along
+
+
+def _group_norm_grad():
+    @compiled(
+        f"void({_IMAGES}, {_IMAGES}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_IMAGES}, {_IMAGES}, {_IMAGES}, boolean, int64, "
+        "int64, int64)"
+    )
+    def short_rows(g, x, means, rstds, weight, gx, dots, sums, slopes, part, first, last):
+        # As in layer norm, the parts of the parameters' gradients are blocks of images, fixed by the shape alone.
+        groups = means.shape[1]
+        for k in range(first, last):
+            block, group = k // groups, k % groups
+            dw, db, scale = dots[block, group], sums[block, group], weight[group]
+            for n in range(block * part, min((block + 1) * part, x.shape[0])):
+                slope, row = g[n, group], x[n, group]
+                mean, rstd = means[n, group], rstds[n, group]
+                for i in range(row.size):
+                    dw[i] += slope[i] * ((row[i] - mean) * rstd)
+                    db[i] += slope[i]
+                if slopes:
+                    plain, along = _weighted(slope, row, scale, mean)
+                    plain, along = plain / F(row.size) * rstd, along / F(row.size) * rstd * rstd * rstd
+                    to = gx[n, group]
+                    for i in range(row.size):
+                        to[i] = slope[i] * scale[i] * rstd - ((row[i] - mean) * along + plain)
+
+    @compiled(
+        f"void({_IMAGES}, {_IMAGES}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_IMAGES}, {_MATRIX}, {_MATRIX}, boolean, int64, "
+        "int64)"
+    )
+    def long_rows(g, x, means, rstds, weight, gx, dots, sums, slopes, first, last):
+        groups, width = weight.shape
+        for k in range(first, last):
+            n, group = k // groups, k % groups
+            mean, rstd = means[n, group], rstds[n, group]
+            plain = along = 0.0
+            for c in range(width):
+                at = group * width + c
+                more, product = _along(g[n, at], x[n, at], mean)
+                sums[n, at], dots[n, at] = more, product * rstd
+                plain += more * weight[group, c]
+                along += product * weight[group, c]
+            count = np.float64(width * x.shape[2])
+            plain, along = plain / count * rstd, along / count * rstd * rstd * rstd
+            if slopes:
+                for c in range(width):
+                    at = group * width + c
+                    _slopes(g[n, at], x[n, at], mean, rstd * weight[group, c], F(along), F(plain), gx[n, at])
+
+    def kernel(g, x, weight, mean, rstd, groups, eps, need):
+        shape = _per_channel(x, g, weight, mean, rstd)
+        if shape is None or g.shape != x.shape or not groups:
+            return NotImplemented
+        n, c, length = shape
+        gx = np.empty(x.shape if need[0] else (0, *x.shape[1:]), F32)
+        scale, statistics = _given(weight, c, 1.0), (mean.reshape(n, groups), rstd.reshape(n, groups))
+        if length < _SHORT:
+            shape, blocks = (n, groups, c // groups * length), max(1, min(16, n // 4))
+            dots, sums = np.zeros((blocks, *shape[1:]), F32), np.zeros((blocks, *shape[1:]), F32)
+            flat = (g.reshape(shape), x.reshape(shape), *statistics, scale.repeat(length).reshape(groups, -1))
+            args = (*flat, gx.reshape(len(gx), *shape[1:]), dots, sums, bool(need[0]), -(-n // blocks))
+            pool.run(short_rows, blocks * groups, args, 4 * x.size)
+            dots, sums = (a.sum(0).reshape(c, length) for a in (dots, sums))
+            dots, sums = dots.sum(1), sums.sum(1)
+        else:
+            dots, sums = np.empty((n, c), F32), np.empty((n, c), F32)
+            flat = (g.reshape(shape), x.reshape(shape), *statistics, scale.reshape(groups, -1))
+            pool.run(
+                long_rows, n * groups, (*flat, gx.reshape(len(gx), *shape[1:]), dots, sums, bool(need[0])), 3 * x.size
+            )
+            dots, sums = dots.sum(0), sums.sum(0)
+        return gx if need[0] else _EMPTY.copy(), dots if need[1] else _EMPTY.copy(), sums if need[2] else _EMPTY.copy()
+
+    return kernel
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {
+    "batch_norm": _batch_norm,
+    "batch_norm_grad": _batch_norm_grad,
+    "group_norm": _group_norm,
+    "group_norm_grad": _group_norm_grad,
+}

@@ -1,0 +1,311 @@
+"""Pooling over two spatial dimensions, by tiles (`tiles.py`): each tap of the windows is one run over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+from numba import njit
+
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.pool import pool_shape
+from tensorgrad.kernels.numba import pool
+from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.tiles import FORM, WIDEST, fill, layout, move
+
+_ROW, _PLANES = "float32[::1]", "float32[:,::1]"
+_ANY_ORDER = {"contract", "reassoc"}
+_LARGE = 2**30  # places in a plane are counted in 32 bits
+_NONE = np.int32(-(2**31))
+
+
+def _takes(x, dims):
+    """Whether a compiled kernel pools this array: two spatial dimensions of a size for it."""
+    return suits(x) and x.ndim == 4 and dims == 2 and x.size and x.shape[-1] < min(WIDEST, _LARGE // x.shape[-2])
+
+
+def _taps(kernel, padding, dilation=(1, 1)):
+    return tuple(
+        tuple(k * d - p for k, d, p in zip(tap, dilation, padding, strict=True))
+        for tap in product(*map(range, kernel))
+    )  # fmt: skip
+
+
+def _planes(array):
+    """(..., H, W) as (planes, H W)."""
+    return array.reshape(-1, array.shape[-2] * array.shape[-1])
+
+
+# --- maxima ----------------------------------------------------------------------------------------------------------
+
+
+@njit(error_model="numpy")
+def _larger(best, at, source, place):
+    """One tap of all windows: what is larger than the best so far (or no number) takes its place."""
+    for j in range(best.size):
+        value, held = source[j], best[j]
+        better = (value > held) | (value != value)
+        best[j] = value if better else held
+        at[j] = place if better else at[j]
+
+
+@njit(error_model="numpy")
+def _write_places(found, at, row, step, pad, top, out, to, count):
+    """Flat places of a row of windows; of windows in which all are -inf, the first point."""
+    at, to = np.uint64(at), np.uint64(to)
+    for j in range(np.uint64(count)):
+        here, across = found[at + j], np.int32(j) * step
+        first = top + max(across - pad, np.int32(0))
+        out[to + j] = here + row + across if here != _NONE else first
+
+
+def _max_pool():
+    @compiled(
+        f"void({_ROW}, {_ROW}, int64[::1], int64[::1], int32[::1], int64[:,::1], {FORM}, int64, int64, int64, int64, "
+        "int64)"
+    )
+    def loop(x, out, indices, offsets, places, rests, form, total, pad_y, pad_x, first, last):
+        images, rows, strips, height, pitch, _, plane, points, _, _, step_y, step_x, _, size_x, out_y, out_x = form
+        buffer = np.empty(rests.shape[0] * plane, np.float32)
+        best, at = np.empty(points, np.float32), np.empty(points, np.int32)
+        before = (-1, -1)
+        for tile in range(first, last):
+            image, row = tile // strips * images, tile % strips * rows
+            now = (row, min(images, total - image))
+            fill(x, image, total, 0, 1, row, rests, form, np.float32(-np.inf), now != before, buffer)
+            before = now
+            best[:] = -np.inf
+            at[:] = _NONE
+            for t in range(offsets.size):
+                _larger(best, at, buffer[offsets[t] :], places[t])
+            for m in range(min(images, total - image)):
+                for i in range(min(rows, out_y - row)):
+                    start = (m * height + i) * pitch
+                    to = ((image + m) * out_y + row + i) * out_x
+                    move(best, start, 1, out, to, 1, out_x)
+                    y = (row + i) * step_y
+                    _write_places(
+                        at, start, np.int32(y * size_x), np.int32(step_x), np.int32(pad_x),
+                        np.int32(max(y - pad_y, 0) * size_x), indices, to, out_x,
+                    )  # fmt: skip
+
+    def kernel(x, kernel, stride, padding, dilation, ceil_mode):
+        if not _takes(x, len(kernel)):
+            return NotImplemented
+        if max(dilation) > 1 and (any(padding) or ceil_mode):  # a window may miss the input altogether
+            return NotImplemented
+        shape = pool_shape(x.shape, kernel, stride, padding, dilation, ceil_mode)
+        out, indices = np.empty(shape, F32), np.empty(shape, np.int64)
+        taps, planes = _taps(kernel, padding, dilation), x.shape[0] * x.shape[1]
+        form, offsets, rests = layout(x.shape[2:], shape[2:], tuple(stride), taps, 1, planes)
+        places = np.array([y * x.shape[3] + x_ for y, x_ in taps], np.int32)
+        given = (x.reshape(-1), out.reshape(-1), indices.reshape(-1), offsets, places, rests, tuple(form))
+        tiles = -(-planes // form.images) * form.strips
+        pool.run(loop, tiles, (*given, planes, *padding), x.size + out.size * len(taps))
+        return out, indices
+
+    return kernel
+
+
+def _max_pool_grad():
+    @compiled(f"void({_PLANES}, int64[:,::1], {_PLANES}, int64, int64)")
+    def loop(g, indices, out, first, last):
+        for n in range(first, last):
+            slopes, places, to = g[n], indices[n], out[n]
+            to[:] = 0
+            for i in range(slopes.size):
+                to[np.uint64(places[i])] += slopes[i]
+
+    def kernel(g, indices, x_shape, windows=None):
+        if not suits(g) or len(x_shape) != 4 or not g.size or not indices.flags.c_contiguous:
+            return NotImplemented
+        out = np.empty(x_shape, F32)
+        pool.run(loop, x_shape[0] * x_shape[1], (_planes(g), _planes(indices), _planes(out)), out.size + 2 * g.size)
+        return out
+
+    return kernel
+
+
+# --- means -----------------------------------------------------------------------------------------------------------
+
+
+@njit(error_model="numpy", inline="always")
+def _added(total, to, apart, source, at, step, count):
+    to, at, apart, step = np.uint64(to), np.uint64(at), np.uint64(apart), np.uint64(step)
+    for j in range(np.uint64(count)):
+        total[to + j * apart] += source[at + j * step]
+
+
+@njit(error_model="numpy")
+def _add(total, to, apart, source, at, step, count):
+    """Adds `count` numbers, `step` apart from `source[at]` on, to those `apart` apart from `total[to]` on."""
+    if step == 1 and apart == 1:
+        _added(total, to, 1, source, at, 1, count)
+    elif step == 2 and apart == 1:
+        _added(total, to, 1, source, at, 2, count)
+    elif step == 1 and apart == 2:
+        _added(total, to, 2, source, at, 1, count)
+    else:
+        _added(total, to, apart, source, at, step, count)
+
+
+@njit(error_model="numpy")
+def _quotients(source, at, over, divisors, out, to):
+    at, to = np.uint64(at), np.uint64(to)
+    for j in range(np.uint64(divisors.size)):
+        out[to + j] = source[at + j] / (over * divisors[j])
+
+
+@njit(error_model="numpy", fastmath=_ANY_ORDER)
+def _total(row):
+    total = F(0.0)
+    for i in range(row.size):
+        total += row[i]
+    return total
+
+
+def _counts(size, points, kernel, stride, padding, include):
+    """How many points of each window count, along one dimension."""
+    first = np.arange(points) * stride - padding
+    last = np.minimum(first + kernel, size + padding)
+    if not include:
+        first, last = np.maximum(first, 0), np.minimum(last, size)
+    return (last - first).astype(F32)
+
+
+def _divisors(size, points, kernel, stride, padding, include, divisor):
+    """What the windows' sums are divided by: a number for each row of windows times one for each column."""
+    if divisor is not None:
+        return np.full(points[0], divisor, F32), np.ones(points[1], F32)
+    return tuple(_counts(*of, include) for of in zip(size, points, kernel, stride, padding, strict=True))
+
+
+def _means():
+    @compiled(f"void({_PLANES}, {_ROW}, float32, int64, int64)")
+    def loop(x, out, count, first, last):
+        for n in range(first, last):
+            out[n] = _total(x[n]) / count
+
+    return loop
+
+
+def _met(size, points, kernel, stride, padding):
+    """For each tap along a row: the first window whose point lies in the input, that point, how many such windows."""
+    met = []
+    for shift in range(-padding, kernel - padding):
+        first, last = max(0, -(shift // stride)), min(points, (size - 1 - shift) // stride + 1)
+        if first < last:
+            met.append((first, first * stride + shift, last - first))
+    return np.array(met, np.int64).reshape(-1, 3)
+
+
+_MEANS = f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, int64[:,::1], UniTuple(int64, 8), int64, int64)"
+
+
+def _avg_pool():
+    means = _means()
+
+    @compiled(_MEANS)
+    def loop(x, out, down, across, met, sizes, first, last):
+        size_y, size_x, points_y, points_x, kernel_y, step_y, step_x, pad_y = sizes
+        column, sums = np.empty(size_x, np.float32), np.empty(points_x, np.float32)
+        for n in range(first, last):
+            for i in range(points_y):
+                # Down the rows first: they are contiguous, and one row is left to go over several times.
+                column[:] = 0
+                for y in range(max(0, i * step_y - pad_y), min(size_y, i * step_y - pad_y + kernel_y)):
+                    _add(column, 0, 1, x, (n * size_y + y) * size_x, 1, size_x)
+                sums[:] = 0
+                for h in range(met.shape[0]):
+                    _add(sums, met[h, 0], 1, column, met[h, 1], step_x, met[h, 2])
+                _quotients(sums, 0, down[i], across, out, (n * points_y + i) * points_x)
+
+    def kernel(x, kernel, stride, padding, ceil_mode, include, divisor):
+        if not _takes(x, len(kernel)):
+            return NotImplemented
+        size, planes = x.shape[2:], x.shape[0] * x.shape[1]
+        shape = pool_shape(x.shape, kernel, stride, padding, (1, 1), ceil_mode)
+        out = np.empty(shape, F32)
+        if tuple(kernel) == size and not any(padding):
+            pool.run(means, planes, (_planes(x), out.reshape(-1), F(divisor or kernel[0] * kernel[1])), x.size)
+            return out
+        divisors = _divisors(size, shape[2:], kernel, stride, padding, include, divisor)
+        met = _met(size[1], shape[3], kernel[1], stride[1], padding[1])
+        sizes = (*size, *shape[2:], kernel[0], *stride, padding[0])
+        work = x.size + out.size * kernel[0] * kernel[1]
+        pool.run(loop, planes, (x.reshape(-1), out.reshape(-1), *divisors, met, sizes), work)
+        return out
+
+    return kernel
+
+
+def _avg_pool_grad():
+    @compiled(_MEANS)
+    def loop(g, out, down, across, met, sizes, first, last):
+        size_y, size_x, points_y, points_x, kernel_y, step_y, step_x, pad_y = sizes
+        wide, slopes = np.empty(size_x, np.float32), np.empty(points_x, np.float32)
+        for n in range(first, last):
+            base = n * size_y * size_x
+            out[base : base + size_y * size_x] = 0
+            for i in range(points_y):
+                _quotients(g, (n * points_y + i) * points_x, down[i], across, slopes, 0)
+                wide[:] = 0
+                for h in range(met.shape[0]):
+                    _add(wide, met[h, 1], step_x, slopes, met[h, 0], 1, met[h, 2])
+                for y in range(max(0, i * step_y - pad_y), min(size_y, i * step_y - pad_y + kernel_y)):
+                    _add(out, base + y * size_x, 1, wide, 0, 1, size_x)
+
+    def kernel(g, x_shape, kernel, stride, padding, ceil_mode, include, divisor):
+        if not suits(g) or len(x_shape) != 4 or len(kernel) != 2 or not g.size:
+            return NotImplemented
+        size, points = x_shape[2:], g.shape[2:]
+        if tuple(kernel) == tuple(size):  # one number for a whole plane: NumPy is as fast
+            return NotImplemented
+        out = np.empty(x_shape, F32)
+        divisors = _divisors(size, points, kernel, stride, padding, include, divisor)
+        met = _met(size[1], points[1], kernel[1], stride[1], padding[1])
+        sizes = (*size, *points, kernel[0], *stride, padding[0])
+        given = (g.reshape(-1), out.reshape(-1), *divisors, met, sizes)
+        pool.run(loop, x_shape[0] * x_shape[1], given, out.size + g.size * kernel[1])
+        return out
+
+    return kernel
+
+
+def _even(size, points):
+    """The kernel of the ordinary pooling that an adaptive one amounts to, or None."""
+    if all(m and n and n % m == 0 for n, m in zip(size, points, strict=True)):
+        return tuple(n // m for n, m in zip(size, points, strict=True))
+    return None
+
+
+def _adaptive_avg_pool():
+    mean = _avg_pool()
+
+    def kernel(x, output_size):
+        even = _even(x.shape[-len(output_size) :], output_size)
+        return NotImplemented if even is None else mean(x, even, even, (0, 0), False, True, None)
+
+    return kernel
+
+
+def _adaptive_avg_pool_grad():
+    spread = _avg_pool_grad()
+
+    def kernel(g, x_shape):
+        even = _even(x_shape[2:], g.shape[2:])
+        return NotImplemented if even is None else spread(g, x_shape, even, even, (0, 0), False, True, None)
+
+    return kernel
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {
+    "max_pool": _max_pool,
+    "max_pool_grad": _max_pool_grad,
+    "avg_pool": _avg_pool,
+    "avg_pool_grad": _avg_pool_grad,
+    "adaptive_avg_pool": _adaptive_avg_pool,
+    "adaptive_avg_pool_grad": _adaptive_avg_pool_grad,
+}

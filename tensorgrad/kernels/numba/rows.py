@@ -1,0 +1,223 @@
+"""Kernels over the last dimensions: softmax, log-softmax and layer norm, forward and back, one pass of each row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numba import njit
+
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.numba import functions, pool
+from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.pointwise import suits
+
+# Sums may be taken in any order (vectors add four or sixteen at a time), but nan and inf must stay what they are.
+_ANY_ORDER = {"contract", "reassoc"}
+_MATRIX = "float32[:,::1]"
+
+
+_SIGN, _REST = np.int32(31), np.int32(0x7FFFFFFF)
+
+
+@njit(error_model="numpy")
+def _largest(row):
+    """The largest element; any number if there is a nan, which makes the whole row nan in any case.
+
+    Compared as integers, whose order is that of the numbers once all bits but the sign's are turned over in negative
+    ones: of comparisons of floating-point numbers the compiler makes no vectors.
+    """
+    bits = row.view(np.int32)
+    top = np.int32(-2147483648)
+    for i in range(bits.size):
+        top = max(top, np.int32(bits[i] ^ np.int32(np.int32(bits[i] >> _SIGN) & _REST)))
+    return np.int32(top ^ np.int32(np.int32(top >> _SIGN) & _REST)).view(np.float32)
+
+
+@njit(error_model="numpy", fastmath=_ANY_ORDER)
+def _total(row):
+    total = F(0.0)
+    for i in range(row.size):
+        total += row[i]
+    return total
+
+
+@njit(error_model="numpy", fastmath=_ANY_ORDER)
+def _dot(a, b):
+    total = F(0.0)
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@njit(error_model="numpy", fastmath={"contract"})
+def _exps(row, top, out):
+    for i in range(row.size):
+        out[i] = functions.exp(row[i] - top)
+
+
+# --- softmax ---------------------------------------------------------------------------------------------------------
+
+
+def _softmax(logarithm: bool):
+    @compiled(f"void({_MATRIX}, {_MATRIX}, int64, int64)")
+    def loop(x, out, first, last):
+        for n in range(first, last):
+            row, to = x[n], out[n]
+            top = _largest(row)
+            _exps(row, top, to)
+            total = _total(to)
+            if logarithm:
+                shift = F(math.log(total))
+                for i in range(row.size):
+                    to[i] = (row[i] - top) - shift
+            else:
+                scale = F(1.0) / total
+                for i in range(row.size):
+                    to[i] *= scale
+
+    def kernel(x, dim):
+        if not suits(x) or dim != x.ndim - 1 or not x.shape[-1]:
+            return NotImplemented
+        out = np.empty(x.shape, F32)
+        width = x.shape[-1]
+        pool.run(loop, x.size // width, (x.reshape(-1, width), out.reshape(-1, width)), 5 * x.size)
+        return out
+
+    return kernel
+
+
+def _softmax_grad(logarithm: bool):
+    @compiled(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, int64, int64)")
+    def loop(g, y, out, first, last):
+        for n in range(first, last):
+            a, b, to = g[n], y[n], out[n]
+            if logarithm:
+                total = _total(a)
+                for i in range(a.size):
+                    to[i] = a[i] - functions.exp(b[i]) * total
+            else:
+                total = _dot(a, b)
+                for i in range(a.size):
+                    to[i] = b[i] * (a[i] - total)
+
+    def kernel(g, y, dim):
+        if not (suits(g) and suits(y)) or dim != y.ndim - 1 or g.shape != y.shape or not y.shape[-1]:
+            return NotImplemented
+        out = np.empty(y.shape, F32)
+        width = y.shape[-1]
+        rows = (g.reshape(-1, width), y.reshape(-1, width), out.reshape(-1, width))
+        pool.run(loop, y.size // width, rows, 3 * y.size)
+        return out
+
+    return kernel
+
+
+# --- layer norm ------------------------------------------------------------------------------------------------------
+
+
+@njit(error_model="numpy", fastmath=_ANY_ORDER)
+def _squares(row, mean):
+    total = F(0.0)
+    for i in range(row.size):
+        away = row[i] - mean
+        total += away * away
+    return total
+
+
+def _layer_norm():
+    @compiled(
+        f"void({_MATRIX}, float32[::1], float32[::1], float32, {_MATRIX}, float32[::1], float32[::1], int64, int64)"
+    )
+    def loop(x, weight, bias, eps, out, means, rstds, first, last):
+        for n in range(first, last):
+            row, to = x[n], out[n]
+            size = F(row.size)
+            mean = _total(row) / size
+            rstd = F(1.0) / F(math.sqrt(_squares(row, mean) / size + eps))
+            means[n], rstds[n] = mean, rstd
+            for i in range(row.size):
+                to[i] = (row[i] - mean) * rstd * weight[i] + bias[i]
+
+    def kernel(x, weight, bias, axes, eps):
+        width = math.prod(x.shape[x.ndim - len(axes) :])
+        given = [p for p in (weight, bias) if p is not None]
+        if not suits(x) or not width or not all(suits(p) for p in given):
+            return NotImplemented
+        scale = np.ones(width, F32) if weight is None else weight.reshape(-1)
+        shift = np.zeros(width, F32) if bias is None else bias.reshape(-1)
+        rows, out = x.size // width, np.empty(x.shape, F32)
+        means, rstds = np.empty(rows, F32), np.empty(rows, F32)
+        args = (x.reshape(rows, width), scale, shift, F(eps), out.reshape(rows, width), means, rstds)
+        pool.run(loop, rows, args, 3 * x.size)
+        lead = (*x.shape[: x.ndim - len(axes)], *[1] * len(axes))
+        return out, means.reshape(lead), rstds.reshape(lead)
+
+    return kernel
+
+
+@njit(error_model="numpy", fastmath=_ANY_ORDER)
+def _layer_norm_sums(g, row, weight, mean, rstd):
+    """Σ g w and Σ g w (x - mean) rstd of a row."""
+    plain = along = F(0.0)
+    for i in range(row.size):
+        slope = g[i] * weight[i]
+        plain += slope
+        along += slope * ((row[i] - mean) * rstd)
+    return plain, along
+
+
+def _layer_norm_grad():
+    @compiled(
+        f"void({_MATRIX}, {_MATRIX}, float32[::1], float32[::1], float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, int64, "
+        "int64, int64)",
+    )
+    def loop(g, x, means, rstds, weight, gx, gw, gb, part, first, last):
+        # The parts of the parameters' gradients are blocks of rows, fixed by the shape and not by the threads.
+        for block in range(first, last):
+            dw, db = gw[block], gb[block]
+            for n in range(block * part, min((block + 1) * part, x.shape[0])):
+                slopes, row, to = g[n], x[n], gx[n]
+                mean, rstd = means[n], rstds[n]
+                plain, along = _layer_norm_sums(slopes, row, weight, mean, rstd)
+                plain, along = plain / F(row.size), along / F(row.size)
+                for i in range(row.size):
+                    normal = (row[i] - mean) * rstd
+                    to[i] = rstd * (slopes[i] * weight[i] - plain - normal * along)
+                    dw[i] += slopes[i] * normal
+                    db[i] += slopes[i]
+
+    def kernel(g, x, weight, mean, rstd, axes, eps, need):
+        width = math.prod(x.shape[x.ndim - len(axes) :])
+        if not (suits(g) and suits(x) and suits(mean) and suits(rstd)) or not width or g.shape != x.shape:
+            return NotImplemented
+        if weight is not None and not suits(weight):
+            return NotImplemented
+        rows = x.size // width
+        blocks = max(1, min(16, rows // 16))
+        part = -(-rows // blocks)
+        gx = np.empty(x.shape, F32)
+        gw, gb = np.zeros((blocks, width), F32), np.zeros((blocks, width), F32)
+        scale = np.ones(width, F32) if weight is None else weight.reshape(-1)
+        flat = (g.reshape(rows, width), x.reshape(rows, width), mean.reshape(-1), rstd.reshape(-1), scale)
+        pool.run(loop, blocks, (*flat, gx.reshape(rows, width), gw, gb, part), 4 * x.size)
+        shape = x.shape[x.ndim - len(axes) :]
+        empty = np.empty(0, F32)
+        return (
+            gx if need[0] else empty,
+            gw.sum(0).reshape(shape) if need[1] else empty,
+            gb.sum(0).reshape(shape) if need[2] else empty,
+        )
+
+    return kernel
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {
+    "softmax": lambda: _softmax(False),
+    "log_softmax": lambda: _softmax(True),
+    "softmax_grad": lambda: _softmax_grad(False),
+    "log_softmax_grad": lambda: _softmax_grad(True),
+    "layer_norm": _layer_norm,
+    "layer_norm_grad": _layer_norm_grad,
+}

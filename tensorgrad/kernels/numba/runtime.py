@@ -1,0 +1,121 @@
+"""Compiles kernels in the background; NumPy serves until they are ready.
+
+Numba is imported in that thread too, so that a program that never meets a large array never waits for it. What was
+compiled is kept in the user's cache folder, by versions and processor.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import sys
+import threading
+import warnings
+import zlib
+from functools import lru_cache
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+_lock = threading.Lock()
+_queue: SimpleQueue = SimpleQueue()
+_thread: threading.Thread | None = None
+_child = False  # in a forked child nothing is compiled: a lock of the compiler's may have been held at the fork
+
+
+def _forked() -> None:
+    global _child, _thread
+    _child, _thread = True, None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: TENSORGRAD_CACHE, or the user's cache folder."""
+    given = os.environ.get("TENSORGRAD_CACHE")
+    if given:
+        return Path(given)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA", str(Path.home()))
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    return Path(base) / "tensorgrad"
+
+
+@lru_cache(maxsize=1)
+def _key() -> str:
+    """What the cache depends on: versions, the processor, and the text of all kernels.
+
+    Numba itself looks at a kernel's own file only, not at the files of the functions that the kernel calls.
+    """
+    import llvmlite
+    import llvmlite.binding
+    import numba
+    import numpy
+
+    text = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    python = ".".join(platform.python_version_tuple()[:2])
+    processor = llvmlite.binding.get_host_cpu_name()
+    return (
+        f"python{python}-numba{numba.__version__}-llvmlite{llvmlite.__version__}-numpy{numpy.__version__}-{processor}"
+        f"-{zlib.crc32(text):08x}"
+    )
+
+
+def compiled(row: Any) -> Any:
+    """The kernel of a row, compiled now (or read from the cache)."""
+    import numba
+
+    with _lock:
+        family, _, name = row.kernel.partition(".")
+        before = numba.config.CACHE_DIR
+        try:
+            folder = cache_folder() / _key()
+            folder.mkdir(parents=True, exist_ok=True)
+            numba.config.CACHE_DIR = str(folder)
+        except OSError:
+            pass  # no folder to write to: Numba's own choice
+        try:
+            return importlib.import_module(f"tensorgrad.kernels.numba.{family}").KERNELS[name]()
+        finally:
+            numba.config.CACHE_DIR = before
+
+
+def request(row: Any) -> None:
+    """Has a row's kernel compiled in the background. Returns at once."""
+    global _thread
+    if _child or row.asked:
+        return
+    row.asked = True
+    _queue.put(row)
+    with _starting:
+        if _thread is None or not _thread.is_alive():
+            _thread = threading.Thread(target=_serve, name="tensorgrad compiler", daemon=True)
+            _thread.start()
+
+
+_starting = threading.Lock()
+
+
+def _serve() -> None:
+    while True:
+        row = _queue.get()
+        try:
+            row.ready = compiled(row)
+        except Exception as error:  # NumPy serves on
+            warnings.warn(f"tensorgrad: the compiled kernel of {row.op} is not used: {error!s:.300}", stacklevel=1)
+
+
+def wait() -> None:
+    """Waits until everything that was requested is compiled (for tests and measurements)."""
+    import time
+
+    from tensorgrad.kernels.numba.table import ROWS
+
+    while any(row.asked and row.ready is None and _thread is not None and _thread.is_alive() for row in ROWS):
+        time.sleep(0.01)
