@@ -53,15 +53,20 @@ def _functional_(name: str, function, places: str = "functional") -> None:
         return function(input, *args, inplace=True, **kwargs)
 
     method.__name__ = method.__qualname__ = f"{name}_"
-    method.__doc__ = f"In-place version of `{name}`."
+    method.__doc__ = f"In-place version of `{name}`: writes the result into `input` and returns it."
     export(f"{name}_", method, places)
 
 
 # --- relu and other piecewise linear ones ---------------------------------------------------------------------------
 
 
+def _zero(g):
+    """The derivative of a slope that is constant wherever it exists. There is one: asked for, it is not "unused"."""
+    return g.new_zeros(g._array.shape)
+
+
 threshold_grad: Callable = _grad("threshold_grad(grad, result, limit: float)",
-                       grad=lambda g, result, limit: threshold_grad(g, result, limit))  # fmt: skip
+                       grad=lambda g, result, limit: threshold_grad(g, result, limit), result=_zero)  # fmt: skip
 _relu = pointwise("relu(input)", "pointwise.relu", doc="max(input, 0).",
                   backward_kernel="activation.relu_backward",
                   input=lambda g, out: threshold_grad(g, out, 0))  # fmt: skip
@@ -71,7 +76,8 @@ _threshold = pointwise("threshold(input, threshold: number, value: number)", "ac
 _leaky_relu = _row("leaky_relu(input, negative_slope: number)", "leaky_relu",
                    input=lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope))  # fmt: skip
 leaky_relu_grad: Callable = _grad("leaky_relu_grad(grad, input, negative_slope: number)",
-                        grad=lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope))  # fmt: skip
+                        grad=lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope),
+                        input=_zero)  # fmt: skip
 
 
 def _prepare_hardtanh(x, low, high):
@@ -84,23 +90,30 @@ _hardtanh = pointwise("hardtanh(input, min_val: number, max_val: number)", "poin
                       prepare=_prepare_hardtanh, in_place=False,
                       input=lambda g, input, min_val, max_val: hardtanh_grad(g, input, min_val, max_val))  # fmt: skip
 hardtanh_grad: Callable = _grad("hardtanh_grad(grad, input, min_val: number, max_val: number)",
-                      grad=lambda g, input, min_val, max_val: hardtanh_grad(g, input, min_val, max_val))  # fmt: skip
+                      grad=lambda g, input, min_val, max_val: hardtanh_grad(g, input, min_val, max_val),
+                      input=_zero)  # fmt: skip
 _hardsigmoid = _row("hardsigmoid(input)", "hardsigmoid", input=lambda g, input: hardsigmoid_grad(g, input))
-hardsigmoid_grad: Callable = _grad("hardsigmoid_grad(grad, input)", grad=lambda g, input: hardsigmoid_grad(g, input))
+hardsigmoid_grad: Callable = _grad(
+    "hardsigmoid_grad(grad, input)", grad=lambda g, input: hardsigmoid_grad(g, input), input=_zero
+)
 _hardswish = _row("hardswish(input)", "hardswish", input=lambda g, input: hardswish_grad(g, input))
 hardswish_grad: Callable = _grad("hardswish_grad(grad, input)",
                        twin=lambda grad, input: grad * where(
                            input <= -3, 0.0, where(input < 3, input / 3 + 0.5, 1.0)))  # fmt: skip
+
+
+def _shrink_grad(xp, g, x, limit):
+    return xp.where((x < -limit) | (x > limit), g, g.dtype.type(0))  # nan counts as within
+
+
 _hardshrink = pointwise("hardshrink(input, lambd: number)", "pointwise.hardshrink", where="", in_place=False,
                         prepare=_floats("hardshrink"),
-                        input=lambda g, input, lambd: g.masked_fill(_within(input, lambd), 0))  # fmt: skip
+                        input=lambda g, input, lambd: shrink_grad(g, input, lambd))  # fmt: skip
 _softshrink = pointwise("softshrink(input, lambd: number)", "pointwise.softshrink", where="", in_place=False,
                         prepare=_floats("softshrink"),
-                        input=lambda g, input, lambd: g.masked_fill(_within(input, lambd), 0))  # fmt: skip
-
-
-def _within(x, limit):
-    return (x >= -limit) & (x <= limit)
+                        input=lambda g, input, lambd: shrink_grad(g, input, lambd))  # fmt: skip
+shrink_grad: Callable = pointwise("shrink_grad(grad, input, lambd: number)", _shrink_grad, where="", in_place=False,
+                        grad=lambda g, input, lambd: shrink_grad(g, input, lambd), input=_zero)  # fmt: skip
 
 
 @composite("functional")
@@ -146,6 +159,8 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
+    if min_val < 0 and input._array.dtype.kind == "u":
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     return _replaced(_hardtanh, input, min_val, max_val) if inplace else _hardtanh(input, min_val, max_val)
 
 
@@ -201,6 +216,8 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
     >>> torch.nn.functional.softshrink(torch.tensor([0.2, 2.0]))
     tensor([0.0000, 1.5000])
     """
+    if not input.dtype.is_floating_point:
+        unsupported("softshrink", input._array)
     limit = dtypes.finfo(input.dtype).max
     if not 0 <= lambd <= limit:
         raise RuntimeError(
@@ -235,7 +252,8 @@ _elu = _row(
 elu_grad: Callable = _grad("elu_grad(grad, input, alpha: number, scale: number, input_scale: number)",
                  twin=lambda grad, input, alpha, scale, input_scale: where(
                      input > 0, grad * scale,
-                     grad * (input.clamp(max=0) * input_scale).exp() * (alpha * scale * input_scale)))  # fmt: skip
+                     grad * (where(input < 0, input, 0) * input_scale).exp()
+                     * (alpha * scale * input_scale)))  # fmt: skip
 
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
@@ -445,6 +463,10 @@ def rrelu(
     """`leaky_relu` with a slope drawn for each non-positive element from [lower, upper]; its mean when not training.
 
     Source: B. Xu et al., arXiv:1505.00853.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.rrelu(torch.tensor([-2.0, 3.0]), lower=0.1, upper=0.3)
+    tensor([-0.4000,  3.0000])
     """
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")

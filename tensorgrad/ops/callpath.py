@@ -18,8 +18,8 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of, view_edge
 from tensorgrad.dtypes import F32
 from tensorgrad.ops import dispatch
-from tensorgrad.ops.dispatch import REGISTERED, array_kernel, check_backward
-from tensorgrad.ops.errors import explain
+from tensorgrad.ops.dispatch import LARGE, REGISTERED, array_kernel, check_backward
+from tensorgrad.ops.errors import MISSING, NUMPY_NAMES, explain, missing
 from tensorgrad.ops.op import LIST, OPTIONAL, PLAIN_VALUE, Op, arguments_of
 from tensorgrad.ops.promote import as_array, operand, operands, other_operand, promote, to_floating
 from tensorgrad.storage.stubs import STORAGES
@@ -56,6 +56,8 @@ def source(op: Op, variant: str = "call", name: str = "call") -> str:
     differentiated = [i for i, p in enumerate(tensors) if p.name in op.wrt]
     lines = [f"def {name}({_parameters(op, variant)}):"]
     names = ", ".join(p.name for p in op.params)
+    if variant == "call":
+        lines += _numpy_names(op)
     if variant == "call" and has_out(op):
         lines += ["    if RARE or out is not None:", f"        return slowly(OP, ({names},), out)"]
     elif variant == "call":
@@ -80,7 +82,7 @@ def source(op: Op, variant: str = "call", name: str = "call") -> str:
     lines += _result(op)
     if differentiated:
         lines += _record(op, tensors, differentiated, tracked)
-    lines.append("    return result")
+    lines.append("    return made")
     return "\n".join(lines) + "\n"
 
 
@@ -95,10 +97,32 @@ def _parameters(op: Op, variant: str) -> str:
         if p.keyword and not star and variant != "plain":
             parts.append("*")
             star = True
-        parts.append(f"{p.name}={p.default}" if p.default and variant == "call" else p.name)
-    if variant == "call" and has_out(op):
-        parts += ["out=None"] if star else ["*", "out=None"]
+        default = p.default or ("MISSING" if p in _renamed_late(op) else "")
+        parts.append(f"{p.name}={default}" if default and variant == "call" else p.name)
+    last = ["out=None"] if has_out(op) else []
+    last += [f"{NUMPY_NAMES[p.name]}=None" for p in op.params if p.name in NUMPY_NAMES]
+    if variant == "call" and last:
+        parts += last if star else ["*", *last]
     return ", ".join(parts)
+
+
+def _renamed_late(op: Op) -> list:
+    """The required parameters from `dim` on: not Python finds out whether they were given, since `axis` may be."""
+    at = next((i for i, p in enumerate(op.params) if p.name == "dim"), len(op.params))
+    return [p for p in op.params[at:] if not p.default]
+
+
+def _numpy_names(op: Op) -> list[str]:
+    lines = []
+    for name in (p.name for p in op.params if p.name in NUMPY_NAMES):
+        lines += [f"    if {NUMPY_NAMES[name]} is not None:", f"        {name} = {NUMPY_NAMES[name]}"]
+    late = [p.name for p in _renamed_late(op)]
+    if late:
+        lines += [
+            f"    if {' or '.join(f'{name} is MISSING' for name in late)}:",
+            f"        missing({op.name!r}, {', '.join(f'{name}={name}' for name in late)})",
+        ]
+    return lines
 
 
 def _unwrap(op: Op, i: int, p, variant: str) -> list[str]:
@@ -188,29 +212,31 @@ def _run(op: Op, tensors, variant: str) -> list[str]:
 
 def _result(op: Op) -> list[str]:
     if len(op.outputs) > 1:
-        return ["    result = wrap_all(OP, arrays)"]
+        return ["    made = wrap_all(OP, arrays)"]
     lines = [] if op.kind == "view" else ["    if array.__class__ not in STORAGES:", "        array = as_array(array)"]
-    lines += ["    result = new(Tensor)", "    result._array = array"]
+    if op.kind == "reduction":  # NumPy keeps the order of the dimensions in memory, PyTorch makes it that of rows
+        lines += ["    elif array.ndim > 1 and not array.flags.c_contiguous:", "        array = in_rows(array)"]
+    lines += ["    made = new(Tensor)", "    made._array = array"]
     if op.kind == "view":
         p = op.params[0].name
         kept = ", ".join(p.name for p in op.params[1:])
         kept = f"({kept},)" if kept else "()"
         return [
             *lines,
-            f"    result._memory = storage = {p}._memory or {p}._storage",
-            "    result._edge = result._grad = result._hooks = None",
+            f"    made._memory = storage = {p}._memory or {p}._storage",
+            "    made._edge = made._grad = made._hooks = None",
             f"    view = {p}._view",
-            "    result._view = (",
+            "    made._view = (",
             f"        ({p}, ((OP, {kept}),), storage.version, GRAD.enabled)",
             "        if view is None",
             f"        else (view[0], (*view[1], (OP, {kept})), storage.version, view[3] and GRAD.enabled)",
             "    )",
-            "    result._requires_grad = VIEW",
+            "    made._requires_grad = VIEW",
         ]
     return [
         *lines,
-        "    result._requires_grad = False",
-        "    result._memory = result._edge = result._grad = result._view = result._hooks = None",
+        "    made._requires_grad = False",
+        "    made._memory = made._edge = made._grad = made._view = made._hooks = None",
     ]
 
 
@@ -237,7 +263,7 @@ def _record(op: Op, tensors, differentiated, tracked: str) -> list[str]:
     for name, users in op.saved.items():
         if name in op.outputs:
             k = op.outputs.index(name)
-            output = "result" if len(op.outputs) == 1 else f"result[{k}]"
+            output = "made" if len(op.outputs) == 1 else f"made[{k}]"
             saved.append(f"save({output})" + _if_needed(op, users, index))
             continue
         if name == op.cache:
@@ -256,11 +282,11 @@ def _record(op: Op, tensors, differentiated, tracked: str) -> list[str]:
     if len(op.outputs) == 1:
         body += [
             "node.outputs = ((array.shape, array.dtype, array.__class__),)",
-            "result._edge = (node, 0)",
-            *([] if op.kind == "view" else ["result._requires_grad = True"]),
+            "made._edge = (node, 0)",
+            *([] if op.kind == "view" else ["made._requires_grad = True"]),
         ]
     else:
-        body.append("attach(OP, node, result)")
+        body.append("attach(OP, node, made)")
     return lines + [f"            {line}" for line in body]
 
 
@@ -410,6 +436,8 @@ class ArrayBackwards(dict):
         elif op.backward_kernel:
             function = array_kernel(op.backward_kernel, storage.xp)
             arguments = arguments_of(function.func)[1:]
+            if f"{op.name}.backward" in LARGE and storage.device_type == "cpu":
+                function = LARGE[f"{op.name}.backward"](function)
         scope = {"BACKWARD": function, **{f"D_{name}": formula for name, formula in op.formulas.items()}}
         text = array_backward_source(op, arguments)
         exec(compile(text, "<tensorgrad call path>", "exec"), {**globals(), **scope}, scope)
@@ -518,6 +546,14 @@ def attribute_of(value, name: str):
 def wrap_all(op: Op, arrays) -> tuple:
     """The results of an op with several outputs, as a plain tuple (views share the input's storage: see views)."""
     return tuple(wrap(a if a.__class__ in STORAGES else as_array(a)) for a in arrays)
+
+
+def in_rows(array):
+    """A copy of the array whose elements lie in the order of rows."""
+    storage = STORAGES[array.__class__]
+    copied = storage.empty(array.shape, array.dtype, storage.device_of(array))
+    storage.write(copied, array)
+    return copied
 
 
 def attach(op: Op, node: Node, results: tuple) -> None:

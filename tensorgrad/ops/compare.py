@@ -12,6 +12,7 @@ from tensorgrad.ops.create import tensor
 from tensorgrad.ops.errors import check_broadcastable, check_number
 from tensorgrad.ops.kinds import alias, composite, op, pointwise
 from tensorgrad.ops.pointwise import reflected
+from tensorgrad.ops.promote import plain_number
 from tensorgrad.ops.slowpath import spoken
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor
@@ -35,13 +36,23 @@ signbit = pointwise("signbit(input)", "pointwise.signbit", in_place=False,
 
 @composite()
 def isposinf(input: Tensor, *, out=None) -> Tensor:
-    """Whether an element is +∞. Raises: RuntimeError for complex tensors."""
+    """Whether an element is +∞. Raises: RuntimeError for complex tensors.
+
+    >>> import tensorgrad as torch
+    >>> torch.isposinf(torch.tensor([torch.inf, -torch.inf, 0.0]))
+    tensor([ True, False, False])
+    """
     return eq(_real_only("isposinf", input), math.inf, out=out)
 
 
 @composite()
 def isneginf(input: Tensor, *, out=None) -> Tensor:
-    """Whether an element is -∞. Raises: RuntimeError for complex tensors."""
+    """Whether an element is -∞. Raises: RuntimeError for complex tensors.
+
+    >>> import tensorgrad as torch
+    >>> torch.isneginf(torch.tensor([torch.inf, -torch.inf, 0.0]))
+    tensor([False,  True, False])
+    """
     return eq(_real_only("isneginf", input), -math.inf, out=out)
 
 
@@ -102,10 +113,13 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 # --- logic and bits ------------------------------------------------------------------------------------------------
 
-logical_and = pointwise("logical_and(input, other)", "logical_and", numbers=(), doc="Whether both are nonzero.")
-logical_or = pointwise("logical_or(input, other)", "logical_or", numbers=(), doc="Whether at least one is nonzero.")
-logical_xor = pointwise("logical_xor(input, other)", "logical_xor", numbers=(), doc="Whether exactly one is nonzero.")
-logical_not = pointwise("logical_not(input)", "logical_not", doc="Whether an element is 0.")
+logical_and = pointwise("logical_and(input, other)", "logical_and", numbers=(),
+                        doc="Whether both are nonzero, as booleans.")  # fmt: skip
+logical_or = pointwise("logical_or(input, other)", "logical_or", numbers=(),
+                       doc="Whether at least one is nonzero, as booleans.")  # fmt: skip
+logical_xor = pointwise("logical_xor(input, other)", "logical_xor", numbers=(),
+                        doc="Whether exactly one is nonzero, as booleans.")  # fmt: skip
+logical_not = pointwise("logical_not(input)", "logical_not", doc="Whether an element is 0, as booleans.")
 bitwise_and = pointwise("bitwise_and(input, other)", "bitwise_and", numbers="all", operator="and",
                         doc="Bits set in both integers (booleans: logical and).")  # fmt: skip
 bitwise_or = pointwise("bitwise_or(input, other)", "bitwise_or", numbers="all", operator="or",
@@ -115,7 +129,7 @@ bitwise_xor = pointwise("bitwise_xor(input, other)", "bitwise_xor", numbers="all
 bitwise_not = pointwise("bitwise_not(input)", "invert", doc="All bits inverted (booleans: logical not).")
 bitwise_left_shift = pointwise("bitwise_left_shift(input, other)", "pointwise.left_shift", numbers="all",
                                operator="lshift",
-                               doc="input · 2 ** other, dropping bits that leave the integer.")  # fmt: skip
+                               doc="input · 2 ** other of integers, dropping bits that leave them.")  # fmt: skip
 bitwise_right_shift = pointwise("bitwise_right_shift(input, other)", "pointwise.right_shift", numbers="all",
                                 operator="rshift", doc="⌊input / 2 ** other⌋ of integers.")  # fmt: skip
 
@@ -189,13 +203,20 @@ def _as_tensor(value, partner, condition: Tensor):
     """A number as a 0-dimensional tensor in the dtype that it and its partner give."""
     if isinstance(value, Tensor):
         return value
+    value, partner = plain_number(value), plain_number(partner)
     number = partner._array if isinstance(partner, Tensor) else partner
     return tensor(value, dtype=dtypes.result_type_of((number, value)), device=condition.device)
 
 
 @composite("method", name="where")
 def _where_method(self: Tensor, condition: Tensor, other) -> Tensor:
-    """This tensor where `condition` holds, else `other`."""
+    """This tensor where `condition` holds, else `other`.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([-1.0, 2.0])
+    >>> x.where(x > 0, 0.0)
+    tensor([0., 2.])
+    """
     return where(condition, self, other)
 
 

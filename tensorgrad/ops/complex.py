@@ -7,6 +7,7 @@ PyTorch conjugates lazily, by a flag on a view; here `conj` computes a new tenso
 from __future__ import annotations
 
 from tensorgrad import dtypes
+from tensorgrad.ops.create import check_tensor
 from tensorgrad.ops.errors import unsupported
 from tensorgrad.ops.kinds import composite, export, pointwise, view
 from tensorgrad.ops.pointwise import zero
@@ -118,7 +119,12 @@ def conj(input: Tensor) -> Tensor:
 
 @composite(in_place=_conj_physical)
 def conj_physical(input: Tensor, *, out=None) -> Tensor:
-    """The complex conjugate; a real tensor itself."""
+    """The complex conjugate; a real tensor itself.
+
+    >>> import tensorgrad as torch
+    >>> torch.conj_physical(torch.tensor([1 + 2j]))
+    tensor([1.-2.j])
+    """
     return _conj_physical(input, out=out) if input._array.dtype.kind == "c" or out is not None else input
 
 
@@ -127,25 +133,50 @@ export("conj_physical_", Tensor.conj_physical_, "function")
 
 @composite()
 def resolve_conj(input: Tensor) -> Tensor:
-    """`input`: no conjugate is pending here."""
+    """`input`: no conjugate is pending here.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([1 + 2j])
+    >>> torch.resolve_conj(x.conj())
+    tensor([1.-2.j])
+    """
+    check_tensor("resolve_conj", input)
     return input
 
 
 @composite()
 def resolve_neg(input: Tensor) -> Tensor:
-    """`input`: no negation is pending here."""
+    """`input`: no negation is pending here.
+
+    >>> import tensorgrad as torch
+    >>> torch.resolve_neg(torch.tensor([1 + 2j]).conj().imag)
+    tensor([-2.])
+    """
+    check_tensor("resolve_neg", input)
     return input
 
 
 @composite()
 def is_conj(input: Tensor) -> bool:
-    """Always False: conjugates are computed at once."""
+    """Always False: conjugates are computed at once.
+
+    >>> import tensorgrad as torch
+    >>> torch.is_conj(torch.tensor([1 + 2j]))
+    False
+    """
+    check_tensor("is_conj", input)
     return False
 
 
 @composite()
 def is_neg(input: Tensor) -> bool:
-    """Always False: negations are computed at once."""
+    """Always False: negations are computed at once.
+
+    >>> import tensorgrad as torch
+    >>> torch.is_neg(torch.tensor([1.0]))
+    False
+    """
+    check_tensor("is_neg", input)
     return False
 
 
@@ -153,7 +184,7 @@ def is_neg(input: Tensor) -> bool:
 
 angle = pointwise("angle(input)", "pointwise.angle", rule="float", in_place=False,
                   input=lambda g, input: _angle_slope(g, input),
-                  doc="The argument in (-π, π]; 0 or π for real numbers.")  # fmt: skip
+                  doc="The argument of a complex number, in [-π, π] (radians); 0 or π for real numbers.")  # fmt: skip
 
 
 def _angle_slope(g, z):

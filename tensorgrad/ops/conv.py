@@ -19,9 +19,9 @@ _conv_shape = lru_cache(maxsize=256)(kernels.conv_shape)
 _conv_transpose_shape = lru_cache(maxsize=256)(kernels.conv_transpose_shape)
 
 
-def _check_types(x, w, bias):
+def _check_types(x, w, bias, transposed=False):
     """Raises: RuntimeError for two dtypes, or a bias that does not fit."""
-    if x.dtype is not w.dtype and x.dtype != w.dtype:
+    if x.dtype is not w.dtype and x.dtype != w.dtype and (transposed or bias is None or bias.dtype == x.dtype):
         raise RuntimeError(f"expected scalar type {spoken(x)} but found {spoken(w)}")
     if bias is not None and bias.dtype != x.dtype:
         raise RuntimeError(
@@ -47,7 +47,7 @@ def _conv_prepare(x, w, bias, stride, padding, dilation, groups):
 
 
 def _transpose_prepare(x, w, bias, stride, padding, output_padding, dilation, groups):
-    _check_types(x, w, bias)
+    _check_types(x, w, bias, transposed=True)
     _conv_transpose_shape(x.shape, w.shape, stride, padding, output_padding, dilation, groups)
     _check_bias(w, bias, w.shape[1] * groups, "transposed=1, ")
     return x, w, bias, stride, padding, output_padding, dilation, groups
@@ -211,6 +211,8 @@ def _forward(dims: int):
             (as much as keeps the size; stride 1 only).
         groups: blocks of channels that do not see each other.
 
+    Returns: (N, out channels, ...), of size ⌊(n + 2 padding - dilation (kernel - 1) - 1) / stride⌋ + 1 for each n.
+
     Raises: RuntimeError for sizes or dtypes that do not fit together.
 
     >>> import tensorgrad as torch
@@ -254,7 +256,15 @@ def _transposed(dims: int):
         output_padding: added to the far side of the result's size.
         (others as in `conv{dims}d`)
 
+    Returns: (N, out channels, ...), of size (n - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1
+    for each n.
+
     Raises: RuntimeError for sizes or dtypes that do not fit together.
+
+    >>> import tensorgrad as torch
+    >>> x, w = torch.ones(1, 3, {", ".join("4" * dims)}), torch.ones(3, 2, {", ".join("2" * dims)})
+    >>> torch.nn.functional.{name}(x, w, stride=2).shape
+    torch.Size([1, 2, {", ".join("8" * dims)}])
     """
     return composite("function functional", name=name)(conv)
 
@@ -268,7 +278,13 @@ for _function in (_forward, _transposed):
 
 @composite("function")
 def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups) -> Tensor:
-    """The convolution under all of `conv1d` ... `conv_transpose3d`; `input` (N, C, *S) has a batch dimension."""
+    """The convolution under all of `conv1d` ... `conv_transpose3d`; `input` (N, C, *S) has a batch dimension.
+
+    >>> import tensorgrad as torch
+    >>> x, w = torch.ones(1, 1, 4), torch.ones(1, 1, 2)
+    >>> torch.convolution(x, w, None, (2,), (0,), (1,), False, (0,), 1)
+    tensor([[[2., 2.]]])
+    """
     dims = weight.dim() - 2
     stride, padding, dilation = (
         _expanded(n, v, dims) for n, v in (("stride", stride), ("padding", padding), ("dilation", dilation))
@@ -277,6 +293,34 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
         return _conv(input, weight, bias, stride, padding, dilation, groups)
     extra = _expanded("output_padding", output_padding, dims)
     return _conv_transpose(input, weight, bias, stride, padding, extra, dilation, groups)
+
+
+@composite("function functional")
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """`conv1d` laid out (time, batch, channels): of (T, N, C) with a weight (K, C, D) and a bias (D); (T', N, D).
+
+    Args:
+        pad: zeros before the first and after the last time.
+
+    Raises: RuntimeError for sizes that do not fit together.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([1.0, 2.0, 4.0]).reshape(3, 1, 1)
+    >>> torch.conv_tbc(x, torch.ones(2, 1, 1), torch.zeros(1)).flatten()
+    tensor([3., 6.])
+    """
+    if input.ndim != 3:
+        raise RuntimeError("Input must have 3 dims: time, batch, in_channel")
+    if weight.ndim != 3:
+        raise RuntimeError("Weight tensor must have 3 dims: kernel_width, in_channels, out_channels.")
+    if bias.ndim != 1:
+        raise RuntimeError("Bias must be 1-D")
+    if input._array.shape[2] != weight._array.shape[1]:
+        raise RuntimeError("Input dim 2 (input channels) is not == dim 1 in the weight tensor")
+    if bias._array.shape[0] != weight._array.shape[2]:
+        raise RuntimeError("Bias size must equal dim 2 in the weight tensor (output channels).")
+    signals, kernel = input.permute(1, 2, 0), weight.permute(2, 1, 0)
+    return _conv(signals, kernel, bias, (1,), (pad,), (1,), 1).permute(2, 0, 1).contiguous()
 
 
 # --- windows as columns --------------------------------------------------------------------------------------------

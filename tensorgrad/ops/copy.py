@@ -6,7 +6,7 @@ import numpy as np
 
 from tensorgrad import devices, dtypes
 from tensorgrad.ops import inplace
-from tensorgrad.ops.create import resolve_device, tensor
+from tensorgrad.ops.create import resolve_device, tensor, wrapped
 from tensorgrad.ops.errors import check_number
 from tensorgrad.ops.kinds import composite, op
 from tensorgrad.storage.stubs import storage_class
@@ -14,9 +14,12 @@ from tensorgrad.tensor import Tensor
 
 
 def _copied(xp, x, memory_format):
-    """A fresh array: dense in the order of the strides, or C-contiguous when asked for."""
+    """A fresh array: dense in the order of the strides, in row order, or with the channels innermost."""
     if memory_format == "contiguous":
         return xp.array(x, order="C")
+    if memory_format is not None:
+        inside = range(2, x.ndim)
+        return xp.array(x.transpose(0, *inside, 1), order="C").transpose(0, x.ndim - 1, *(d - 1 for d in inside))
     return xp.array(x, order="K") if x.ndim < 2 or x.flags.c_contiguous else _keep_layout(xp, x)
 
 
@@ -41,11 +44,24 @@ def clone(input: Tensor, *, memory_format=None) -> Tensor:
     >>> x
     tensor([0., 0.])
     """
-    return _clone(input, None if memory_format is None or "preserve" in str(memory_format) else "contiguous")
+    return _clone(input, _format_of(input, memory_format))
+
+
+def _format_of(input: Tensor, memory_format) -> str | None:
+    """What the kernel of `clone` is told. Raises: RuntimeError for channels that tensors of this rank do not have."""
+    name = str(memory_format)
+    if memory_format is None or "preserve" in name:
+        return None
+    if "channels_last" not in name:
+        return "contiguous"
+    rank = 5 if "3d" in name else 4
+    if input._array.ndim != rank:
+        raise RuntimeError(f"required rank {rank} tensor to use {name.removeprefix('torch.')} format")
+    return "channels_last"
 
 
 def _cast_kernel(xp, x, dtype):
-    if x.dtype.kind == "c" and dtype.category < dtypes.COMPLEX:
+    if x.dtype.kind == "c" and dtype.category < dtypes.COMPLEX and dtype is not dtypes.bool:  # 1j is true
         x = x.real
     if x.dtype.kind in "fV" and dtype.category == dtypes.INTEGER and dtype.itemsize < 8:
         with np.errstate(all="ignore"):
@@ -112,17 +128,25 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
             result = _transfer(result, device)
     if dtype is not None and result.dtype is not dtype:
         result = _cast(result, dtype)
-    if memory_format is not None and "contiguous_format" in str(memory_format):
-        result = contiguous(result)
+    if memory_format is not None and "preserve" not in str(memory_format):
+        result = contiguous(result, memory_format)
     return result.clone() if copy and result is self else result
 
 
 def _caster(name: str, dtype: dtypes.dtype) -> None:
     def method(self, memory_format=None) -> Tensor:
-        return self if self.dtype is dtype else _cast(self, dtype)
+        result = self if self.dtype is dtype else _cast(self, dtype)
+        if memory_format is None or "preserve" in str(memory_format):
+            return result
+        return contiguous(result, memory_format)
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"This tensor as {dtype}; itself if it is that already."
+    method.__doc__ = f"""This tensor as {dtype}; itself if it is that already.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2).{name}().dtype{"  # needs the package ml_dtypes" if name == "bfloat16" else ""}
+    {dtype}
+    """
     composite("method", name=name)(method)
 
 
@@ -134,49 +158,85 @@ _caster("char", dtypes.int8)
 
 @composite("method")
 def cpu(self: Tensor, memory_format=None) -> Tensor:
-    """This tensor in main memory."""
+    """This tensor in main memory.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2).cpu().device
+    device(type='cpu')
+    """
     return to(self, device="cpu")
 
 
 @composite("method")
 def cuda(self: Tensor, device=None, non_blocking=False, memory_format=None) -> Tensor:
-    """This tensor on a CUDA device."""
+    """This tensor on a CUDA device (the current one unless `device` names another).
+
+    Raises: RuntimeError if there is none.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.ones(2)
+    >>> x = x.cuda() if torch.cuda.is_available() else x
+    """
     return to(self, device="cuda" if device is None else device)
 
 
 @composite("method")
 def contiguous(self: Tensor, memory_format=None) -> Tensor:
-    """This tensor with its elements dense in row order; itself if they are."""
-    return self if is_contiguous(self) else _clone(self, "contiguous")
+    """This tensor with its elements dense in row order, or in that of `memory_format`; itself if they are.
+
+    Raises: RuntimeError for a memory format that tensors of this rank do not have.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[1, 2], [3, 4]]).t()
+    >>> x.stride(), x.contiguous().stride()
+    ((1, 2), (2, 1))
+    """
+    return self if is_contiguous(self, memory_format) else clone(self, memory_format=memory_format or "contiguous")
 
 
 @composite("method")
 def is_contiguous(self: Tensor, memory_format=None) -> bool:
-    """Whether the elements lie dense in row order (for `channels_last`: with the channels innermost)."""
+    """Whether the elements lie dense in row order (for `channels_last`: with the channels innermost).
+
+    >>> import tensorgrad as torch
+    >>> x = torch.zeros(2, 3)
+    >>> x.is_contiguous(), x.t().is_contiguous(), x[:, 1].is_contiguous()
+    (True, False, False)
+    """
     array = self._array
     if memory_format is not None and "channels_last" in str(memory_format):
+        if array.ndim != (5 if "3d" in str(memory_format) else 4):
+            return False
         order = (0, *range(2, array.ndim), 1)
-        return array.__class__ is np.ndarray and array.transpose(order).flags.c_contiguous
+        return array.__class__ is np.ndarray and bool(array.transpose(order).flags.c_contiguous)
     return bool(array.flags.c_contiguous)
 
 
 @composite("method")
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor with the dtype and device of `other`."""
+    """This tensor with the dtype and device of `other`.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1.7, -2.0]).type_as(torch.tensor(0))
+    tensor([ 1, -2])
+    """
     return to(self, other)
 
 
 @composite("method")
 def type(self: Tensor, dtype=None, non_blocking=False):
-    """PyTorch's legacy name of the tensor's type, or (with `dtype`) this tensor cast to it."""
-    from tensorgrad.autograd.graph import _LEGACY
+    """PyTorch's legacy name of the tensor's type, or (with `dtype`) this tensor cast to it.
 
+    >>> import tensorgrad as torch
+    >>> torch.ones(1).type(), torch.ones(1).type(torch.int64)
+    ('torch.FloatTensor', tensor([1]))
+    """
     if dtype is None:
         prefix = "torch." if self.is_cpu else f"torch.{self.device.type}."
-        return f"{prefix}{_LEGACY[self.dtype.name]}Tensor"
+        return f"{prefix}{dtypes.SPOKEN[self.dtype.name]}Tensor"
     if isinstance(dtype, str):
         spoken = dtype.rpartition(".")[2].removesuffix("Tensor")
-        found = [dtypes.BY_NAME[name] for name, legacy in _LEGACY.items() if legacy == spoken]
+        found = [dtypes.BY_NAME[name] for name, legacy in dtypes.SPOKEN.items() if legacy == spoken]
         if not found:
             raise ValueError(f"invalid type: '{dtype}'")
         dtype = found[0]
@@ -188,7 +248,7 @@ def type(self: Tensor, dtype=None, non_blocking=False):
 
 def _broadcast_copy(xp, x, src):
     out = xp.empty_like(x)
-    src = src.real if src.dtype.kind == "c" and x.dtype.kind != "c" else src
+    src = src.real if src.dtype.kind == "c" and x.dtype.kind not in "cb" else src
     with np.errstate(all="ignore"):
         out[...] = src
     return out
@@ -204,6 +264,12 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Writes `src`, broadcast and cast, into this tensor; gradients flow to `src`.
 
     Raises: RuntimeError if `src` does not broadcast to this tensor's shape.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.zeros(2, 2)
+    >>> x.copy_(torch.tensor([1, 2]))
+    tensor([[1., 2.],
+            [1., 2.]])
     """
     if src.__class__ in dtypes.NUMBERS:
         src = tensor(src)
@@ -213,10 +279,12 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         src = _transfer(src, self.device)
     check_broadcast(src._array.shape, self._array.shape)
     if inplace._tracked(self, (src,)) or self._storage.version is None:
+        if self._array.dtype.kind in "biu":  # integers have no gradients
+            src = src.detach()
         return inplace.replace(self, _copy, (src,), {})
     inplace.check_no_overlap(self)
     array = src._array
-    if array.dtype.kind == "c" and self._array.dtype.kind != "c":
+    if array.dtype.kind == "c" and self._array.dtype.kind not in "cb":
         array = array.real
     self._storage.bump()
     with np.errstate(all="ignore"):
@@ -246,7 +314,12 @@ _fill = op("fill(input, value)", lambda xp, x, value: xp.full_like(x, value.asty
 
 @composite()
 def fill(input: Tensor, value) -> Tensor:
-    """A tensor like `input` with every element `value`, a number or a 0-dimensional tensor."""
+    """A tensor like `input` with every element `value`, a number or a 0-dimensional tensor.
+
+    >>> import tensorgrad as torch
+    >>> torch.fill(torch.zeros(2), 7)
+    tensor([7., 7.])
+    """
     return fill_(input.clone(), value)
 
 
@@ -267,6 +340,7 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
         inplace.check_no_overlap(self)
         value = value.item()
     check_number(value, self.dtype)
+    value = wrapped(value, self.dtype)
     if inplace._tracked(self, ()) or self._storage.version is None:
         from tensorgrad.ops.create import tensor
 
@@ -280,5 +354,81 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
 
 @composite("method function")
 def zero_(self: Tensor) -> Tensor:
-    """Sets every element to 0."""
+    """Sets every element to 0.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([1.0, 2.0])
+    >>> x[:1].zero_()
+    tensor([0.])
+    >>> x
+    tensor([0., 2.])
+    """
     return _fill_in_place(self, 0)
+
+
+@composite("method")
+def fill_diagonal_(self: Tensor, fill_value, wrap: bool = False) -> Tensor:
+    """Sets the elements whose indices are all equal to a number.
+
+    With `wrap` the diagonal of a tall matrix begins anew below its end, one row further down.
+
+    Raises: RuntimeError for a vector or a number, and unless all dimensions of more than two are equal.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(2, 3).fill_diagonal_(5)
+    tensor([[5., 0., 0.],
+            [0., 5., 0.]])
+    """
+    shape, stride = self._array.shape, self.stride()
+    if isinstance(fill_value, Tensor):
+        if fill_value.ndim or fill_value.requires_grad:
+            raise TypeError("fill_diagonal_(): argument 'fill_value' (position 1) must be Number, not Tensor")
+        fill_value = fill_value.item()
+    if len(shape) < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if len(shape) > 2 and len(set(shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    height, width = shape[0], min(shape)
+    blocks = (height + 1) // (width + 1) if wrap and len(shape) == 2 and width else 1
+    parts = [(blocks, width)]
+    if blocks * (width + 1) < height and wrap and len(shape) == 2 and width:
+        parts.append((1, height - blocks * (width + 1)))
+    row, offset = 0, self.storage_offset()
+    for count, length in parts:
+        start = offset + row * stride[0]
+        view = self.as_strided((count, length), ((width + 1) * stride[0], sum(stride)), start)
+        _fill_in_place(view, fill_value)
+        row += count * (width + 1)
+    return self
+
+
+# --- out of the graph, into a module -------------------------------------------------------------------------------
+
+
+@composite("function")
+def detach(input: Tensor) -> Tensor:
+    """The same memory and version counter, outside the graph.
+
+    >>> import tensorgrad as torch
+    >>> torch.detach(torch.ones(2, requires_grad=True))
+    tensor([1., 1.])
+    """
+    return input.detach()
+
+
+@composite("function")
+def detach_(input: Tensor) -> Tensor:
+    """Cuts the tensor out of the graph in place. Raises: RuntimeError for a view."""
+    return input.detach_()
+
+
+@composite("method")
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What `Module.load_state_dict` puts in the place of this tensor: `other` if it is to `assign`, else this tensor
+    with the values of `other`; in both cases outside the graph.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(2).module_load(torch.tensor([1, 2]))
+    tensor([1., 2.])
+    """
+    return other.detach() if assign else copy_(self, other).detach()

@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import math
-from operator import index as as_int
+import threading
+from functools import reduce
 
 import numpy as np
 
 from tensorgrad import devices, dtypes
-from tensorgrad.ops.errors import check_number
+from tensorgrad.ops.errors import as_integer, check_number, warn
 from tensorgrad.ops.kinds import composite
+from tensorgrad.ops.promote import plain_number
 from tensorgrad.size import Size
-from tensorgrad.storage.stubs import STORAGES, storage_class
+from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.tensor import Tensor, share, wrap
 
 
-class _DefaultDevice:
+class _DefaultDevice(threading.local):
+    """Where this thread makes tensors without `device=`."""
+
     device = devices.CPU
+    outer: tuple = ()  # the devices that `with` blocks put aside, the innermost last
 
 
 DEFAULT_DEVICE = _DefaultDevice()
+
+
+def _enter(self: devices.device) -> devices.device:
+    """`with torch.device("meta"):` makes tensors there unless they say otherwise."""
+    DEFAULT_DEVICE.outer = (*DEFAULT_DEVICE.outer, DEFAULT_DEVICE.device)
+    DEFAULT_DEVICE.device = self
+    return self
+
+
+def _exit(self: devices.device, *exception) -> None:
+    *outer, DEFAULT_DEVICE.device = DEFAULT_DEVICE.outer
+    DEFAULT_DEVICE.outer = tuple(outer)
+
+
+devices.device.__enter__ = _enter  # type: ignore[attr-defined]
+devices.device.__exit__ = _exit  # type: ignore[attr-defined]
 
 
 def resolve_device(device) -> devices.device:
@@ -33,11 +54,28 @@ def resolve_shape(size: tuple | list) -> tuple[int, ...]:
     """A shape from `f(2, 3)` or `f((2, 3))`. Raises: TypeError for what is no integer, RuntimeError if negative."""
     if len(size) == 1 and isinstance(size[0], tuple | list):
         size = size[0]
-    shape = tuple(n if n.__class__ is int else as_int(n) for n in size)
+    shape = tuple(n if n.__class__ is int else as_integer(n, "size", "tuple of ints") for n in size)
     for n in shape:
         if n < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
     return shape
+
+
+def given_size(name: str, size: tuple, named: dict) -> tuple:
+    """`size` by position or as a keyword. Raises: TypeError if it is missing, or for an unknown keyword."""
+    if "size" in named and not size:
+        size = (named.pop("size"),)
+    elif not size:
+        raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
+    if named:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+    return size
+
+
+def check_tensor(name: str, value) -> None:
+    """For functions that may not look at their argument. Raises: TypeError if it is no tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(value).__name__}")
 
 
 def finish(array, requires_grad: bool, device) -> Tensor:
@@ -66,67 +104,126 @@ def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
     if isinstance(data, Tensor):
         array = np.array(STORAGES[data._array.__class__].to_host(data._array))
         return array if dtype is None else array.astype(dtype.numpy, copy=False)
+    if hasattr(data, "__array__") and not isinstance(data, np.ndarray | np.generic):
+        data = np.asarray(data.__array__())  # another library's tensor, a table's column: its dtype counts
     if isinstance(data, np.ndarray | np.generic):
         if dtype is None:
             dtype = dtypes.from_numpy_dtype(data.dtype)
         return np.array(data, dtype.numpy)
-    if isinstance(data, list | tuple | range):
-        data = _without_tensors(data)
+    kinds: set = {data.__class__}
+    if isinstance(data, list | tuple):
+        kinds.clear()
+        data = _plain(data, kinds)
     try:
         array = np.array(data)
-    except ValueError as error:
-        raise ValueError(f"expected a sequence of equal length at every depth in torch.tensor(data): {error}") from None
+    except ValueError:
+        _check_lengths(data)
+        raise
     if array.dtype.kind not in "biufc":
         bad = _first_non_number(data)
-        if isinstance(bad, int) and dtype is None:
-            raise RuntimeError("Overflow when unpacking long long")
         if not isinstance(bad, int):
             kind = type(bad).__name__
-            if not isinstance(data, list | tuple):
-                raise RuntimeError(f"Could not infer dtype of {kind}")
-            raise TypeError(
-                f"new(): invalid data type '{kind}'" if kind == "str" else f"Could not infer dtype of {kind}"
-            )
+            if kind == "str":
+                if _is_first(bad, data):  # a text is a sequence, too
+                    raise ValueError(f"too many dimensions '{kind}'")
+                raise TypeError(f"new(): invalid data type '{kind}'")
+            raise RuntimeError(f"Could not infer dtype of {kind}")
+    if array.size and (array.dtype.kind in "iu" or kinds <= {int, bool}):
+        _check_integers(array, dtype, kinds)
     if dtype is None:
-        dtype = _inferred(array, data)
+        dtype = _inferred(array, kinds)
     with np.errstate(all="ignore"):
-        if array.dtype.kind in "iu" and dtype.category == dtypes.INTEGER and array.size:
-            info = dtypes.iinfo(dtype)
-            low = -info.max if dtype is dtypes.uint8 else info.min  # PyTorch lets small negative numbers wrap
-            if array.min() < low or array.max() > info.max:
-                raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
         return array.astype(dtype.numpy, order="C")
 
 
-def _without_tensors(data):
-    """Nested sequences in which tensors (of one element, or rows) are replaced by their values."""
-    return [
-        x.tolist() if isinstance(x, Tensor) else _without_tensors(x) if isinstance(x, list | tuple) else x for x in data
-    ]
+def _check_integers(array: np.ndarray, dtype: dtypes.dtype | None, kinds: set) -> None:
+    """Raises: ValueError, OverflowError or RuntimeError for integers that `dtype` (int64 if None) cannot hold.
+
+    NumPy has made an array of another kind of Python integers that do not fit into int64.
+    """
+    if dtype is dtypes.uint64:
+        if array.min() < 0:
+            raise OverflowError("can't convert negative int to unsigned")
+        if array.dtype.kind not in "biu":
+            raise OverflowError("int too big to convert")
+    elif dtype is None or dtype.category == dtypes.INTEGER:
+        if array.dtype.kind not in "bi" and kinds <= {int, bool}:
+            raise ValueError("Overflow when unpacking long long")
+        if dtype is not None:
+            info = dtypes.iinfo(dtype)
+            low = info.min if dtype.is_signed else -info.max  # PyTorch lets small negative numbers wrap
+            if array.min() < low or array.max() > info.max:
+                raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
+
+
+def _plain(data, kinds: set):
+    """Nested sequences with tensors (of one element, or rows) replaced by their values. `kinds` collects the types of
+    the elements; of tensors and arrays the dtypes."""
+    types = set(map(type, data))
+    if types <= dtypes.NUMBERS:  # nothing to replace, found out without a Python loop
+        kinds |= types
+        return data
+    made = []
+    for x in data:
+        if isinstance(x, list | tuple):
+            x = _plain(x, kinds)
+        elif isinstance(x, Tensor | np.ndarray):
+            kinds.add(x.dtype if isinstance(x, Tensor) else dtypes.from_numpy_dtype(x.dtype))
+            x = x.tolist()
+        else:
+            kinds.add(x.__class__)
+        made.append(x)
+    return made
+
+
+def _check_lengths(data) -> None:
+    """Raises: ValueError or TypeError, in PyTorch's words, for nested sequences that are no table."""
+    row, dim = data, 0
+    level = [data]  # the sequences at one depth, which must be as the first of them
+    while isinstance(row, list | tuple):
+        for other in level:
+            if not isinstance(other, list | tuple):
+                raise TypeError(
+                    f"not a sequence: torch.tensor expected one of length {len(row)} at dim {dim}, but got "
+                    f"{type(other).__name__}"
+                )
+            if len(other) != len(row):
+                raise ValueError(f"expected sequence of length {len(row)} at dim {dim} (got {len(other)})")
+        level = [item for other in level for item in other]
+        row, dim = (level[0] if level else None), dim + 1
+    if any(isinstance(item, list | tuple) for item in level):
+        raise TypeError(f"torch.tensor expected a number at depth {dim}, but got a sequence")
+
+
+def _is_first(leaf, data) -> bool:
+    """Whether nested sequences begin with `leaf`."""
+    while isinstance(data, list | tuple) and data:
+        data = data[0]
+        if data is leaf:
+            return True
+    return False
 
 
 def _first_non_number(data):
-    while isinstance(data, list | tuple):
-        data = next(
-            (x for x in data if isinstance(x, list | tuple) or not isinstance(x, bool | int | float | complex)), 0
-        )
-        if data == []:
-            return 0
-    return data
+    """The first item of nested sequences that is no number; 0 if all are."""
+    if not isinstance(data, list | tuple):
+        return data
+    found = (_first_non_number(x) for x in data)
+    return next((x for x in found if not isinstance(x, bool | int | float | complex)), 0)
 
 
-def _inferred(array: np.ndarray, data) -> dtypes.dtype:
+def _inferred(array: np.ndarray, kinds: set) -> dtypes.dtype:
+    """The dtype of new data: NumPy's values and tensors in lists keep theirs, as in PyTorch, and are promoted."""
+    carried = [k for k in kinds if k.__class__ is dtypes.dtype or issubclass(k, np.generic)]
+    if carried:
+        found = [k if k.__class__ is dtypes.dtype else dtypes.from_numpy_dtype(np.dtype(k)) for k in carried]
+        found += [dtypes.of_number(k()) for k in kinds if k in dtypes.NUMBERS]
+        return reduce(dtypes.promote_types, found)
     if array.dtype.kind == "b":
         return dtypes.bool
-    if array.dtype.kind in "iu" and array.size:
+    if array.dtype.kind == "i" and array.size:
         return dtypes.int64
-    if array.dtype.kind == "c":
-        return dtypes.DEFAULT.complex
-    while isinstance(data, list | tuple) and data:  # NumPy scalars in lists keep their type, as in PyTorch
-        data = data[0]
-    if isinstance(data, np.generic) and data.dtype.kind == "f" and data.dtype != np.float64:
-        return dtypes.from_numpy_dtype(data.dtype)
-    return dtypes.DEFAULT.floating
+    return dtypes.DEFAULT.complex if array.dtype.kind == "c" else dtypes.DEFAULT.floating
 
 
 @composite("function")
@@ -143,12 +240,9 @@ def tensor(data, *, dtype=None, device=None, requires_grad: bool = False, pin_me
             [3, 4]])
     """
     if isinstance(data, Tensor):
-        import warnings
-
-        warnings.warn(
+        warn(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
             "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
-            stacklevel=2,
         )
         device = data.device if device is None else device
     if requires_grad and dtype is not None and dtype.category < dtypes.FLOATING:
@@ -203,12 +297,6 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 
 
 @composite("function")
-def from_dlpack(ext_tensor) -> Tensor:
-    """A tensor that shares the memory of another library's array, through the DLPack protocol."""
-    return wrap(np.from_dlpack(ext_tensor))
-
-
-@composite("function")
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool = False) -> Tensor:
     """`obj` as a tensor; `copy=True` always copies, `copy=False` raises where a copy is needed.
 
@@ -216,6 +304,10 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool = Fa
     >>> torch.asarray([1.0, 2.0])
     tensor([1., 2.])
     """
+    if isinstance(obj, Storage):
+        dtype = dtype or dtypes.uint8
+        size = obj.nbytes() // dtype.itemsize
+        obj, dtype = share(obj.strided((size,), (dtype.itemsize,), 0, dtype.numpy), obj), None
     shares = isinstance(obj, Tensor | np.ndarray)
     if copy is False and not shares:
         raise ValueError("can't alias arbitrary sequence into a tensor.")
@@ -279,7 +371,9 @@ def _dtype_of(out: Tensor, dtype):
 
 
 @composite("function")
-def zeros(*size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def zeros(
+    *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, **named
+) -> Tensor:
     """A tensor of zeros.
 
     >>> import tensorgrad as torch
@@ -288,11 +382,13 @@ def zeros(*size, out=None, dtype=None, layout=None, device=None, requires_grad=F
             [0., 0.]])
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
-    return _out(out, _filled(np.zeros, resolve_shape(size), dtype, device, requires_grad))
+    return _out(out, _filled(np.zeros, resolve_shape(given_size("zeros", size, named)), dtype, device, requires_grad))
 
 
 @composite("function")
-def ones(*size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def ones(
+    *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, **named
+) -> Tensor:
     """A tensor of ones.
 
     >>> import tensorgrad as torch
@@ -301,12 +397,20 @@ def ones(*size, out=None, dtype=None, layout=None, device=None, requires_grad=Fa
             [1., 1., 1.]])
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
-    return _out(out, _filled(np.ones, resolve_shape(size), dtype, device, requires_grad))
+    return _out(out, _filled(np.ones, resolve_shape(given_size("ones", size, named)), dtype, device, requires_grad))
 
 
 @composite("function")
 def empty(
-    *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, memory_format=None
+    *size,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+    memory_format=None,
+    **named,
 ) -> Tensor:
     """An uninitialised tensor: its values are whatever the memory held.
 
@@ -315,7 +419,14 @@ def empty(
     torch.Size([2, 3])
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
-    return _out(out, _filled(np.empty, resolve_shape(size), dtype, device, requires_grad))
+    return _out(out, _filled(np.empty, resolve_shape(given_size("empty", size, named)), dtype, device, requires_grad))
+
+
+def wrapped(value, dtype: dtypes.dtype):
+    """A Python number as what an unsigned element makes of it: a negative one wraps."""
+    if value.__class__ is bool or dtype.is_signed or dtype.category != dtypes.INTEGER:
+        return value
+    return int(value) % 2 ** (8 * dtype.itemsize)
 
 
 @composite("function")
@@ -329,11 +440,10 @@ def full(
     tensor([[7, 7, 7],
             [7, 7, 7]])
     """
-    if isinstance(fill_value, Tensor):
-        fill_value = fill_value.item()
+    fill_value = fill_value.item() if isinstance(fill_value, Tensor) else plain_number(fill_value)
     dtype = (dtype or dtypes.of_number(fill_value)) if out is None else _dtype_of(out, dtype)
     check_number(fill_value, dtype)
-    value = fill_value % 256 if dtype is dtypes.uint8 else fill_value
+    value = wrapped(fill_value, dtype)
     return _out(
         out,
         _filled(lambda s, d: np.full(s, value, d), resolve_shape((size,)), dtype, device, requires_grad),
@@ -346,8 +456,7 @@ def _like(name: str, function, fills: bool):
     def like(
         input: Tensor, *fill, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, **kw
     ) -> Tensor:
-        if not isinstance(input, Tensor):
-            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        check_tensor(name, input)
         if kw:
             fill = (kw.pop("fill_value"),) if "fill_value" in kw and fills else fill
         made = function(
@@ -366,7 +475,9 @@ def _like(name: str, function, fills: bool):
         return made
 
     like.__name__ = like.__qualname__ = name
-    like.__doc__ = f"`{function.__name__}` with the shape, dtype and device of `input` (each may be overridden)."
+    like.__doc__ = (
+        f"`{function.__name__}` with the shape, dtype and device of `input`, unless another dtype or device is given."
+    )
     return composite("function", name=name)(like)
 
 
@@ -376,7 +487,7 @@ empty_like = _like("empty_like", empty, False)
 full_like = _like("full_like", full, True)
 
 
-def _new(name: str, function):
+def _new(name: str, function, example: str, printed: str):
     def new(self, *args, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False, **kw) -> Tensor:
         args = (kw.pop("size"), *args) if "size" in kw else args
         return function(
@@ -384,20 +495,30 @@ def _new(name: str, function):
         )
 
     new.__name__ = new.__qualname__ = name
-    new.__doc__ = f"`torch.{function.__name__}` with this tensor's dtype and device unless others are given."
+    new.__doc__ = f"""`torch.{function.__name__}` with this tensor's dtype and device unless others are given.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(1, dtype=torch.float64).{name}({example})
+    {printed}
+    """
     composite("method", name=name)(new)
 
 
-_new("new_zeros", zeros)
-_new("new_ones", ones)
-_new("new_empty", empty)
-_new("new_full", full)
-_new("new_tensor", tensor)
+_new("new_zeros", zeros, "2", "tensor([0., 0.], dtype=torch.float64)")
+_new("new_ones", ones, "2", "tensor([1., 1.], dtype=torch.float64)")
+_new("new_empty", empty, "0, 3", "tensor([], size=(0, 3), dtype=torch.float64)")
+_new("new_full", full, "(2,), 7", "tensor([7., 7.], dtype=torch.float64)")
+_new("new_tensor", tensor, "[1, 2]", "tensor([1., 2.], dtype=torch.float64)")
 
 
 @composite("method")
 def new(self, *args, device=None) -> Tensor:
-    """PyTorch's legacy constructor with this tensor's dtype: sizes, or data to copy."""
+    """PyTorch's legacy constructor with this tensor's dtype: sizes, or data to copy.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(1, dtype=torch.int64).new([1, 2]), torch.zeros(1).new(2, 3).shape
+    (tensor([1, 2]), torch.Size([2, 3]))
+    """
     if len(args) == 1 and isinstance(args[0], list | tuple | Tensor | np.ndarray) and not isinstance(args[0], Size):
         return tensor(args[0], dtype=self.dtype, device=device or self.device)
     return empty(*args, dtype=self.dtype, device=device or self.device)
@@ -441,7 +562,12 @@ def arange(
 
 @composite("function", name="range")
 def range_(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
-    """Like `arange`, with `end` included and always floating-point (deprecated in PyTorch)."""
+    """Like `arange`, with `end` included and always floating-point (deprecated in PyTorch).
+
+    >>> import tensorgrad as torch
+    >>> torch.range(1, 2, 0.5)
+    tensor([1.0000, 1.5000, 2.0000])
+    """
     if end is None:
         start, end = 0, start
     count = math.floor((end - start) / step) + 1
@@ -549,5 +675,12 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_g
 
 @composite("function")
 def scalar_tensor(s, *, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
-    """A 0-dimensional tensor in the default dtype unless given."""
+    """A 0-dimensional tensor in the default dtype unless given. Raises: TypeError for what is no number.
+
+    >>> import tensorgrad as torch
+    >>> torch.scalar_tensor(2)
+    tensor(2.)
+    """
+    if not isinstance(s, Tensor | np.generic | bool | int | float | complex):
+        raise TypeError(f"scalar_tensor(): argument 's' (position 1) must be Number, not {type(s).__name__}")
     return tensor(s, dtype=dtype or dtypes.DEFAULT.floating, device=device, requires_grad=requires_grad)

@@ -1,4 +1,4 @@
-"""Decompositions of matrices, and what is made of them: QR, singular values, eigenvalues, pseudo-inverse, rank, norms.
+"""Decompositions of matrices, and what is made of them: QR, singular values, eigenvalues, pseudo-inverse, rank.
 
 Gradients follow M. Giles, "An extended collection of matrix derivative results for forward and reverse mode algorithmic
 differentiation", 2008, and S. Walter, L. Lehmann, "Algorithmic differentiation of linear algebra functions", 2010, with
@@ -8,21 +8,17 @@ choice for its gradient to mean something.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import linalg as kernels
-from tensorgrad.kernels.array.matmul import spoken
+from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
 from tensorgrad.ops import create
-from tensorgrad.ops.errors import wrap_dim
 from tensorgrad.ops.kinds import FUNCTIONS, composite, op
 from tensorgrad.ops.linalg import (
     adjoint,
     check_same_dtype,
     identity,
-    inv,
-    is_vector,
     named,
     real_dtype,
     real_part,
@@ -32,7 +28,6 @@ from tensorgrad.ops.linalg import (
 )
 from tensorgrad.ops.matmul import matmul, nt, tn, written
 from tensorgrad.ops.pointwise import conj
-from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
@@ -99,6 +94,8 @@ def _check_factored(A: Tensor, name: str) -> None:
 
 def linalg_qr(A: Tensor, mode: str = "reduced", *, out=None):
     """A = Q R with orthonormal columns in Q and an upper triangular R; `mode` is "reduced", "complete" or "r" (R only).
+
+    For A (*, m, n) and k = min(m, n) they are (*, m, k) and (*, k, n), or, complete, (*, m, m) and (*, m, n).
 
     Raises: RuntimeError for another mode, or fewer than two dimensions.
 
@@ -188,18 +185,49 @@ _svd = op(
 )
 
 
+def _check_driver(A: Tensor, driver) -> None:
+    """Raises: RuntimeError for a choice of algorithm where there is none."""
+    if driver is not None and not A.is_cuda:
+        raise RuntimeError(
+            "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+        )
+
+
 def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver=None, out=None):
     """A = U diag(S) Vh with orthonormal columns in U and rows in Vh, and S descending.
 
+    Args:
+        A: a stack of matrices (*, m, n).
+        full_matrices: U is (*, m, m) and Vh (*, n, n); otherwise (*, m, k) and (*, k, n), with k = min(m, n).
+
+    Returns: `U`, `S` (*, k) and `Vh`. U and Vh are unique up to signs (phases) only.
+
     Raises: RuntimeError for fewer than two dimensions, or integers.
+
+    >>> import tensorgrad as torch
+    >>> A = torch.tensor([[3.0, 0.0], [4.0, 5.0]])
+    >>> U, S, Vh = torch.linalg.svd(A)
+    >>> S
+    tensor([6.7082, 2.2361])
+    >>> torch.allclose(U @ torch.diag(S) @ Vh, A, atol=1e-5)
+    True
     """
+    _check_driver(A, driver)
     _check_factored(A, "svd")
     return named(return_type("linalg_svd", "U", "S", "Vh"), _svd(A, full_matrices), out, linalg_svd)
 
 
 @composite()
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out=None):
-    """The older form of `torch.linalg.svd`: returns V instead of Vh, and zeros for both unless `compute_uv`."""
+    """The older form of `torch.linalg.svd`: returns V instead of Vh, and zeros for both unless `compute_uv`.
+
+    `some` leaves out the columns that only complete a basis, as `full_matrices=False` does there.
+
+    >>> import tensorgrad as torch
+    >>> U, S, V = torch.svd(torch.tensor([[3.0, 0.0], [4.0, 5.0]]))
+    >>> S
+    tensor([6.7082, 2.2361])
+    """
     _check_factored(input, "svd")
     u, s, vh = _svd(input, not some)
     results = (u, s, adjoint(vh))
@@ -211,8 +239,16 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out=None):
 
 
 def svdvals(A: Tensor, *, driver=None, out=None) -> Tensor:
-    """The singular values, descending."""
-    _check_factored(A, "svdvals")
+    """The singular values (*, min(m, n)) of matrices (*, m, n), descending.
+
+    Raises: RuntimeError for fewer than two dimensions, or integers.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.svdvals(torch.tensor([[0.0, 2.0], [3.0, 0.0]]))
+    tensor([3., 2.])
+    """
+    _check_driver(A, driver)
+    _check_factored(A, "svd")
     result = _svd(A, False)[1]
     return result if out is None else written(svdvals, out, result)
 
@@ -247,22 +283,45 @@ _eigh = op(
 
 
 def _check_uplo(uplo: str) -> str:
-    if not isinstance(uplo, str) or uplo.upper() not in ("L", "U"):
+    if not isinstance(uplo, str):
+        raise TypeError(f"linalg_eigh(): argument 'UPLO' (position 2) must be str, not {type(uplo).__name__}")
+    if uplo.upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {uplo}")
     return uplo.upper()
 
 
-def eigh(A: Tensor, UPLO: str = "L", *, out=None):
+def eigh(input: Tensor, UPLO: str = "L", *, out=None):
     """Eigenvalues (real, ascending) and orthonormal eigenvectors of Hermitian matrices, of which one triangle is read.
 
+    Args:
+        input: a stack of matrices (*, n, n).
+        UPLO: "L" reads the lower triangle, "U" the upper one.
+
+    Returns: `eigenvalues` (*, n) and `eigenvectors` (*, n, n), one in each column, unique up to signs (phases) only.
+
     Raises: RuntimeError for matrices that are not square.
+
+    >>> import tensorgrad as torch
+    >>> A = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
+    >>> values, vectors = torch.linalg.eigh(A)
+    >>> values
+    tensor([1.3820, 3.6180])
+    >>> torch.allclose(A @ vectors, vectors * values, atol=1e-5)
+    True
     """
-    return named(return_type("linalg_eigh", "eigenvalues", "eigenvectors"), _eigh(A, _check_uplo(UPLO)), out, eigh)
+    return named(return_type("linalg_eigh", "eigenvalues", "eigenvectors"), _eigh(input, _check_uplo(UPLO)), out, eigh)
 
 
-def eigvalsh(A: Tensor, UPLO: str = "L", *, out=None) -> Tensor:
-    """The eigenvalues of Hermitian matrices, ascending."""
-    result = _eigh(A, _check_uplo(UPLO))[0]
+def eigvalsh(input: Tensor, UPLO: str = "L", *, out=None) -> Tensor:
+    """The eigenvalues (*, n) of Hermitian matrices (*, n, n), ascending; `UPLO` ("L" or "U") is the triangle read.
+
+    Raises: RuntimeError for matrices that are not square.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.eigvalsh(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    tensor([-1.,  1.])
+    """
+    result = _eigh(input, _check_uplo(UPLO))[0]
     return result if out is None else written(eigvalsh, out, result)
 
 
@@ -297,14 +356,29 @@ _eig = op(
 )
 
 
-def eig(A: Tensor, *, out=None):
-    """Eigenvalues and eigenvectors of square matrices, both complex, in no particular order."""
-    return named(return_type("linalg_eig", "eigenvalues", "eigenvectors"), _eig(A), out, eig)
+def eig(input: Tensor, *, out=None):
+    """Eigenvalues (*, n) and eigenvectors (*, n, n), in columns, of square matrices: complex, in no particular order.
+
+    Raises: RuntimeError for matrices that are not square, or contain nan or infinity.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.eig(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
+    tensor([2.+0.j, 3.+0.j])
+    """
+    return named(return_type("linalg_eig", "eigenvalues", "eigenvectors"), _eig(input), out, eig)
 
 
-def eigvals(A: Tensor, *, out=None) -> Tensor:
-    """The eigenvalues of square matrices, complex."""
-    result = _eig(A)[0]
+def eigvals(input: Tensor, *, out=None) -> Tensor:
+    """The eigenvalues (*, n) of square matrices (*, n, n), complex, in no particular order.
+
+    Raises: RuntimeError for matrices that are not square, or contain nan or infinity.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.eigvals(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    tensor([2.+0.j, 3.+0.j])
+    """
+    kernels.check_square(input._array, "eigvals")
+    result = _eig(input)[0]
     return result if out is None else written(eigvals, out, result)
 
 
@@ -336,42 +410,65 @@ def _tolerances(A: Tensor, atol, rtol):
     return tuple(t.unsqueeze(-1)._array if isinstance(t, Tensor) else t for t in (atol, rtol))
 
 
-def pinv(A: Tensor, *args, atol=None, rtol=None, hermitian: bool = False, rcond=None, out=None) -> Tensor:
-    """The Moore–Penrose pseudo-inverse; singular values not above max(atol, rtol · largest) count as zero.
+def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=None, out=None) -> Tensor:
+    """The Moore–Penrose pseudo-inverses (*, n, m) of matrices (*, m, n).
 
-    Raises: RuntimeError for fewer than two dimensions, or integers.
+    Singular values not above max(atol, rtol · largest) count as zero; `rtol` is max(m, n) times the dtype's machine
+    epsilon unless it or `atol` is given; `rcond` is an older name of it. With `hermitian` eigenvalues do for singular
+    values.
+
+    Raises: RuntimeError for fewer than two dimensions, integers, or 16-bit floats.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.pinv(torch.tensor([[2.0, 0.0], [0.0, 0.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.0000]])
     """
-    rtol = rcond if rcond is not None else args[0] if args else rtol
-    array = A._array
-    if array.ndim < 2 or array.dtype.kind in "biu":
+    rtol = rtol if rcond is None else rcond
+    array = input._array
+    if array.ndim < 2 or array.dtype.kind not in "fc" or array.dtype.itemsize == 2:
         raise RuntimeError(
             f"linalg.pinv({spoken(array)}{{{list(array.shape)}}}): expected a tensor with 2 or more dimensions of "
-            "float, "
-            "double, cfloat or cdouble types"
+            "float, double, cfloat or cdouble types"
         )
     if not array.size:
-        result = A.transpose(-2, -1).clone()
+        result = input.transpose(-2, -1).clone()
     else:
-        result = _pinv(A, *_tolerances(A, atol, rtol), hermitian)
+        result = _pinv(input, *_tolerances(input, atol, rtol), hermitian)
     return result if out is None else written(pinv, out, result)
 
 
 @composite()
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
-    """`torch.linalg.pinv`."""
+    """`torch.linalg.pinv`.
+
+    >>> import tensorgrad as torch
+    >>> torch.pinverse(torch.tensor([[2.0]]))
+    tensor([[0.5000]])
+    """
     return pinv(input, rtol=rcond)
 
 
-def matrix_rank(A: Tensor, *args, atol=None, rtol=None, hermitian: bool = False, tol=None, out=None) -> Tensor:
-    """How many singular values are above max(atol, rtol · largest)."""
-    atol = tol if tol is not None else args[0] if args else atol
-    _check_factored(A, "matrix_rank")
-    values = eigvalsh(A.detach()).abs() if hermitian else svdvals(A.detach())
+def matrix_rank(input: Tensor, tol=None, hermitian: bool = False, *, atol=None, rtol=None, out=None) -> Tensor:
+    """How many singular values of matrices (*, m, n) are above max(atol, rtol · largest): an int64 tensor (*,).
+
+    `rtol` is max(m, n) times the dtype's machine epsilon unless it or `atol` is given; `tol` is an older name of
+    `atol`. With `hermitian` eigenvalues do for singular values.
+
+    Raises: RuntimeError for fewer than two dimensions, or integers.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.matrix_rank(torch.ones(3, 3))
+    tensor(1)
+    """
+    atol = atol if tol is None else tol
+    _check_factored(input, "matrix_rank")
+    values = eigvalsh(input.detach()).abs() if hermitian else svdvals(input.detach())
     if not values._array.shape[-1]:
         result = values.sum(-1).to(dtypes.int64)
     else:
         if rtol is None:
-            rtol = 0.0 if atol is not None else max(A._array.shape[-2:]) * dtypes.finfo(A.dtype).eps
+            rtol = 0.0 if atol is not None else max(input._array.shape[-2:]) * dtypes.finfo(input.dtype).eps
         limit = values.amax(-1, True) * (rtol.unsqueeze(-1) if isinstance(rtol, Tensor) else rtol)
         if atol is not None:
             floor = atol.unsqueeze(-1) if isinstance(atol, Tensor) else create.full((), atol, dtype=values.dtype)
@@ -380,116 +477,59 @@ def matrix_rank(A: Tensor, *args, atol=None, rtol=None, hermitian: bool = False,
     return result if out is None else written(matrix_rank, out, result)
 
 
-def lstsq(A: Tensor, B: Tensor, rcond=None, *, driver=None, out=None):
-    """X that minimises ‖A X - B‖, with residuals, rank and singular values where the driver finds them."""
+def _check_least_squares(A: Tensor, B: Tensor, driver) -> bool:
+    """Whether B is a stack of vectors. Raises: RuntimeError for shapes, dtypes or a driver that do not fit."""
+    a, b = A._array.shape, B._array.shape
+    if len(a) < 2:
+        raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
+    if not b:
+        raise RuntimeError("torch.linalg.lstsq: other must have at least 1 dimension.")
     _check_factored(A, "lstsq")
     check_same_dtype("lstsq", A, B)
-    vector = is_vector(A, B)
-    b = B.unsqueeze(-1) if vector else B
-    m, n = A._array.shape[-2:]
-    if b._array.shape[-2] != m:
-        raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)")
+    if not 0 <= len(a) - len(b) <= 1:
+        raise RuntimeError(
+            "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) "
+            f"<= 1, but they are {len(a)} and {len(b)}"
+        )
+    vector = len(a) > len(b)
+    if b[-1 if vector else -2] != a[-2]:
+        raise RuntimeError(
+            f"torch.linalg.lstsq: input.size(-2) should match other.size({-1 if vector else -2}), but they are {a[-2]} "
+            f"and {b[-1 if vector else -2]}"
+        )
+    broadcast_lead(a[:-2], b[:-1] if vector else b[:-2])
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
-    solution = matmul(pinv(A, rtol=rcond), b)
-    residuals = values = A.new_empty(0, dtype=A.dtype.to_real())
-    rank = create.empty(0, dtype=dtypes.int64, device=A.device)
+    return vector
+
+
+def lstsq(input: Tensor, b: Tensor, rcond=None, *, driver=None, out=None):
+    """X that minimises ‖A X - B‖ for A (*, m, n) `input` and B (*, m, k) or (*, m) `b`, with residuals, ranks and
+    singular values where the driver finds them.
+
+    "gelsy", the default, finds the rank, "gels" supposes that it is full and finds the residuals (for m > n), "gelsd"
+    and "gelss" find all three. Raises: RuntimeError for shapes, dtypes or a driver that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> A, B = torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), torch.tensor([[1.0], [3.0], [5.0]])
+    >>> torch.linalg.lstsq(A, B).solution  # the line 1 + 2 x
+    tensor([[1.0000],
+            [2.0000]])
+    """
+    vector = _check_least_squares(input, b, driver)
+    right = b.unsqueeze(-1) if vector else b
+    m, n = input._array.shape[-2:]
+    solution = matmul(pinv(input, rtol=rcond), right)
+    residuals = values = input.new_empty(0, dtype=input.dtype.to_real())
+    rank = create.empty(0, dtype=dtypes.int64, device=input.device)
     if driver != "gels":
-        rank = matrix_rank(A, rtol=rcond)
+        rank = matrix_rank(input, rtol=rcond)
     if driver in ("gelsd", "gelss"):
-        values = svdvals(A.detach())
-    if m > n and driver != "gelsy" and bool((matrix_rank(A) == n).all()):
-        error = matmul(A, solution) - b
+        values = svdvals(input.detach())
+    finds_residuals = m > n and driver not in (None, "gelsy")
+    if finds_residuals and (driver == "gels" or input.is_meta or bool((rank == n).all())):
+        error = matmul(input, solution) - right
         residuals = (conj(error) * error).sum(-2).real if error.is_complex() else (error * error).sum(-2)
-        residuals = residuals.squeeze(-1) if vector else residuals
     solution = solution.squeeze(-1) if vector else solution
     cls = return_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
     return named(cls, (solution, residuals, rank, values), out, lstsq)
-
-
-# --- norms ---------------------------------------------------------------------------------------------------------
-
-
-def _matrix_dims(name: str, x: Tensor, dim) -> tuple[int, int]:
-    if isinstance(dim, int) or len(dim) != 2:
-        raise RuntimeError(f"linalg.{name}: dim must be a 2-tuple. Got {dim}")
-    first, second = (wrap_dim(d, x.ndim) for d in dim)
-    if first == second:
-        raise RuntimeError(f"linalg.{name}: dims must be different. Got ({dim[0]}, {dim[1]})")
-    return first, second
-
-
-def _largest(x: Tensor, dim: int, keepdim: bool) -> Tensor:
-    """The largest of what is not negative; 0 of nothing."""
-    return x.amax(dim, keepdim) if x._array.shape[dim] else x.sum(dim, keepdim)
-
-
-def matrix_norm(A: Tensor, ord="fro", dim=(-2, -1), keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
-    """A norm of matrices: "fro" (Frobenius), "nuc" (nuclear), ±inf (row sums), ±1 (column sums), ±2 (singular values).
-
-    Raises: RuntimeError for another order, or dimensions that are not two.
-    """
-    kernels.check_matrices(A._array, "matrix_norm")
-    rows, columns = _matrix_dims("matrix_norm", A, dim)
-    if A.dtype.category < dtypes.FLOATING:
-        kernels.check_floating(A._array, "matrix_norm")
-    x = A if dtype is None else A.to(dtype)
-    if ord == "fro":
-        result = vector_norm(x, 2, (rows, columns), keepdim)
-    elif ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2):
-        values = svdvals(x.movedim((rows, columns), (-2, -1)))
-        result = values.sum(-1) if ord == "nuc" else _largest(values, -1, False) if ord == 2 else values.amin(-1)
-        if keepdim:
-            for d in sorted((rows, columns)):
-                result = result.unsqueeze(d)
-    elif not isinstance(ord, str) and abs(ord) in (1, math.inf):
-        summed, kept = (rows, columns) if abs(ord) == 1 else (columns, rows)
-        sums = vector_norm(x, 1, summed, True)
-        result = _largest(sums, kept, True) if ord > 0 else sums.amin(kept, True)
-        result = result if keepdim else result.squeeze((rows, columns))
-    else:
-        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
-    return result if out is None else written(matrix_norm, out, result)
-
-
-def norm(A: Tensor, ord=None, dim=None, keepdim: bool = False, *, out=None, dtype=None) -> Tensor:
-    """A vector norm over one dimension (or all), a matrix norm over two: what `ord` and `dim` say.
-
-    Raises: RuntimeError where neither says which is meant.
-
-    >>> import tensorgrad as torch
-    >>> torch.linalg.norm(torch.tensor([3.0, 4.0]))
-    tensor(5.)
-    """
-    dims = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    if ord is not None and dims is None and A.ndim not in (1, 2):
-        raise RuntimeError(
-            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D."
-        )
-    if dims is not None and len(dims) not in (1, 2) and ord is not None:
-        raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
-    if ord is not None and ((dims is not None and len(dims) == 2) or (dims is None and A.ndim == 2)):
-        return matrix_norm(A, ord, dims or (0, 1), keepdim, dtype=dtype, out=out)
-    if isinstance(ord, str):
-        return (
-            matrix_norm(A, ord, dims or (-2, -1), keepdim, dtype=dtype, out=out)
-            if dims is None
-            else (matrix_norm(A, ord, dims if len(dims) == 2 else dims[0], keepdim, dtype=dtype, out=out))
-        )
-    if ord is None and dims is None:  # all elements, whatever the shape
-        dims = tuple(range(A.ndim))
-    return vector_norm(A, 2 if ord is None else ord, dims, keepdim, dtype=dtype, out=out)
-
-
-def cond(A: Tensor, p=None, *, out=None) -> Tensor:
-    """The condition number ‖A‖ ‖A⁻¹‖ in the norm `p`, by default the ratio of the extreme singular values."""
-    if p is None or (not isinstance(p, str) and abs(p) == 2):
-        values = svdvals(A)
-        result = values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
-    else:
-        kernels.check_square(A._array, "cond")
-        try:
-            result = matrix_norm(A, p) * matrix_norm(inv(A), p)
-        except kernels.LinAlgError:
-            result = create.full(tuple(A._array.shape[:-2]), math.inf, dtype=A.dtype.to_real(), device=A.device)
-    return result if out is None else written(cond, out, result)

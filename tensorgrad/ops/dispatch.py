@@ -59,6 +59,10 @@ def _changed(name: str) -> None:
         ON_CHANGE(OPS[name])
 
 
+# Ops with a second kernel for large arrays on the CPU (kernels/numba/): name -> function (kernel) -> both in one.
+LARGE: dict = {}
+
+
 class KernelTable(dict):
     """The kernels of one op by array class; found when first needed."""
 
@@ -74,6 +78,8 @@ class KernelTable(dict):
         if registered is not None:
             candidates.append(getattr(registered, "forward", registered))
         general = general_kernel(op, storage)
+        if op.name in LARGE and storage.device_type == "cpu":
+            general = LARGE[op.name](general)
         if general is not None:
             candidates.append(general)
         if not candidates:

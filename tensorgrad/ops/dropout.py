@@ -7,10 +7,11 @@ et al., "Self-normalizing neural networks", 2017 (the alpha kinds, which keep me
 from __future__ import annotations
 
 import math
-import warnings
 
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import sample as kernels
+from tensorgrad.ops.create import check_tensor
+from tensorgrad.ops.errors import warn
 from tensorgrad.ops.kinds import composite, export
 from tensorgrad.ops.sample import mask_like, spoken
 from tensorgrad.tensor import Tensor
@@ -88,21 +89,47 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 @composite("functional")
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """While training, sets elements to SELU's floor with probability `p`, then restores mean 0 and variance 1."""
+    """While training, sets elements to SELU's floor with probability `p`, then restores mean 0 and variance 1.
+
+    Source: Klambauer et al., "Self-Normalizing Neural Networks", arXiv:1706.02515.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.functional.alpha_dropout(torch.zeros(4), 0.5, training=True)
+    tensor([-0.7792, -0.7792,  0.7792, -0.7792])
+    """
+    check_tensor("alpha_dropout", input)
     _check(p, ValueError)
     return _dropped(input, p, False, True, inplace) if training else input
 
 
 @composite("functional")
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """`alpha_dropout` of whole channels of (N, C, *)."""
+    """`alpha_dropout` of whole channels of (N, C, *).
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.functional.feature_alpha_dropout(torch.zeros(1, 3, 2), 0.5, training=True)
+    tensor([[[-0.7792, -0.7792],
+             [-0.7792, -0.7792],
+             [ 0.7792,  0.7792]]])
+    """
+    check_tensor("feature_alpha_dropout", input)
     _check(p, ValueError)
     return _dropped(input, p, True, True, inplace) if training else input
 
 
 @composite("functional")
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """`dropout` of whole channels of (N, C, L) or (C, L). Raises: RuntimeError for another number of dimensions."""
+    """`dropout` of whole channels of (N, C, L) or (C, L). Raises: RuntimeError for another number of dimensions.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.functional.dropout1d(torch.ones(1, 3, 2))
+    tensor([[[0., 0.],
+             [0., 0.],
+             [2., 2.]]])
+    """
     _check(p, ValueError)
     ndim = input.dim()
     if ndim not in (2, 3):
@@ -116,27 +143,38 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 @composite("functional")
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """`dropout` of whole channels of (N, C, H, W); three dimensions are taken as (N, C, L)."""
+    """`dropout` of whole channels of (N, C, H, W); three dimensions are taken as (N, C, L).
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.functional.dropout2d(torch.ones(1, 3, 1, 2)).flatten()
+    tensor([0., 0., 0., 0., 2., 2.])
+    """
     _check(p, ValueError)
     ndim = input.dim()
     if ndim not in (3, 4):
         _warn_rank("dropout2d", ndim, 2, "3D or 4D")
     if ndim == 3:
-        warnings.warn(
+        warn(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is "
             "desired - "
             "input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a "
             "future "
             "release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D "
             "channel-wise dropout behavior, please switch to using dropout1d instead.",
-            stacklevel=2,
         )
     return _channels(input, p, training, inplace, True)
 
 
 @composite("functional")
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """`dropout` of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    """`dropout` of whole channels of (N, C, D, H, W) or (C, D, H, W).
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.functional.dropout3d(torch.ones(1, 3, 1, 1, 2)).flatten()
+    tensor([0., 0., 0., 0., 2., 2.])
+    """
     _check(p, ValueError)
     ndim = input.dim()
     if ndim not in (4, 5):
@@ -145,13 +183,12 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 
 def _warn_rank(name: str, ndim: int, spatial: int, ranks: str) -> None:
-    warnings.warn(
+    warn(
         f"{name}: Received a {ndim}-D input to {name}, which is deprecated and will result in an error in a future "
         "release. To retain the behavior and silence this warning, please use dropout instead. Note that "
         f"{name} exists to provide channel-wise dropout on inputs with {spatial} spatial dimensions, a channel "
         "dimension, "
         f"and an optional batch dimension (i.e. {ranks} inputs).",
-        stacklevel=3,
     )
 
 
@@ -168,7 +205,13 @@ def _channels(input: Tensor, p: float, training: bool, in_place: bool, batched: 
 
 @composite("function")
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    """`dropout` that also returns which elements were kept, as a bool tensor."""
+    """`dropout` that also returns which elements were kept, as a bool tensor.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.native_dropout(torch.ones(4), 0.5, True)
+    (tensor([0., 0., 2., 0.]), tensor([False, False,  True, False]))
+    """
     if train is False or not input.numel():
         return input.clone(), input.new_ones(input.shape, dtype=dtypes.bool)
     if p == 0 or p == 1:

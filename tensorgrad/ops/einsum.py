@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
-from tensorgrad.ops.errors import wrap_dim
+from tensorgrad.ops.errors import unsupported, wrap_dim
 from tensorgrad.ops.kinds import FUNCTIONS, composite, op
 from tensorgrad.ops.matmul import linear, matmul, nt, written
 from tensorgrad.ops.pointwise import conj
@@ -205,7 +205,7 @@ def _contract(a: Tensor, left: list[str], b: Tensor, right: list[str], keep: set
         a = a.reshape((*a._array.shape[: a.ndim - k], *[1] * len(columns), *a._array.shape[a.ndim - k :]))
         b = b.reshape((*[sizes[label] for label in batch], *[1] * len(rows), *b._array.shape[len(batch) :]))
         product = a * b
-        return (product.sum(tuple(range(-k, 0))) if k else product), result
+        return (product.sum(tuple(range(-k, 0)), dtype=product.dtype) if k else product), result
     a, b = _ordered(a, left, [*batch, *rows, *inner]), _ordered(b, right, [*batch, *inner, *columns])
     many, k = math.prod(sizes[label] for label in batch), math.prod(sizes[label] for label in inner)
     m, n = math.prod(sizes[label] for label in rows), math.prod(sizes[label] for label in columns)
@@ -413,7 +413,13 @@ def multi_dot(tensors, *, out=None) -> Tensor:
 
 @composite("function")
 def chain_matmul(*matrices, out=None) -> Tensor:
-    """The product of one or more matrices in the cheapest order (`torch.linalg.multi_dot` for several)."""
+    """The product of one or more matrices in the cheapest order (`torch.linalg.multi_dot` for several).
+
+    >>> import tensorgrad as torch
+    >>> torch.chain_matmul(torch.ones(2, 3), torch.ones(3, 4), torch.ones(4, 1))
+    tensor([[12.],
+            [12.]])
+    """
     if len(matrices) == 1 and isinstance(matrices[0], list | tuple):
         matrices = tuple(matrices[0])
     for x in matrices:
@@ -459,6 +465,8 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 
 def _cross_kernel(xp, a, b, dim):
+    if a.dtype.kind == "b":
+        unsupported("cross", a)
     a, b = xp.broadcast_arrays(a, b)
     dtype = xp.result_type(a, b)
     out = xp.empty(a.shape, dtype)
@@ -584,7 +592,12 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode="use_mm_for_eucli
 
 @composite("function functional")
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """The p-norm distances of all pairs of rows of an (n, k) matrix: a vector of n (n - 1) / 2."""
+    """The p-norm distances of all pairs of rows of an (n, k) matrix: a vector of n (n - 1) / 2.
+
+    >>> import tensorgrad as torch
+    >>> torch.pdist(torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]))
+    tensor([5.0000, 1.0000, 4.2426])
+    """
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
     if not input.dtype.is_floating_point:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
 from tensorgrad.autograd.graph import legacy_type_name
-from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.modes import no_grad
+from tensorgrad.dtypes import I64
+from tensorgrad.kernels.array.index import extremes
 from tensorgrad.ops.kinds import composite, op
+from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.tensor import Tensor
 
 
@@ -27,25 +30,34 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return tensor.new_zeros((*array.shape, num_classes))
     if not tensor.is_meta:
-        low, high = int(array.min()), int(array.max())
+        low, high = extremes(np if array.__class__ is np.ndarray else None, array)
         if low < 0:
             raise RuntimeError("Class values must be non-negative.")
         if num_classes == -1:
             num_classes = high + 1
         if high >= num_classes:
             raise RuntimeError("Class values must be smaller than num_classes.")
-    return tensor.new_zeros((*array.shape, num_classes)).scatter_(-1, tensor.unsqueeze(-1), 1)
+    return _one_hot(tensor, num_classes)
+
+
+_one_hot = op("one_hot_(input, classes: int)", "index.one_hot", where="",
+              shape=lambda index, classes: (*index.shape, classes))  # fmt: skip
 
 
 def _check_embedding(weight, indices, padding_idx, scale_grad_by_freq):
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
-    if indices.dtype.name not in ("int64", "int32"):
-        raise RuntimeError(
-            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
-            f"{legacy_type_name(indices)} instead (while checking arguments for embedding)"
-        )
+    check_indices(indices, 1, "embedding")
     return weight, indices, padding_idx, scale_grad_by_freq
+
+
+def check_indices(indices, position: int, name: str) -> None:
+    """Raises: RuntimeError unless the array `indices`, an argument of the function `name`, is int64 or int32."""
+    if indices.dtype is not I64 and indices.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(
+            f"Expected tensor for argument #{position} 'indices' to have one of the following scalar types: Long, Int; "
+            f"but got {legacy_type_name(indices)} instead (while checking arguments for {name})"
+        )
 
 
 _embedding = op("embedding(weight, indices, padding_idx: int, scale_grad_by_freq: bool)", "scatter.embedding",
@@ -75,8 +87,40 @@ def _rows_again(gg, indices, padding_idx, scale_grad_by_freq):
 @composite("function", name="embedding")
 def _torch_embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
                      sparse: bool = False) -> Tensor:  # fmt: skip
-    """The rows of the table `weight` that `indices` name; see `torch.nn.functional.embedding`."""
+    """The rows of the table `weight` that `indices` name; see `torch.nn.functional.embedding`.
+
+    >>> import tensorgrad as torch
+    >>> torch.embedding(torch.tensor([[0.0, 0.1], [1.0, 1.1], [2.0, 2.1]]), torch.tensor([2, 0]))
+    tensor([[2.0000, 2.1000],
+            [0.0000, 0.1000]])
+    """
     return _embedding(weight, indices, padding_idx, scale_grad_by_freq)
+
+
+@composite("function")
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Shrinks, in place, those rows of the table `input` that `indices` name and whose norm exceeds `max_norm`.
+
+    Returns `input`. Raises: IndexError for a row that does not exist, RuntimeError for a table not of two dimensions.
+
+    >>> import tensorgrad as torch
+    >>> torch.embedding_renorm_(torch.tensor([[3.0, 4.0], [6.0, 8.0]]), torch.tensor([1]), 5.0, 2.0)
+    tensor([[3., 4.],
+            [3., 4.]])
+    """
+    if input.ndim != 2:
+        raise RuntimeError(
+            f"Expected 2-dimensional tensor, but got {input.ndim}-dimensional tensor for argument #1 'self' "
+            "(while checking arguments for embedding_renorm_)"
+        )
+    check_indices(indices._array, 2, "embedding_renorm_")
+    if input.is_meta:
+        return input
+    used = indices.reshape(-1).unique()
+    rows = input.index_select(0, used)
+    norms = vector_norm(rows, norm_type, 1)
+    factor = (max_norm / (norms + 1e-7)).masked_fill(norms <= max_norm, 1)
+    return input.index_copy_(0, used.long(), rows * factor.unsqueeze(1))
 
 
 @composite("functional")
@@ -101,17 +145,6 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
             raise AssertionError("Padding_idx must be within num_embeddings")
         padding_idx %= count
     if max_norm is not None:
-        _shrink_rows(weight, input, max_norm, norm_type)
+        with no_grad():
+            embedding_renorm_(weight, input, max_norm, norm_type)
     return _embedding(weight, input, padding_idx, scale_grad_by_freq)
-
-
-def _shrink_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
-    """Scales the rows of `weight` that `indices` name down to the norm `max_norm`, in place and unrecorded."""
-    before, GRAD.enabled = GRAD.enabled, False
-    try:
-        rows = weight.detach().index_select(0, indices.reshape(-1))
-        norms = rows.abs().amax(1) if norm_type == math.inf else (rows.abs() ** norm_type).sum(1) ** (1 / norm_type)
-        factor = (max_norm / (norms + 1e-7)).masked_fill(norms <= max_norm, 1)
-        weight.index_copy_(0, indices.reshape(-1).long(), rows * factor.unsqueeze(1))
-    finally:
-        GRAD.enabled = before

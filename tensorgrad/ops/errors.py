@@ -6,6 +6,9 @@ arguments and say which op, which shapes and what was expected.
 
 from __future__ import annotations
 
+import sys
+import warnings
+from numbers import Number
 from operator import index as as_int
 from typing import Any
 
@@ -70,9 +73,6 @@ def check_broadcastable(arrays) -> None:
             size = n if n != 1 else size
 
 
-_broadcast_error = check_broadcastable
-
-
 def _dtype_error(op, error: Exception, arrays) -> None:
     if not isinstance(error, TypeError):
         return
@@ -99,15 +99,42 @@ def raise_bool_subtraction(both: bool) -> None:
     ) from None
 
 
-_SPOKEN = {"bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble", "float32": "Float",
-           "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-           "int16": "Short", "int8": "Char", "uint8": "Byte"}  # fmt: skip
-
-
 def unsupported(name: str, array):
     """Raises: NotImplementedError, in PyTorch's words, for an op that has no meaning for an array's dtype."""
-    spoken = _SPOKEN[dtypes.from_numpy_dtype(array.dtype).name]
+    spoken = dtypes.SPOKEN[dtypes.from_numpy_dtype(array.dtype).name]
     raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{spoken}'") from None
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warns about the line of the user's program that led here, however many of the library's own are in between."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def typename(value) -> str:
+    """The name of a value's type as PyTorch's messages have it: `list`, `numpy.ndarray`."""
+    cls = type(value)
+    return f"numpy.{cls.__name__}" if cls.__module__ == "numpy" else cls.__name__
+
+
+class _Missing:
+    """Stands for an argument that was not given, where another name for it may have been."""
+
+    def __repr__(self) -> str:
+        return "<missing>"
+
+
+MISSING: Any = _Missing()
+NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # PyTorch takes NumPy's names of these, too
+
+
+def missing(name: str, **given) -> None:
+    """Raises: TypeError that names the arguments that were not given, in Python's words."""
+    lacking = [f"'{argument}'" for argument, value in given.items() if value is MISSING]
+    some = f"{len(lacking)} required positional argument{'s'[: len(lacking) > 1]}"
+    raise TypeError(f"{name}() missing {some}: {' and '.join(lacking)}")
 
 
 # --- checks shared by ops ----------------------------------------------------------------------------------------
@@ -120,10 +147,20 @@ def wrap_dim(dim: int, ndim: int) -> int:
     """
     n = ndim or 1
     if not isinstance(dim, int):
-        dim = as_int(dim)
+        dim = as_integer(dim, "dim")
     if not -n <= dim < n:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
     return dim % n
+
+
+def as_integer(value, argument: str, wanted: str = "int") -> int:
+    """The integer that a value (NumPy's, a tensor of one element) is. Raises: TypeError for what is none."""
+    try:
+        return as_int(value)
+    except TypeError:
+        if isinstance(value, Number | str | None.__class__):
+            raise TypeError(f"argument '{argument}' must be {wanted}, not {type(value).__name__}") from None
+        raise
 
 
 def wrap_dims(dims, ndim: int) -> tuple[int, ...]:
@@ -137,7 +174,8 @@ def wrap_dims(dims, ndim: int) -> tuple[int, ...]:
 
 _C_NAMES = {
     "bool": "bool", "uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int", "int64": "int64_t",
-    "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
+    "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t", "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
     "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
 }  # fmt: skip
 
@@ -150,7 +188,7 @@ def check_number(value, dtype: dtypes.dtype) -> None:
         value = value.real
     if dtype.category == dtypes.INTEGER:
         info = dtypes.iinfo(dtype)
-        low = -info.max if dtype is dtypes.uint8 else info.min  # PyTorch lets small negative numbers wrap
+        low = info.min if dtype.is_signed or value.__class__ is float else -info.max  # small negative integers wrap
         fits = fits and low <= value <= info.max
     elif dtype.name not in ("bool", "float64", "complex128") and value.__class__ is not bool:
         finite = value == value and abs(value) != float("inf")

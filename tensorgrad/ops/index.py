@@ -6,19 +6,20 @@ view. (NumPy counts an integer among the index arrays where PyTorch takes the sl
 
 from __future__ import annotations
 
-import warnings
 from operator import index as as_int
 
 import numpy as np
 
+from tensorgrad import dtypes
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.kernels.array import advanced as kernels
 from tensorgrad.kernels.array.shape import at, raise_index_error
 from tensorgrad.ops import callpath, inplace
-from tensorgrad.ops.create import tensor
-from tensorgrad.ops.errors import check_number
+from tensorgrad.ops.create import tensor, wrapped
+from tensorgrad.ops.errors import check_number, warn
 from tensorgrad.ops.kinds import composite, op
 from tensorgrad.ops.shape import Tensor, _alias, _unsqueeze, expand, new_axes_at, select_at, slice_at
+from tensorgrad.ops.slowpath import spoken, write_out
 from tensorgrad.tensor import PLAIN, wrap
 
 # --- the rows ------------------------------------------------------------------------------------------------------
@@ -151,11 +152,11 @@ def _no_indices() -> Tensor:
 
 def _index_tensor(item: Tensor):
     """A tensor between the brackets: an int or bool if it has no dimensions, else indices or a mask."""
+    if item._array.dtype is _INT64:
+        return item if item.ndim else item.item()
     name = item._array.dtype.name
     if name == "uint8":
-        warnings.warn(
-            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.", stacklevel=5
-        )
+        warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
         item, name = item.bool(), "bool"
     if name not in ("bool", "int64", "int32") and (item.ndim or name[:3] != "int"):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
@@ -260,6 +261,7 @@ def _indexes_directly(index, array) -> bool:
 
 
 _INT64 = np.dtype("int64")
+_INDEX_TYPES = (_INT64, np.dtype("bool"), np.dtype("uint8"), np.dtype("int32"))
 
 # --- item assignment -------------------------------------------------------------------------------------------------
 
@@ -287,9 +289,7 @@ def _setitem(self: Tensor, index, value) -> None:
         return
     if number:
         check_number(value, self.dtype)
-        if self._array.dtype.name == "uint8" and not isinstance(value, bool) and value < 0:
-            value = int(value) % 256
-        value = tensor(value, dtype=self.dtype, device=self.device)
+        value = tensor(wrapped(value, self.dtype), dtype=self.dtype, device=self.device)
     elif len(tensors) == 1 and not value.ndim and tensors[0]._array.dtype.kind == "b":
         value = value.to(self.dtype)  # PyTorch fills a mask with a single number whatever its type
     if value._array.__class__ is not view._array.__class__ and value.numel() == 1:
@@ -390,8 +390,7 @@ def _put_arguments(name: str, input: Tensor, indices, values: Tensor):
     for i, item in enumerate(indices):
         if item is not None and not isinstance(item, Tensor):
             raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(item).__name__}")
-        kept = item is None or item._array.dtype.name in ("bool", "uint8", "int64", "int32")
-        if not kept:
+        if item is not None and item._array.dtype not in _INDEX_TYPES:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         items.append(item)
     advanced, dim = [], 0
@@ -399,7 +398,7 @@ def _put_arguments(name: str, input: Tensor, indices, values: Tensor):
         if item is None:
             dim += 1
             continue
-        item = item.bool() if item._array.dtype.name == "uint8" else item
+        item = item.bool() if item._array.dtype == np.uint8 else item
         mask = item._array.dtype.kind == "b"
         advanced.append((dim, item))
         dim += item.ndim if mask else 1
@@ -441,6 +440,33 @@ def index_put_(self: Tensor, indices, values: Tensor, accumulate: bool = False) 
 
 
 # --- where elements are ----------------------------------------------------------------------------------------------
+
+
+@composite()
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out=None) -> Tensor:
+    """The indices of the elements that are not zero as `size` rows: the first of them, or filled up with `fill_value`.
+
+    Raises: RuntimeError for a negative `size`, TypeError without one.
+
+    >>> import tensorgrad as torch
+    >>> torch.nonzero_static(torch.tensor([0, 3, 4]), size=3)
+    tensor([[ 1],
+            [ 2],
+            [-1]])
+    """
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    if out is not None and out.dtype is not dtypes.int64:
+        raise RuntimeError(
+            "nonzero_static: Expected out tensor to have scalar type Long but got scalar type" + spoken(out.dtype)
+        )
+    if input.is_meta:
+        rows = input.new_empty((size, input.ndim), dtype=dtypes.int64)
+    else:
+        found = _nonzero(input)[:size]
+        rows = found.new_full((size, input.ndim), fill_value)
+        rows[: len(found)] = found
+    return rows if out is None else write_out("nonzero_static", out, rows)
 
 
 @composite()

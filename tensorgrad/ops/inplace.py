@@ -138,7 +138,8 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
 
     With `overlap` an expanded tensor may be written too: the result is the same in all places.
     """
-    if GRAD.enabled and _tracked(self, (*args, *kwargs.values())):
+    tracked = GRAD.enabled and _tracked(self, (*args, *kwargs.values()))
+    if tracked:
         check_writable(self)
     if not overlap:
         check_no_overlap(self)
@@ -154,6 +155,8 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
     edge = result._edge
     if edge is not None:
         keep_originals(edge[0], self)
+    elif tracked:  # what has no derivative (`eq_`) leaves a constant, through which nothing flows
+        return self.copy_(result)
     self._storage.bump()
     self._storage.write(array, made)
     if edge is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tensorgrad import dtypes
 from tensorgrad.ops import inplace
+from tensorgrad.ops.errors import check_number
 from tensorgrad.ops.kinds import alias, composite, export, pointwise
 from tensorgrad.tensor import Tensor
 
@@ -57,9 +58,16 @@ def _prepare_clamp(x, low, high):
     dtype = dtypes.result_type_of([v for v in (x, low, high) if v is not None])
     if dtype is dtypes.bool:
         raise NotImplementedError("\"clamp_scalar_cpu\" not implemented for 'Bool'")
-    number = float if dtype.category == dtypes.FLOATING else int
-    low, high = (None if v is None else number(v) for v in (low, high))
+    low, high = (None if v is None else _limit(v, dtype) for v in (low, high))
     return x if x.dtype == dtype.numpy else x.astype(dtype.numpy), low, high
+
+
+def _limit(value, dtype):
+    """A limit as a number that the dtype has: small negative ones wrap in unsigned integers, as in PyTorch."""
+    if dtype.category == dtypes.FLOATING:
+        return float(value)
+    check_number(value, dtype)
+    return int(value) if dtype.is_signed or value >= 0 else int(value) % (dtypes.iinfo(dtype).max + 1)
 
 
 _REAL_OR_NONE = {float, int, type(None)}
@@ -99,7 +107,8 @@ def _prepare_nan_to_num(x, nan, posinf, neginf):
     if x.dtype.kind in "iub":
         return x, nan, posinf, neginf
     limits = dtypes.finfo(dtypes.from_numpy_dtype(x.dtype))
-    return x, nan or 0.0, limits.max if posinf is None else posinf, limits.min if neginf is None else neginf
+    given = ((nan, 0.0), (posinf, limits.max), (neginf, limits.min))
+    return x, *(default if value is None else value for value, default in given)
 
 
 nan_to_num = pointwise("nan_to_num(input, nan: number = 0.0, posinf: number = None, neginf: number = None)",

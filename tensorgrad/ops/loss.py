@@ -6,13 +6,11 @@ second derivatives and other devices). The rest are composites.
 
 from __future__ import annotations
 
-import warnings
-
 from tensorgrad import dtypes
 from tensorgrad.dtypes import I64
 from tensorgrad.kernels.array import loss as kernels
 from tensorgrad.kernels.array.reduce import spoken
-from tensorgrad.ops.errors import check_broadcastable
+from tensorgrad.ops.errors import check_broadcastable, warn
 from tensorgrad.ops.kinds import FUNCTIONAL, composite, op
 from tensorgrad.tensor import Tensor
 
@@ -21,21 +19,20 @@ from tensorgrad.tensor import Tensor
 _REDUCTIONS = ("none", "mean", "sum")
 
 
-def legacy_reduction(size_average, reduce, stacklevel: int = 4) -> str:
+def legacy_reduction(size_average, reduce) -> str:
     """The reduction that the old arguments `size_average` and `reduce` mean. Warns."""
     size_average = True if size_average is None else size_average
     reduce = True if reduce is None else reduce
     reduction = "none" if not reduce else "mean" if size_average else "sum"
-    warnings.warn(
+    warn(
         f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
-        stacklevel=stacklevel,
     )
     return reduction
 
 
 def _checked(reduction: str, size_average=None, reduce=None) -> str:
     if size_average is not None or reduce is not None:
-        return legacy_reduction(size_average, reduce, 5)
+        return legacy_reduction(size_average, reduce)
     if reduction not in _REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return reduction
@@ -91,10 +88,9 @@ def _same(input: Tensor, target: Tensor):
     """Both in one dtype, after a warning if their sizes differ. Raises: RuntimeError if they do not broadcast."""
     x, y = input._array, target._array
     if x.shape != y.shape:
-        warnings.warn(
+        warn(
             f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
             "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=3,
         )
         check_broadcastable([x, y])
     if x.dtype is not y.dtype:
@@ -326,11 +322,10 @@ def kl_div(
     if size_average is not None or reduce is not None:
         reduction = legacy_reduction(size_average, reduce)
     elif reduction == "mean":
-        warnings.warn(
+        warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides "
             "only by the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the "
             "same as 'batchmean' in the next major release.",
-            stacklevel=3,
         )
     elif reduction != "batchmean":
         _checked(reduction)
@@ -347,8 +342,6 @@ def kl_div(
 
 def _check_classes(x, target, weight) -> None:
     """Raises: what PyTorch raises for shapes and dtypes that do not fit."""
-    if target.dtype not in (I64, "uint8"):
-        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {spoken(target)}")
     if not x.ndim:
         raise ValueError("Expected 1 or more dimensions (got 0)")
     if x.ndim == 1:
@@ -359,8 +352,15 @@ def _check_classes(x, target, weight) -> None:
     elif not target.ndim or x.shape[0] != target.shape[0]:
         got = target.shape[0] if target.ndim else 0
         raise ValueError(f"Expected input batch_size ({x.shape[0]}) to match target batch_size ({got}).")
+    elif x.ndim == 2 and target.ndim > 1:
+        raise RuntimeError(
+            "0D or 1D target tensor expected, multi-target not supported: the target must be the numbers of the "
+            f"classes, of shape {list(x.shape[:1])}, but it has shape {list(target.shape)}"
+        )
     elif x.shape[2:] != target.shape[1:]:
         raise RuntimeError(f"Expected target size {[x.shape[0], *x.shape[2:]]}, got {list(target.shape)}")
+    if target.dtype not in (I64, "uint8"):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {spoken(target)}")
     classes = x.shape[0 if x.ndim == 1 else 1]
     if weight is not None:
         if weight.shape != (classes,):
@@ -484,7 +484,7 @@ _cross_entropy = op(
     "cross_entropy_(input, target, weight=None, ignore_index: int = -100, label_smoothing: float = 0.0, "
     "reduction: str = 'mean')",
     "loss.cross_entropy", twin=_cross_entropy_twin, prepare=_prepare_logits, where="",
-    cache="cache", backward_kernel="loss.cross_entropy_backward", backward_name="CrossEntropyBackward0",
+    cache="cache", backward_kernel="loss.cross_entropy_backward", backward_name="NllLossBackward0",
     input=lambda g, cache, input, target, weight, ignore_index, label_smoothing, reduction: _cross_entropy_grad(
         g, cache, input, target, weight, ignore_index, label_smoothing, reduction
     ),

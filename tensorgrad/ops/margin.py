@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tensorgrad import dtypes
+from tensorgrad.autograd.modes import no_grad
 from tensorgrad.kernels.array.reduce import spoken
 from tensorgrad.ops.kinds import FUNCTIONAL, FUNCTIONS, composite
 from tensorgrad.ops.loss import _checked, _reduced, legacy_reduction
@@ -13,8 +14,8 @@ from tensorgrad.tensor import Tensor
 
 
 def _positive(x: Tensor) -> Tensor:
-    """max(0, x), with no gradient at 0."""
-    return x.masked_fill(x <= 0, 0)
+    """max(0, x), with no gradient at 0; 0 for nan."""
+    return x.masked_fill(~(x > 0), 0)
 
 
 def _ever(condition: Tensor) -> bool:
@@ -159,7 +160,18 @@ def triplet_margin_with_distance_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function=None, margin: float = 1.0,
     swap: bool = False, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """`triplet_margin_loss` with any distance: a function of two tensors, by default `pairwise_distance`."""
+    """`triplet_margin_loss` with any distance: a function of two tensors, by default `pairwise_distance`.
+
+    Its rows are max(0, d(anchor, positive) - d(anchor, negative) + margin); with `swap` the smaller one of
+    d(anchor, negative) and d(positive, negative) counts.
+
+    >>> import tensorgrad as torch
+    >>> anchor, positive, negative = torch.zeros(1, 2), torch.tensor([[1.0, 1.0]]), torch.tensor([[1.0, 2.0]])
+    >>> city_blocks = lambda x, y: (x - y).abs().sum(-1)
+    >>> loss = torch.nn.functional.triplet_margin_with_distance_loss
+    >>> loss(anchor, positive, negative, distance_function=city_blocks, margin=2.0)
+    tensor(1.)
+    """
     reduction = _checked(reduction)
     _check_triplet(anchor, positive, negative, margin)
     distance = pairwise_distance if distance_function is None else distance_function
@@ -188,16 +200,28 @@ def hinge_embedding_loss(
 
 @composite("functional")
 def soft_margin_loss(input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean") -> Tensor:
-    """log(1 + exp(-target x)), for targets 1 and -1; without overflow."""
+    """log(1 + exp(-target · input)), for targets 1 and -1 of any shape, averaged (or summed, or neither: `reduction`).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.soft_margin_loss(torch.tensor([2.0, -1.0]), torch.tensor([1.0, 1.0]), reduction="none")
+    tensor([0.1269, 1.3133])
+    """
     reduction = _checked(reduction, size_average, reduce)
-    return _reduced(-FUNCTIONAL["logsigmoid"](input * target), reduction)
+    return _reduced(0.0 - FUNCTIONAL["logsigmoid"](input * target), reduction)
 
 
 @composite("functional")
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight=None, size_average=None, reduce=None, reduction: str = "mean"
 ) -> Tensor:
-    """Binary cross-entropy of sigmoid(input), averaged over the classes (the last dimension) of each sample."""
+    """Binary cross-entropy of sigmoid(input), averaged over the classes (the last dimension) of each sample.
+
+    `target` has the input's shape (*, C) and 1 for the classes that hold; `weight` (C,) scales the classes.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.multilabel_soft_margin_loss(torch.tensor([[2.0, -1.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(0.2201)
+    """
     if size_average is not None or reduce is not None:
         reduction = legacy_reduction(size_average, reduce)
     elif reduction not in ("none", "mean", "sum"):
@@ -217,6 +241,10 @@ def multi_margin_loss(
     """Σ max(0, margin - x[target] + x[i])ᵖ / C over the other classes i; for scores (N, C) or (C).
 
     Raises: ValueError for a `p` other than 1 and 2, RuntimeError for targets that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.multi_margin_loss(torch.tensor([[0.1, 0.2, 0.8]]), torch.tensor([2]), reduction="none")
+    tensor([0.2333])
     """
     reduction = _checked(reduction, size_average, reduce)
     if p not in (1, 2):
@@ -237,7 +265,7 @@ def multi_margin_loss(
     column = target.reshape(count, 1)
     if _ever((column < 0) | (column >= classes)):
         raise RuntimeError("target out of range")
-    short = _positive(rows - pick(rows, column, 1, False) + margin)
+    short = _positive(margin - pick(rows, column, 1, False) + rows)
     loss = short * short if p == 2 else short
     if weight is not None:
         loss = loss * pick(weight, target.reshape(-1), 0, False).unsqueeze(1)
@@ -253,6 +281,10 @@ def multilabel_margin_loss(
     """Σ max(0, 1 - (x[right] - x[wrong])) / C over all pairs of a right and a wrong class of each sample.
 
     `target`, of the scores' shape (N, C) or (C), lists the right classes, ended by -1.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.multilabel_margin_loss(torch.tensor([0.1, 0.2, 0.8]), torch.tensor([2, -1, 0]))
+    tensor(0.2333)
     """
     reduction = _checked(reduction, size_average, reduce)
     if target._array.shape != input._array.shape:
@@ -297,7 +329,7 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """(log var + (input - target)² / var) / 2, with `var` at least `eps`; `full` adds log(2π) / 2.
 
-    `var` is a number, of the input's shape, or of that without its last dimension or with 1 in its place.
+    `var` is a number, of the input's shape, or of that without its last dimension or with a 1 in any one place.
     Raises: ValueError for another shape or a negative variance.
 
     >>> import tensorgrad as torch
@@ -314,14 +346,15 @@ def gaussian_nll_loss(
     if given != shape:
         if shape[:-1] == given:
             spread = spread.unsqueeze(-1)
-        elif not (shape[:-1] == given[:-1] and given[-1:] == (1,)):
+        elif len(given) != len(shape) or [v for n, v in zip(shape, given, strict=True) if n != v] != [1]:
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
     if _ever(spread < 0):
         raise ValueError("var has negative entry/entries")
-    fixed = spread.detach()
-    spread = spread + (fixed.clamp(min=eps) - fixed)  # raised, with the gradient of what it was
+    spread = spread.clone()
+    with no_grad():
+        spread.clamp_(min=eps)  # raised, with the gradient of what it was
     loss = (spread.log() + (input - target) ** 2 / spread) * 0.5
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)

@@ -7,7 +7,7 @@ import math
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import matmul as kernels
 from tensorgrad.ops import callpath, inplace
-from tensorgrad.ops.kinds import alias, composite, op
+from tensorgrad.ops.kinds import alias, composite, export, op
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.tensor import Tensor
 
@@ -164,7 +164,7 @@ mm = op(
     input=lambda g, mat2: nt(g, conj(mat2)),
     mat2=lambda g, input: tn(conj(input), g),
     shape=kernels.mm_shape,
-    doc="The product of two matrices, (n, k) and (k, m). Raises: RuntimeError for other shapes or two dtypes.",
+    doc="The product (n, m) of two matrices, (n, k) and (k, m). Raises: RuntimeError for other shapes or two dtypes.",
 )
 
 
@@ -179,7 +179,8 @@ bmm = op(
     input=lambda g, mat2: nt(g, conj(mat2)),
     mat2=lambda g, input: tn(conj(input), g),
     shape=kernels.bmm_shape,
-    doc="The products of matrices in two stacks, (b, n, k) and (b, k, m). Raises: RuntimeError for other shapes.",
+    doc="The products (b, n, m) of the matrices in two stacks, (b, n, k) and (b, k, m). Raises: RuntimeError for other "
+    "shapes or two dtypes.",
 )
 
 
@@ -194,7 +195,7 @@ mv = op(
     input=lambda g, vec: outer(g, conj(vec)),
     vec=lambda g, input: matmul(g, conj(input)),
     shape=kernels.mv_shape,
-    doc="The product of a matrix (n, m) and a vector (m,). Raises: RuntimeError for other shapes.",
+    doc="The product (n,) of a matrix (n, m) and a vector (m,). Raises: RuntimeError for other shapes or two dtypes.",
 )
 
 
@@ -209,7 +210,8 @@ dot = op(
     input=lambda g, tensor: g * conj(tensor),
     tensor=lambda g, input: g * conj(input),
     shape=kernels.dot_shape,
-    doc="The inner product Σ input · tensor of two vectors. Raises: RuntimeError unless both are, of one length.",
+    doc="The inner product Σ input · tensor of two vectors (n,), a scalar. Raises: RuntimeError for other shapes or "
+    "two dtypes.",
 )
 vdot = op(
     "vdot(input, other)",
@@ -217,7 +219,8 @@ vdot = op(
     input=lambda g, other: conj(g) * other,
     other=lambda g, input: g * input,
     shape=kernels.dot_shape,
-    doc="The inner product Σ conj(input) · other of two vectors.",
+    doc="The inner product Σ conj(input) · other of two vectors (n,), a scalar. Raises: RuntimeError for other "
+    "shapes or two dtypes.",
 )
 
 
@@ -237,7 +240,8 @@ outer = op(
     vec2=lambda g, input: matmul(conj(input), g),
     shape=lambda a, b: (a.shape[0], b.shape[0]),
     backward_name="MulBackward0",
-    doc="All products of the elements of two vectors, (n,) and (m,): a matrix (n, m).",
+    doc="All products of the elements of two vectors, (n,) and (m,): a matrix (n, m). Raises: RuntimeError for other "
+    "shapes.",
 )
 alias("ger", outer)
 
@@ -328,19 +332,24 @@ addmm = _added(
     "addmm", "mat1", "mat2", "matmul.addmm", kernels.addmm_shape,
     by_first=lambda g, mat2, alpha: nt(_times(g, alpha), conj(mat2)),
     by_second=lambda g, mat1, alpha: tn(conj(mat1), _times(g, alpha)),
-    doc="`beta · input + alpha · (mat1 @ mat2)`; `input` broadcasts, and is not looked at if `beta` is 0.",
+    doc="`beta · input + alpha · (mat1 @ mat2)` for matrices (n, k) and (k, m). `input` broadcasts to the result's "
+    "shape (n, m), and is not looked at if `beta` is 0. Raises: RuntimeError for other shapes or two dtypes.",
 )  # fmt: skip
 addmv = _added(
     "addmv", "mat", "vec", "matmul.addmv", _checked(kernels.mv_shape),
     by_first=lambda g, vec, alpha: outer(_times(g, alpha), conj(vec)),
     by_second=lambda g, mat, alpha: matmul(_times(g, alpha), conj(mat)),
-    doc="`beta · input + alpha · (mat @ vec)` for a matrix and a vector.",
+    doc="`beta · input + alpha · (mat @ vec)` for a matrix (n, m) and a vector (m,). `input` broadcasts to the "
+    "result's shape (n,), and is not looked at if `beta` is 0. Raises: RuntimeError for other shapes or two dtypes.",
 )  # fmt: skip
+export("addmv_", Tensor.addmv_, "function")
 baddbmm = _added(
     "baddbmm", "batch1", "batch2", "matmul.baddbmm", _checked(kernels.bmm_shape),
     by_first=lambda g, batch2, alpha: nt(_times(g, alpha), conj(batch2)),
     by_second=lambda g, batch1, alpha: tn(conj(batch1), _times(g, alpha)),
-    doc="`beta · input + alpha · (batch1 @ batch2)` for stacks of matrices.",
+    doc="`beta · input + alpha · (batch1 @ batch2)` for stacks of matrices, (b, n, k) and (b, k, m). `input` "
+    "broadcasts to the result's shape (b, n, m), and is not looked at if `beta` is 0. Raises: RuntimeError for other "
+    "shapes or two dtypes.",
 )  # fmt: skip
 
 
@@ -354,7 +363,9 @@ addbmm = _added(
     "addbmm", "batch1", "batch2", "matmul.addbmm", _addbmm_shape,
     by_first=lambda g, batch2, alpha: nt(_times(g, alpha), conj(batch2)),
     by_second=lambda g, batch1, alpha: tn(conj(batch1), _times(g, alpha)),
-    doc="`beta · input + alpha · Σₙ batch1[n] @ batch2[n]`.",
+    doc="`beta · input + alpha · Σᵢ batch1[i] @ batch2[i]` for stacks of matrices, (b, n, k) and (b, k, m). `input` "
+    "broadcasts to the result's shape (n, m), and is not looked at if `beta` is 0. Raises: RuntimeError for other "
+    "shapes or two dtypes.",
 )  # fmt: skip
 
 
@@ -388,6 +399,8 @@ addr = op(
     input=lambda g, beta: _times(g, beta),
     vec1=lambda g, vec2, alpha: matmul(_times(g, alpha), conj(vec2)),
     vec2=lambda g, vec1, alpha: matmul(conj(vec1), _times(g, alpha)),
-    doc="`beta · input + alpha · vec1 vec2ᵀ`, the outer product of two vectors added to a matrix.",
+    doc="`beta · input + alpha · vec1 vec2ᵀ`: the outer product of two vectors, (n,) and (m,), added to a matrix. "
+    "`input` broadcasts to the result's shape (n, m), and is not looked at if `beta` is 0. Raises: RuntimeError for "
+    "other shapes.",
 )
 Tensor.addr_ = inplace.make(addr.op)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.kernels.array.matmul import NAMES, broadcast_lead, check_expands
 from tensorgrad.ops import create, inplace
@@ -85,9 +86,16 @@ def uniform_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
     """Overwrites the tensor with uniform numbers in [from, to), by default [0, 1).
 
     Raises: RuntimeError for bounds in the wrong order or beyond the dtype.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).uniform_(-1, 1)
+    tensor([-0.0075,  0.5364, -0.8230])
     """
-    low, high = _from_to("uniform_", args, keywords, 0.0, 1.0)
     dtype = self._array.dtype
+    if not args and not keywords and dtype is F32:
+        return _uniform(self, (0.0, 1.0), generator)
+    low, high = _from_to("uniform_", args, keywords, 0.0, 1.0)
     check_floating(dtype, "check_uniform_bounds")
     info = dtypes.finfo(self.dtype)
     for word, value in (("from", low), ("to", high)):
@@ -117,7 +125,13 @@ def _of(name: str) -> str:
 
 @composite("method")
 def normal_(self: Tensor, mean=0.0, std=1.0, *, generator=None) -> Tensor:
-    """Overwrites the tensor with normal numbers. Raises: RuntimeError for a negative `std`."""
+    """Overwrites the tensor with normal numbers. Raises: RuntimeError for a negative `std`.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).normal_(mean=10.0, std=0.1)
+    tensor([10.1541,  9.9707,  9.7821])
+    """
     _positive("normal", "std", std, False)
     check_floating(self._array.dtype, "normal_kernel_cpu")
     return _normal(self, (mean, std), generator)
@@ -128,6 +142,11 @@ def random_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
     """Overwrites the tensor with integers: `random_()` (all that the dtype holds), `random_(to)`, `random_(from, to)`.
 
     Raises: RuntimeError if the range is empty or does not fit the dtype.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(5, dtype=torch.int64).random_(1, 7)
+    tensor([3, 4, 6, 1, 2])
     """
     if self.is_complex():
         raise NotImplementedError(f"\"random_kernel_cpu\" not implemented for '{spoken(self._array.dtype)}'")
@@ -139,7 +158,13 @@ def random_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
 
 @composite("method")
 def exponential_(self: Tensor, lambd=1.0, *, generator=None) -> Tensor:
-    """Overwrites the tensor with exponential numbers of rate `lambd`. Raises: RuntimeError unless that is positive."""
+    """Overwrites the tensor with exponential numbers of rate `lambd`. Raises: RuntimeError unless that is positive.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).exponential_(0.5)
+    tensor([7.0167, 2.4608, 1.2301])
+    """
     _continuous("Exponential", self, 0)
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}")
@@ -156,7 +181,13 @@ def _continuous(name: str, tensor: Tensor, tongue: int) -> None:
 
 @composite("method")
 def cauchy_(self: Tensor, median=0.0, sigma=1.0, *, generator=None) -> Tensor:
-    """Overwrites the tensor with Cauchy numbers. Raises: RuntimeError unless `sigma` is positive."""
+    """Overwrites the tensor with Cauchy numbers. Raises: RuntimeError unless `sigma` is positive.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).cauchy_()
+    tensor([10.5977,  0.7648, -0.1283])
+    """
     _positive("cauchy_", "sigma", sigma)
     _continuous("Cauchy", self, 1)
     return _cauchy(self, (median, sigma), generator)
@@ -164,7 +195,13 @@ def cauchy_(self: Tensor, median=0.0, sigma=1.0, *, generator=None) -> Tensor:
 
 @composite("method")
 def log_normal_(self: Tensor, mean=1.0, std=2.0, *, generator=None) -> Tensor:
-    """Overwrites the tensor with exponentials of normal numbers. Raises: RuntimeError unless `std` is positive."""
+    """Overwrites the tensor with exponentials of normal numbers. Raises: RuntimeError unless `std` is positive.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).log_normal_(0.0, 0.5)
+    tensor([2.1608, 0.8635, 0.3364])
+    """
     if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
     check_floating(self._array.dtype, "log_normal_cpu", complex_too=False)
@@ -173,7 +210,13 @@ def log_normal_(self: Tensor, mean=1.0, std=2.0, *, generator=None) -> Tensor:
 
 @composite("method")
 def geometric_(self: Tensor, p, *, generator=None) -> Tensor:
-    """Overwrites the tensor with the number of tosses up to the first head. Raises: RuntimeError unless 0 < p < 1."""
+    """Overwrites the tensor with the number of tosses up to the first head. Raises: RuntimeError unless 0 < p < 1.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(5).geometric_(0.5)
+    tensor([1., 1., 2., 1., 1.])
+    """
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
     if self.dtype is dtypes.bool or self.is_complex():
@@ -327,7 +370,13 @@ _poisson = op("poisson_sample(input, generator: any)", _on_host(_poisson_kernel)
 
 @composite("function")
 def poisson(input: Tensor, generator=None) -> Tensor:
-    """Poisson numbers whose rates are the elements of `input`. Raises: RuntimeError for a negative rate."""
+    """Poisson numbers whose rates are the elements of `input`. Raises: RuntimeError for a negative rate.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.poisson(torch.tensor([0.5, 4.0, 100.0]))
+    tensor([ 2.,  5., 94.])
+    """
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"\"poisson_cpu\" not implemented for '{spoken(input._array.dtype)}'")
     if not input.is_meta and bool((input._array < 0).any()):
@@ -350,7 +399,13 @@ _binomial = op("binomial_sample(count, prob, generator: any)", _on_host(_binomia
 
 @composite("function")
 def binomial(count: Tensor, prob: Tensor, generator=None) -> Tensor:
-    """The number of heads in `count` tosses with probability `prob`, elementwise with broadcasting."""
+    """The number of heads in `count` tosses with probability `prob`, elementwise with broadcasting.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.binomial(torch.tensor([10.0, 100.0]), torch.tensor([0.5, 0.5]))
+    tensor([ 7., 51.])
+    """
     if not count.dtype.is_floating_point:
         raise RuntimeError("binomial only supports floating-point dtypes for count, got: " + spoken(count._array.dtype))
     if count._array.dtype.itemsize == 2:

@@ -173,13 +173,27 @@ def layer_norm(input: Tensor, normalized_shape, weight=None, bias=None, eps: flo
 
 @composite("function", name="layer_norm")
 def _torch_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True) -> Tensor:
-    """`torch.nn.functional.layer_norm`."""
+    """`torch.nn.functional.layer_norm`.
+
+    >>> import tensorgrad as torch
+    >>> torch.layer_norm(torch.tensor([[1.0, 3.0], [10.0, 30.0]]), (2,), eps=0.5)
+    tensor([[-0.8165,  0.8165],
+            [-0.9975,  0.9975]])
+    """
     return layer_norm(input, normalized_shape, weight, bias, eps)
 
 
 @composite("function")
 def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """`layer_norm`, the means and the reciprocal standard deviations."""
+    """`layer_norm`, the means and the reciprocal standard deviations.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[1.0, 3.0], [10.0, 30.0]])
+    >>> result, mean, reciprocal_std = torch.native_layer_norm(x, (2,), None, None, 1e-5)
+    >>> mean
+    tensor([[ 2.],
+            [20.]])
+    """
     axes = _normalized("layer_norm", input, normalized_shape, weight, bias)
     _check_floating(input._array, "LayerNormKernelImpl")
     out, mean, rstd = _layer_norm(input, weight, bias, axes, eps)
@@ -395,7 +409,8 @@ def batch_norm(
 
     Source: Ioffe, Szegedy, "Batch normalization", 2015.
 
-    Raises: RuntimeError for parameters that do not fit, ValueError for a single value per channel in training.
+    Raises: RuntimeError for parameters that do not fit, ValueError for a single value per channel in training, or an
+        `eps` that is not positive (in training) or negative.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([[1.0], [3.0]])
@@ -403,6 +418,14 @@ def batch_norm(
     tensor([[-1.0000],
             [ 1.0000]])
     """
+    if eps <= 0.0 and (training or eps < 0.0):
+        needed = "positive during training" if training else "non-negative"
+        raise ValueError(f"batch_norm eps must be {needed}, but got {eps}")
+    return _batch_normalized(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def _batch_normalized(input, running_mean, running_var, weight, bias, training, momentum, eps) -> Tensor:
+    """`batch_norm` with any `eps`."""
     array = input._array
     if training:
         if not array.ndim:
@@ -424,14 +447,28 @@ def batch_norm(
 def _torch_batch_norm(
     input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=True
 ) -> Tensor:
-    """`torch.nn.functional.batch_norm` with PyTorch's order of parameters."""
+    """`torch.nn.functional.batch_norm` with PyTorch's order of parameters.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0]])
+    >>> torch.batch_norm(x, None, None, None, None, True, 0.1, 0.5, False)
+    tensor([[-0.8165, -0.9975],
+            [ 0.8165,  0.9975]])
+    """
     use_batch = training or (running_mean is None and running_var is None)
-    return batch_norm(input, running_mean, running_var, weight, bias, use_batch, momentum, eps)
+    return _batch_normalized(input, running_mean, running_var, weight, bias, use_batch, momentum, eps)
 
 
 @composite("function")
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, *, out=None):
-    """`batch_norm`, and in training the batch's means and reciprocal standard deviations (else empty tensors)."""
+    """`batch_norm`, and in training the batch's means and reciprocal standard deviations (else empty tensors).
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0]])
+    >>> result, mean, reciprocal_std = torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
+    >>> mean, reciprocal_std
+    (tensor([ 2., 20.]), tensor([1.0000, 0.1000]))
+    """
     _check_batch_norm(input, running_mean, running_var, weight, bias, training)
     result, mean, rstd, var = _batch_norm(input, weight, bias, running_mean, running_var, training, eps)
     if training:
@@ -485,7 +522,14 @@ def instance_norm(
 def _torch_instance_norm(
     input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=True
 ) -> Tensor:
-    """`torch.nn.functional.instance_norm` with PyTorch's order of parameters."""
+    """`torch.nn.functional.instance_norm` with PyTorch's order of parameters.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[[1.0, 3.0], [10.0, 30.0]]])
+    >>> torch.instance_norm(x, None, None, None, None, True, 0.1, 0.5, False)
+    tensor([[[-0.8165,  0.8165],
+             [-0.9975,  0.9975]]])
+    """
     return instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
@@ -553,6 +597,24 @@ _group_norm_grad = op(
 )
 
 
+def check_groups(input: Tensor, channels: int, num_groups: int, weight, bias) -> None:
+    """Raises: RuntimeError if the groups do not divide the channels, or parameters do not fit them."""
+    shape = input._array.shape
+    if num_groups < 0 or channels % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            f"{list(shape)} and num_groups={num_groups}"
+        )
+    for value, name in ((weight, "weight"), (bias, "bias")):
+        if value is not None and value._array.shape != (channels,):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
+                f"shape {list(value.shape)} and input of shape {list(shape)}"
+            )
+    _check_floating(input._array, "GroupNormKernelImpl")
+    _check_mixed(input._array, *(None if p is None else p._array for p in (weight, bias)))
+
+
 @composite("functional")
 def group_norm(input: Tensor, num_groups: int, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
     """`layer_norm` of each of `num_groups` groups of channels of (N, C, *), with weight and bias per channel.
@@ -574,25 +636,18 @@ def group_norm(input: Tensor, num_groups: int, weight=None, bias=None, eps: floa
         count *= n
     if count == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(shape)}")
-    if num_groups < 0 or shape[1] % num_groups:
-        raise RuntimeError(
-            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
-            f"{list(shape)} and num_groups={num_groups}"
-        )
-    for value, name in ((weight, "weight"), (bias, "bias")):
-        if value is not None and value._array.shape != (shape[1],):
-            raise RuntimeError(
-                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
-                f"shape {list(value.shape)} and input of shape {list(shape)}"
-            )
-    _check_floating(input._array, "GroupNormKernelImpl")
-    _check_mixed(input._array, *(None if p is None else p._array for p in (weight, bias)))
+    check_groups(input, shape[1], num_groups, weight, bias)
     return _group_norm(input, weight, bias, num_groups, eps)[0]
 
 
 @composite("function", name="group_norm")
 def _torch_group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True) -> Tensor:
-    """`torch.nn.functional.group_norm`."""
+    """`torch.nn.functional.group_norm`.
+
+    >>> import tensorgrad as torch
+    >>> torch.group_norm(torch.tensor([[1.0, 3.0, 10.0, 30.0]]), 2, eps=0.5)
+    tensor([[-0.8165,  0.8165, -0.9975,  0.9975]])
+    """
     return group_norm(input, num_groups, weight, bias, eps)
 
 
@@ -606,6 +661,10 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     Source: Krizhevsky, Sutskever, Hinton, "ImageNet classification with deep convolutional neural networks", 2012.
 
     Raises: ValueError for fewer than three dimensions.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.local_response_norm(torch.tensor([[[1.0], [2.0], [3.0]]]), size=2, alpha=1.0).flatten()
+    tensor([0.7378, 0.7816, 0.6620])
     """
     if input.dim() < 3:
         raise ValueError(

@@ -13,10 +13,13 @@ of tensors, and every other annotation is a plain value, passed to the kernel as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tensorgrad.ops.dispatch import OPS, KernelTable
+
+RESERVED = re.compile(r"made|arrays?|node|saved|storage|view|error|[xre]\d+")  # variables of the generated functions
 
 TENSOR, OPTIONAL, LIST, PLAIN_VALUE = "tensor", "optional tensor", "list of tensors", "plain value"
 
@@ -112,6 +115,9 @@ class Op:
         self._plain: Any = None
         if self.name in OPS:
             raise ValueError(f"op {self.name!r} is declared twice")
+        taken = [p.name for p in self.params if RESERVED.fullmatch(p.name)]
+        if taken:
+            raise NameError(f"op {self.name}: a parameter cannot be called {taken[0]!r}, as the generated code uses it")
         OPS[self.name] = self
 
     def _takes_number(self, numbers) -> tuple[bool, ...]:

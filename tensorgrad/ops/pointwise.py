@@ -21,6 +21,7 @@ from tensorgrad.ops import inplace
 from tensorgrad.ops.create import tensor, zeros_like
 from tensorgrad.ops.errors import unsupported
 from tensorgrad.ops.kinds import alias, composite, export, op, pointwise
+from tensorgrad.ops.number_first import number_first, with_number_first
 from tensorgrad.ops.slowpath import write_out
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
@@ -62,7 +63,7 @@ _sub = pointwise("sub(input, other)", "subtract", numbers="all", operator="sub",
                  input=lambda g: g, other=lambda g: -g)  # fmt: skip
 _rsub = pointwise("rsub(input, other)", "pointwise.subtract_from", operator="rsub", where="", in_place=False,
                   backward_name="RsubBackward1", input=lambda g: -g, other=lambda g: g)  # fmt: skip
-mul = pointwise("mul(input, other)", "multiply", numbers="all", operator="mul", doc="The product.",
+mul = pointwise("mul(input, other)", "multiply", numbers="all", operator="mul", doc="input · other.",
                 on_arrays=True,
                 input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))  # fmt: skip
 _div = pointwise("div(input, other)", "true_divide", numbers="all", rule="float", operator="truediv", where="",
@@ -74,7 +75,7 @@ _rdiv = pointwise("rdiv(input, other)", "pointwise.divide_into", rule="float", o
                   other=lambda g, input: g / conj(input))  # fmt: skip
 floor_divide = pointwise("floor_divide(input, other)", "pointwise.floor_divide", numbers="all", operator="floordiv",
                          input=no_derivative("floor_divide"), other=no_derivative("floor_divide"),
-                         doc="The quotient rounded down; RuntimeError for integers divided by zero.")  # fmt: skip
+                         doc="⌊input / other⌋. Raises: RuntimeError for integers divided by zero.")  # fmt: skip
 _div_floor = pointwise("div_floor(input, other)", "pointwise.floor_divide", numbers="all", where="",
                        in_place=False, backward_name="DivBackward2", input=zero, other=zero)  # fmt: skip
 _div_trunc = pointwise("div_trunc(input, other)", "pointwise.trunc_divide", numbers="all", where="",
@@ -87,7 +88,7 @@ fmod = pointwise("fmod(input, other)", "pointwise.fmod",
                  doc="What the quotient rounded towards zero leaves: the dividend's sign, as C's fmod.")  # fmt: skip
 neg = pointwise("neg(input)", "negative", input=lambda g: -g, doc="-input.")
 reciprocal = pointwise("reciprocal(input)", "reciprocal", rule="float", input=lambda g, out: -g * conj(out * out),
-                       doc="1 / input.")  # fmt: skip
+                       doc="1 / input; ±∞ at ±0.")  # fmt: skip
 addcmul = pointwise("addcmul(input, tensor1, tensor2, *, value: number = 1)", "pointwise.addcmul", numbers=(),
                     input=lambda g: g,
                     tensor1=lambda g, tensor2, value: g * conj(tensor2 * value),
@@ -104,31 +105,39 @@ _lerp = pointwise("lerp(input, end, weight)", "pointwise.lerp", where="", number
 _lerp_by_number = pointwise("lerp_by_number(input, end, weight: float)", "pointwise.lerp_by_number", where="",
                             in_place=False, backward_name="LerpBackward0", numbers=(),
                             input=lambda g, weight: g * (1 - weight), end=lambda g, weight: g * weight)  # fmt: skip
-gcd = pointwise("gcd(input, other)", "pointwise.gcd", numbers=(), doc="The greatest common divisor of integers.")
-lcm = pointwise("lcm(input, other)", "pointwise.lcm", numbers=(), doc="The least common multiple of integers.")
+gcd = pointwise("gcd(input, other)", "pointwise.gcd", numbers=(),
+                doc="The greatest common divisor. Raises: NotImplementedError unless both are integers.")  # fmt: skip
+lcm = pointwise("lcm(input, other)", "pointwise.lcm", numbers=(),
+                doc="The least common multiple. Raises: NotImplementedError unless both are integers.")  # fmt: skip
 
 _add_in_place, _sub_in_place, _div_in_place = Tensor.add_, Tensor.sub_, Tensor.div_
+for _name in ("addcmul", "addcdiv"):
+    setattr(Tensor, f"{_name}_", with_number_first(getattr(Tensor, f"{_name}_"), "value", 2))
 
 
 @composite()
-def add(input: Tensor, other, *, alpha=1, out=None) -> Tensor:
+def add(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
     """`input + alpha · other`, elementwise with broadcasting.
 
     >>> import tensorgrad as torch
     >>> torch.add(torch.tensor([1, 2]), 10, alpha=2)
     tensor([21, 22])
     """
+    if old:
+        other, alpha = number_first("add", "alpha", other, old)
     return _add(input, other if alpha.__class__ is int and alpha == 1 else _scaled(input, other, alpha), out=out)
 
 
 @composite()
-def sub(input: Tensor, other, *, alpha=1, out=None) -> Tensor:
+def sub(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
     """`input - alpha · other`, elementwise with broadcasting.
 
     >>> import tensorgrad as torch
     >>> torch.sub(torch.tensor([1, 2]), 10, alpha=2)
     tensor([-19, -18])
     """
+    if old:
+        other, alpha = number_first("sub", "alpha", other, old)
     return _sub(input, other if alpha.__class__ is int and alpha == 1 else _scaled(input, other, alpha), out=out)
 
 
@@ -145,6 +154,8 @@ def rsub(input: Tensor, other, *, alpha=1) -> Tensor:
 
 def _scaled(input, other, alpha):
     """`alpha · other`. Raises: RuntimeError if alpha's category is above that of both operands."""
+    if isinstance(other, Tensor) and isinstance(input, Tensor) and other._array.dtype is not input._array.dtype:
+        other = other.to(dtypes.result_type_of([input._array, other._array]))  # the product, too, is in this dtype
     if alpha.__class__ is float and isinstance(other, Tensor) and other._array.dtype.kind == "f":
         return other * alpha
     category = max(category_of(v) for v in (input, other))
@@ -160,14 +171,18 @@ def _scaled(input, other, alpha):
 
 
 @composite("method")
-def add_(self: Tensor, other, *, alpha=1) -> Tensor:
+def add_(self: Tensor, other, *old, alpha=1) -> Tensor:
     """Adds `alpha · other` in place."""
+    if old:
+        other, alpha = number_first("add_", "alpha", other, old)
     return _add_in_place(self, other if alpha.__class__ is int and alpha == 1 else _scaled(self, other, alpha))
 
 
 @composite("method")
-def sub_(self: Tensor, other, *, alpha=1) -> Tensor:
+def sub_(self: Tensor, other, *old, alpha=1) -> Tensor:
     """Subtracts `alpha · other` in place."""
+    if old:
+        other, alpha = number_first("sub_", "alpha", other, old)
     return _sub_in_place(self, other if alpha.__class__ is int and alpha == 1 else _scaled(self, other, alpha))
 
 
@@ -204,7 +219,12 @@ def div_(self: Tensor, other, *, rounding_mode: str | None = None) -> Tensor:
 
 @composite()
 def true_divide(input: Tensor, other, *, out=None) -> Tensor:
-    """The quotient, always floating-point or complex."""
+    """The quotient, always floating-point or complex.
+
+    >>> import tensorgrad as torch
+    >>> torch.true_divide(torch.tensor([3, 4]), 2)
+    tensor([1.5000, 2.0000])
+    """
     return _div(input, other, out=out)
 
 
@@ -220,6 +240,8 @@ def lerp(input: Tensor, end: Tensor, weight, *, out=None) -> Tensor:
     """
     if input.dtype.category < dtypes.FLOATING:
         unsupported("lerp", input._array)
+    if isinstance(weight, Tensor) and not weight._array.ndim and weight.dtype.category <= input.dtype.category:
+        weight = weight.to(input.dtype)  # a number in a tensor may have any dtype
     for name, value in (("end", end), ("weight", weight)):
         if isinstance(value, Tensor) and value.dtype is not input.dtype:
             raise RuntimeError(f"expected dtype {short_name(input)} for `{name}` but got dtype {short_name(value)}")
@@ -242,7 +264,12 @@ def short_name(tensor: Tensor) -> str:
 
 @composite()
 def positive(input: Tensor) -> Tensor:
-    """`input` itself. Raises: RuntimeError for booleans."""
+    """`input` itself. Raises: RuntimeError for booleans.
+
+    >>> import tensorgrad as torch
+    >>> torch.positive(torch.tensor([-1.0, 2.0]))
+    tensor([-1.,  2.])
+    """
     if input._array.dtype.kind == "b":
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input
@@ -261,21 +288,22 @@ square = pointwise("square(input)", lambda xp, x: xp.multiply(x, x), backward_na
                    prepare=lambda x: (x.astype(np.int64) if x.dtype.kind == "b" else x,),
                    input=lambda g, input: g * conj(input * 2), doc="input².")  # fmt: skip
 sqrt = pointwise("sqrt(input)", "sqrt", rule="float", on_arrays=True, input=lambda g, out: g / conj(out * 2),
-                 doc="The square root.")  # fmt: skip
+                 doc="√input; nan below 0.")  # fmt: skip
 rsqrt = pointwise("rsqrt(input)", "pointwise.rsqrt", rule="float",
-                  input=lambda g, out: g * conj(out * out * out) * -0.5, doc="1 / √input.")  # fmt: skip
+                  input=lambda g, out: g * conj(out * out * out) * -0.5,
+                  doc="1 / √input; ∞ at 0, nan below.")  # fmt: skip
 exp = pointwise("exp(input)", "exp", rule="float", on_arrays=True, input=lambda g, out: g * conj(out),
-                doc="e to the power input.")  # fmt: skip
+                doc="e to the power `input`.")  # fmt: skip
 exp2 = pointwise("exp2(input)", "exp2", rule="float", input=lambda g, out: g * conj(out) * LN2,
-                 doc="2 to the power input.")  # fmt: skip
+                 doc="2 to the power `input`.")  # fmt: skip
 expm1 = pointwise("expm1(input)", "expm1", rule="float", input=lambda g, out: g * conj(out + 1),
                   doc="exp(input) - 1, accurate near 0.")  # fmt: skip
 log = pointwise("log(input)", "log", rule="float", on_arrays=True, input=lambda g, input: g / conj(input),
-                doc="The natural logarithm.")  # fmt: skip
+                doc="The natural logarithm; -∞ at 0, nan below.")  # fmt: skip
 log2 = pointwise("log2(input)", "log2", rule="float", input=lambda g, input: g / conj(input * LN2),
-                 doc="The logarithm in base 2.")  # fmt: skip
+                 doc="The logarithm in base 2; -∞ at 0, nan below.")  # fmt: skip
 log10 = pointwise("log10(input)", "log10", rule="float", input=lambda g, input: g / conj(input * LN10),
-                  doc="The logarithm in base 10.")  # fmt: skip
+                  doc="The logarithm in base 10; -∞ at 0, nan below.")  # fmt: skip
 log1p = pointwise("log1p(input)", "log1p", rule="float", input=lambda g, input: g / conj(input + 1),
                   doc="log(1 + input), accurate near 0.")  # fmt: skip
 logaddexp = pointwise("logaddexp(input, other)", "pointwise.logaddexp", numbers=(), in_place=False,
@@ -420,35 +448,41 @@ def frexp(input: Tensor, *, out=None):
 
 # --- trigonometry --------------------------------------------------------------------------------------------------
 
-sin = pointwise("sin(input)", "sin", rule="float", input=lambda g, input: g * conj(input.cos()), doc="The sine.")
-cos = pointwise("cos(input)", "cos", rule="float", input=lambda g, input: -g * conj(input.sin()), doc="The cosine.")
-tan = pointwise("tan(input)", "tan", rule="float", input=lambda g, out: g * conj(out * out + 1), doc="The tangent.")
+sin = pointwise("sin(input)", "sin", rule="float", input=lambda g, input: g * conj(input.cos()),
+                doc="The sine of an angle in radians.")  # fmt: skip
+cos = pointwise("cos(input)", "cos", rule="float", input=lambda g, input: -g * conj(input.sin()),
+                doc="The cosine of an angle in radians.")  # fmt: skip
+tan = pointwise("tan(input)", "tan", rule="float", input=lambda g, out: g * conj(out * out + 1),
+                doc="The tangent of an angle in radians.")  # fmt: skip
 asin = pointwise("asin(input)", "arcsin", rule="float",
-                 input=lambda g, input: g * conj((1 - input * input).rsqrt()), doc="The arc sine.")  # fmt: skip
+                 input=lambda g, input: g * conj((1 - input * input).rsqrt()),
+                 doc="The angle in [-π/2, π/2] (radians) with this sine; nan outside of [-1, 1].")  # fmt: skip
 acos = pointwise("acos(input)", "arccos", rule="float",
-                 input=lambda g, input: -g * conj((1 - input * input).rsqrt()), doc="The arc cosine.")  # fmt: skip
+                 input=lambda g, input: -g * conj((1 - input * input).rsqrt()),
+                 doc="The angle in [0, π] (radians) with this cosine; nan outside of [-1, 1].")  # fmt: skip
 atan = pointwise("atan(input)", "arctan", rule="float",
-                 input=lambda g, input: g / conj(input * input + 1), doc="The arc tangent.")  # fmt: skip
+                 input=lambda g, input: g / conj(input * input + 1),
+                 doc="The angle in [-π/2, π/2] (radians) with this tangent.")  # fmt: skip
 atan2 = pointwise("atan2(input, other)", "arctan2", numbers=(), rule="float",
                   input=lambda g, input, other: g * other * _inverse_square(input, other),
                   other=lambda g, input, other: -g * input * _inverse_square(input, other),
-                  doc="The angle of the point (other, input) in (-π, π].")  # fmt: skip
+                  doc="The angle in [-π, π] (radians) of the point x = other, y = input.")  # fmt: skip
 sinh = pointwise("sinh(input)", "sinh", rule="float", input=lambda g, input: g * conj(input.cosh()),
-                 doc="The hyperbolic sine.")  # fmt: skip
+                 doc="The hyperbolic sine (eˣ - e⁻ˣ) / 2.")  # fmt: skip
 cosh = pointwise("cosh(input)", "cosh", rule="float", input=lambda g, input: g * conj(input.sinh()),
-                 doc="The hyperbolic cosine.")  # fmt: skip
+                 doc="The hyperbolic cosine (eˣ + e⁻ˣ) / 2.")  # fmt: skip
 tanh = pointwise("tanh(input)", "tanh", rule="float", backward_kernel="pointwise.tanh_backward",
                   input=lambda g, out: tanh_grad(g, out),
-                 doc="The hyperbolic tangent.")  # fmt: skip
+                 doc="The hyperbolic tangent (eˣ - e⁻ˣ) / (eˣ + e⁻ˣ).")  # fmt: skip
 tanh_grad: Callable = pointwise("tanh_grad(grad, result)", "pointwise.tanh_grad", where="", in_place=False,
                       backward_name="TanhBackwardBackward0",
                       twin=lambda grad, result: grad * conj(1 - result * result))  # fmt: skip
 asinh = pointwise("asinh(input)", "arcsinh", rule="float", input=lambda g, input: g * conj((input * input + 1).rsqrt()),
-                  doc="The inverse hyperbolic sine.")  # fmt: skip
+                  doc="The inverse hyperbolic sine log(x + √(x² + 1)).")  # fmt: skip
 acosh = pointwise("acosh(input)", "arccosh", rule="float", input=lambda g, input: g * conj((input * input - 1).rsqrt()),
-                  doc="The inverse hyperbolic cosine.")  # fmt: skip
+                  doc="The inverse hyperbolic cosine log(x + √(x² - 1)); nan below 1.")  # fmt: skip
 atanh = pointwise("atanh(input)", "arctanh", rule="float", input=lambda g, input: g / conj(1 - input * input),
-                  doc="The inverse hyperbolic tangent.")  # fmt: skip
+                  doc="The inverse hyperbolic tangent ½ log((1 + x) / (1 - x)); ±∞ at ±1, nan beyond.")  # fmt: skip
 hypot = pointwise("hypot(input, other)", kernels.floats_only("hypot"), numbers=(),
                   input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out),
                   doc="√(input² + other²), without overflow.")  # fmt: skip
@@ -468,7 +502,8 @@ def _inverse_square(x, y):
 
 abs_ = pointwise("abs(input)", "absolute", input=lambda g, input: g * input.sgn(),
                  doc="The absolute value; real for complex input.")  # fmt: skip
-sign = pointwise("sign(input)", "pointwise.sign", input=zero, doc="-1, 0 or 1; NotImplementedError for complex.")
+sign = pointwise("sign(input)", "pointwise.sign", input=zero,
+                 doc="-1, 0 or 1. Raises: NotImplementedError for complex tensors.")  # fmt: skip
 sgn = pointwise("sgn(input)", "pointwise.sgn", input=lambda g, input, out: _sgn_slope(g, input, out),
                 doc="input / |input|, 0 at 0: the sign, and the direction of a complex number.")  # fmt: skip
 copysign = pointwise("copysign(input, other)", "copysign", rule="float", other=zero,

@@ -155,6 +155,12 @@ def _no_stride(stride) -> bool:
 
 LETTERS = ("L", "H, W", "D, H, W")
 
+
+def _last(n: int, dims: int) -> str:
+    """How examples write the size of `dims` dimensions that are 1 but for the last: "2", "(1, 2)", "(1, 1, 2)"."""
+    return str(n) if dims == 1 else f"({'1, ' * (dims - 1)}{n})"
+
+
 # --- maxima --------------------------------------------------------------------------------------------------------
 
 
@@ -192,11 +198,18 @@ def _max_pools(dims: int) -> None:
     Raises: RuntimeError for sizes that do not fit.
 
     >>> import tensorgrad as torch
-    >>> x = torch.arange(4.0).reshape(1, {", ".join("1" * (dims - 1) + "4")})
-    >>> torch.nn.functional.{name}(x, {"2" if dims == 1 else "(" + ", ".join("1" * (dims - 1) + "2") + ")"}).flatten()
+    >>> x = torch.arange(4.0).reshape(1, {"1, " * (dims - 1)}4)
+    >>> torch.nn.functional.{name}(x, {_last(2, dims)}).flatten()
     tensor([1., 3.])
     """
-    with_indices.__doc__ = f"`{name}`, and the places of the maxima."
+    with_indices.__doc__ = f"""`{name}`, and the places of the maxima (int64, flat within an image plane).
+
+    >>> import tensorgrad as torch
+    >>> x = torch.arange(4.0).reshape(1, {"1, " * (dims - 1)}4)
+    >>> values, indices = torch.nn.functional.{name}_with_indices(x, {_last(2, dims)})
+    >>> indices.flatten()
+    tensor([1, 3])
+    """
     for function, public in ((max_pool, name), (with_indices, f"{name}_with_indices")):
         function.__name__ = function.__qualname__ = public
         export(public, function, "functional")
@@ -253,8 +266,20 @@ def _adaptive_max_pools(dims: int) -> None:
 
     Window i goes from floor(i · size / output_size) to ceil((i + 1) · size / output_size). A None in `output_size`
     keeps that dimension. Raises: RuntimeError for sizes that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.arange(5.0).reshape(1, {"1, " * (dims - 1)}5)
+    >>> torch.nn.functional.{name}(x, {_last(2, dims)}).flatten()
+    tensor([2., 4.])
     """
-    with_indices.__doc__ = f"`{name}`, and the places of the maxima."
+    with_indices.__doc__ = f"""`{name}`, and the places of the maxima (int64, flat within an image plane).
+
+    >>> import tensorgrad as torch
+    >>> x = torch.arange(5.0).reshape(1, {"1, " * (dims - 1)}5)
+    >>> values, indices = torch.nn.functional.{name}_with_indices(x, {_last(2, dims)})
+    >>> indices.flatten()
+    tensor([2, 4])
+    """
     for function, public in ((adaptive_max_pool, name), (with_indices, f"{name}_with_indices")):
         function.__name__ = function.__qualname__ = public
         export(public, function, "functional")
@@ -290,7 +315,7 @@ def _avg_pools(dims: int) -> None:
         )
         return result if out is None else written(avg_pool, out, result)
 
-    letters = LETTERS[dims - 1]
+    letters, divisor = LETTERS[dims - 1], ""
     if dims == 1:
 
         def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
@@ -299,15 +324,20 @@ def _avg_pools(dims: int) -> None:
         function = avg_pool1d
     else:
         function = avg_pool
+        divisor = "\n        divisor_override: what to divide each window's sum by instead of its size."
     function.__doc__ = f"""The mean of each window of (N, C, {letters}) or (C, {letters}).
 
     Args:
         kernel_size, stride, padding: an int, or one for each dimension; `stride` is `kernel_size` unless given.
         ceil_mode: round the size of the result up: a window may reach beyond the border.
-        count_include_pad: whether the zeros of the padding count in the mean.
-        divisor_override: what to divide each window's sum by instead of its size (two and three dimensions).
+        count_include_pad: whether the zeros of the padding count in the mean.{divisor}
 
     Raises: RuntimeError for sizes that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.arange(4.0).reshape(1, {"1, " * (dims - 1)}4)
+    >>> torch.nn.functional.{name}(x, {_last(2, dims)}).flatten()
+    tensor([0.5000, 2.5000])
     """
     function.__name__ = function.__qualname__ = name
     export(name, function, "functional function" if dims == 1 else "functional")
@@ -357,7 +387,17 @@ def _lp_pools(dims: int) -> None:
         mean = FUNCTIONAL[f"avg_pool{dims}d"](input.pow(norm_type), kernel, stride, 0, ceil_mode)
         return (mean.sign() * mean.abs().relu() * count).pow(1.0 / norm_type)
 
-    lp_pool.__doc__ = f"""The p-norm of each window of (N, C, {LETTERS[dims - 1]}): (Σ xᵖ)^(1/p), p = `norm_type`."""
+    lp_pool.__doc__ = f"""The p-norm of each window of (N, C, {LETTERS[dims - 1]}): (Σ xᵖ)^(1/p), p = `norm_type`.
+
+    Args:
+        kernel_size, stride: an int, or one for each dimension; `stride` is `kernel_size` unless given.
+        ceil_mode: round the size of the result up: a window may reach beyond the border.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([3.0, 4.0, 1.0, 1.0]).reshape(1, {"1, " * (dims - 1)}4)
+    >>> torch.nn.functional.{name}(x, 2, {_last(2, dims)}).flatten()
+    tensor([5.0000, 1.4142])
+    """
     lp_pool.__name__ = lp_pool.__qualname__ = name
     export(name, lp_pool, "functional")
 
@@ -397,6 +437,12 @@ def _max_unpools(dims: int) -> None:
 
     `output_size` chooses among the sizes that pool to the input's. Raises: RuntimeError, ValueError for sizes or
     indices that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([1.0, 3.0, 2.0, 0.0]).reshape(1, {"1, " * (dims - 1)}4)
+    >>> values, indices = torch.nn.functional.{name.replace("un", "")}(x, {_last(2, dims)}, return_indices=True)
+    >>> torch.nn.functional.{name}(values, indices, {_last(2, dims)}).flatten()
+    tensor([0., 3., 2., 0.])
     """
     max_unpool.__name__ = max_unpool.__qualname__ = name
     export(name, max_unpool, "functional")

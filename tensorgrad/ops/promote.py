@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorgrad import devices, dtypes
 from tensorgrad.dtypes import F32, F64, I64, NUMBERS
-from tensorgrad.ops.errors import raise_bool_subtraction
+from tensorgrad.ops.errors import raise_bool_subtraction, typename
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
@@ -67,7 +67,7 @@ def _number_array(value, dtype: dtypes.dtype, array_type):
 
     Raises: OverflowError for an integer that no dtype holds.
     """
-    if dtype.category == dtypes.INTEGER and not -(2**63) <= value < 2**63:
+    if dtype.category == dtypes.INTEGER and not -(2**63) <= value < 2**64:
         raise OverflowError("int too big to convert")
     with np.errstate(all="ignore"):
         array = np.asarray(value).astype(dtype.numpy)
@@ -116,10 +116,17 @@ def operand(op, i: int, value):
         if value.__class__ in NUMBERS:
             return value, False
         if isinstance(value, np.generic) and value.dtype.kind in "biufc":
-            return value.item(), False
+            return plain_number(value), False
         if isinstance(value, bool | int | float | complex):  # a subclass, such as an IntEnum
             return value.real if isinstance(value, int) else value, False
     raise_not_a_tensor(op, i, value)
+
+
+def plain_number(value):
+    """A NumPy scalar as the Python number it stands for, any other value as it is. PyTorch reads `np.bool_` as 1.0."""
+    if isinstance(value, np.generic):
+        return float(value) if value.dtype.kind == "b" else value.item()
+    return value
 
 
 def operands(op, i: int, values):
@@ -147,13 +154,13 @@ def raise_not_a_tensor(op, i: int, value):
     """The TypeError for argument `i`."""
     name = [p.name for p in op.params if p.is_tensor][i]
     position = [p.name for p in op.params].index(name) + 1
-    raise TypeError(f"{op.name}(): argument '{name}' (position {position}) must be Tensor, not {type(value).__name__}")
+    raise TypeError(f"{op.name}(): argument '{name}' (position {position}) must be Tensor, not {typename(value)}")
 
 
 def other_operand(op, input, other):
     """`tensor + x` for an x that is no tensor and no Python number: NumPy's scalars and arrays take part."""
     if isinstance(other, np.generic) and other.dtype.kind in "biufc":
-        return op.call(input, other.item())
+        return op.call(input, plain_number(other))
     if isinstance(other, np.ndarray):
         from tensorgrad.ops import create
 

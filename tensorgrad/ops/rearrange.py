@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 
 import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.ops.create import finish, tensor
-from tensorgrad.ops.errors import check_number, wrap_dim, wrap_dims
+from tensorgrad.ops.errors import check_number, warn, wrap_dim, wrap_dims
 from tensorgrad.ops.kinds import FUNCTIONS, composite, op
 from tensorgrad.ops.shape import _diagonal, expand, ints, place, variadic
 from tensorgrad.ops.shape import diagonal as _view_of_diagonal
@@ -42,7 +41,13 @@ variadic("flip", flip, "dims")
 
 @composite()
 def fliplr(input: Tensor) -> Tensor:
-    """A copy with the columns (dimension 1) in reverse order."""
+    """A copy with the columns (dimension 1) in reverse order.
+
+    >>> import tensorgrad as torch
+    >>> torch.fliplr(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 1],
+            [4, 3]])
+    """
     if input._array.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return _flip(input, (1,))
@@ -50,7 +55,13 @@ def fliplr(input: Tensor) -> Tensor:
 
 @composite()
 def flipud(input: Tensor) -> Tensor:
-    """A copy with the rows (dimension 0) in reverse order."""
+    """A copy with the rows (dimension 0) in reverse order.
+
+    >>> import tensorgrad as torch
+    >>> torch.flipud(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[3, 4],
+            [1, 2]])
+    """
     if input._array.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return _flip(input, (0,))
@@ -319,7 +330,14 @@ def diag(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
 
 @composite()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """All elements, in row order, on the diagonal of a matrix of zeros."""
+    """All elements, in row order, on the diagonal of a matrix of zeros.
+
+    >>> import tensorgrad as torch
+    >>> torch.diagflat(torch.tensor([1, 2]), offset=1)
+    tensor([[0, 1, 0],
+            [0, 0, 2],
+            [0, 0, 0]])
+    """
     return diag_embed(input.reshape(-1), offset)
 
 
@@ -366,7 +384,12 @@ def _pads(pad, ndim: int) -> tuple:
 
 @composite("function")
 def constant_pad_nd(input: Tensor, pad, value=0) -> Tensor:
-    """`input` surrounded by `value`; see `torch.nn.functional.pad`."""
+    """`input` surrounded by `value`; see `torch.nn.functional.pad`.
+
+    >>> import tensorgrad as torch
+    >>> torch.constant_pad_nd(torch.tensor([1, 2]), (1, 2), value=9)
+    tensor([9, 1, 2, 9, 9])
+    """
     pads = _pads(ints(pad), input._array.ndim)
     for n, (a, b) in zip(input._array.shape, pads, strict=True):
         if n + a + b < 0 or n + min(a, 0) + min(b, 0) < 0:
@@ -416,7 +439,7 @@ def pad(input: Tensor, pad, mode: str = "constant", value: float | None = None) 
             f"Expected a tensor with possibly 0 batch size and other non-zero dimensions "
             f"for input, but got: {list(shape)}"
         )
-    for d in range(ndim - len(pad) // 2, ndim):
+    for d in reversed(range(ndim - len(pad) // 2, ndim)):
         _check_pad(mode, shape, d, *pads[d])
     return _pad_around(input, pads, mode)
 
@@ -502,7 +525,14 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 @composite("function functional")
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """The channels (dimension 1) of `groups` groups interleaved."""
+    """The channels (dimension 1) of `groups` groups interleaved.
+
+    Source: Zhang et al., "ShuffleNet", arXiv:1707.01083. Raises: RuntimeError if `groups` does not divide the channels.
+
+    >>> import tensorgrad as torch
+    >>> torch.channel_shuffle(torch.arange(6).reshape(1, 6, 1), 2).flatten()
+    tensor([0, 3, 1, 4, 2, 5])
+    """
     shape = input._array.shape
     if len(shape) < 3:
         raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(shape)}")
@@ -540,9 +570,7 @@ def meshgrid(*tensors, indexing: str | None = None) -> tuple[Tensor, ...]:
         if x._array.dtype != tensors[0]._array.dtype:
             raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
     if indexing is None:
-        warnings.warn(
-            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.", stacklevel=2
-        )
+        warn("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
         indexing = "ij"
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
@@ -561,7 +589,15 @@ def _check_vectors(tensors) -> None:
 
 @composite("function")
 def cartesian_prod(*tensors) -> Tensor:
-    """All tuples of one element of each vector, as rows; of a single vector, itself."""
+    """All tuples of one element of each vector, as rows; of a single vector, itself.
+
+    >>> import tensorgrad as torch
+    >>> torch.cartesian_prod(torch.tensor([1, 2]), torch.tensor([3, 4]))
+    tensor([[1, 3],
+            [1, 4],
+            [2, 3],
+            [2, 4]])
+    """
     if len(tensors) == 1 and isinstance(tensors[0], tuple | list):
         tensors = tuple(tensors[0])
     _check_vectors(tensors)
@@ -595,7 +631,13 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 @composite("function")
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
-    """The powers 0 to N - 1 of the elements of a vector, as columns, the highest first unless `increasing`."""
+    """The powers 0 to N - 1 of the elements of a vector, as columns, the highest first unless `increasing`.
+
+    >>> import tensorgrad as torch
+    >>> torch.vander(torch.tensor([2, 3]), N=3)
+    tensor([[4, 2, 1],
+            [9, 3, 1]])
+    """
     if x._array.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
     n = x._array.size if N is None else N
@@ -603,30 +645,3 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
         raise RuntimeError("N must be non-negative.")
     powers = FUNCTIONS["arange"](n, device=x.device)
     return x.unsqueeze(-1) ** (powers if increasing else powers.flip(0))
-
-
-# --- views as copies -------------------------------------------------------------------------------------------------
-
-
-def _copying(name: str) -> None:
-    viewing = getattr(Tensor, name)
-
-    def function(input: Tensor, *args, out=None, **kwargs):
-        made = viewing(input, *args, **kwargs)
-        if isinstance(made, tuple):
-            made = tuple(part.clone(memory_format="contiguous") for part in made)
-            if out is not None:
-                write_out(function.__name__, out, made)
-                return None
-            return made
-        made = made.clone(memory_format="contiguous")
-        return made if out is None else write_out(function.__name__, out, made)
-
-    function.__name__ = function.__qualname__ = f"{name}_copy"
-    function.__doc__ = f"What `{name}` gives, in memory of its own."
-    composite("function method" if name == "narrow" else "function")(function)
-
-
-for _name in ("as_strided", "diagonal", "expand", "permute", "select", "split", "split_with_sizes", "squeeze", "t",
-              "transpose", "unbind", "unfold", "unsqueeze", "view", "narrow"):  # fmt: skip
-    _copying(_name)

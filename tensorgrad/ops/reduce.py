@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
+from operator import index as as_int
 from typing import Any
 
 from tensorgrad import dtypes
 from tensorgrad.kernels.array.reduce import count
-from tensorgrad.ops.errors import wrap_dim, wrap_dims
+from tensorgrad.ops.errors import warn, wrap_dim, wrap_dims
 from tensorgrad.ops.kinds import composite, op, reduction, view
 from tensorgrad.ops.limits import maximum, minimum
 from tensorgrad.ops.pointwise import conj
@@ -26,7 +26,7 @@ sum = reduction(
     "sum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.sum_",
     backward_kernel="reduce.sum_backward",
     input=lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim),
-    doc="Σ x over `dim` (one, several, or None for all); integers are summed in int64 unless `dtype` says otherwise.",
+    doc="Σ x over `dim`; integers are summed in int64 unless `dtype` says otherwise.",
 )  # fmt: skip
 mean = reduction(
     "mean(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.mean",
@@ -165,7 +165,7 @@ def _tie(g, input, out, dim, keepdim):
 
 def _tie_of_all(g, input, out):
     hit = input.isnan() if out.isnan() else input == out
-    return (g / sum(hit)) * hit
+    return (g / sum(hit)).where(hit, 0)  # not times `hit`: a gradient that is nan stays where it belongs
 
 
 amax = reduction("amax(input, dim: dims = None, keepdim: bool = False)", "reduce.amax", input=_tie,
@@ -287,10 +287,9 @@ def _degrees(x, dim, correction, keepdim):
     if x.dtype.kind in "iub":
         raise RuntimeError("std and var only support floating point and complex dtypes")
     if count(x.shape, dims) <= correction:
-        warnings.warn(
+        warn(
             "var(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input "
             "numel divided by output numel).",
-            stacklevel=4,
         )
     return x, dims, correction, keepdim
 
@@ -429,6 +428,11 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
     nonzeros.
 
     Raises: RuntimeError for integers, and for extreme sizes of nothing.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([1.0, -2.0])
+    >>> torch.linalg.vector_norm(x), torch.linalg.vector_norm(x, 1), torch.linalg.vector_norm(x, torch.inf)
+    (tensor(2.2361), tensor(3.), tensor(2.))
     """
     # `()` is all dimensions too, and unlike None has the arguments checked
     return _vector_norm(input, float(ord), () if dim is None else dim, keepdim, dtype, out=out)
@@ -493,7 +497,8 @@ def _logsumexp_kernel(xp, x, dim, keepdim):
 
     dims = tuple(range(x.ndim)) if dim is None else dim
     if x.dtype.kind == "c":
-        shift = xp.amax(x.real, axis=dims, keepdims=True) if x.size else 0
+        shift = xp.amax(x.real, axis=dims, keepdims=True) if x.size else x.real.sum()
+        shift = xp.where(xp.isfinite(shift), shift, 0)
         total = xp.log(xp.exp(x - shift).sum(axis=dims, keepdims=True)) + shift
         return total if keepdim else xp.squeeze(total, dims)
     return softmax.logsumexp(xp, x, dims, keepdim)
@@ -517,3 +522,28 @@ def _written(name: str, out, result):
     from tensorgrad.ops import slowpath
 
     return slowpath.write_out(name, out, result)
+
+
+@composite("method")
+def sum_to_size(self: Tensor, *size) -> Tensor:
+    """The sum over the dimensions that broadcasting would add to, or stretch from, `size`; itself if it has that size.
+
+    Raises: RuntimeError if `size` does not broadcast to this tensor's shape.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2, 3).sum_to_size(1, 3)
+    tensor([[2., 2., 2.]])
+    """
+    if not size:
+        raise TypeError('sum_to_size() missing 1 required positional arguments: "size"')
+    wanted = tuple(size[0]) if isinstance(size[0], tuple | list) else size
+    wanted, shape = tuple(as_int(n) for n in wanted), self._array.shape
+    lead = len(shape) - len(wanted)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(wanted, shape[lead:], strict=True)):
+        raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
+    if not wanted:
+        return self.sum()
+    stretched = [lead + i for i, n in enumerate(wanted) if n != shape[lead + i]]
+    if not lead and not stretched:
+        return self
+    return self.sum((*range(lead), *stretched), True).view(wanted)

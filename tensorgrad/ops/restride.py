@@ -8,6 +8,7 @@ from operator import index as as_int
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import RESHAPED, check_writable
 from tensorgrad.kernels.array import shape as kernels
+from tensorgrad.ops.errors import warn
 from tensorgrad.ops.kinds import composite, export, op, view
 from tensorgrad.ops.shape import _transpose, _unsqueeze, ints, squeeze, t
 from tensorgrad.tensor import Tensor, share
@@ -74,8 +75,8 @@ def _in_place(name: str, function) -> None:
             check_writable(self)
         result = function(self, *args, **kwargs)
         self._array = result._array
-        if self._view is not None:
-            self._view, self._edge = result._view, result._edge
+        if self._view is not None:  # as it was made, with or without grad mode, it stays
+            self._view, self._edge = (*result._view[:3], self._view[3]), result._edge
         else:
             self.__dict__[RESHAPED] = True
             if result._edge is not None:
@@ -99,6 +100,11 @@ def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
     """Gives the tensor another shape in place, with as much of the old memory as there is; new memory is uninitialised.
 
     Raises: RuntimeError if the tensor requires grad.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.arange(4)
+    >>> x.resize_(3)
+    tensor([0, 1, 2])
     """
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
@@ -125,5 +131,61 @@ def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
 
 @composite()
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format=None) -> Tensor:
-    """Gives the tensor the shape of another one, in place."""
+    """Gives the tensor the shape of another one, in place.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(4).resize_as_(torch.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return resize_(self, the_template._array.shape)
+
+
+def _deprecated_resize(name: str, self: Tensor, size: tuple) -> Tensor:
+    warn(f"non-inplace {name} is deprecated")
+    if math.prod(size) != self._array.size:
+        raise RuntimeError(
+            f"requested resize to {'x'.join(map(str, size))} ({math.prod(size)} elements in total), but the given "
+            f"tensor has a size of {'x'.join(map(str, self._array.shape))} ({self._array.size} elements). autograd's "
+            "resize can only change the shape of a given tensor, while preserving the number of elements."
+        )
+    return self.contiguous().view(size)
+
+
+@composite("method")
+def resize(self: Tensor, *sizes) -> Tensor:
+    """The tensor in another shape of as many elements (deprecated: use `reshape`).
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(4).resize(2, 2)
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    return _deprecated_resize("resize", self, ints(sizes))
+
+
+@composite("method")
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """The tensor in the shape of another one of as many elements (deprecated: use `reshape_as`).
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(4).resize_as(torch.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    return _deprecated_resize("resize_as", self, tensor._array.shape)
+
+
+@composite()
+def slice_inverse(input: Tensor, src: Tensor, dim: int = 0, start=None, end=None, step: int = 1) -> Tensor:
+    """The view of `input`'s memory with the geometry of `src`, of which `input` is a slice (the other arguments say
+    which).
+
+    Raises: RuntimeError if `input` has less memory than `src` needs.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.arange(6.0)
+    >>> torch.slice_inverse(x[1:3], x, 0, 1, 3)
+    tensor([0., 1., 2., 3., 4., 5.])
+    """
+    return as_strided(input, src._array.shape, src.stride(), src.storage_offset())

@@ -38,17 +38,6 @@ def check_shape(name: str, size: tuple) -> tuple[int, ...]:
     return create.resolve_shape(size)
 
 
-def _named_size(name: str, size: tuple, keywords: dict) -> tuple:
-    """`size` by position or by keyword. Raises: TypeError if it is missing, or for an unknown keyword."""
-    if "size" in keywords:
-        size = (keywords.pop("size"),)
-    elif not size:
-        raise TypeError(f"{name}() received an invalid combination of arguments - got (), but expected a size")
-    if keywords:
-        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(keywords))}'")
-    return check_shape(name, size)
-
-
 def spoken(dtype: np.dtype) -> str:
     return NAMES[dtype.name][0]
 
@@ -114,7 +103,7 @@ def rand(
     """
     dtype = chosen_dtype(dtype, out, dtypes.DEFAULT.floating)
     check_floating(dtype.numpy, "check_uniform_bounds")
-    shape = _named_size("rand", size, kw)
+    shape = check_shape("rand", create.given_size("rand", size, kw))
     return sampled("rand", kernels.uniform, shape, dtype, (), generator, device, requires_grad, out)
 
 
@@ -131,7 +120,7 @@ def randn(
     """
     dtype = chosen_dtype(dtype, out, dtypes.DEFAULT.floating)
     check_floating(dtype.numpy, "normal_kernel_cpu")
-    shape = _named_size("randn", size, kw)
+    shape = check_shape("randn", create.given_size("randn", size, kw))
     return sampled("randn", kernels.normal, shape, dtype, (), generator, device, requires_grad, out)
 
 

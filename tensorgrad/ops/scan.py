@@ -32,7 +32,7 @@ _cumsum_reversed = op("cumsum_reversed(input, dim: int)", "scan.cumsum_reversed"
                       backward_name="CumsumBackward0", input=lambda g, dim: _cumsum(g, dim))  # fmt: skip
 _cumsum: Callable = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum", prepare=_wrap_and_cast,
              shape=_running_shape, input=lambda g, dim: _cumsum_reversed(g, dim),
-             doc="The sum of each element and all before it along `dim`; integers in int64.")  # fmt: skip
+             doc="The sum of each element and all before along `dim`; integers in int64 (or `dtype`).")  # fmt: skip
 cumsum = _cumsum
 shift: Callable = op("shift(input, dim: int, by: int, fill: number)", "scan.shift", where="", kind="same shape",
            input=lambda g, dim, by: shift(g, dim, -by, 0),
@@ -61,7 +61,7 @@ def _cumprod_slope(g, input, out, dim):
 
 cumprod = op("cumprod(input, dim: int, *, dtype: dtype = None)", "scan.cumprod", prepare=_wrap_and_cast,
              shape=_running_shape, input=_cumprod_slope,
-             doc="The product of each element and all before it along `dim`; integers in int64.")  # fmt: skip
+             doc="The product of each element and all before along `dim`; integers in int64 (or `dtype`).")  # fmt: skip
 
 _running_extreme = op(
     "running_extreme(input, dim: int, largest: bool)", "scan.running_extreme", where="",

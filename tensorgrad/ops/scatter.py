@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 from operator import index as as_int
 
-from tensorgrad.dtypes import NUMBERS, from_numpy_dtype, int64
+from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64
 from tensorgrad.ops import shape as shapes
 from tensorgrad.ops.create import tensor
-from tensorgrad.ops.errors import check_number, wrap_dim
+from tensorgrad.ops.errors import check_number, warn, wrap_dim
 from tensorgrad.ops.index import masked_select
 from tensorgrad.ops.kinds import composite, op
+from tensorgrad.ops.promote import plain_number
 from tensorgrad.ops.slowpath import check_overlap, spoken, write_out
 from tensorgrad.tensor import Tensor
 
@@ -23,30 +23,40 @@ def _name(x) -> str:
 
 
 def _check_index_type(name: str, index) -> None:
-    if index.dtype.name not in ("int64", "int32"):
+    if index.dtype is not I64 and index.dtype.name not in ("int64", "int32"):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
 
 
 def _check_gather(x, dim, index):
     dim = wrap_dim(dim, x.ndim)
     if index.size:
-        _check_index_type("gather", index)
+        if index.dtype is not I64:
+            _check_index_type("gather", index)
         if max(index.ndim, 1) != max(x.ndim, 1):
             raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
-        for d, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)):
-            if d != dim and n > m:
-                raise RuntimeError(
-                    f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger than "
-                    f"self {list(x.shape)} apart from dimension {dim}"
-                )
+        d = _larger(index.shape, x.shape or (1,), dim)
+        if d is not None:
+            raise RuntimeError(
+                f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger than "
+                f"self {list(x.shape)} apart from dimension {dim}"
+            )
     return x, dim, index
+
+
+def _larger(shape, limits, dim=None):
+    """The first dimension (but for `dim`) in which `shape` is larger than `limits`; None if there is none."""
+    if shape != limits:
+        for d, n in enumerate(shape):
+            if n > limits[d] and d != dim:
+                return d
+    return None
 
 
 def _check_scatter(x, dim, index, src, *rest):
     dim = wrap_dim(dim, x.ndim)
-    if index.size:
+    if index.size and index.dtype is not I64:
         _check_index_type("scatter", index)
-    if src.dtype != x.dtype:
+    if src.dtype is not x.dtype and src.dtype != x.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
     if index.size:
         if max(index.ndim, 1) != max(x.ndim, 1):
@@ -54,8 +64,8 @@ def _check_scatter(x, dim, index, src, *rest):
         single = not src.ndim and index.ndim  # a number for all places
         if not single and max(src.ndim, 1) != max(index.ndim, 1):
             raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
-        too_large = any(n > m for d, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)) if d != dim)
-        if too_large or (not single and any(n > m for n, m in zip(index.shape, src.shape, strict=False))):
+        too_large = _larger(index.shape, x.shape or (1,), dim) is not None
+        if too_large or (not single and _larger(index.shape, src.shape or (1,)) is not None):
             beside = "" if single else f" and to be no larger size than src {list(src.shape)}"
             raise RuntimeError(
                 f"Expected index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension "
@@ -170,6 +180,7 @@ def _source(input: Tensor, src, value, index: Tensor):
     given = value if src is None else src
     if isinstance(given, Tensor):
         return given
+    given = plain_number(given)
     if given.__class__ not in NUMBERS:
         raise TypeError(f"scatter(): argument 'src' must be Tensor or Number, not {type(given).__name__}")
     if given.__class__ is complex:
@@ -199,10 +210,9 @@ def scatter(
     if reduce not in _REDUCTIONS:
         raise RuntimeError("reduce argument must be either add or multiply.")
     if isinstance(src, Tensor):
-        warnings.warn(
+        warn(
             "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future "
             "PyTorch release. Use torch.scatter_reduce instead for more reduction options.",
-            stacklevel=2,
         )
     if not given._array.ndim:
         given = given.expand(index._array.shape)
@@ -248,7 +258,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
 def _check_index_select(x, dim, index):
     if index.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
-    if index.dtype.name not in ("int64", "int32"):
+    if index.dtype is not I64 and index.dtype.name != "int32":
         raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
     if not x.ndim and index.size != 1:
         raise RuntimeError("index_select(): Index to scalar can have only 1 value, got " + f"{index.size} value(s)")
@@ -265,7 +275,8 @@ def _select_shape(x, dim, index):
 _index_select = op("index_select(input, dim: int, index)", "scatter.index_select", prepare=_check_index_select,
                    input=lambda g, input_shape, dim, index:
                    g.new_zeros(input_shape).index_add(dim, index, g), shape=_select_shape,
-                   doc="The slices of `input` along `dim` that the vector `index` names.")  # fmt: skip
+                   doc="The slices of `input` along `dim` that the vector `index` (of int64 or int32) names. Raises: "
+                   "IndexError for an index out of range.")  # fmt: skip
 
 
 def _check_slices(name: str, x, dim, index, src):
@@ -281,9 +292,9 @@ def _check_slices(name: str, x, dim, index, src):
 
 def _check_index_add(x, dim, index, src, alpha):
     dim = wrap_dim(dim, x.ndim)
-    if index.dtype.name not in ("int64", "int32"):
+    if index.dtype is not I64 and index.dtype.name != "int32":
         raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {_name(index)}")
-    if src.dtype != x.dtype:
+    if src.dtype is not x.dtype and src.dtype != x.dtype:
         raise RuntimeError(f"index_add_(): self ({_name(x)}) and source ({_name(src)}) must have the same scalar type")
     if src.ndim and dim >= src.ndim:
         raise RuntimeError(
@@ -397,7 +408,13 @@ _index_fill = op("index_fill(input, dim: int, index, value)", "scatter.index_fil
 
 @composite(in_place=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value) -> Tensor:
-    """A copy of `input` with the slices `index` along `dim` set to `value`, a number or a 0-dimensional tensor."""
+    """A copy of `input` with the slices `index` along `dim` set to `value`, a number or a 0-dimensional tensor.
+
+    >>> import tensorgrad as torch
+    >>> torch.index_fill(torch.tensor([[1, 2, 3], [4, 5, 6]]), 1, torch.tensor([0, 2]), -1)
+    tensor([[-1,  2, -1],
+            [-1,  5, -1]])
+    """
     if isinstance(value, Tensor):
         if value._array.ndim:
             raise RuntimeError(
@@ -417,6 +434,10 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     """A copy of `input` with slice k of `source` along `dim` folded into slice `index[k]`.
 
     `reduce` is "prod", "mean", "amax" or "amin".
+
+    >>> import tensorgrad as torch
+    >>> torch.index_reduce(torch.ones(2), 0, torch.tensor([0, 1, 0]), torch.tensor([2.0, 3.0, 4.0]), "prod")
+    tensor([8., 3.])
     """
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
@@ -471,7 +492,13 @@ def take(input: Tensor, index: Tensor, *, out=None) -> Tensor:
 
 @composite(in_place=True)
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy of `input` with `source` written (or added) to the places `index`, counted through in row order."""
+    """A copy of `input` with `source` written (or added) to the places `index`, counted through in row order.
+
+    >>> import tensorgrad as torch
+    >>> torch.put(torch.zeros(2, 2), torch.tensor([0, 3]), torch.tensor([5.0, 6.0]))
+    tensor([[5., 0.],
+            [0., 6.]])
+    """
     flat = _flat_index("put_", input, index)
     if source._array.dtype != input._array.dtype:
         raise RuntimeError(
@@ -506,18 +533,24 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
             f"{ndim} dimensions for input, and {indices._array.ndim} dimensions for indices"
         )
     dim = wrap_dim(dim, ndim)
-    a, b = list(input._array.shape), list(indices._array.shape)
-    common = list(shapes._broadcast_two((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :])))
-    of_input, of_indices = common.copy(), common.copy()
-    of_input[dim], of_indices[dim] = a[dim], b[dim]
+    a, b = input._array.shape, indices._array.shape
     if not indices.is_meta and indices._array.size and int(indices._array.min()) < 0:
         indices = indices + (indices < 0) * a[dim]  # counted from the end
-    return _gather(input.expand(of_input), dim, indices.expand(of_indices), out=out)
+    if a[:dim] != b[:dim] or a[dim + 1 :] != b[dim + 1 :]:
+        common = shapes._broadcast_two((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :]))
+        input = input.expand((*common[:dim], a[dim], *common[dim + 1 :]))
+        indices = indices.expand((*common[:dim], b[dim], *common[dim + 1 :]))
+    return _gather(input, dim, indices, out=out)
 
 
 @composite("function")
 def unravel_index(indices: Tensor, shape) -> tuple[Tensor, ...]:
-    """The coordinates in a tensor of `shape` of elements counted through in row order."""
+    """The coordinates in a tensor of `shape` of elements counted through in row order.
+
+    >>> import tensorgrad as torch
+    >>> torch.unravel_index(torch.tensor([1, 5]), (2, 3))
+    (tensor([0, 1]), tensor([1, 2]))
+    """
     shape = shapes.ints(shape)
     if any(n < 0 for n in shape):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(shape)}")
@@ -583,13 +616,24 @@ def _replaced(input: Tensor, src: Tensor, view) -> Tensor:
 
 @composite()
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """A copy of `input` with `src` in the place of `input.select(dim, index)`."""
+    """A copy of `input` with `src` in the place of `input.select(dim, index)`.
+
+    >>> import tensorgrad as torch
+    >>> torch.select_scatter(torch.zeros(2, 2), torch.tensor([1.0, 2.0]), dim=1, index=0)
+    tensor([[1., 0.],
+            [2., 0.]])
+    """
     return _replaced(input, src, lambda x: shapes.select(x, dim, index))
 
 
 @composite()
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start=None, end=None, step: int = 1, *, out=None) -> Tensor:
-    """A copy of `input` with `src` in the place of `input[..., start:end:step]` at dimension `dim`."""
+    """A copy of `input` with `src` in the place of `input[..., start:end:step]` at dimension `dim`.
+
+    >>> import tensorgrad as torch
+    >>> torch.slice_scatter(torch.zeros(4), torch.tensor([1.0, 2.0]), start=0, end=4, step=2)
+    tensor([1., 0., 2., 0.])
+    """
     if step <= 0:
         raise RuntimeError("slice step must be positive")
 
@@ -605,11 +649,23 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start=None, end=None
 
 @composite()
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A copy of `input` with `src` in the place of `input.diagonal(offset, dim1, dim2)`."""
+    """A copy of `input` with `src` in the place of `input.diagonal(offset, dim1, dim2)`.
+
+    >>> import tensorgrad as torch
+    >>> torch.diagonal_scatter(torch.zeros(2, 2), torch.tensor([1.0, 2.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
     return _replaced(input, src, lambda x: shapes.diagonal(x, offset, dim1, dim2))
 
 
 @composite()
 def as_strided_scatter(input: Tensor, src: Tensor, size, stride, storage_offset: int | None = None) -> Tensor:
-    """A copy of `input` with `src` in the place of `input.as_strided(size, stride, storage_offset)`."""
+    """A copy of `input` with `src` in the place of `input.as_strided(size, stride, storage_offset)`.
+
+    >>> import tensorgrad as torch
+    >>> torch.as_strided_scatter(torch.zeros(2, 3), torch.tensor([1.0, 2.0]), (2,), (2,))
+    tensor([[1., 0., 2.],
+            [0., 0., 0.]])
+    """
     return _replaced(input, src, lambda x: x.as_strided(size, stride, storage_offset))

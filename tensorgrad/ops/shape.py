@@ -8,13 +8,12 @@ changes a tensor's shape in place, in ops/restride.py.
 from __future__ import annotations
 
 import math
-import warnings
 from operator import index as as_int
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.kernels.array import shape as kernels
-from tensorgrad.ops.errors import wrap_dim, wrap_dims
+from tensorgrad.ops.errors import as_integer, warn, wrap_dim, wrap_dims
 from tensorgrad.ops.kinds import alias, composite, export, op, view
 from tensorgrad.ops.slowpath import spoken
 from tensorgrad.tensor import Tensor, share
@@ -32,8 +31,8 @@ def ints(values) -> tuple[int, ...]:
     if isinstance(values, tuple | list):
         if len(values) == 1 and isinstance(values[0], tuple | list):
             values = values[0]
-        return tuple([n if n.__class__ is int else as_int(n) for n in values])
-    return (as_int(values),)
+        return tuple([n if n.__class__ is int else as_integer(n, "size", "tuple of ints") for n in values])
+    return (as_integer(values, "size", "tuple of ints"),)
 
 
 def variadic(name: str, function, keyword: str) -> None:
@@ -85,7 +84,7 @@ _view = view("view(input, size: shape)", "shape.view", where="",
 _expand = view("expand(input, size: shape)", "shape.expand", where="", input=lambda g: g)
 _unsqueeze = view("unsqueeze(input, dim: int)", "shape.unsqueeze",
                   prepare=lambda x, dim: (x, wrap_dim(dim, x.ndim + 1)), input=lambda g, dim: g.squeeze(dim),
-                  doc="A view with a new dimension of size 1 before dimension `dim`.")  # fmt: skip
+                  doc="A view with a new dimension of size 1 at place `dim`, at most one beyond the last.")  # fmt: skip
 _squeeze = view("squeeze_dims(input, dims: any)", "shape.squeeze", where="", backward_name="SqueezeBackward1",
                 input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
 _squeeze_all = view("squeeze(input, dims: any)", "shape.squeeze", where="",
@@ -112,7 +111,8 @@ def _check_matrix(x):
 
 
 t = view("t(input)", "shape.transposed", prepare=_check_matrix, input=lambda g: g.t(),
-         doc="A view of the transposed matrix; a tensor of fewer dimensions as it is.")  # fmt: skip
+         doc="A view of the transposed matrix, (m, n) of (n, m); a tensor of fewer dimensions as it is. Raises: "
+         "RuntimeError for more than 2 dimensions.")  # fmt: skip
 
 # Basic indexing: three rows with one kernel, so that `grad_fn` has the name that PyTorch gives it.
 select_at, slice_at, new_axes_at = (
@@ -124,9 +124,9 @@ select_at, slice_at, new_axes_at = (
 
 # --- the rows of their derivatives ---------------------------------------------------------------------------------
 
-place = op("embed_view(g, shape: any, view: any, args: any)",
-           lambda xp, g, shape, view, args: kernels.place(xp, g, shape, view.op.kernels[g.__class__], args),
-           g=lambda g, view, args: view(g, *args), shape=lambda g, shape, view, args: (shape, g.dtype), where="",
+place = op("embed_view(g, shape: any, shown: any, args: any)",
+           lambda xp, g, shape, shown, args: kernels.place(xp, g, shape, shown.op.kernels[g.__class__], args),
+           g=lambda g, shown, args: shown(g, *args), shape=lambda g, shape, shown, args: (shape, g.dtype), where="",
            doc="Zeros of `shape` with `g` where the view shows it: a view's derivative.")  # fmt: skip
 _unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad",
                   g=lambda g, dimension, size, step: _unfold(g, dimension, size, step),
@@ -212,19 +212,37 @@ def reshape(input: Tensor, shape) -> Tensor:
 
 @composite("method", name="reshape")
 def _reshape_method(self: Tensor, *shape, **named) -> Tensor:
-    """The same elements, in row order, under another shape: a view where possible, else a copy."""
+    """The same elements, in row order, under another shape: a view where possible, else a copy.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(6).reshape(2, -1)
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
     return _reshape(self, ints(shape if shape or not named else named["shape"]))
 
 
 @composite("method")
 def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """A view in the shape of `other`."""
+    """A view in the shape of `other`.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(4).view_as(torch.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return view_(self, *other._array.shape) if other._array.ndim else view_(self, ())
 
 
 @composite("method")
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor in the shape of `other`."""
+    """This tensor in the shape of `other`.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(4).reshape_as(torch.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return _reshape(self, other._array.shape)
 
 
@@ -249,7 +267,12 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 @composite()
 def ravel(input: Tensor) -> Tensor:
-    """All elements in row order as one dimension."""
+    """All elements in row order as one dimension.
+
+    >>> import tensorgrad as torch
+    >>> torch.ravel(torch.tensor([[1, 2], [3, 4]]))
+    tensor([1, 2, 3, 4])
+    """
     size = (input._array.size,)
     return _view(input, size) if input._array.flags.c_contiguous else _reshaped_copy(input, size)
 
@@ -322,6 +345,13 @@ def expand(input: Tensor, size) -> Tensor:
     """A view in which dimensions of size 1 are repeated without copying, and new ones are added in front.
 
     A size of -1 keeps a dimension. Raises: RuntimeError if a dimension that is not 1 would change.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[1], [2]]).expand(2, 3)
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    >>> torch.zeros(3).expand(2, -1).shape
+    torch.Size([2, 3])
     """
     size = ints(size)
     array = input._array
@@ -335,7 +365,13 @@ variadic("expand", expand, "size")
 
 @composite("method")
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
-    """A view of this tensor in the shape of `other`, its dimensions of size 1 repeated."""
+    """A view of this tensor in the shape of `other`, its dimensions of size 1 repeated.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[1], [2]]).expand_as(torch.zeros(2, 3))
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    """
     return expand(self, other._array.shape)
 
 
@@ -356,6 +392,10 @@ def broadcast_shapes(*shapes):
     """The shape to which all `shapes` broadcast.
 
     Raises: RuntimeError if there is none.
+
+    >>> import tensorgrad as torch
+    >>> torch.broadcast_shapes((2, 1), (3,), (1, 1, 1))
+    torch.Size([1, 2, 3])
     """
     from tensorgrad.size import Size
 
@@ -391,10 +431,12 @@ def broadcast_tensors(*tensors) -> tuple[Tensor, ...]:
     size: tuple = ()
     for x in tensors:
         size = _broadcast_two(size, x._array.shape)
-    return tuple(expand(x, size) for x in tensors)
+    return tuple([_expand(x, size) for x in tensors])
 
 
 def _broadcast_two(a: tuple, b: tuple) -> tuple:
+    if a == b or not a:
+        return b
     ndim = max(len(a), len(b))
     a, b = (1,) * (ndim - len(a)) + a, (1,) * (ndim - len(b)) + b
     for i in range(ndim - 1, -1, -1):
@@ -402,7 +444,7 @@ def _broadcast_two(a: tuple, b: tuple) -> tuple:
             raise RuntimeError(
                 f"The size of tensor a ({a[i]}) must match the size of tensor b ({b[i]}) at non-singleton dimension {i}"
             )
-    return tuple(m if n == 1 else n for m, n in zip(a, b, strict=True))
+    return tuple([m if n == 1 else n for m, n in zip(a, b, strict=True)])
 
 
 # --- another order of dimensions -----------------------------------------------------------------------------------
@@ -469,7 +511,7 @@ alias("moveaxis", movedim)
 
 
 def _deprecated(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=4)
+    warn(message)
 
 
 def _matrices(self: Tensor, name: str) -> bool:
@@ -487,7 +529,13 @@ def _matrices(self: Tensor, name: str) -> bool:
 
 
 def _T(self: Tensor) -> Tensor:
-    """The matrix transposed (deprecated for other than two dimensions: all of them reversed)."""
+    """The matrix transposed (deprecated for other than two dimensions: all of them reversed).
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[1, 2], [3, 4]]).T
+    tensor([[1, 3],
+            [2, 4]])
+    """
     ndim = self._array.ndim
     if ndim > 2:
         _deprecated(
@@ -501,17 +549,34 @@ def _T(self: Tensor) -> Tensor:
 
 
 def _mT(self: Tensor) -> Tensor:
-    """The last two dimensions exchanged."""
+    """The last two dimensions exchanged.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(5, 2, 3).mT.shape
+    torch.Size([5, 3, 2])
+    """
     return _transpose(self, -2, -1) if _matrices(self, "mT") else self
 
 
 def _mH(self: Tensor) -> Tensor:
-    """The last two dimensions exchanged and the elements conjugated."""
+    """The last two dimensions exchanged and the elements conjugated.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[1 + 2j, 3j]]).mH
+    tensor([[1.-2.j],
+            [0.-3.j]])
+    """
     return _transpose(self, -2, -1).conj() if _matrices(self, "mH") else self.conj()
 
 
 def _H(self: Tensor) -> Tensor:
-    """The matrix transposed and conjugated."""
+    """The matrix transposed and conjugated.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[1 + 2j, 3j]]).H
+    tensor([[1.-2.j],
+            [0.-3.j]])
+    """
     if self._array.ndim not in (0, 2):
         raise RuntimeError(
             f"tensor.H is only supported on matrices (2-D tensors). Got {self._array.ndim}-D tensor."
@@ -526,7 +591,13 @@ for _name, _get in (("T", _T), ("mT", _mT), ("mH", _mH), ("H", _H)):
 
 @composite()
 def adjoint(input: Tensor) -> Tensor:
-    """The last two dimensions exchanged and the elements conjugated."""
+    """The last two dimensions exchanged and the elements conjugated.
+
+    >>> import tensorgrad as torch
+    >>> torch.adjoint(torch.tensor([[1 + 2j, 3j]]))
+    tensor([[1.-2.j],
+            [0.-3.j]])
+    """
     return _transpose(input, -2, -1).conj() if _matrices(input, "adjoint()") else input.conj()
 
 
@@ -538,6 +609,10 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The view `input[..., index, ...]` at dimension `dim`, which disappears.
 
     Raises: IndexError for an index outside the dimension.
+
+    >>> import tensorgrad as torch
+    >>> torch.select(torch.tensor([[1, 2], [3, 4]]), 1, 0)
+    tensor([1, 3])
     """
     shape = input._array.shape
     if not shape:

@@ -14,14 +14,17 @@ from typing import Any
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import Node, Packed
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.dtypes import SPOKEN
+from tensorgrad.ops.errors import warn
 from tensorgrad.tensor import PLAIN, Tensor, share
 
-OBSERVERS: list = []  # functions (op, args, result, seconds) called after every op
+OBSERVERS: list = []  # functions (op, args, result, start, seconds) called after every op
 
 
 class _Local(threading.local):
     """What is on in this thread only."""
 
+    autocast: Any = None  # the state of the innermost `torch.autocast` (amp/autocast_mode.py)
     saved_hooks: tuple = ()  # (pack, unpack) pairs, the innermost last
     overwritten: Any = None  # the storage that the running in-place op is about to write to
     inside_override = False
@@ -35,6 +38,8 @@ def run(op, args: tuple, out=None):
     override = _override(args)
     if override is not None:
         return override(op, args, out)
+    if LOCAL.autocast is not None:
+        args = LOCAL.autocast.cast(op, args)
     if out is not None and GRAD.enabled and any(t.requires_grad for t in (*_tensors(args), *_tensors((out,)))):
         raise RuntimeError(
             f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
@@ -57,7 +62,7 @@ def run(op, args: tuple, out=None):
         if LOCAL.saved_hooks and node.saved:
             pack_saved(node)
     for observe in OBSERVERS:
-        observe(op, args, result, seconds)
+        observe(op, args, result, start, seconds)
     if out is None:
         return result
     check_overlap(op.name, op.kind == "pointwise", out, _tensors(args))
@@ -158,9 +163,10 @@ class DisableTorchFunctionSubclass:
 
 def default_torch_function(cls, func, types, args=(), kwargs=None):
     """What `Tensor.__torch_function__` does unless overridden: run the op, make the results `cls`."""
-    if not all(issubclass(cls, t) for t in types):
-        return NotImplemented
     op = getattr(func, "op", None)
+    # Another library's function (PyTorch's own, given one of our tensors) would come back here without end.
+    if not all(issubclass(cls, t) for t in types) or (op is None and LOCAL.inside_override):
+        return NotImplemented
     with DisableTorchFunctionSubclass():
         if op is not None and not kwargs:
             result = run(op, bind(op, args))
@@ -249,16 +255,9 @@ def _span(tensor) -> tuple:
     return start, start + extent if dense else start, (array.shape, array.strides)
 
 
-_SPOKEN = {
-    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
-    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
-    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
-
-
 def spoken(dtype) -> str:
     """PyTorch's spoken name of a dtype in messages: `Float`, `Long`."""
-    return _SPOKEN[dtype.name]
+    return SPOKEN[dtype.name]
 
 
 def _check_out(name: str, out: Tensor, result: Tensor) -> None:
@@ -283,16 +282,18 @@ def _store(out: Tensor, result: Tensor) -> None:
     storage = out._storage
     if out._array.shape != result._array.shape:
         if out._array.size:
-            import warnings
-
-            warnings.warn(
+            warn(
                 f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does "
                 f"not match the required output shape {list(result.shape)}. This behavior is deprecated, and in a "
                 "future PyTorch release outputs will not be resized unless they have zero elements. You can "
                 "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
-                stacklevel=4,
             )
-        storage.array = storage.empty(result._array.shape, out._array.dtype, storage.device)
-        out._array = storage.array
+        if out._memory is not None:  # a view: the storage is that of others too
+            from tensorgrad.ops.restride import resize_
+
+            resize_(out, result._array.shape)
+        else:
+            storage.array = storage.empty(result._array.shape, out._array.dtype, storage.device)
+            out._array = storage.array
     storage.write(out._array, result._array)
     storage.bump()

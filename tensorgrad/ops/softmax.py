@@ -5,10 +5,8 @@ Their derivatives use the output alone: y (g - Σ g y), and g - exp(y) Σ g. No 
 
 from __future__ import annotations
 
-import warnings
-
 from tensorgrad import dtypes
-from tensorgrad.ops.errors import wrap_dim
+from tensorgrad.ops.errors import warn, wrap_dim
 from tensorgrad.ops.kinds import composite, op
 from tensorgrad.ops.reduce import _written
 from tensorgrad.tensor import Tensor
@@ -76,33 +74,37 @@ def log_softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, o
     return _finish(_log_softmax, "log_softmax", input, dim, dtype, out)
 
 
-def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
+def _implicit_dim(name: str, ndim: int) -> int:
     """The dimension that old programs mean. Warns."""
-    warnings.warn(
+    warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
-        stacklevel=stacklevel + 1,
     )
     return 0 if ndim in (0, 1, 3) else 1
 
 
 @composite("functional", name="softmax")
 def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
-    """`torch.softmax`; without `dim` the first dimension of 0, 1 or 3, else the second, with a warning.
+    """`torch.softmax`; without `dim` over dimension 0 of tensors with 0, 1 or 3 dimensions, else 1, with a warning.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.softmax(torch.tensor([0.0, 0.0]), dim=0)
     tensor([0.5000, 0.5000])
     """
     if dim is None:
-        dim = _implicit_dim("softmax", input.ndim, _stacklevel)
+        dim = _implicit_dim("softmax", input.ndim)
     return _finish(_softmax, "softmax", input, dim, dtype, None)
 
 
 @composite("functional", name="log_softmax")
 def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
-    """`torch.log_softmax`; without `dim` the first dimension of 0, 1 or 3, else the second, with a warning."""
+    """`torch.log_softmax`; without `dim` over dimension 0 of tensors with 0, 1 or 3 dimensions, else 1, with a warning.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.log_softmax(torch.tensor([[1.0, 1.0, 3.0]]), dim=1)
+    tensor([[-2.2395, -2.2395, -0.2395]])
+    """
     if dim is None:
-        dim = _implicit_dim("log_softmax", input.ndim, _stacklevel)
+        dim = _implicit_dim("log_softmax", input.ndim)
     return _finish(_log_softmax, "log_softmax", input, dim, dtype, None)
 
 
@@ -115,5 +117,5 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=N
     tensor([0.7311, 0.2689])
     """
     if dim is None:
-        dim = _implicit_dim("softmin", input.ndim, _stacklevel)
+        dim = _implicit_dim("softmin", input.ndim)
     return _finish(_softmax, "softmax", -input, dim, dtype, None)

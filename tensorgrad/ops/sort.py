@@ -10,7 +10,7 @@ from typing import Any
 
 from tensorgrad import dtypes
 from tensorgrad.dtypes import I64
-from tensorgrad.ops.errors import wrap_dim
+from tensorgrad.ops.errors import as_integer, wrap_dim
 from tensorgrad.ops.kinds import composite, op, reduction
 from tensorgrad.ops.reduce import _spoken, _tie_of_all, _written, pick, place
 from tensorgrad.return_types import return_type
@@ -59,14 +59,20 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
 
 @composite()
 def msort(input: Tensor, *, out=None) -> Tensor:
-    """`input` sorted along its first dimension."""
+    """`input` sorted along its first dimension.
+
+    >>> import tensorgrad as torch
+    >>> torch.msort(torch.tensor([[3, 1], [2, 4]]))
+    tensor([[2, 1],
+            [3, 4]])
+    """
     values = _sort(input, 0, False)[0]
     return values if out is None else _written("msort", out, values)
 
 
 def _check_topk(x, k, dim, largest):
     dim = wrap_dim(dim, x.ndim)
-    k = int(k)
+    k = as_integer(k, "k")
     if not 0 <= k <= (x.shape[dim] if x.ndim else 1):
         raise RuntimeError("selected index k out of range")
     return x, k, dim, largest
@@ -196,7 +202,12 @@ def quantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *,
 
 @composite()
 def nanquantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation="linear", out=None):
-    """`quantile` of what is not nan."""
+    """`quantile` of what is not nan.
+
+    >>> import tensorgrad as torch
+    >>> torch.nanquantile(torch.tensor([1.0, torch.nan, 2.0, 4.0]), 0.25)
+    tensor(1.5000)
+    """
     result = _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
     return result if out is None else _written("nanquantile", out, result)
 
@@ -292,13 +303,18 @@ def searchsorted(
             "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
         )
     bounds = sorted_sequence._array
-    if not isinstance(input, Tensor):
+    if not bounds.ndim and isinstance(input, Tensor) and input._array.ndim:
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension"
+        )
+    if not isinstance(input, Tensor) or not input._array.ndim:
         if bounds.ndim != 1:
             raise RuntimeError(
                 "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we "
                 f"got boundaries tensor dim({bounds.ndim}) and input value's dim(0) numel(1)"
             )
-        input = sorted_sequence.new_full((), input, dtype=dtypes.of_number(input))
+        if not isinstance(input, Tensor):
+            input = sorted_sequence.new_full((), input, dtype=dtypes.of_number(input))
     if bounds.ndim != 1 and bounds.shape[:-1] != input._array.shape[:-1]:
         raise RuntimeError(
             "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "

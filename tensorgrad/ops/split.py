@@ -138,9 +138,25 @@ def split(tensor: Tensor, split_size_or_sections, dim: int = 0) -> tuple[Tensor,
     return _split(tensor, dim, tuple(sizes))
 
 
+@composite("method", name="split")
+def _split_method(self: Tensor, split_size, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of consecutive parts along `dim`: of one size (the last may be smaller), or of the sizes in a list.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(3).split(split_size=2)
+    (tensor([0, 1]), tensor([2]))
+    """
+    return split(self, split_size, dim)
+
+
 @composite()
 def split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of consecutive parts along `dim`, of the given sizes, which must sum to that of the dimension."""
+    """Views of consecutive parts along `dim`, of the given sizes, which must sum to that of the dimension.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1, 2, 3]).split_with_sizes((1, 2))
+    (tensor([1]), tensor([2, 3]))
+    """
     shape, sizes = input._array.shape, ints(split_sizes)
     if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -237,8 +253,11 @@ def _direction(name: str, least: int, dim_of) -> None:
         return tensor_split(input, indices_or_sections, dim)
 
     function.__name__ = function.__qualname__ = name
+    along = {"hsplit": "1 (0 if it is the only one)", "vsplit": "0", "dsplit": "2"}[name]
     function.__doc__ = (
-        f"Views of parts along dimension {'1 (0 if it is the only one)' if name == 'hsplit' else least - 1}."
+        f"Views of parts along dimension {along}: equal ones, if their number is given, or those between the indices "
+        f"of a list.\n\nRaises: RuntimeError for fewer than {least} dimension{'s' * (least > 1)}, or parts that would "
+        "not be equal."
     )
     composite()(function)
 

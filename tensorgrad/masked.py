@@ -1,0 +1,421 @@
+"""`torch.masked`: reductions and normalisations that leave elements out.
+
+Everywhere `mask` is True for the elements that count, and broadcasts to the input; None counts all. `dim` is one
+dimension, several, or None for all of them. `dtype` is that of the result: integers are cast to it first.
+
+An element that does not count is replaced by one that changes nothing: 0 in a sum, 1 in a product, minus infinity (or
+the least integer) in a maximum. That is also the result where nothing counts; means, medians and variances are nan
+there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tensorgrad import dtypes
+from tensorgrad.dtypes import dtype as DType
+from tensorgrad.ops.kinds import FUNCTIONAL, FUNCTIONS
+from tensorgrad.ops.reduce import vector_norm
+from tensorgrad.tensor import Tensor
+
+__all__ = [
+    "MaskedTensor", "amax", "amin", "argmax", "argmin", "as_masked_tensor", "cumprod", "cumsum", "is_masked_tensor",
+    "log_softmax", "logaddexp", "logsumexp", "masked_tensor", "mean", "median", "norm", "normalize", "prod", "softmax",
+    "softmin", "std", "sum", "var",
+]  # fmt: skip
+
+Dims = int | tuple[int, ...] | None
+
+_MAXIMA = ("amax", "argmax", "logsumexp", "logaddexp")  # which minus infinity does not change
+
+
+def _whole_mask(input: Tensor, mask: Tensor) -> Tensor:
+    """The mask, boolean, in the input's shape. Raises: IndexError or RuntimeError if it does not broadcast."""
+    if mask.ndim > input.ndim:
+        raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
+    return mask.bool().expand(input.shape)
+
+
+def _filled(input: Tensor, mask: Tensor | None, value) -> Tensor:
+    """The input with `value` where the mask is False."""
+    return input if mask is None else input.masked_fill(~_whole_mask(input, mask), value)
+
+
+def _never_winning(name: str, input: Tensor, mask: Tensor | None) -> Tensor:
+    """The input with what never wins a maximum (or, in `amin` and `argmin`, a minimum) where the mask is False."""
+    if mask is None:
+        return input
+    least = name in _MAXIMA
+    if input.dtype.is_floating_point or (input.is_complex() and name.startswith("log")):
+        return _filled(input, mask, -math.inf if least else math.inf)
+    if input.dtype == dtypes.bool or input.is_complex():
+        raise NotImplementedError(f"identity of {name} on {input.dtype} input")
+    info = dtypes.iinfo(input.dtype)
+    return _filled(input, mask, info.min if least else info.max)
+
+
+def _dims(dim: Dims, input: Tensor) -> tuple[int, ...]:
+    """Dimensions counted from the front, ascending. Raises: IndexError, or RuntimeError for one named twice."""
+    if dim is None or dim == ():
+        return tuple(range(input.ndim))
+    count = max(input.ndim, 1)
+    found: list[int] = []
+    for d in (dim,) if isinstance(dim, int) else dim:
+        if not -count <= d < count:
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {d})"
+            )
+        if d % count in found:
+            raise RuntimeError(f"dim={d} appears multiple times in the list of dims")
+        found.append(d % count)
+    return tuple(sorted(found))
+
+
+def _wide(dtype: DType) -> DType:
+    """The dtype in which integers are added and multiplied."""
+    return dtypes.int64 if dtype.category < dtypes.FLOATING else dtype
+
+
+# --- reductions ----------------------------------------------------------------------------------------------------
+
+
+def sum(
+    input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The sum of the elements that count.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.sum(torch.tensor([1.0, 2.0, 4.0]), mask=torch.tensor([True, False, True]))
+    tensor(5.)
+    """
+    dtype = _wide(input.dtype) if dtype is None else dtype
+    return _filled(input, mask, 0).sum(_dims(dim, input) or None, keepdim, dtype=dtype)
+
+
+def prod(
+    input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The product of the elements that count.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.prod(torch.tensor([3, 2, 4]), mask=torch.tensor([True, False, True]))
+    tensor(12)
+    """
+    result = _filled(input, mask, 1).to(_wide(input.dtype) if dtype is None else dtype)
+    for d in reversed(_dims(dim, input)):
+        result = result.prod(d, keepdim)
+    return result
+
+
+def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """At each place along `dim` the sum of the elements that count up to there.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.cumsum(torch.tensor([1.0, 2.0, 4.0]), 0, mask=torch.tensor([True, False, True]))
+    tensor([1., 1., 5.])
+    """
+    (d,) = _dims(dim, input)
+    return _filled(input, mask, 0).cumsum(d, dtype=input.dtype if dtype is None else dtype)
+
+
+def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """At each place along `dim` the product of the elements that count up to there.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.cumprod(torch.tensor([3.0, 2.0, 4.0]), 0, mask=torch.tensor([True, False, True]))
+    tensor([ 3.,  3., 12.])
+    """
+    (d,) = _dims(dim, input)
+    return _filled(input, mask, 1).cumprod(d, dtype=input.dtype if dtype is None else dtype)
+
+
+def amax(
+    input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The largest of the elements that count.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.amax(torch.tensor([1.0, 5.0, 4.0]), mask=torch.tensor([True, False, True]))
+    tensor(4.)
+    """
+    result = _never_winning("amax", input, mask).amax(_dims(dim, input), keepdim)
+    return result if dtype is None else result.to(dtype)
+
+
+def amin(
+    input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The smallest of the elements that count.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.amin(torch.tensor([1.0, 5.0, 4.0]), mask=torch.tensor([False, True, True]))
+    tensor(4.)
+    """
+    result = _never_winning("amin", input, mask).amin(_dims(dim, input), keepdim)
+    return result if dtype is None else result.to(dtype)
+
+
+def argmax(
+    input: Tensor, dim: int | None = None, *, keepdim: bool = False, dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The place of the largest of the elements that count; in the input's dtype, unless `dtype` is given.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.argmax(torch.tensor([1, 5, 4]), mask=torch.tensor([True, False, True]))
+    tensor(2)
+    """
+    filled = _never_winning("argmax", input, mask)
+    return filled.argmax(dim, keepdim).to(input.dtype if dtype is None else dtype)
+
+
+def argmin(
+    input: Tensor, dim: int | None = None, *, keepdim: bool = False, dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The place of the smallest of the elements that count; in the input's dtype, unless `dtype` is given.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.argmin(torch.tensor([1, 5, 4]), mask=torch.tensor([False, True, True]))
+    tensor(2)
+    """
+    filled = _never_winning("argmin", input, mask)
+    return filled.argmin(dim, keepdim).to(input.dtype if dtype is None else dtype)
+
+
+def logsumexp(
+    input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The logarithm of the sum of the exponentials of the elements that count.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.logsumexp(torch.tensor([0.0, 9.0, 0.0]), mask=torch.tensor([True, False, True]))
+    tensor(0.6931)
+    """
+    filled = _never_winning("logsumexp", input, mask)
+    return filled.logsumexp(_dims(dim, input), keepdim).to(input.dtype if dtype is None else dtype)
+
+
+def logaddexp(
+    input: Tensor, other: Tensor, *, dtype: DType | None = None, input_mask: Tensor | None = None,
+    other_mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """log(eˣ + eʸ) elementwise, without x or y where its mask is False.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.zeros(3)
+    >>> torch.masked.logaddexp(x, x, input_mask=torch.tensor([True, False, True]))
+    tensor([0.6931, 0.0000, 0.6931])
+    """
+    filled = (
+        _never_winning("logaddexp", x, mask) for x, mask in ((input, input_mask), (other, other_mask))
+    )  # fmt: skip
+    return FUNCTIONS["logaddexp"](*filled).to(input.dtype if dtype is None else dtype)
+
+
+def mean(
+    input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The mean of the elements that count. Raises: ValueError for integers without `dtype`.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.mean(torch.tensor([1.0, 2.0, 4.0]), mask=torch.tensor([True, False, True]))
+    tensor(2.5000)
+    """
+    source = "Input" if dtype is None else "Optional"
+    dtype = input.dtype if dtype is None else dtype
+    if dtype.category < dtypes.FLOATING:
+        raise ValueError(
+            f"mean(): Could not infer output dtype. {source} dtype must be either a floating point or complex dtype. "
+            f"Got: {dtype}"
+        )
+    return sum(input, dim, keepdim=keepdim, dtype=dtype, mask=mask) / _count(input, dim, keepdim, mask)
+
+
+def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tensor:
+    """How many elements count."""
+    if mask is None:
+        shape = input._array.shape or (1,)
+        return input.new_full((), math.prod(shape[d] for d in _dims(dim, input)), dtype=dtypes.int64)
+    return sum(_whole_mask(input, mask), dim, keepdim=keepdim)
+
+
+def median(
+    input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The median of the elements that count, the lower one of two.
+
+    Raises: ValueError for integers where nothing counts.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.median(torch.tensor([1.0, 7.0, 4.0]), mask=torch.tensor([True, False, True]))
+    tensor(1.)
+    """
+    (d,) = _dims(dim, input)[-1:]
+    floating = input.dtype.is_floating_point
+    filled = _filled(input if floating else input.to(dtypes.float32), mask, math.nan)
+    result = filled.nanmedian(d, keepdim).values
+    if floating:
+        return result
+    if not result.is_meta and bool(result.isnan().any()):
+        raise ValueError("masked median expects no fully masked out rows if dtype is not floating point")
+    return result.to(input.dtype if dtype is None else dtype)
+
+
+def norm(
+    input: Tensor, ord: float = 2.0, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The vector norm of order `ord` of the elements that count; see `torch.linalg.vector_norm`.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.norm(torch.tensor([3.0, 2.0, 4.0]), mask=torch.tensor([True, False, True]))
+    tensor(5.)
+    """
+    if mask is not None and ord == -math.inf and not input.dtype.is_floating_point:
+        raise AssertionError(f"input must be floating point, got {input.dtype}")
+    filled = _filled(input, mask, math.inf if ord == -math.inf else 0)
+    return vector_norm(filled, ord, _dims(dim, input), keepdim, dtype=input.dtype if dtype is None else dtype)
+
+
+def _variance(input: Tensor, dim: Dims, unbiased, correction, keepdim: bool, dtype: DType | None, mask) -> Tensor:
+    if unbiased is not None and correction is not None:
+        raise AssertionError("Only one of unbiased and correction may be given")
+    if correction is None:
+        correction = 0 if unbiased is False else 1
+    if dtype is None:
+        dtype = input.dtype if input.dtype.category >= dtypes.FLOATING else dtypes.float32
+    wide = dtype if dtype.category >= dtypes.FLOATING else dtypes.float32
+    centred = input - sum(input, dim, keepdim=True, dtype=dtype, mask=mask) / _count(input, dim, True, mask)
+    total = sum(centred * centred.conj(), dim, keepdim=keepdim, dtype=wide, mask=mask)
+    divisor = _count(input, dim, keepdim, mask)
+    if correction:
+        divisor = (divisor.to(total.real.dtype if total.is_complex() else wide) - float(correction)).clamp(min=0)
+    return (total / divisor).to(dtype)
+
+
+def var(
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, *, correction: float | None = None,
+    keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The variance of the n elements that count: their squared deviations from the mean, divided by n - correction.
+
+    The correction is 1, or 0 with `unbiased=False`.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.var(torch.tensor([1.0, 9.0, 5.0]), mask=torch.tensor([True, False, True]))
+    tensor(8.)
+    """
+    return _variance(input, dim, unbiased, correction, keepdim, dtype, mask)
+
+
+def std(
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, *, correction: float | None = None,
+    keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The standard deviation: the root of `var`.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.std(torch.tensor([1.0, 9.0, 5.0]), unbiased=False, mask=torch.tensor([True, False, True]))
+    tensor(2.)
+    """
+    return _variance(input, dim, unbiased, correction, keepdim, dtype, mask).sqrt()
+
+
+# --- normalisations ------------------------------------------------------------------------------------------------
+
+
+def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """`softmax` over the elements that count; the others are 0.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.softmax(torch.tensor([1.0, 2.0, 1.0]), 0, mask=torch.tensor([True, False, True]))
+    tensor([0.5000, 0.0000, 0.5000])
+    """
+    return _softened("softmax", input, dim, dtype, mask, "amax")
+
+
+def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """The logarithm of `softmax`; minus infinity where an element does not count.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.log_softmax(torch.tensor([1.0, 2.0, 1.0]), 0, mask=torch.tensor([True, False, True]))
+    tensor([-0.6931,    -inf, -0.6931])
+    """
+    return _softened("log_softmax", input, dim, dtype, mask, "amax")
+
+
+def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """`softmax` of the negative input over the elements that count; the others are 0.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.softmin(torch.tensor([1.0, 0.0, 1.0]), 0, mask=torch.tensor([True, False, True]))
+    tensor([0.5000, 0.0000, 0.5000])
+    """
+    return _softened("softmin", input, dim, dtype, mask, "amin")
+
+
+def _softened(name: str, input: Tensor, dim: int, dtype: DType | None, mask, extreme: str) -> Tensor:
+    (d,) = _dims(dim, input)[-1:] or (0,)
+    filled = _never_winning(extreme, input, mask)
+    return FUNCTIONAL[name](filled, d, dtype=input.dtype if dtype is None else dtype)
+
+
+def normalize(
+    input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The input divided by the norm (at least `eps`) of the elements that count along `dim`; the others are 0.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.normalize(torch.tensor([3.0, 2.0, 4.0]), 2.0, 0, mask=torch.tensor([True, False, True]))
+    tensor([0.6000, 0.0000, 0.8000])
+    """
+    size = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
+    return _filled(input, mask, 0) / size.clamp(min=eps)
+
+
+# --- tensors with a mask of their own ------------------------------------------------------------------------------
+
+
+def _no_masked_tensor(*args: Any, **kwargs: Any) -> Any:
+    """Would make a `MaskedTensor`. Raises: NotImplementedError, which names the way round it.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.masked_tensor(torch.ones(2), torch.tensor([True, False]))
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: tensorgrad has no MaskedTensor: keep the mask beside the tensor, and give it to ...
+    """
+    raise NotImplementedError(
+        "tensorgrad has no MaskedTensor: keep the mask beside the tensor, and give it to the functions of torch.masked "
+        "(torch.masked.sum(x, mask=mask), ...)"
+    )
+
+
+class MaskedTensor:
+    """PyTorch's tensor with a mask of its own: not available here.
+
+    Raises: NotImplementedError, which names the way round it.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.MaskedTensor(torch.ones(2), torch.tensor([True, False]))
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: tensorgrad has no MaskedTensor: keep the mask beside the tensor, and give it to ...
+    """
+
+    __new__ = _no_masked_tensor
+
+
+masked_tensor = as_masked_tensor = _no_masked_tensor
+
+
+def is_masked_tensor(obj: Any, /) -> bool:
+    """Whether something is a `MaskedTensor`: never, since there are none here.
+
+    >>> import tensorgrad as torch
+    >>> torch.masked.is_masked_tensor(torch.ones(2))
+    False
+    """
+    return isinstance(obj, MaskedTensor)

@@ -1,0 +1,123 @@
+"""`torch.segment_reduce`: sums, means, products and extremes of consecutive parts of a dimension."""
+
+from __future__ import annotations
+
+import math
+
+from tensorgrad.kernels.array.reduce import spoken
+from tensorgrad.ops.bag import bag_extreme, bag_sum
+from tensorgrad.ops.kinds import FUNCTIONS, composite
+from tensorgrad.tensor import Tensor
+
+_REDUCTIONS = ("sum", "mean", "prod", "max", "amax", "min", "amin")
+
+
+@composite("function")
+def segment_reduce(
+    data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
+    offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: float | None = None,
+) -> Tensor:  # fmt: skip
+    """Reduces consecutive segments of dimension `axis` of `data`, each to one slice.
+
+    Args:
+        reduce: "sum", "mean", "prod", "max" or "min".
+        lengths: the length of each segment: (*outer, S), where outer are the dimensions of `data` before `axis`.
+        offsets: instead of lengths, (*outer, S + 1), where each segment starts, and the end of the last one.
+        unsafe: lets `lengths` cover less than the whole dimension.
+        initial: where each reduction starts. Without it an empty segment has the neutral element, a mean nan.
+
+    Raises: RuntimeError for segments that do not fit the data.
+
+    >>> import tensorgrad as torch
+    >>> torch.segment_reduce(torch.tensor([1.0, 2.0, 4.0]), "sum", lengths=torch.tensor([2, 1]))
+    tensor([3., 4.])
+    """
+    if reduce not in _REDUCTIONS:
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    if indices is not None:
+        raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
+    if not data.is_floating_point():
+        raise NotImplementedError(f"\"_segment_reduce_cpu\" not implemented for '{spoken(data._array)}'")
+    cuts, by_length = (offsets, False) if lengths is None else (lengths, True)
+    if cuts is None:
+        raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
+    axis = axis % data.ndim if data.ndim else axis
+    _check_cuts(data, cuts, axis, "lengths" if by_length else "offsets")
+    outer, inner = data._array.shape[:axis], data._array.shape[axis + 1 :]
+    count = cuts._array.shape[-1] - (not by_length)
+    if data.is_meta:
+        return data.new_empty((*outer, count, *inner))
+    size = data._array.shape[axis]
+    ends = cuts.long()
+    if by_length:
+        if bool((cuts < 0).any()):
+            raise RuntimeError("lengths contains negative value!")
+        ends = FUNCTIONS["cat"]([ends.new_zeros((*outer, 1)), ends.cumsum(-1)], -1)
+        if not unsafe and bool((ends[..., -1] != size).any()):
+            raise RuntimeError(
+                "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when "
+                "!unsafe."
+            )
+    if bool((ends.diff() < 0).any() | (ends < 0).any() | (ends > size).any()):
+        raise RuntimeError(f"segment_reduce(): offsets must ascend from 0 to at most {size}, the size of axis {axis}")
+    result = _reduced(data.reshape(-1, size, math.prod(inner)), ends.reshape(-1, count + 1), reduce, initial)
+    return result.reshape((*outer, count, *inner))
+
+
+def _check_cuts(data: Tensor, cuts: Tensor, axis: int, name: str) -> None:
+    if data.ndim < cuts.ndim:
+        raise RuntimeError(f"segment_reduce(): {name} of {cuts.ndim} dimensions for data of {data.ndim}")
+    if axis != cuts.ndim - 1:
+        raise RuntimeError(f"segment_reduce(): Expected axis to be the last dimension of {name} but got {axis}.")
+    if cuts._array.shape[:axis] != data._array.shape[:axis]:
+        raise RuntimeError(
+            f"segment_reduce(): {name} of shape {list(cuts.shape)} for data of shape {list(data.shape)}: the "
+            f"dimensions before the last one must be the same"
+        )
+    if cuts._array.dtype.kind not in "iu":
+        kernel = f"_segment_reduce_{name}_cpu_kernel1"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{spoken(cuts._array)}'")
+
+
+def _reduced(blocks: Tensor, ends: Tensor, reduce: str, initial: float | None) -> Tensor:
+    """Segments of `blocks` (N, size, width) cut at `ends` (N, S + 1), one after another: (N · S, width)."""
+    number, size, width = blocks._array.shape
+    ends = ends + (_numbers(number, ends) * size).unsqueeze(1)
+    starts, sizes = ends[:, :-1].reshape(-1), ends.diff().reshape(-1)
+    count = sizes._array.shape[0]
+    bags = _numbers(count, sizes).repeat_interleave(sizes)
+    rows = blocks.reshape(-1, width)
+    if bags._array.shape[0] != rows._array.shape[0]:  # there are gaps between the segments
+        places = (starts - (sizes.cumsum(0) - sizes)).repeat_interleave(sizes)
+        rows = rows[places + _numbers(places._array.shape[0], places)]
+    if reduce == "prod":
+        result = _products(rows, sizes)
+        return result if initial is None else result * initial
+    if reduce not in ("sum", "mean"):
+        largest = reduce.endswith("max")
+        result = bag_extreme(rows, bags, count, largest)
+        if initial is None:
+            return result
+        return result.masked_fill(result < initial if largest else result > initial, initial)
+    total = bag_sum(rows, bags, count)
+    if initial is not None:
+        total = total + initial
+    if reduce == "sum":
+        return total
+    divisors = sizes if initial is None else sizes.clamp(min=1)
+    return total / divisors.unsqueeze(1).to(total.dtype)
+
+
+def _products(rows: Tensor, sizes: Tensor) -> Tensor:
+    """The product of each segment's rows, all segments of one length at a time."""
+    starts = sizes.cumsum(0) - sizes
+    products, places = [rows[:0]], [sizes[:0]]
+    for size in sizes.unique().tolist():
+        same = (sizes == size).nonzero().squeeze(1)
+        products.append(rows[starts[same].unsqueeze(1) + _numbers(size, sizes)].prod(1))
+        places.append(same)
+    return FUNCTIONS["cat"](products)[FUNCTIONS["cat"](places).argsort()]
+
+
+def _numbers(count: int, like: Tensor) -> Tensor:
+    return FUNCTIONS["arange"](count, device=like.device)
