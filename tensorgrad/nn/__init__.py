@@ -33,6 +33,7 @@ from tensorgrad.nn.activation import (
     Tanhshrink,
     Threshold,
 )
+from tensorgrad.nn.adaptive import AdaptiveLogSoftmaxWithLoss
 from tensorgrad.nn.attention import MultiheadAttention
 from tensorgrad.nn.batchnorm import (
     BatchNorm1d,
@@ -41,18 +42,23 @@ from tensorgrad.nn.batchnorm import (
     InstanceNorm1d,
     InstanceNorm2d,
     InstanceNorm3d,
+    SyncBatchNorm,
 )
-from tensorgrad.nn.container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from tensorgrad.nn.container import Container, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from tensorgrad.nn.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from tensorgrad.nn.distance import CosineSimilarity, PairwiseDistance
 from tensorgrad.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
+from tensorgrad.nn.embedding_bag import EmbeddingBag
 from tensorgrad.nn.flatten import ChannelShuffle, Flatten, PixelShuffle, PixelUnshuffle, Unflatten
+from tensorgrad.nn.fold import Fold, Unfold
 from tensorgrad.nn.linear import Bilinear, Identity, Linear
+from tensorgrad.nn.linear_cross_entropy import LinearCrossEntropyLoss, LinearCrossEntropyOptions
 from tensorgrad.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
@@ -64,6 +70,7 @@ from tensorgrad.nn.loss import (
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
+    NLLLoss2d,
     PoissonNLLLoss,
     SmoothL1Loss,
     SoftMarginLoss,
@@ -71,7 +78,7 @@ from tensorgrad.nn.loss import (
     TripletMarginWithDistanceLoss,
 )
 from tensorgrad.nn.module import Module
-from tensorgrad.nn.normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from tensorgrad.nn.normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from tensorgrad.nn.padding import (
     CircularPad1d,
     CircularPad2d,
@@ -99,26 +106,94 @@ from tensorgrad.nn.pooling import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
 )
 from tensorgrad.nn.sparse import Embedding
+from tensorgrad.nn.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 from tensorgrad.nn import functional, init  # isort: skip
 
 
+# Used by few programs: loaded when first asked for. Module -> the names in it.
+_LATER = {
+    "factory": ("factory_kwargs",),
+    "lazy": (
+        "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d", "LazyConv3d",
+        "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d", "LazyInstanceNorm1d",
+        "LazyInstanceNorm2d", "LazyInstanceNorm3d", "LazyLinear", "UninitializedBuffer", "UninitializedParameter",
+    ),
+    "parallel": ("DataParallel",),
+    "rnn": ("GRU", "LSTM", "RNN", "RNNBase"),
+    "rnn_cell": ("GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"),
+    "transformer": (
+        "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
+    ),
+}  # fmt: skip
+_MODULES = ("common_types", "grad", "modules", "parallel", "utils")
+
 if TYPE_CHECKING:
-    from tensorgrad.nn import utils
-else:  # so that a misspelt name does not pass for this one
+    from tensorgrad.nn import common_types, grad, modules, parallel, utils
+    from tensorgrad.nn.factory import factory_kwargs
+    from tensorgrad.nn.lazy import (
+        LazyBatchNorm1d,
+        LazyBatchNorm2d,
+        LazyBatchNorm3d,
+        LazyConv1d,
+        LazyConv2d,
+        LazyConv3d,
+        LazyConvTranspose1d,
+        LazyConvTranspose2d,
+        LazyConvTranspose3d,
+        LazyInstanceNorm1d,
+        LazyInstanceNorm2d,
+        LazyInstanceNorm3d,
+        LazyLinear,
+        UninitializedBuffer,
+        UninitializedParameter,
+    )
+    from tensorgrad.nn.parallel import DataParallel
+    from tensorgrad.nn.rnn import GRU, LSTM, RNN, RNNBase
+    from tensorgrad.nn.rnn_cell import GRUCell, LSTMCell, RNNCell, RNNCellBase
+    from tensorgrad.nn.transformer import (
+        Transformer,
+        TransformerDecoder,
+        TransformerDecoderLayer,
+        TransformerEncoder,
+        TransformerEncoderLayer,
+    )
+else:  # so that a misspelt name does not pass for one of these
 
     def __getattr__(name: str) -> Any:
-        if name == "utils":  # used by few programs: loaded when it is first asked for
-            from importlib import import_module
+        from importlib import import_module
 
-            return import_module("tensorgrad.nn.utils")
+        if name in _MODULES:
+            return import_module(f"tensorgrad.nn.{name}")
+        for module, names in _LATER.items():
+            if name in names:
+                globals()[name] = getattr(import_module(f"tensorgrad.nn.{module}"), name)
+                return globals()[name]
         hint = "" if name.startswith("_") else " (what PyTorch has under this name is not implemented yet)"
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
 
-__all__ = [name for name, value in globals().items() if isinstance(value, type)] + ["functional", "init", "utils"]
+__all__ = [
+    *(name for name, value in globals().items() if isinstance(value, type)),
+    *(name for names in _LATER.values() for name in names),
+    "functional",
+    "init",
+    "utils",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})

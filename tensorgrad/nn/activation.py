@@ -32,7 +32,7 @@ def _suffix(module: Module) -> str:
 
 
 class ReLU(_InPlace):
-    """max(x, 0).
+    """max(x, 0), the rectified linear unit. ``inplace``: write into the input.
 
     Example::
 
@@ -58,21 +58,41 @@ class SiLU(_InPlace):
 
 
 class Mish(_InPlace):
-    """x · tanh(softplus(x)) (Misra, 2019)."""
+    """x · tanh(softplus(x)) = x · tanh(log(1 + eˣ)) (Misra, 2019). ``inplace``: write into the input.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Mish()(torch.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.3034,  0.0000,  1.9440])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, inplace=self.inplace)
 
 
 class SELU(_InPlace):
-    """scale · (max(0, x) + min(0, α (eˣ - 1))); the constants keep mean 0 and variance 1 (Klambauer et al., 2017)."""
+    """scale · (max(0, x) + min(0, α (eˣ - 1))), with scale = 1.0507... and α = 1.6732...
+
+    The constants are those with which layer after layer keeps mean 0 and variance 1 (Klambauer et al., 2017).
+    ``inplace``: write into the input.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.SELU()(torch.tensor([-1.0, 0.0, 2.0]))
+    tensor([-1.1113,  0.0000,  2.1014])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)
 
 
 class Hardswish(_InPlace):
-    """x · clamp(x + 3, 0, 6) / 6 (Howard et al., 2019)."""
+    """x · clamp(x + 3, 0, 6) / 6, a :class:`SiLU` made of straight pieces (Howard et al., 2019).
+
+    ``inplace``: write into the input.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Hardswish()(torch.tensor([-1.0, 0.0, 1.0, 4.0]))
+    tensor([-0.3333,  0.0000,  0.6667,  4.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
@@ -82,7 +102,12 @@ class Hardswish(_InPlace):
 
 
 class Hardsigmoid(_InPlace):
-    """clamp(x + 3, 0, 6) / 6."""
+    """clamp(x + 3, 0, 6) / 6: 0 up to -3, 1 from 3 on, a straight line between. ``inplace``: write into the input.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Hardsigmoid()(torch.tensor([-4.0, 0.0, 1.5, 4.0]))
+    tensor([0.0000, 0.5000, 0.7500, 1.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
@@ -116,28 +141,53 @@ class Tanh(Module):
 
 
 class LogSigmoid(Module):
-    """log(1 / (1 + e⁻ˣ))."""
+    """log(1 / (1 + e⁻ˣ)), computed without overflow for large |x|.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.LogSigmoid()(torch.tensor([-100.0, 0.0, 2.0]))
+    tensor([-100.0000,   -0.6931,   -0.1269])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
 
 class Softsign(Module):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|): like tanh between -1 and 1, but approaching them slowly.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Softsign()(torch.tensor([-1.0, 0.0, 3.0]))
+    tensor([-0.5000,  0.0000,  0.7500])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
-    """x - tanh(x)."""
+    """x - tanh(x): about x³/3 near 0, about x ∓ 1 far away.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Tanhshrink()(torch.tensor([-2.0, 0.0, 2.0]))
+    tensor([-1.0360,  0.0000,  1.0360])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
 
 
 class Threshold(Module):
-    """x where it exceeds ``threshold``, else ``value``."""
+    """x where it exceeds ``threshold``, else ``value``.
+
+    Args:
+        threshold: the bound, itself not exceeded.
+        value: what stands for everything up to it.
+        inplace: write into the input.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Threshold(0.5, -1.0)(torch.tensor([0.0, 0.5, 2.0]))
+    tensor([-1., -1.,  2.])
+    """
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
@@ -151,7 +201,21 @@ class Threshold(Module):
 
 
 class RReLU(Module):
-    """x where positive, else a·x, with a drawn from [lower, upper] while training and their mean otherwise."""
+    """x where positive, else a·x; a is drawn evenly from [lower, upper) for each element while training.
+
+    Otherwise a is their mean, (lower + upper) / 2 (Xu et al., 2015).
+
+    Args:
+        lower, upper: the bounds of a.
+        inplace: write into the input.
+
+    Raises:
+        RuntimeError: when called, if ``lower`` exceeds ``upper``.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.RReLU(0.1, 0.3).eval()(torch.tensor([-1.0, 2.0]))
+    tensor([-0.2000,  2.0000])
+    """
 
     def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
         super().__init__()
@@ -165,7 +229,19 @@ class RReLU(Module):
 
 
 class Hardtanh(Module):
-    """clamp(x, min_val, max_val)."""
+    """clamp(x, min_val, max_val): straight between the bounds, constant beyond.
+
+    Args:
+        min_val, max_val: the bounds, -1 and 1 unless told otherwise; ``min_value``, ``max_value``: their old names.
+        inplace: write into the input.
+
+    Raises:
+        AssertionError: ``max_val`` is not greater than ``min_val``.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Hardtanh(-2.0, 2.0)(torch.tensor([-5.0, 1.0, 3.0]))
+    tensor([-2.,  1.,  2.])
+    """
 
     def __init__(
         self,
@@ -195,7 +271,12 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """clamp(x, 0, 6)."""
+    """clamp(x, 0, 6) = min(max(0, x), 6) (Krizhevsky, 2010). ``inplace``: write into the input.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ReLU6()(torch.tensor([-1.0, 2.0, 8.0]))
+    tensor([0., 2., 6.])
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -206,6 +287,10 @@ class ReLU6(Hardtanh):
 
 class ELU(Module):
     """x where positive, else α (eˣ - 1) (Clevert et al., 2015).
+
+    Args:
+        alpha: α; the result approaches -α for very negative x.
+        inplace: write into the input.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ELU()(torch.tensor([-1.0, 2.0]))
@@ -224,7 +309,19 @@ class ELU(Module):
 
 
 class CELU(Module):
-    """max(0, x) + min(0, α (e^(x/α) - 1)) (Barron, 2017)."""
+    """max(0, x) + min(0, α (e^(x/α) - 1)), whose slope is continuous for every α (Barron, 2017).
+
+    Args:
+        alpha: α; for α > 0 the result approaches -α for very negative x.
+        inplace: write into the input.
+
+    Raises:
+        RuntimeError: when called, if α is 0.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.CELU(2.0)(torch.tensor([-2.0, 0.0, 2.0]))
+    tensor([-1.2642,  0.0000,  2.0000])
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -238,7 +335,7 @@ class CELU(Module):
 
 
 class LeakyReLU(Module):
-    """x where positive, else ``negative_slope`` · x.
+    """x where positive, else ``negative_slope`` · x (Maas et al., 2013). ``inplace``: write into the input.
 
     >>> import tensorgrad as torch
     >>> torch.nn.LeakyReLU(0.1)(torch.tensor([-1.0, 2.0]))
@@ -260,8 +357,18 @@ class PReLU(Module):
     """x where positive, else a·x with a learned a, one for all or one per channel (He et al., 2015).
 
     Args:
-        num_parameters: 1, or the number of channels.
+        num_parameters: 1, or the number of channels: the input's second dimension.
         init: the initial value of a.
+
+    ``weight`` is a, (num_parameters).
+
+    Raises:
+        RuntimeError: when called, if there are several a and not as many channels.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.PReLU(2, init=0.5)(torch.tensor([[-1.0, -2.0], [3.0, -4.0]]))
+    tensor([[-0.5000, -1.0000],
+            [ 3.0000, -2.0000]], grad_fn=<PreluKernelBackward0>)
     """
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
@@ -283,6 +390,12 @@ class PReLU(Module):
 
 class GLU(Module):
     """a · sigmoid(b), where a and b are the halves of the input along ``dim`` (Dauphin et al., 2016).
+
+    Args:
+        dim: the dimension to halve, by default the last: (*, 2n) becomes (*, n).
+
+    Raises:
+        RuntimeError: when called, if the dimension has an odd size.
 
     >>> import tensorgrad as torch
     >>> torch.nn.GLU()(torch.tensor([3.0, 0.0]))
@@ -320,7 +433,12 @@ class GELU(Module):
 
 
 class Hardshrink(Module):
-    """x where |x| exceeds ``lambd``, else 0."""
+    """x where |x| exceeds ``lambd``, else 0.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Hardshrink(0.5)(torch.tensor([-2.0, 0.3, 0.5, 0.7]))
+    tensor([-2.0000,  0.0000,  0.0000,  0.7000])
+    """
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -334,7 +452,15 @@ class Hardshrink(Module):
 
 
 class Softshrink(Module):
-    """x moved towards 0 by ``lambd``, and 0 if it would cross it."""
+    """x moved towards 0 by ``lambd``, and 0 if it would cross it: sign(x) · max(|x| - lambd, 0).
+
+    Raises:
+        RuntimeError: when called, if ``lambd`` is negative.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Softshrink(0.5)(torch.tensor([-2.0, 0.3, 0.5, 0.7]))
+    tensor([-1.5000,  0.0000,  0.0000,  0.2000])
+    """
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -378,7 +504,10 @@ class _Along(Module):
 
 
 class Softmax(_Along):
-    """eˣ / Σ eˣ along ``dim``.
+    """exp(xᵢ) / Σⱼ exp(xⱼ) along ``dim``: positive numbers that add up to 1, in the input's shape.
+
+    Args:
+        dim: the dimension that j runs over; leaving it out is deprecated (0 for 0, 1 or 3 dimensions, else 1).
 
     Example::
 
@@ -392,14 +521,19 @@ class Softmax(_Along):
 
 
 class Softmin(_Along):
-    """e⁻ˣ / Σ e⁻ˣ along ``dim``."""
+    """exp(-xᵢ) / Σⱼ exp(-xⱼ) along ``dim``: :class:`Softmax` of -x, in the input's shape.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Softmin(dim=0)(torch.tensor([1.0, 2.0, 3.0]))
+    tensor([0.6652, 0.2447, 0.0900])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim)
 
 
 class LogSoftmax(_Along):
-    """log(eˣ / Σ eˣ) along ``dim``.
+    """log(exp(xᵢ) / Σⱼ exp(xⱼ)) along ``dim``, computed without overflow, in the input's shape.
 
     >>> import tensorgrad as torch
     >>> torch.nn.LogSoftmax(dim=1)(torch.zeros(1, 2))
@@ -411,7 +545,16 @@ class LogSoftmax(_Along):
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
+    """Softmax over the channels of (N, C, H, W) or (C, H, W), for each pixel by itself; the shape stays.
+
+    Raises:
+        ValueError: another number of dimensions.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Softmax2d()(torch.tensor([[[0.0, 1.0]], [[0.0, 3.0]]]))[:, 0]  # two channels, two pixels
+    tensor([[0.5000, 0.1192],
+            [0.5000, 0.8808]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):

@@ -1,4 +1,4 @@
-"""The attention layer."""
+"""The attention layer; and, as `torch.nn.attention` has it, the choice of a kernel."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from tensorgrad.nn.functional_attention import additive_mask, multi_head_attenti
 from tensorgrad.nn.linear import Linear
 from tensorgrad.nn.module import Module
 from tensorgrad.nn.parameter import Parameter
+from tensorgrad.nn.sdpa import SDPBackend, sdpa_kernel
 from tensorgrad.tensor import Tensor
+
+__all__ = ["MultiheadAttention", "NonDynamicallyQuantizableLinear", "SDPBackend", "sdpa_kernel"]
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """A Linear under the name that PyTorch prints for the output projection of an attention layer."""
+    """A Linear under the name that PyTorch prints for the output projection of an attention layer.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.MultiheadAttention(4, 2).out_proj
+    NonDynamicallyQuantizableLinear(in_features=4, out_features=4, bias=True)
+    """
 
 
 class MultiheadAttention(Module):
@@ -144,3 +152,21 @@ class MultiheadAttention(Module):
             average_attn_weights=average_attn_weights, is_causal=is_causal,
         )  # fmt: skip
         return (out.transpose(0, 1) if swap else out), weights
+
+    def merge_masks(
+        self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor
+    ) -> tuple[Tensor | None, int | None]:
+        """Both masks as one, (N, heads, L, L) or the padding alone, (N, L), and what it is: 2, 1, or None without any.
+
+        Both are floating-point; ``query`` is (N, L, embed_dim).
+        """
+        if attn_mask is None:
+            return key_padding_mask, None if key_padding_mask is None else 1
+        batch, length, _ = query.shape
+        if attn_mask.dim() == 3:
+            merged = attn_mask.view(batch, -1, length, length)
+        else:
+            merged = attn_mask.view(1, 1, length, length).expand(batch, self.num_heads, -1, -1)
+        if key_padding_mask is not None:
+            merged = merged + key_padding_mask.view(batch, 1, 1, length).expand(-1, self.num_heads, -1, -1)
+        return merged, 2

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.nn import functional as F
+from tensorgrad.nn.module import Module
 from tensorgrad.nn.normalization import _Scaled
 from tensorgrad.tensor import Tensor
 
@@ -131,9 +132,87 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch norm of (N, C, D, H, W). The arguments are those of :class:`BatchNorm2d`."""
+    """Batch norm of (N, C, D, H, W). Arguments and formula: :class:`BatchNorm2d`.
+
+    >>> import tensorgrad as torch
+    >>> out = torch.nn.BatchNorm3d(1)(torch.tensor([1.0, 3.0]).view(2, 1, 1, 1, 1))
+    >>> out.flatten().detach()
+    tensor([-1.0000,  1.0000])
+    """
 
     ranks = (5,)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch norm of (N, C, *) whose statistics are those of the batches of all processes: here there is one.
+
+    Args:
+        process_group: kept and not used.
+        others: those of :class:`BatchNorm2d`.
+
+    Raises:
+        ValueError: the input has less than two dimensions or no channels.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.nn.SyncBatchNorm(2)(torch.tensor([[1.0, 10.0], [3.0, 30.0]]))
+        tensor([[-1.0000, -1.0000],
+                [ 1.0000,  1.0000]], grad_fn=<NativeBatchNormBackward0>)
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+        if input.size(1) == 0:
+            raise ValueError("SyncBatchNorm number of input channels should be non-zero")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """Replaces every batch norm in ``module`` by a :class:`SyncBatchNorm` of the same parameters and buffers.
+
+        Returns:
+            ``module``; or what stands for it, if it is a batch norm itself.
+
+        Example::
+
+            >>> import tensorgrad as torch
+            >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+            >>> type(torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)[1]).__name__
+            'SyncBatchNorm'
+        """
+        found: Any = module
+        if isinstance(found, _BatchNorm):
+            bias = found.bias is not None
+            made = SyncBatchNorm(
+                found.num_features, found.eps, found.momentum, found.affine, found.track_running_stats, process_group,
+                bias=bias,
+            )  # fmt: skip
+            if found.affine:
+                made.weight, made.bias = found.weight, found.bias
+            for name in ("running_mean", "running_var", "num_batches_tracked"):
+                setattr(made, name, getattr(found, name))
+            made.training = found.training
+            module = made
+        for name, child in found.named_children():
+            module.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return module
 
 
 class _InstanceNorm(_Tracked):
@@ -206,15 +285,25 @@ class _InstanceNorm(_Tracked):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance norm of (N, C, L) or (C, L). The arguments are those of :class:`InstanceNorm2d`."""
+    """Instance norm of (N, C, L) or (C, L): over L alone. Arguments and formula: :class:`InstanceNorm2d`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.InstanceNorm1d(2)(torch.tensor([[1.0, 3.0], [10.0, 30.0]]))
+    tensor([[-1.0000,  1.0000],
+            [-1.0000,  1.0000]])
+    """
 
     ranks = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Normalises each channel of each sample of (N, C, H, W) or (C, H, W) by itself (Ulyanov et al., 2016).
+    """(x - mean) / √(var + eps) · weight + bias, over H and W of each channel of each sample (Ulyanov et al., 2016).
 
-    The arguments are those of :class:`BatchNorm2d`; ``affine`` and ``track_running_stats`` are off by default.
+    The input is (N, C, H, W) or (C, H, W), and so is the result. The arguments are those of :class:`BatchNorm2d`;
+    ``affine`` and ``track_running_stats`` are off by default.
+
+    Raises:
+        ValueError: the input has another number of dimensions, or another number of channels while there is a weight.
 
     >>> import tensorgrad as torch
     >>> torch.nn.InstanceNorm2d(1)(torch.tensor([[[[1.0, 3.0]]]]))
@@ -225,6 +314,11 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance norm of (N, C, D, H, W) or (C, D, H, W). The arguments are those of :class:`InstanceNorm2d`."""
+    """Instance norm of (N, C, D, H, W) or (C, D, H, W): over D, H and W. The arguments: :class:`InstanceNorm2d`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.InstanceNorm3d(1)(torch.tensor([1.0, 3.0]).view(1, 1, 1, 2))
+    tensor([[[[-1.0000,  1.0000]]]])
+    """
 
     ranks = (4, 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -10,6 +11,29 @@ from typing import Any
 from tensorgrad.nn.module import Module, indented, typename
 from tensorgrad.nn.parameter import Parameter
 from tensorgrad.tensor import Tensor
+
+
+class Container(Module):
+    """Deprecated: a module with the submodules that were given by name. Subclass :class:`Module` instead.
+
+    >>> import tensorgrad as torch, warnings
+    >>> warnings.simplefilter("ignore", FutureWarning)
+    >>> torch.nn.Container(activation=torch.nn.ReLU())
+    Container(
+      (activation): ReLU()
+    )
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        warnings.warn(
+            "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. Subclass that "
+            "instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 def _position(index: Any, size: int) -> int:

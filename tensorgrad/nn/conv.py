@@ -141,7 +141,8 @@ class _Conv(_ConvNd):
 class Conv1d(_Conv):
     """Convolution (cross-correlation) over sequences: (N, C, L) or (C, L).
 
-    The arguments are those of :class:`Conv2d`.
+    The arguments are those of :class:`Conv2d`; ``weight`` is (out_channels, in_channels / groups, kernel_size).
+    L becomes ⌊(L + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1.
 
     Example::
 
@@ -159,6 +160,8 @@ class Conv1d(_Conv):
 class Conv2d(_Conv):
     """Convolution (cross-correlation) over images: (N, C, H, W) or (C, H, W).
 
+    out[n, j] = bias[j] + Σᵢ weight[j, i] ⋆ input[n, i], where (w ⋆ x)[h, v] = Σ w[a, b] x[h + a, v + b].
+
     Args:
         in_channels: channels of the input.
         out_channels: channels of the result, one filter each.
@@ -170,7 +173,8 @@ class Conv2d(_Conv):
         bias: whether a number per channel is added.
         padding_mode: ``zeros``, ``reflect``, ``replicate`` or ``circular``.
 
-    ``weight`` is (out_channels, in_channels / groups, *kernel_size).
+    ``weight`` is (out_channels, in_channels / groups, *kernel_size), ``bias`` (out_channels).
+    H becomes ⌊(H + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1, and W likewise.
 
     Raises:
         ValueError: groups that do not divide the channels, or an unknown padding.
@@ -193,7 +197,11 @@ class Conv2d(_Conv):
 class Conv3d(_Conv):
     """Convolution (cross-correlation) over volumes: (N, C, D, H, W) or (C, D, H, W).
 
-    The arguments are those of :class:`Conv2d`.
+    The arguments, and the size of the result along each dimension, are those of :class:`Conv2d`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Conv3d(3, 8, (1, 3, 3), stride=(1, 2, 2))(torch.zeros(2, 3, 4, 9, 9)).shape
+    torch.Size([2, 8, 4, 4, 4])
     """
 
     dimensions = 3
@@ -262,7 +270,16 @@ class _ConvTranspose(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """The transpose of :class:`Conv1d`, which spreads each input over a window. Arguments: :class:`ConvTranspose2d`."""
+    """The transpose of :class:`Conv1d`, which spreads each input of (N, C, L) or (C, L) over a window.
+
+    The arguments, and the size of the result, are those of :class:`ConvTranspose2d`.
+
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.ConvTranspose1d(1, 1, 2, stride=2, bias=False)
+    >>> _ = torch.nn.init.ones_(layer.weight)
+    >>> layer(torch.tensor([[1.0, 2.0, 3.0]])).detach()
+    tensor([[1., 1., 2., 2., 3., 3.]])
+    """
 
     dimensions = 1
 
@@ -273,13 +290,20 @@ class ConvTranspose1d(_ConvTranspose):
 class ConvTranspose2d(_ConvTranspose):
     """The transpose of :class:`Conv2d`: its gradient as a layer, which spreads every input over a window.
 
+    Of (N, C, H, W) or (C, H, W).
+
     Args:
         in_channels, out_channels, kernel_size, groups, bias, dilation: as in :class:`Conv2d`.
         stride: how far apart neighbouring inputs land in the result.
         padding: what the convolution would have added, hence what is cut from the result.
         output_padding: what is added at the far side of the result; ``forward(input, output_size)`` works it out.
 
-    ``weight`` is (in_channels, out_channels / groups, *kernel_size).
+    ``weight`` is (in_channels, out_channels / groups, *kernel_size). H becomes
+    (H - 1)·stride - 2·padding + dilation·(kernel_size - 1) + output_padding + 1, and W likewise.
+
+    Raises:
+        ValueError: groups that do not divide the channels, a ``padding_mode`` other than ``zeros``; or, when called, an
+            ``output_size`` that no convolution of these settings would turn into the input's.
 
     Example::
 
@@ -295,7 +319,14 @@ class ConvTranspose2d(_ConvTranspose):
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """The transpose of :class:`Conv3d`, which spreads each input over a window. Arguments: :class:`ConvTranspose2d`."""
+    """The transpose of :class:`Conv3d`, which spreads each input of (N, C, D, H, W) or (C, D, H, W) over a window.
+
+    The arguments, and the size of the result, are those of :class:`ConvTranspose2d`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ConvTranspose3d(4, 2, 2, stride=2)(torch.zeros(1, 4, 3, 5, 5)).shape
+    torch.Size([1, 2, 6, 10, 10])
+    """
 
     dimensions = 3
 

@@ -30,6 +30,15 @@ class _Dropout(Module):
 class Dropout(_Dropout):
     """While training, sets each element to 0 with probability ``p`` and divides the others by 1 - p.
 
+    So the expected value stays; when not training, nothing happens. The input may have any shape.
+
+    Args:
+        p: the probability that an element is dropped, in [0, 1].
+        inplace: write into the input.
+
+    Raises:
+        ValueError: ``p`` is outside [0, 1].
+
     Hinton et al., 2012, *Improving neural networks by preventing co-adaptation of feature detectors*.
 
     Example::
@@ -44,35 +53,101 @@ class Dropout(_Dropout):
 
 
 class Dropout1d(_Dropout):
-    """As :class:`Dropout`, but drops whole channels of (N, C, L) or (C, L)."""
+    """As :class:`Dropout`, but drops whole channels of (N, C, L) or (C, L) (Tompson et al., 2015).
+
+    Neighbouring elements of a channel are much alike: dropping them one by one would hide little.
+    ``p``: the probability that something is dropped, in [0, 1]; ``inplace``: write into the input.
+
+    Raises:
+        ValueError: ``p`` is outside [0, 1].
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.Dropout1d(0.5)(torch.ones(1, 4, 2))
+    tensor([[[0., 0.],
+             [0., 0.],
+             [2., 2.],
+             [0., 0.]]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(_Dropout):
-    """As :class:`Dropout`, but drops whole channels of (N, C, H, W) or (N, C, L)."""
+    """As :class:`Dropout`, but drops whole channels of (N, C, H, W) or (N, C, L) (Tompson et al., 2015).
+
+    Neighbouring elements of a channel are much alike: dropping them one by one would hide little.
+    ``p``: the probability that something is dropped, in [0, 1]; ``inplace``: write into the input.
+
+    Raises:
+        ValueError: ``p`` is outside [0, 1].
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.Dropout2d(0.5)(torch.ones(1, 4, 1, 2)).flatten(1)
+    tensor([[0., 0., 0., 0., 2., 2., 0., 0.]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(_Dropout):
-    """As :class:`Dropout`, but drops whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    """As :class:`Dropout`, but drops whole channels of (N, C, D, H, W) or (C, D, H, W) (Tompson et al., 2015).
+
+    Neighbouring elements of a channel are much alike: dropping them one by one would hide little.
+    ``p``: the probability that something is dropped, in [0, 1]; ``inplace``: write into the input.
+
+    Raises:
+        ValueError: ``p`` is outside [0, 1].
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.Dropout3d(0.5)(torch.ones(1, 4, 1, 1, 2)).flatten(1)
+    tensor([[0., 0., 0., 0., 2., 2., 0., 0.]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(_Dropout):
-    """Dropout that keeps zero mean and unit variance, for use with SELU (Klambauer et al., 2017)."""
+    """Dropout that keeps zero mean and unit variance, for use with SELU (Klambauer et al., 2017).
+
+    While training, a·(x kept, or α' with probability ``p``) + b, where α' = -1.7581 is the least value of SELU,
+    a = ((1 - p)(1 + p α'²))^(-1/2) and b = -a α' p.
+    ``p``: the probability that something is dropped, in [0, 1]; ``inplace`` is kept and, as in PyTorch, not used.
+
+    Raises:
+        ValueError: ``p`` is outside [0, 1].
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.AlphaDropout(0.5)(torch.zeros(4))
+    tensor([-0.7792, -0.7792,  0.7792, -0.7792])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.alpha_dropout(input, self.p, self.training)
 
 
 class FeatureAlphaDropout(_Dropout):
-    """As :class:`AlphaDropout`, but drops whole channels."""
+    """As :class:`AlphaDropout`, but drops whole channels of (N, C, *), * being anything.
+
+    ``p``: the probability that something is dropped, in [0, 1]; ``inplace`` is kept and, as in PyTorch, not used.
+
+    Raises:
+        ValueError: ``p`` is outside [0, 1].
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.FeatureAlphaDropout(0.5)(torch.zeros(1, 4, 2))
+    tensor([[[-0.7792, -0.7792],
+             [-0.7792, -0.7792],
+             [ 0.7792,  0.7792],
+             [-0.7792, -0.7792]]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.feature_alpha_dropout(input, self.p, self.training)

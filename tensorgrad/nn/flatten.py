@@ -70,6 +70,11 @@ class Unflatten(Module):
 class PixelShuffle(Module):
     """Turns channels into finer pixels: (*, C r², H, W) to (*, C, H r, W r) (Shi et al., 2016).
 
+    out[c, h r + i, w r + j] = input[c r² + i r + j, h, w], r being ``upscale_factor``.
+
+    Raises:
+        RuntimeError: when called, if r² does not divide the channels.
+
     Example::
 
         >>> import tensorgrad as torch
@@ -100,7 +105,20 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Turns blocks of r×r pixels into channels: (*, C, H r, W r) to (*, C r², H, W)."""
+    """Turns blocks of r×r pixels into channels: (*, C, H r, W r) to (*, C r², H, W): undoes :class:`PixelShuffle`.
+
+    out[c r² + i r + j, h, w] = input[c, h r + i, w r + j], r being ``downscale_factor``.
+
+    Raises:
+        RuntimeError: when called, if r does not divide height and width.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.PixelUnshuffle(2)(torch.arange(8.0).view(1, 2, 4)).flatten(1)
+    tensor([[0., 2.],
+            [1., 3.],
+            [4., 6.],
+            [5., 7.]])
+    """
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()
@@ -126,7 +144,17 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """Interleaves the channels of ``groups`` groups: (N, C, *) as (N, g, C/g, *), transposed (Zhang et al., 2018)."""
+    """Interleaves the channels of ``groups`` groups: (N, C, *) as (N, g, C/g, *), transposed (Zhang et al., 2018).
+
+    The shape stays.
+
+    Raises:
+        RuntimeError: when called, if ``groups`` does not divide the channels.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ChannelShuffle(2)(torch.arange(6.0).view(1, 6, 1, 1)).flatten()
+    tensor([0., 3., 1., 4., 2., 5.])
+    """
 
     def __init__(self, groups: int) -> None:
         super().__init__()

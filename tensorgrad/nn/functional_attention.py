@@ -42,20 +42,48 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """What :class:`~tensorgrad.nn.MultiheadAttention` computes; its arguments are explained there.
+    """softmax(Q Kᵀ / √d + mask) V for each head, the heads side by side, times ``out_proj_weight`` plus its bias.
+
+    What :class:`~tensorgrad.nn.MultiheadAttention` computes. L is the query's length, S that of key and value, N the
+    batch, E the features, h the heads, d = E/h; without a batch, N is left out.
 
     Args:
-        embed_dim_to_check: the features that ``query`` must have.
-        bias_k, bias_v: (1, 1, features), a learned key and value appended to all others.
-        use_separate_proj_weight: project by the three ``?_proj_weight`` instead of ``in_proj_weight``.
-        static_k, static_v: (batch·heads, length, features / heads), used instead of the projected key and value.
+        query, key, value: (L, N, E), (S, N, features of the key), (S, N, features of the value).
+        embed_dim_to_check: E, the features that ``query`` must have.
+        num_heads: h, which divides E.
+        in_proj_weight, in_proj_bias: (3 E, E) and (3 E), what makes Q, K and V of the three, one below the other.
+        bias_k, bias_v: (1, 1, E), a learned key and value appended to all others.
+        add_zero_attn: append a key and a value of zeros.
+        dropout_p: the probability that a weight is dropped, while ``training``.
+        out_proj_weight, out_proj_bias: (E, E) and (E), of the last step.
+        key_padding_mask: (N, S), which keys not to look at.
+        need_weights: return the attention weights.
+        attn_mask: (L, S) or (N·h, L, S), which keys each query does not look at.
+        use_separate_proj_weight: project by the three ``?_proj_weight``, (E, features), instead of ``in_proj_weight``.
+        static_k, static_v: (N·h, S, d), used instead of the projected key and value.
+        average_attn_weights: return the mean of the weights over the heads.
+        is_causal: a promise that ``attn_mask`` is the causal one, which allows to compute faster.
 
     Returns:
-        The result, of the query's shape, and the attention weights, (batch, length, source length) averaged over the
-        heads or (batch, heads, length, source length), or ``None`` without ``need_weights``.
+        The result, (L, N, E), and the attention weights, (N, L, S) averaged over the heads or (N, h, L, S), or ``None``
+        without ``need_weights``.
 
     Raises:
         AssertionError, RuntimeError: shapes that do not fit; the text names them.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> x, same = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.eye(2)  # two places, two features, no projection
+        >>> out, weights = torch.nn.functional.multi_head_attention_forward(
+        ...     x, x, x, 2, 1, same.repeat(3, 1), None, None, None, False, 0.0, same, None
+        ... )
+        >>> weights
+        tensor([[0.6698, 0.3302],
+                [0.3302, 0.6698]])
+        >>> out
+        tensor([[0.3302, 0.6698],
+                [0.6698, 0.3302]])
     """
     batched = _check_dims(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
@@ -126,7 +154,9 @@ def multi_head_attention_forward(
     return out.squeeze(1), None if attention is None else attention.squeeze(0)
 
 
-def additive_mask(mask: Tensor | None, name: str, other: Tensor | None, dtype: Any) -> Tensor | None:
+def additive_mask(
+    mask: Tensor | None, name: str, other: Tensor | None, dtype: Any, other_name: str = "attn_mask"
+) -> Tensor | None:
     """A mask to be added to scores: a boolean one becomes minus infinity where it is True.
 
     Raises:
@@ -138,7 +168,8 @@ def additive_mask(mask: Tensor | None, name: str, other: Tensor | None, dtype: A
         raise AssertionError(f"only bool and floating types of {name} are supported")
     if other is not None and other.dtype != mask.dtype:
         warnings.warn(
-            f"Support for mismatched {name} and attn_mask is deprecated. Use same type for both instead.", stacklevel=3
+            f"Support for mismatched {name} and {other_name} is deprecated. Use same type for both instead.",
+            stacklevel=3,
         )
     if mask.is_floating_point():
         return mask

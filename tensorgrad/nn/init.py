@@ -128,8 +128,15 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
         tensor: (out channels, in channels / groups, *kernel), with one to three kernel dimensions.
         groups: the convolution's groups.
 
+    In each group, weight[i, i] is 1 in the middle of the kernel; all else is 0.
+
     Raises:
         ValueError: another number of dimensions, or out channels that ``groups`` does not divide.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.init.dirac_(torch.empty(2, 2, 3)).flatten(1)
+    tensor([[0., 1., 0., 0., 0., 0.],
+            [0., 0., 0., 0., 1., 0.]])
     """
     if tensor.ndim not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
@@ -152,8 +159,19 @@ def trunc_normal_(
 ) -> Tensor:
     """Fills with numbers from N(mean, std²), redrawn until they lie in [a, b].
 
+    Args:
+        tensor: of any shape.
+        mean, std: of the distribution before it is cut off.
+        a, b: the bounds, in the units of the values, not of ``std``.
+        generator: where the random numbers come from; the default one if ``None``.
+
     Values are drawn by rejection: from the normal distribution where [a, b] holds more than 30 % of it, otherwise
     evenly from [a, b], each kept with the probability that its density has there.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.init.trunc_normal_(torch.empty(4), std=0.02, a=-0.03, b=0.03)
+    tensor([-0.0217, -0.0059,  0.0081,  0.0114])
     """
     if tensor.is_meta:
         return tensor
@@ -209,6 +227,14 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fills evenly from ±gain·√(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
 
+    Args:
+        tensor: (out, in, *window); fan_in is in · the window's size, fan_out is out · the window's size.
+        gain: a factor for what follows, see :func:`calculate_gain`.
+        generator: where the random numbers come from; the default one if ``None``.
+
+    Raises:
+        ValueError: fewer than 2 dimensions.
+
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.init.xavier_uniform_(torch.empty(2, 3))
@@ -221,7 +247,16 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills from N(0, gain²·2 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+    """Fills from N(0, gain²·2 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+
+    The arguments, and what is raised, are those of :func:`xavier_uniform_`.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.init.xavier_normal_(torch.empty(2, 3))
+    tensor([[ 0.9746, -0.1856, -1.3780],
+            [ 0.3595, -0.6859, -0.8845]])
+    """
     std = gain * math.sqrt(2.0 / float(sum(_calculate_fan_in_and_fan_out(tensor))))
     return normal_(tensor, 0.0, std, generator)
 
@@ -240,9 +275,14 @@ def kaiming_uniform_(
     """Fills evenly from ±gain·√(3 / fan) (He et al., 2015).
 
     Args:
+        tensor: (out, in, *window); fan_in is in · the window's size, fan_out is out · the window's size.
         a: the negative slope of a ``leaky_relu`` that follows.
         mode: ``fan_in`` keeps the variance of the forward pass, ``fan_out`` that of the backward pass.
         nonlinearity: what follows, as :func:`calculate_gain` names it.
+        generator: where the random numbers come from; the default one if ``None``.
+
+    Raises:
+        ValueError: fewer than 2 dimensions, or another ``mode`` or ``nonlinearity``.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -260,7 +300,16 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Fills from N(0, gain² / fan) (He et al., 2015). The arguments are those of :func:`kaiming_uniform_`."""
+    """Fills from N(0, gain² / fan) (He et al., 2015).
+
+    The arguments, and what is raised, are those of :func:`kaiming_uniform_`.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.nn.init.kaiming_normal_(torch.empty(2, 3), mode="fan_out", nonlinearity="relu")
+    tensor([[ 1.5410, -0.2934, -2.1788],
+            [ 0.5684, -1.0845, -1.3986]])
+    """
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     return tensor if std is None else normal_(tensor, 0, std, generator)
 
@@ -293,8 +342,20 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Fills a matrix from N(0, std²) and sets the share ``sparsity`` of each column to zero (Martens, 2010).
 
+    Args:
+        tensor: (rows, columns).
+        sparsity: between 0 and 1; the number of zeros is rounded up.
+        std: of the other elements.
+        generator: where their numbers come from; which become zeros, the default generator decides.
+
     Raises:
         ValueError: not 2 dimensions.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> w = torch.nn.init.sparse_(torch.empty(4, 3), sparsity=0.5)
+    >>> (w == 0).sum(0)
+    tensor([2, 2, 2])
     """
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
@@ -308,7 +369,9 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     return tensor
 
 
-def _deprecated(new: Callable) -> Callable:
+def _deprecated(new: Callable, shape: tuple[int, ...] = (2, 3), more: str = "") -> Callable:
+    """The function under its old name; ``shape`` and ``more`` are the arguments of the example in its docstring."""
+
     def old(*args: Any, **kwargs: Any) -> Any:
         warnings.warn(
             f"`nn.init.{old.__name__}` is now deprecated in favor of `nn.init.{new.__name__}`.",
@@ -318,11 +381,18 @@ def _deprecated(new: Callable) -> Callable:
         return new(*args, **kwargs)
 
     old.__name__ = new.__name__[:-1]
-    old.__doc__ = f"The old name of :func:`{new.__name__}`."
+    old.__doc__ = f"""The old name of :func:`{new.__name__}`: it says so in a FutureWarning and does the same.
+
+    >>> import tensorgrad as torch, warnings
+    >>> warnings.simplefilter("ignore", FutureWarning)
+    >>> torch.nn.init.{old.__name__}(torch.empty{shape}{more}).shape
+    torch.Size({list(shape)})
+    """
     return old
 
 
-uniform, normal, constant, eye, dirac = map(_deprecated, (uniform_, normal_, constant_, eye_, dirac_))
+uniform, normal, eye = map(_deprecated, (uniform_, normal_, eye_))
+constant, dirac = _deprecated(constant_, more=", 0.5"), _deprecated(dirac_, (2, 2, 3))
 xavier_uniform, xavier_normal = map(_deprecated, (xavier_uniform_, xavier_normal_))
 kaiming_uniform, kaiming_normal = map(_deprecated, (kaiming_uniform_, kaiming_normal_))
-orthogonal, sparse = map(_deprecated, (orthogonal_, sparse_))
+orthogonal, sparse = _deprecated(orthogonal_), _deprecated(sparse_, more=", 0.5")

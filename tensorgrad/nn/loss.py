@@ -6,7 +6,7 @@ All take ``reduction``: ``"mean"``, ``"sum"`` or ``"none"``; ``size_average`` an
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensorgrad.nn import functional as F
@@ -40,7 +40,10 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|.
+    """The mean of |input - target|.
+
+    Input and target have one shape, whatever it is (others are broadcast, with a warning); the result has none, or
+    theirs with ``reduction="none"``.
 
     >>> import tensorgrad as torch
     >>> torch.nn.L1Loss()(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 2.0]))
@@ -52,7 +55,10 @@ class L1Loss(_Loss):
 
 
 class MSELoss(_Loss):
-    """(input - target)².
+    """The mean of (input - target)².
+
+    Input and target have one shape, whatever it is (others are broadcast, with a warning); the result has none, or
+    theirs with ``reduction="none"``.
 
     Example::
 
@@ -66,7 +72,14 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """d²/(2 beta) where d = |input - target| < beta, else d - beta/2.
+    """d²/(2 beta) where d = |input - target| < beta, else d - beta/2 (Girshick, 2015). Shapes as in :class:`L1Loss`.
+
+    Args:
+        reduction: ``mean``, ``sum`` or ``none``.
+        beta: where the square ends, not negative; 0 makes it :class:`L1Loss`.
+
+    Raises:
+        RuntimeError: when called, if ``beta`` is negative.
 
     >>> import tensorgrad as torch
     >>> torch.nn.SmoothL1Loss()(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]))
@@ -88,7 +101,15 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """d²/2 where d = |input - target| < delta, else delta (d - delta/2).
+    """d²/2 where d = |input - target| < delta, else delta (d - delta/2) (Huber, 1964). Shapes as in :class:`L1Loss`.
+
+    Args:
+        reduction: ``mean``, ``sum`` or ``none``.
+        delta: where the square ends, greater than 0.
+
+    Raises:
+        TypeError: ``delta`` is not a number.
+        RuntimeError: when called, if ``delta`` is not positive.
 
     >>> import tensorgrad as torch
     >>> torch.nn.HuberLoss()(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]))
@@ -144,7 +165,10 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class NLLLoss(_WeightedLoss):
-    """-input[target], for log-probabilities (N, C, ...). The arguments are those of :class:`CrossEntropyLoss`.
+    """-weight[t]·input[t], t the target: for log-probabilities, where :class:`CrossEntropyLoss` takes any scores.
+
+    The input is (C), (N, C) or (N, C, d₁, ...), the target the class numbers (), (N) or (N, d₁, ...).
+    The arguments are those of :class:`CrossEntropyLoss`; the mean is the weighted one.
 
     >>> import tensorgrad as torch
     >>> scores = torch.log_softmax(torch.zeros(1, 2), dim=1)
@@ -169,8 +193,45 @@ class NLLLoss(_WeightedLoss):
         )  # fmt: skip
 
 
+class NLLLoss2d(NLLLoss):
+    """Deprecated: the same as :class:`NLLLoss`, which takes images too.
+
+    >>> import tensorgrad as torch, warnings
+    >>> warnings.simplefilter("ignore", FutureWarning)
+    >>> scores = torch.log_softmax(torch.zeros(1, 2, 1, 1), dim=1)
+    >>> torch.nn.NLLLoss2d()(scores, torch.tensor([[[1]]]))
+    tensor(0.6931)
+    """
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        warnings.warn(
+            "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement and see "
+            "https://pytorch.org/docs/main/nn.html#torch.nn.NLLLoss for more details.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        super().__init__(weight, size_average, ignore_index, reduce, reduction)
+
+
 class BCELoss(_WeightedLoss):
-    """-(t log p + (1 - t) log(1 - p)), for probabilities p; ``weight`` is a factor per element.
+    """-(t log p + (1 - t) log(1 - p)) for probabilities p and targets t in [0, 1], both of one shape.
+
+    Args:
+        weight: a factor per element, of a shape that broadcasts to theirs.
+        reduction: ``mean``, ``sum`` or ``none``.
+
+    Logarithms are cut off at -100, so that the loss stays finite.
+
+    Raises:
+        RuntimeError: when called, if the input is not between 0 and 1.
+        ValueError: when called, if the shapes differ.
 
     >>> import tensorgrad as torch
     >>> torch.nn.BCELoss()(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]))
@@ -182,7 +243,12 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """:class:`BCELoss` of sigmoid(input), computed without overflow; ``pos_weight`` is a factor for t.
+    """-(pos_weight · t log σ(x) + (1 - t) log(1 - σ(x))), σ the sigmoid: :class:`BCELoss` computed without overflow.
+
+    Args:
+        weight: a factor per element, of a shape that broadcasts to the input's.
+        reduction: ``mean``, ``sum`` or ``none``.
+        pos_weight: a factor for t, for example (number of 0s) / (number of 1s) of each class.
 
     >>> import tensorgrad as torch
     >>> torch.nn.BCEWithLogitsLoss()(torch.tensor([0.0, 0.0]), torch.tensor([0.0, 1.0]))
@@ -233,11 +299,19 @@ class KLDivLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """e^input - target·input: minus the log-probability of counts under a Poisson distribution.
+    """e^input - target·input: minus the log-probability of counts under a Poisson distribution, without log target!.
 
     Args:
-        log_input: the input is the logarithm of the rate; else it is the rate, and ``eps`` is added in its logarithm.
-        full: add Stirling's approximation of log target!.
+        log_input: the input is the logarithm of the rate; else it is the rate: input - target·log(input + eps).
+        full: add Stirling's approximation of log target!, t log t - t + log(2πt)/2, where the target t exceeds 1.
+        eps: keeps the logarithm finite.
+        reduction: ``mean``, ``sum`` or ``none``.
+
+    Input and target have one shape.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.PoissonNLLLoss(log_input=False)(torch.tensor([2.0, 4.0]), torch.tensor([2.0, 3.0]))
+    tensor(0.2274)
     """
 
     def __init__(
@@ -258,8 +332,59 @@ class PoissonNLLLoss(_Loss):
         )  # fmt: skip
 
 
+class CTCLoss(_Loss):
+    """-log of the probability that a sequence of distributions over labels and a blank spells the target.
+
+    Args:
+        blank: the class number of the blank.
+        reduction: ``"mean"`` divides each loss by the length of its target first.
+        zero_infinity: take targets too long for their inputs as a loss of 0 instead of infinity.
+
+    What it is called with is explained at :func:`~tensorgrad.nn.functional.ctc_loss`.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> log_probs = torch.zeros(4, 1, 3).log_softmax(2)  # 15 paths of 81 spell "1 2"
+        >>> torch.nn.CTCLoss(reduction="sum")(log_probs, torch.tensor([[1, 2]]), (4,), (2,)).neg().exp() * 81
+        tensor(15.0000)
+    """
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(reduction=reduction)
+        self.blank, self.zero_infinity = blank, zero_infinity
+
+    def forward(
+        self,
+        log_probs: Tensor,
+        targets: Tensor,
+        input_lengths: Tensor | Sequence[int],
+        target_lengths: Tensor | Sequence[int],
+    ) -> Tensor:
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )  # fmt: skip
+
+
 class GaussianNLLLoss(_Loss):
-    """(log var + (input - target)² / var) / 2, with ``var`` at least ``eps``; ``full`` adds log(2π) / 2."""
+    """(log v + (input - target)² / v) / 2, v the larger of ``var`` and ``eps`` (Nix and Weigend, 1994).
+
+    Minus the log-density of the target under normal distributions of mean ``input`` and variance ``var``.
+
+    Args:
+        full: add the constant log(2π) / 2.
+        eps: the least variance.
+        reduction: ``mean``, ``sum`` or ``none``.
+
+    ``var`` has the input's shape, or 1 as its last size, or lacks the last dimension, or is one number.
+
+    Raises:
+        ValueError: when called, if ``var`` is negative somewhere or of another shape.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.GaussianNLLLoss()(torch.tensor([0.0, 0.0]), torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
+    tensor(0.8466)
+    """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-06, reduction: str = "mean") -> None:
         super().__init__(None, None, reduction)
@@ -270,7 +395,14 @@ class GaussianNLLLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """x where the target is 1, max(0, margin - x) where it is -1."""
+    """x where the target is 1, max(0, margin - x) where it is -1; x is a distance.
+
+    Input and target have one shape, whatever it is.
+    ``reduction``: ``mean``, ``sum`` or ``none``; with ``none`` the result has the shape of the losses.
+    >>> import tensorgrad as torch
+    >>> torch.nn.HingeEmbeddingLoss()(torch.tensor([0.5, 0.25]), torch.tensor([1.0, -1.0]))
+    tensor(0.6250)
+    """
 
     def __init__(
         self,
@@ -287,14 +419,32 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + e^(-target·input)), for targets 1 and -1."""
+    """log(1 + e^(-target·input)), for targets 1 and -1; input and target have one shape.
+
+    ``reduction``: ``mean``, ``sum`` or ``none``; with ``none`` the result has the shape of the losses.
+    >>> import tensorgrad as torch
+    >>> torch.nn.SoftMarginLoss()(torch.tensor([0.0, 2.0]), torch.tensor([1.0, -1.0]))
+    tensor(1.4100)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class CosineEmbeddingLoss(_Loss):
-    """1 - cos(x₁, x₂) where the target is 1, max(0, cos(x₁, x₂) - margin) where it is -1."""
+    """1 - cos(x₁, x₂) where the target is 1, max(0, cos(x₁, x₂) - margin) where it is -1.
+
+    x₁ and x₂ are vectors (N, D) with targets (N), or (D) with a target without dimensions; the losses are (N) or ().
+
+    Args:
+        margin: the cosine that is small enough, between -1 and 1; best between 0 and 0.5.
+        reduction: ``mean``, ``sum`` or ``none``.
+
+    >>> import tensorgrad as torch
+    >>> a, b = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[0.0, 1.0], [3.0, 4.0]])
+    >>> torch.nn.CosineEmbeddingLoss(reduction="none")(a, b, torch.tensor([1, -1]))
+    tensor([1.0000, 0.6000])
+    """
 
     def __init__(
         self,
@@ -311,7 +461,15 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class MarginRankingLoss(_Loss):
-    """max(0, -target · (x₁ - x₂) + margin): x₁ should be larger where the target is 1, smaller where it is -1."""
+    """max(0, -target · (x₁ - x₂) + margin): x₁ should be larger where the target is 1, smaller where it is -1.
+
+    All three have one shape. ``margin`` is the difference that is wanted;
+    ``reduction``: ``mean``, ``sum`` or ``none``; with ``none`` the result has the shape of the losses.
+    >>> import tensorgrad as torch
+    >>> loss = torch.nn.MarginRankingLoss(margin=0.5, reduction="none")
+    >>> loss(torch.tensor([2.0, 2.0]), torch.tensor([1.0, 1.0]), torch.tensor([1.0, -1.0]))
+    tensor([0.0000, 1.5000])
+    """
 
     def __init__(
         self,
@@ -328,24 +486,53 @@ class MarginRankingLoss(_Loss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """Σ max(0, 1 - (x[right] - x[wrong])) / C over all pairs of a right and a wrong class."""
+    """Σ max(0, 1 - (x[right] - x[wrong])) / C over all pairs of a right and a wrong class.
+
+    Scores x are (N, C) or (C); so are the targets, which list the right classes first and end the list with -1.
+    The losses are (N) or ().
+
+    ``reduction``: ``mean``, ``sum`` or ``none``; with ``none`` the result has the shape of the losses.
+    >>> import tensorgrad as torch
+    >>> torch.nn.MultiLabelMarginLoss()(torch.tensor([0.1, 0.2, 0.4, 0.8]), torch.tensor([3, 0, -1, 1]))
+    tensor(0.8500)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """:class:`BCEWithLogitsLoss` averaged over the classes of each sample."""
+    """-Σ (t log σ(x) + (1 - t) log(1 - σ(x))) / C over the classes: the mean of their :class:`BCEWithLogitsLoss`.
+
+    Scores x and targets t, 0 or 1, are (N, C) or (C); the losses are (N) or (). ``weight`` is a factor per class.
+
+    ``reduction``: ``mean``, ``sum`` or ``none``; with ``none`` the result has the shape of the losses.
+    >>> import tensorgrad as torch
+    >>> torch.nn.MultiLabelSoftMarginLoss()(torch.tensor([[2.0, -1.0, 0.0]]), torch.tensor([[1.0, 0.0, 1.0]]))
+    tensor(0.3778)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """Σ max(0, margin - x[target] + x[i])ᵖ / C over the other classes i.
+    """Σ max(0, margin - x[t] + x[i])ᵖ / C over the classes i other than the target t: a hinge loss of many classes.
+
+    Scores x are (N, C) or (C), targets (N) or (); the losses too.
+
+    Args:
+        p: 1 or 2.
+        margin: how far the right class should be ahead.
+        weight: (C), a factor for each target class, outside the power.
+        reduction: ``mean``, ``sum`` or ``none``.
 
     Raises:
         ValueError: ``p`` is neither 1 nor 2, or ``weight`` is not one number per class.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.MultiMarginLoss()(torch.tensor([[0.1, 0.2, 0.4, 0.8]]), torch.tensor([3]))
+    tensor(0.3250)
     """
 
     def __init__(
@@ -371,12 +558,16 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class TripletMarginLoss(_Loss):
-    """max(0, ‖anchor - positive‖ - ‖anchor - negative‖ + margin).
+    """max(0, ‖anchor - positive‖ - ‖anchor - negative‖ + margin), for vectors (N, D) or (D); the losses are (N) or ().
 
     Args:
         margin: how much nearer the positive should be.
         p, eps: of the distance, see :class:`~tensorgrad.nn.PairwiseDistance`.
         swap: take ‖positive - negative‖ where it is the smaller one (Balntas et al., 2016).
+        reduction: ``mean``, ``sum`` or ``none``.
+
+    Raises:
+        ValueError: ``margin`` is not greater than 0.
 
     >>> import tensorgrad as torch
     >>> loss = torch.nn.TripletMarginLoss(margin=1.0)
@@ -407,7 +598,22 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """:class:`TripletMarginLoss` with any distance, by default :class:`~tensorgrad.nn.PairwiseDistance`."""
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin): :class:`TripletMarginLoss` with any distance d.
+
+    Args:
+        distance_function: d, of two tensors; by default :class:`~tensorgrad.nn.PairwiseDistance`.
+        margin: how much nearer the positive should be.
+        swap: take d(positive, negative) where it is the smaller one.
+        reduction: ``mean``, ``sum`` or ``none``.
+
+    Raises:
+        ValueError: ``margin`` is not greater than 0.
+
+    >>> import tensorgrad as torch
+    >>> loss = torch.nn.TripletMarginWithDistanceLoss(distance_function=lambda a, b: (a - b).abs().amax(-1))
+    >>> loss(torch.zeros(1, 2), torch.tensor([[3.0, 1.0]]), torch.tensor([[2.0, 2.5]]))
+    tensor(1.5000)
+    """
 
     def __init__(
         self,

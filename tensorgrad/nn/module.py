@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-import tensorgrad as torch
 from tensorgrad.nn import module_hooks as hooks
 from tensorgrad.nn.members import Members
+from tensorgrad.nn.module_convert import Convertible, typename
 from tensorgrad.nn.module_hooks import Hooked
 from tensorgrad.nn.module_state import Stateful
 from tensorgrad.nn.parameter import Buffer, Parameter
 from tensorgrad.tensor import Tensor
 
 _TABLES = ("_parameters", "_buffers", "_modules")
+_Destination = TypeVar("_Destination", bound=dict[str, Any])
 
 
-class Module(Hooked, Stateful):
+class Module(Hooked, Stateful, Convertible):
     """Base class of everything that has parameters: layers, losses, whole models.
 
     A subclass calls ``super().__init__()``, assigns its parameters (:class:`~tensorgrad.nn.Parameter`) and submodules
@@ -46,6 +46,7 @@ class Module(Hooked, Stateful):
 
     call_super_init = False
     dump_patches = False
+    T_destination = _Destination
     training: bool
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
@@ -78,6 +79,9 @@ class Module(Hooked, Stateful):
         if kwargs:
             return self.forward(*args, **kwargs)
         return self.forward(*args)
+
+    def compile(self, *args: Any, **options: Any) -> None:
+        """Accepted, as ``torch.compile`` is: there is nothing to compile, the module runs as it is."""
 
     def _forward_unimplemented(self, *input: Any) -> Any:
         """What the module computes. Every subclass defines it."""
@@ -425,98 +429,6 @@ class Module(Hooked, Stateful):
             for parameter in self.parameters():
                 clear_grad(parameter, set_to_none)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Replaces the data of parameters, gradients and buffers by ``fn`` of it. Parameters stay the same objects."""
-        if recurse:
-            for module in self.children():
-                module._apply(fn)
-        for parameter in self._parameters.values():
-            if parameter is None:
-                continue
-            with torch.no_grad():
-                new = fn(parameter)
-                if new is not parameter:
-                    grad = parameter._grad  # taken off first: it must never differ from its parameter in dtype
-                    parameter._grad = None
-                    parameter.data = new
-                    if grad is not None:
-                        parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
-        for name, buffer in self._buffers.items():
-            if buffer is not None:
-                self._buffers[name] = fn(buffer)
-        return self
-
-    def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Moves and casts parameters and buffers in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``, or both.
-
-        Only floating-point and complex members are cast. ``non_blocking`` and ``memory_format`` are accepted.
-
-        Raises:
-            TypeError: a dtype that is neither floating-point nor complex.
-        """
-        device, dtype = _target(*args, **kwargs)
-        elsewhere = device is not None and str(torch.device(device)) != "meta"
-        if dtype is not None:
-            if not (dtype.is_floating_point or dtype.is_complex):
-                raise TypeError(
-                    f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
-                )
-            if dtype.is_complex:
-                warnings.warn(
-                    "Complex modules are a new feature under active development whose design may change, and some "
-                    "modules might not work as expected when using complex tensors as parameters or buffers.",
-                    stacklevel=2,
-                )
-
-        def convert(t: Tensor) -> Tensor:
-            cast = dtype is not None and (t.is_floating_point() or t.is_complex())
-            if elsewhere and t.is_meta:
-                raise NotImplementedError(
-                    "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
-                    "torch.nn.Module.to() when moving module from meta to a different device."
-                )
-            if device is None:
-                return t.to(dtype=dtype) if cast else t
-            return t.to(device=device, dtype=dtype) if cast else t.to(device=device)
-
-        return self._apply(convert)
-
-    def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
-        """Moves to a device without copying values: the memory there is uninitialised."""
-        return self._apply(lambda t: torch.empty_like(t, device=device), recurse=recurse)
-
-    def cpu(self) -> Any:
-        """Moves parameters and buffers to main memory."""
-        return self._apply(lambda t: t.cpu())
-
-    def cuda(self, device: Any = None) -> Any:
-        """Moves parameters and buffers to a CUDA device."""
-        return self._apply(lambda t: t.cuda(device))
-
-    def type(self, dst_type: Any) -> Any:
-        """Casts all parameters and buffers, integer ones too."""
-        return self._apply(lambda t: t.type(dst_type))
-
-    def float(self) -> Any:
-        """Casts floating-point parameters and buffers to float32."""
-        return self._apply(lambda t: t.float() if t.is_floating_point() else t)
-
-    def double(self) -> Any:
-        """Casts floating-point parameters and buffers to float64."""
-        return self._apply(lambda t: t.double() if t.is_floating_point() else t)
-
-    def half(self) -> Any:
-        """Casts floating-point parameters and buffers to float16."""
-        return self._apply(lambda t: t.half() if t.is_floating_point() else t)
-
-    def bfloat16(self) -> Any:
-        """Casts floating-point parameters and buffers to bfloat16."""
-        return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
-
-    def share_memory(self) -> Any:
-        """Moves parameters and buffers to memory that other processes see."""
-        return self._apply(lambda t: t.share_memory_())
-
     # --- printing ---
 
     def _get_name(self) -> str:
@@ -562,36 +474,3 @@ def clear_grad(parameter: Tensor, set_to_none: bool) -> None:
     else:
         grad.requires_grad_(False)
     grad.zero_()
-
-
-def typename(value: Any) -> str:
-    """The name of a value's type as PyTorch's messages give it: ``torch.FloatTensor``, ``list``."""
-    if isinstance(value, Tensor):
-        return value.type()
-    cls = type(value)
-    if cls.__module__ in ("builtins", "__builtin__", ""):
-        return cls.__name__
-    return f"{cls.__module__}.{cls.__qualname__}"
-
-
-def _target(
-    *args: Any,
-    device: Any = None,
-    dtype: Any = None,
-    tensor: Any = None,
-    non_blocking: bool = False,
-    memory_format: Any = None,
-) -> tuple[Any, Any]:
-    """(device, dtype) that the arguments of ``to`` ask for."""
-    for arg in args:
-        if isinstance(arg, torch.dtype):
-            dtype = arg
-        elif isinstance(arg, Tensor):
-            tensor = arg
-        elif isinstance(arg, str | int | torch.device) and not isinstance(arg, bool):
-            device = arg
-        elif arg is not None and not isinstance(arg, bool):
-            raise TypeError(f"to() received an invalid combination of arguments - got ({typename(arg)})")
-    if tensor is not None:
-        device, dtype = tensor.device, tensor.dtype
-    return device, dtype

@@ -11,7 +11,7 @@ import numpy as np
 
 import tensorgrad as torch
 from tensorgrad.autograd.graph import RemovableHandle
-from tensorgrad.nn.parameter import Parameter
+from tensorgrad.nn.parameter import Parameter, is_lazy
 from tensorgrad.tensor import Tensor
 
 EXTRA_STATE = "_extra_state"
@@ -25,12 +25,6 @@ class _IncompatibleKeys(NamedTuple):
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
         return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
-
-
-class StateDict(OrderedDict):
-    """An ordered dictionary whose ``_metadata`` remembers each module's version, as PyTorch's does."""
-
-    _metadata: OrderedDict
 
 
 class Stateful:
@@ -73,7 +67,7 @@ class Stateful:
             given: Any = (*args, *(destination, prefix, keep_vars)[len(args) :])
             destination, prefix, keep_vars = given
         if destination is None:
-            destination = StateDict()
+            destination = OrderedDict()
             destination._metadata = OrderedDict()
         metadata = {"version": self._version}
         if hasattr(destination, "_metadata"):
@@ -129,7 +123,7 @@ class Stateful:
         unexpected: list[str] = []
         errors: list[str] = []
         metadata = getattr(state_dict, "_metadata", None)
-        copied = StateDict(state_dict)  # hooks may rename its keys
+        copied: Any = OrderedDict(state_dict)  # hooks may rename its keys
         if metadata is not None:
             copied._metadata = metadata
 
@@ -293,6 +287,8 @@ def _restore(module: Any, name: str, key: str, mine: Tensor, given: Any, assign:
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '
             f"but received {type(given)}"
         )
+    if is_lazy(mine) and is_lazy(given):  # both without a shape: nothing to copy
+        return None
     if mine.dim() == 0 and given.shape == (1,):  # checkpoints of old PyTorch keep scalars as one-element vectors
         given = given[0]
     if given.shape != mine.shape:

@@ -76,12 +76,20 @@ class LayerNorm(_Scaled):
 
 
 class RMSNorm(_Scaled):
-    """x / √(mean(x²) + eps) · weight, over the last dimensions (Zhang and Sennrich, 2019).
+    """x / √(mean(x²) + eps) · weight, over the last dimensions (Zhang and Sennrich, 2019); the shape stays.
 
     Args:
         normalized_shape: the sizes of the dimensions to normalise over; a number means the last one.
         eps: added to the mean square; by default the smallest difference that the dtype can tell from 1.
-        elementwise_affine: whether there is a weight, of shape ``normalized_shape``.
+        elementwise_affine: whether there is a weight, of shape ``normalized_shape``, at first ones.
+
+    Raises:
+        RuntimeError: when called, if the input does not end in ``normalized_shape``.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.RMSNorm(2)(torch.tensor([[3.0, 4.0], [0.3, 0.4]])).detach()
+    tensor([[0.8485, 1.1314],
+            [0.8485, 1.1314]])
     """
 
     def __init__(
@@ -154,7 +162,21 @@ class GroupNorm(_Scaled):
 
 
 class LocalResponseNorm(Module):
-    """x / (k + alpha/n · Σ x²)^beta, the sum over n = ``size`` neighbouring channels (Krizhevsky et al., 2012)."""
+    """x / (k + alpha/n · Σ x²)^beta, the sum over n = ``size`` neighbouring channels (Krizhevsky et al., 2012).
+
+    Of (N, C, *), and so is the result. The sum for channel c runs from c - ⌊n/2⌋ to c + ⌊(n - 1)/2⌋, where they exist.
+
+    Args:
+        size: n.
+        alpha, beta, k: as in the formula.
+
+    Raises:
+        ValueError: when called, if the input has less than three dimensions.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.LocalResponseNorm(3, alpha=3.0, beta=1.0)(torch.ones(1, 4, 1)).flatten()
+    tensor([0.3333, 0.2500, 0.2500, 0.3333])
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
@@ -162,6 +184,42 @@ class LocalResponseNorm(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    """x / (k + alpha/size · Σ x²)^beta for (N, C, H, W), the sum over the ``size`` channels around each.
+
+    Not quite :class:`LocalResponseNorm`: as in PyTorch, an even ``size`` sums over ``size - 1`` channels, and the first
+    channel stays in the sums of all after it. (PyTorch's gradient leaves that out; this one is the derivative.)
+
+    Args:
+        size, alpha, beta, k: as in the formula.
+
+    Raises:
+        ValueError: the input does not have four dimensions.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.CrossMapLRN2d(3, alpha=3.0, beta=1.0)(torch.ones(1, 4, 1, 1)).flatten()
+    tensor([0.3333, 0.2500, 0.2000, 0.2500])
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        square = input * input
+        reach = (self.size - 1) // 2 + 1
+        lines = F.pad(square.flatten(2).unsqueeze(1), (0, 0, reach - 1, reach - 1))
+        sums = F.avg_pool2d(lines, (2 * reach - 1, 1), stride=1, divisor_override=1).reshape(input.shape)
+        first = F.pad(square[:, :1].expand(-1, max(input.shape[1] - reach, 0), -1, -1), (0, 0, 0, 0, reach, 0))
+        total = sums + first[:, : input.shape[1]]
+        return input * (total * (self.alpha / self.size) + self.k) ** -self.beta
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -50,13 +50,26 @@ class _ZeroPad(_ConstantPad):
 
 
 class ConstantPad1d(_ConstantPad):
-    """Pads the last dimension with ``value``."""
+    """Pads the last dimension with ``value``.
+
+    (*, W) becomes (*, left + W + right).
+    ``padding``: a number for both sides, or (left, right).
+    A negative amount cuts elements off instead.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ConstantPad1d((1, 2), 7.0)(torch.zeros(1, 2))
+    tensor([[7., 0., 0., 7., 7.]])
+    """
 
     dimensions = 1
 
 
 class ConstantPad2d(_ConstantPad):
     """Pads the last two dimensions with ``value``.
+
+    (*, H, W) becomes (*, top + H + bottom, left + W + right).
+    ``padding``: a number for all sides, or (left, right, top, bottom).
+    A negative amount cuts elements off instead.
 
     Example::
 
@@ -70,19 +83,41 @@ class ConstantPad2d(_ConstantPad):
 
 
 class ConstantPad3d(_ConstantPad):
-    """Pads the last three dimensions with ``value``."""
+    """Pads the last three dimensions with ``value``.
+
+    (*, D, H, W) becomes (*, front + D + back, top + H + bottom, left + W + right).
+    ``padding``: a number for all sides, or (left, right, top, bottom, front, back).
+    A negative amount cuts elements off instead.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ConstantPad3d((1, 0, 0, 0, 0, 0), 7.0)(torch.zeros(1, 1, 1, 2))
+    tensor([[[[7., 0., 0.]]]])
+    """
 
     dimensions = 3
 
 
 class ZeroPad1d(_ZeroPad):
-    """Pads the last dimension with zeros."""
+    """Pads the last dimension with zeros.
+
+    (*, W) becomes (*, left + W + right).
+    ``padding``: a number for both sides, or (left, right).
+    A negative amount cuts elements off instead.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ZeroPad1d((1, 2))(torch.ones(1, 2))
+    tensor([[0., 1., 1., 0., 0.]])
+    """
 
     dimensions = 1
 
 
 class ZeroPad2d(_ZeroPad):
     """Pads the last two dimensions with zeros.
+
+    (*, H, W) becomes (*, top + H + bottom, left + W + right).
+    ``padding``: a number for all sides, or (left, right, top, bottom).
+    A negative amount cuts elements off instead.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ZeroPad2d((1, 0, 0, 1))(torch.ones(1, 1, 2))
@@ -94,7 +129,16 @@ class ZeroPad2d(_ZeroPad):
 
 
 class ZeroPad3d(_ZeroPad):
-    """Pads the last three dimensions with zeros."""
+    """Pads the last three dimensions with zeros.
+
+    (*, D, H, W) becomes (*, front + D + back, top + H + bottom, left + W + right).
+    ``padding``: a number for all sides, or (left, right, top, bottom, front, back).
+    A negative amount cuts elements off instead.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ZeroPad3d(1)(torch.ones(1, 4, 5, 6)).shape
+    torch.Size([1, 6, 7, 8])
+    """
 
     dimensions = 3
 
@@ -106,6 +150,13 @@ class _ReflectionPad(_Pad):
 class ReflectionPad1d(_ReflectionPad):
     """Pads the last dimension with its mirror image, the border itself not repeated.
 
+    Of (N, C, W) or (C, W): W becomes left + W + right.
+    ``padding``: a number for both sides, or (left, right).
+    A negative amount cuts elements off instead.
+
+    Raises:
+        RuntimeError: an amount is not less than the size that it adds to.
+
     >>> import tensorgrad as torch
     >>> torch.nn.ReflectionPad1d(2)(torch.arange(4.0).view(1, 4))
     tensor([[2., 1., 0., 1., 2., 3., 2., 1.]])
@@ -115,13 +166,40 @@ class ReflectionPad1d(_ReflectionPad):
 
 
 class ReflectionPad2d(_ReflectionPad):
-    """Pads the last two dimensions with their mirror image, the border itself not repeated."""
+    """Pads the last two dimensions with their mirror image, the border itself not repeated.
+
+    Of (N, C, H, W) or (C, H, W): H becomes top + H + bottom, W becomes left + W + right.
+    ``padding``: a number for all sides, or (left, right, top, bottom).
+    A negative amount cuts elements off instead.
+
+    Raises:
+        RuntimeError: an amount is not less than the size that it adds to.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ReflectionPad2d((1, 1, 1, 0))(torch.arange(4.0).view(1, 2, 2))
+    tensor([[[3., 2., 3., 2.],
+             [1., 0., 1., 0.],
+             [3., 2., 3., 2.]]])
+    """
 
     dimensions = 2
 
 
 class ReflectionPad3d(_ReflectionPad):
-    """Pads the last three dimensions with their mirror image, the border itself not repeated."""
+    """Pads the last three dimensions with their mirror image, the border itself not repeated.
+
+    Of (N, C, D, H, W) or (C, D, H, W): D becomes front + D + back, and so on.
+    ``padding``: a number for all sides, or (left, right, top, bottom, front, back).
+    A negative amount cuts elements off instead.
+
+    Raises:
+        RuntimeError: an amount is not less than the size that it adds to.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ReflectionPad3d((1, 1, 0, 0, 0, 0))(torch.arange(8.0).view(1, 2, 2, 2))[0, 1]
+    tensor([[5., 4., 5., 4.],
+            [7., 6., 7., 6.]])
+    """
 
     dimensions = 3
 
@@ -131,19 +209,49 @@ class _ReplicationPad(_Pad):
 
 
 class ReplicationPad1d(_ReplicationPad):
-    """Pads the last dimension by repeating its border."""
+    """Pads the last dimension by repeating its border.
+
+    Of (N, C, W) or (C, W): W becomes left + W + right.
+    ``padding``: a number for both sides, or (left, right).
+    A negative amount cuts elements off instead.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ReplicationPad1d((1, 2))(torch.arange(3.0).view(1, 3))
+    tensor([[0., 0., 1., 2., 2., 2.]])
+    """
 
     dimensions = 1
 
 
 class ReplicationPad2d(_ReplicationPad):
-    """Pads the last two dimensions by repeating their border."""
+    """Pads the last two dimensions by repeating their border.
+
+    Of (N, C, H, W) or (C, H, W): H becomes top + H + bottom, W becomes left + W + right.
+    ``padding``: a number for all sides, or (left, right, top, bottom).
+    A negative amount cuts elements off instead.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ReplicationPad2d((1, 0, 0, 1))(torch.arange(4.0).view(1, 2, 2))
+    tensor([[[0., 0., 1.],
+             [2., 2., 3.],
+             [2., 2., 3.]]])
+    """
 
     dimensions = 2
 
 
 class ReplicationPad3d(_ReplicationPad):
-    """Pads the last three dimensions by repeating their border."""
+    """Pads the last three dimensions by repeating their border.
+
+    Of (N, C, D, H, W) or (C, D, H, W): D becomes front + D + back, and so on.
+    ``padding``: a number for all sides, or (left, right, top, bottom, front, back).
+    A negative amount cuts elements off instead.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.ReplicationPad3d((2, 1, 0, 0, 0, 0))(torch.arange(8.0).view(1, 2, 2, 2))[0, 1]
+    tensor([[4., 4., 4., 5., 5.],
+            [6., 6., 6., 7., 7.]])
+    """
 
     dimensions = 3
 
@@ -159,18 +267,61 @@ class _CircularPad(_Pad):
 
 
 class CircularPad1d(_CircularPad):
-    """Pads the last dimension as if it went around a circle."""
+    """Pads the last dimension as if it went around a circle: with what is at the other end.
+
+    Of (N, C, W) or (C, W): W becomes left + W + right.
+    ``padding``: a number for both sides, or (left, right).
+    A negative amount cuts elements off instead.
+
+    Raises:
+        ValueError: another number of dimensions.
+        RuntimeError: an amount exceeds the size that it adds to.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.CircularPad1d((1, 2))(torch.arange(4.0).view(1, 4))
+    tensor([[3., 0., 1., 2., 3., 0., 1.]])
+    """
 
     dimensions = 1
 
 
 class CircularPad2d(_CircularPad):
-    """Pads the last two dimensions as if they went around circles."""
+    """Pads the last two dimensions as if they went around circles: with what is at the other end.
+
+    Of (N, C, H, W) or (C, H, W): H becomes top + H + bottom, W becomes left + W + right.
+    ``padding``: a number for all sides, or (left, right, top, bottom).
+    A negative amount cuts elements off instead.
+
+    Raises:
+        ValueError: another number of dimensions.
+        RuntimeError: an amount exceeds the size that it adds to.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.CircularPad2d((1, 0, 0, 1))(torch.arange(4.0).view(1, 2, 2))
+    tensor([[[1., 0., 1.],
+             [3., 2., 3.],
+             [1., 0., 1.]]])
+    """
 
     dimensions = 2
 
 
 class CircularPad3d(_CircularPad):
-    """Pads the last three dimensions as if they went around circles."""
+    """Pads the last three dimensions as if they went around circles: with what is at the other end.
+
+    Of (N, C, D, H, W) or (C, D, H, W): D becomes front + D + back, and so on.
+    ``padding``: a number for all sides, or (left, right, top, bottom, front, back).
+    A negative amount cuts elements off instead.
+
+    Raises:
+        ValueError: another number of dimensions.
+        RuntimeError: an amount exceeds the size that it adds to.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.CircularPad3d((1, 0, 0, 1, 0, 0))(torch.arange(8.0).view(1, 2, 2, 2))[0, 1]
+    tensor([[5., 4., 5.],
+            [7., 6., 7.],
+            [5., 4., 5.]])
+    """
 
     dimensions = 3

@@ -80,3 +80,21 @@ class Buffer(Tensor, plain=True):
             self.requires_grad_(True)
         self.persistent = persistent
         return self
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether something is an uninitialised parameter or buffer, one whose shape is not known yet.
+
+    >>> import tensorgrad as torch
+    >>> [torch.nn.parameter.is_lazy(p) for p in (torch.nn.LazyLinear(2).weight, torch.nn.Linear(2, 2).weight)]
+    [True, False]
+    """
+    return isinstance(param, Tensor) and hasattr(type(param), "materialize")
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin"):  # few programs need them
+        from tensorgrad.nn import uninitialized
+
+        return getattr(uninitialized, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

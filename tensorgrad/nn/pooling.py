@@ -35,6 +35,8 @@ class _MaxPool(Module):
 class MaxPool1d(_MaxPool):
     """The largest value of each window of (N, C, L) or (C, L). Arguments: :class:`MaxPool2d`.
 
+    L becomes ⌊(L + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1.
+
     >>> import tensorgrad as torch
     >>> torch.nn.MaxPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 2.0]]))
     tensor([[3., 5.]])
@@ -55,8 +57,13 @@ class MaxPool2d(_MaxPool):
         stride: distance from window to window; by default ``kernel_size``, so that they do not overlap.
         padding: -inf added on both sides, at most half the window.
         dilation: distance between the window's elements.
-        return_indices: also return where the maxima are.
+        return_indices: also return where the maxima are, as positions in the flattened H·W.
         ceil_mode: round the size of the result up: a window may reach beyond the border.
+
+    H becomes ⌊(H + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1, and W likewise.
+
+    Raises:
+        RuntimeError: when called, if the padding exceeds half the window, or nothing would be left.
 
     Example::
 
@@ -73,7 +80,12 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The largest value of each window of (N, C, D, H, W) or (C, D, H, W). Arguments: :class:`MaxPool2d`."""
+    """The largest value of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: :class:`MaxPool2d`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.MaxPool3d(2, stride=1)(torch.arange(8.0).view(1, 2, 2, 2))
+    tensor([[[[7.]]]])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.max_pool3d(
@@ -88,7 +100,9 @@ class _AvgPool(Module):
 
 
 class AvgPool1d(_AvgPool):
-    """The mean of each window of (N, C, L) or (C, L). Arguments: :class:`AvgPool2d`.
+    """The mean of each window of (N, C, L) or (C, L). Arguments: :class:`AvgPool2d`, but for ``divisor_override``.
+
+    L becomes ⌊(L + 2·padding - kernel_size) / stride⌋ + 1.
 
     >>> import tensorgrad as torch
     >>> torch.nn.AvgPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 7.0]]))
@@ -142,6 +156,11 @@ class AvgPool2d(_AvgPoolNd):
         count_include_pad: the padding counts as elements of the window.
         divisor_override: divide by this instead of the number of elements.
 
+    H becomes ⌊(H + 2·padding - kernel_size) / stride⌋ + 1, and W likewise.
+
+    Raises:
+        RuntimeError: when called, if the padding exceeds half the window, or nothing would be left.
+
     Example::
 
         >>> import tensorgrad as torch
@@ -157,7 +176,12 @@ class AvgPool2d(_AvgPoolNd):
 
 
 class AvgPool3d(_AvgPoolNd):
-    """The mean of each window of (N, C, D, H, W) or (C, D, H, W). Arguments: :class:`AvgPool2d`."""
+    """The mean of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: :class:`AvgPool2d`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.AvgPool3d((1, 2, 2))(torch.arange(8.0).view(1, 2, 2, 2)).flatten()
+    tensor([1.5000, 5.5000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool3d(
@@ -178,21 +202,45 @@ class _AdaptiveMaxPool(_AdaptivePool):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """Max pooling with windows such that the result has ``output_size`` elements."""
+    """Max pooling of (N, C, L) or (C, L) with windows such that the result has ``output_size`` elements.
+
+    Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1 of L, where n is the output size.
+    ``return_indices``: also return where the maxima are.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.AdaptiveMaxPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 2.0, 4.0]]))
+    tensor([[5., 5.]])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """Max pooling with windows such that the result has size ``output_size``; ``None`` keeps a dimension's size."""
+    """Max pooling of (N, C, H, W) or (C, H, W) with windows such that the result has a given size.
+
+    Args:
+        output_size: that size, a number or one per dimension; ``None`` keeps a dimension's.
+        return_indices: also return where the maxima are, as positions in the flattened H·W.
+
+    The windows are, along each dimension, those of :class:`AdaptiveMaxPool1d`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.AdaptiveMaxPool2d((1, 2))(torch.arange(12.0).view(1, 3, 4))
+    tensor([[[ 9., 11.]]])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """Max pooling with windows such that the result has size ``output_size``; ``None`` keeps a dimension's size."""
+    """Max pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: :class:`AdaptiveMaxPool2d`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.AdaptiveMaxPool3d((1, None, 2))(torch.zeros(1, 3, 4, 5, 6)).shape
+    torch.Size([1, 3, 1, 5, 2])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
@@ -205,7 +253,9 @@ class _AdaptiveAvgPool(_AdaptivePool):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """Mean pooling with windows such that the result has ``output_size`` elements.
+    """Mean pooling of (N, C, L) or (C, L) with windows such that the result has ``output_size`` elements.
+
+    Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1 of L, where n is the output size.
 
     >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveAvgPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 7.0]]))
@@ -217,7 +267,12 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """Mean pooling with windows such that the result has size ``output_size``; ``None`` keeps a dimension's size.
+    """Mean pooling of (N, C, H, W) or (C, H, W) with windows such that the result has a given size.
+
+    Args:
+        output_size: that size, a number or one per dimension; ``None`` keeps a dimension's.
+
+    The windows are, along each dimension, those of :class:`AdaptiveAvgPool1d`.
 
     Example::
 
@@ -231,7 +286,214 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """Mean pooling with windows such that the result has size ``output_size``; ``None`` keeps a dimension's size."""
+    """Mean pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: :class:`AdaptiveAvgPool2d`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.AdaptiveAvgPool3d(1)(torch.arange(8.0).view(1, 2, 2, 2)).flatten()
+    tensor([3.5000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool3d(input, self.output_size)
+
+
+class _FractionalMaxPool(Module):
+    dimensions: int
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        n, name = self.dimensions, f"FractionalMaxPool{self.dimensions}d"
+        self.kernel_size, self.return_indices = per_dimension(kernel_size, n), return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else per_dimension(output_size, n)
+        self.output_ratio = None if output_ratio is None else per_dimension(output_ratio, n)
+        if output_size is None and output_ratio is None:
+            raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """The largest value of windows at random distances in (N, C, H, W) or (C, H, W) (Graham, 2014).
+
+    Args:
+        kernel_size: size of the windows; like the next two a number or one per dimension.
+        output_size: how many windows there are.
+        output_ratio: or what part of the input's size that is, between 0 and 1.
+        return_indices: also return where the maxima are.
+        _random_samples: (N, C, 2) numbers between 0 and 1 that decide where the windows are; drawn if not given.
+
+    Raises:
+        ValueError: not exactly one of size and ratio is given, or the ratio is not between 0 and 1.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.nn.FractionalMaxPool2d(3, output_ratio=(0.5, 0.25))(torch.zeros(1, 2, 32, 32)).shape
+        torch.Size([1, 2, 16, 8])
+    """
+
+    dimensions = 2
+
+    def forward(self, input: Tensor) -> Any:
+        return F.fractional_max_pool2d(
+            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
+            _random_samples=self._random_samples,
+        )  # fmt: skip
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """The largest value of windows at random distances in (N, C, D, H, W) or (C, D, H, W) (Graham, 2014).
+
+    The arguments are those of :class:`FractionalMaxPool2d`; ``_random_samples`` is (N, C, 3).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.FractionalMaxPool3d(2, output_size=(4, 6, 8))(torch.zeros(1, 2, 9, 16, 16)).shape
+    torch.Size([1, 2, 4, 6, 8])
+    """
+
+    dimensions = 3
+
+    def forward(self, input: Tensor) -> Any:
+        return F.fractional_max_pool3d(
+            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
+            _random_samples=self._random_samples,
+        )  # fmt: skip
+
+
+class _LPPool(Module):
+    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
+        super().__init__()
+        self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
+
+    def extra_repr(self) -> str:
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
+class LPPool1d(_LPPool):
+    """The p-norm of each window of (N, C, L) or (C, L), (Σ xᵖ)^(1/p). Arguments: :class:`LPPool2d`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.LPPool1d(2, 2)(torch.tensor([[3.0, 4.0, 5.0, 12.0]]))
+    tensor([[ 5., 13.]])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+
+class LPPool2d(_LPPool):
+    """The p-norm of each window of (N, C, H, W) or (C, H, W): (Σ xᵖ)^(1/p).
+
+    Args:
+        norm_type: p, not 0; 1 gives sums, infinity would give maxima.
+        kernel_size: size of the window; like the next a number or one per dimension.
+        stride: distance from window to window; by default ``kernel_size``.
+        ceil_mode: round the size of the result up: a window may reach beyond the border.
+
+    H becomes ⌊(H - kernel_size) / stride⌋ + 1, and W likewise.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.LPPool2d(2, (1, 2))(torch.tensor([[[3.0, 4.0], [5.0, 12.0]]]))
+    tensor([[[ 5.],
+             [13.]]])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+
+class LPPool3d(_LPPool):
+    """The p-norm of each window of (N, C, D, H, W) or (C, D, H, W), (Σ xᵖ)^(1/p). Arguments: :class:`LPPool2d`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.LPPool3d(1, 2)(torch.ones(1, 2, 2, 2)).flatten()
+    tensor([8.])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+
+class _MaxUnpool(Module):
+    dimensions: int
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        self.kernel_size = per_dimension(kernel_size, self.dimensions)
+        self.stride = per_dimension(kernel_size if stride is None else stride, self.dimensions)
+        self.padding = per_dimension(padding, self.dimensions)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Puts the values of :class:`MaxPool1d` back to their places, zeros elsewhere. Arguments: :class:`MaxUnpool2d`.
+
+    >>> import tensorgrad as torch
+    >>> values, indices = torch.nn.MaxPool1d(2, return_indices=True)(torch.tensor([[1.0, 3.0, 5.0, 2.0]]))
+    >>> torch.nn.MaxUnpool1d(2)(values, indices)
+    tensor([[0., 3., 5., 0.]])
+    """
+
+    dimensions = 1
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Puts the values of :class:`MaxPool2d` (with ``return_indices``) back to their places, with zeros elsewhere.
+
+    Args:
+        kernel_size, stride, padding: those of the pooling.
+
+    ``forward(input, indices, output_size=None)``: ``output_size`` chooses among the sizes that pool to the input's;
+    without it, H becomes (H - 1)·stride - 2·padding + kernel_size.
+
+    Raises:
+        RuntimeError: when called, if the indices have another shape than the input, or lead outside the result.
+        ValueError: when called, if ``output_size`` does not pool to the input's size.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> values, indices = torch.nn.MaxPool2d(2, return_indices=True)(torch.arange(4.0).reshape(1, 1, 2, 2))
+        >>> torch.nn.MaxUnpool2d(2)(values, indices)
+        tensor([[[[0., 0.],
+                  [0., 3.]]]])
+    """
+
+    dimensions = 2
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """Puts the values of :class:`MaxPool3d` back to their places, zeros elsewhere. Arguments: :class:`MaxUnpool2d`.
+
+    >>> import tensorgrad as torch
+    >>> values, indices = torch.nn.MaxPool3d(2, return_indices=True)(torch.arange(8.0).view(1, 2, 2, 2))
+    >>> torch.nn.MaxUnpool3d(2)(values, indices)[0, 1]
+    tensor([[0., 0.],
+            [0., 7.]])
+    """
+
+    dimensions = 3
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)

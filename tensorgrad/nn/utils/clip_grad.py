@@ -36,6 +36,12 @@ def get_total_norm(
 
     Raises:
         RuntimeError: see ``error_if_nonfinite``.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.nn.utils.get_total_norm([torch.tensor([3.0]), torch.tensor([4.0])])
+        tensor(5.)
     """
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     norm_type = float(norm_type)
@@ -57,7 +63,15 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Scales the gradients in place by max_norm / total_norm where that is less than 1."""
+    """Scales the gradients in place by max_norm / total_norm where that is less than 1.
+
+    >>> import tensorgrad as torch
+    >>> w = torch.zeros(2, requires_grad=True)
+    >>> w.grad = torch.tensor([3.0, 4.0])
+    >>> torch.nn.utils.clip_grads_with_norm_(w, 1.0, total_norm=torch.tensor(5.0))
+    >>> w.grad
+    tensor([0.6000, 0.8000])
+    """
     _scale(_grads(parameters), max_norm, total_norm)
 
 
@@ -105,7 +119,15 @@ def clip_grad_norm_(
 
 
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
-    """The old name of :func:`clip_grad_norm_`."""
+    """The old name of :func:`clip_grad_norm_`.
+
+    >>> import tensorgrad as torch, warnings
+    >>> warnings.simplefilter("ignore", FutureWarning)
+    >>> w = torch.zeros(2, requires_grad=True)
+    >>> w.grad = torch.tensor([3.0, 4.0])
+    >>> torch.nn.utils.clip_grad_norm(w, 1.0)
+    tensor(5.)
+    """
     warnings.warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,

@@ -25,6 +25,14 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
 
     Raises:
         TypeError: ``vec`` is not a tensor.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> a, b = torch.zeros(2), torch.zeros(1, 1)
+        >>> torch.nn.utils.vector_to_parameters(torch.tensor([1.0, 2.0, 3.0]), [a, b])
+        >>> a, b
+        (tensor([1., 2.]), tensor([[3.]]))
     """
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {type(vec).__module__}.{type(vec).__name__}")

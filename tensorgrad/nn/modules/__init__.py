@@ -1,0 +1,74 @@
+"""`torch.nn.modules`: where PyTorch keeps its layers. Programs import them from there by the names of its files.
+
+    from torch.nn.modules.linear import Linear
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+Each of those names is a window onto `tensorgrad.nn`, which has all of them.
+"""
+
+from __future__ import annotations
+
+import sys as _sys
+from types import ModuleType as _ModuleType
+from typing import Any as _Any
+
+from tensorgrad import nn as _nn
+
+_FILES = (
+    "activation", "adaptive", "batchnorm", "channelshuffle", "container", "conv", "distance", "dropout", "flatten",
+    "fold", "instancenorm", "lazy", "linear", "loss", "module", "normalization", "padding", "pixelshuffle", "pooling",
+    "rnn", "sparse", "transformer", "upsampling", "utils",
+)  # fmt: skip
+# Where names are looked for that are not in torch.nn itself.
+_SEARCHED = (
+    "module", "module_hooks", "module_state", "activation", "adaptive", "attention", "backward_hook", "batchnorm",
+    "container", "conv", "dropout", "lazy", "linear", "loss", "normalization", "padding", "parameter", "pooling", "rnn",
+    "rnn_cell", "transformer",
+)  # fmt: skip
+# Names that PyTorch has there, and what stands for them here.
+_OTHERS: dict[str, tuple[str, _Any]] = {
+    "NonDynamicallyQuantizableLinear": ("linear", "Linear"), "_BatchNorm": ("batchnorm", "_BatchNorm"),
+    "_NormBase": ("batchnorm", "_NormBase"), "_ConvNd": ("conv", "_ConvNd"), "_Loss": ("loss", "_Loss"),
+    "_WeightedLoss": ("loss", "_WeightedLoss"), "_single": ("utils", 1), "_pair": ("utils", 2),
+    "_triple": ("utils", 3), "_quadruple": ("utils", 4),
+}  # fmt: skip
+
+
+def _times(n: int) -> _Any:
+    return lambda value: tuple(value) if hasattr(value, "__iter__") else (value,) * n
+
+
+def _find(name: str) -> _Any:
+    import importlib
+
+    if hasattr(_nn, name):
+        return getattr(_nn, name)
+    if name in _OTHERS:
+        file, other = _OTHERS[name]
+        return (
+            _times(other)
+            if isinstance(other, int)
+            else getattr(importlib.import_module(f"tensorgrad.nn.{file}"), other)
+        )
+    if name.startswith("_global_"):  # the hooks common to all modules
+        from tensorgrad.nn import module_hooks
+
+        for kind in ("parameter", "buffer", "module"):
+            if name == f"_global_{kind}_registration_hooks":
+                return getattr(module_hooks, f"on_{kind}")
+        return getattr(module_hooks._GLOBAL, name.removeprefix("_global"))
+    for file in _SEARCHED:
+        found = getattr(importlib.import_module(f"tensorgrad.nn.{file}"), name, None)
+        if found is not None:
+            return found
+    raise AttributeError(f"module 'torch.nn.modules' has no attribute {name!r}")
+
+
+for _file in _FILES:
+    _window = _ModuleType(f"{__name__}.{_file}", f"`torch.nn.modules.{_file}`: see `tensorgrad.nn`.")
+    _window.__getattr__ = _find
+    _sys.modules[_window.__name__] = globals()[_file] = _window
+
+
+def __getattr__(name: str) -> _Any:
+    return _find(name)

@@ -1,0 +1,32 @@
+"""Making a module without the work of its initial values."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from tensorgrad.nn.module import Module
+
+
+def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Any:
+    """A module whose parameters and buffers hold arbitrary values: no random numbers are drawn.
+
+    Args:
+        module_cls: its class, whose ``__init__`` takes a ``device`` and makes everything there.
+        others: the class's arguments.
+
+    Raises:
+        RuntimeError: not a class of modules, or one that takes no ``device``.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.nn.utils.skip_init(torch.nn.Linear, 2, 3).weight.shape
+        torch.Size([3, 2])
+    """
+    if not issubclass(module_cls, Module):
+        raise RuntimeError(f"Expected a Module; got {module_cls}")
+    if "device" not in inspect.signature(module_cls).parameters:
+        raise RuntimeError("Module must support a 'device' arg to skip initialization")
+    device = kwargs.pop("device", "cpu")
+    return module_cls(*args, device="meta", **kwargs).to_empty(device=device)
