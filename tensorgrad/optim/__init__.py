@@ -2,22 +2,50 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tensorgrad.optim.adam import Adam, AdamW
+from tensorgrad.optim.adam import Adam
+from tensorgrad.optim.adamw import AdamW
 from tensorgrad.optim.optimizer import Optimizer
-from tensorgrad.optim.rmsprop import RMSprop
 from tensorgrad.optim.sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "RMSprop", "lr_scheduler"]
+# Not every program has one of these: loaded when it is first asked for.
+_ELSEWHERE = {
+    "ASGD": "asgd", "Adadelta": "adadelta", "Adafactor": "_adafactor", "Adagrad": "adagrad", "Adamax": "adamax",
+    "LBFGS": "lbfgs", "Muon": "_muon", "NAdam": "nadam", "RAdam": "radam", "RMSprop": "rmsprop", "Rprop": "rprop",
+    "SparseAdam": "sparse_adam", "swap_in_optimizer_params_and_state": "_stateless",
+}  # fmt: skip
+
+__all__ = [
+    "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "Optimizer",
+    "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler", "swa_utils", "swap_in_optimizer_params_and_state",
+]  # fmt: skip
 
 
 if TYPE_CHECKING:
-    from tensorgrad.optim import lr_scheduler
-else:  # so that a misspelt name does not pass for this one
+    from tensorgrad.optim import lr_scheduler, swa_utils
+    from tensorgrad.optim._adafactor import Adafactor
+    from tensorgrad.optim._muon import Muon
+    from tensorgrad.optim._stateless import swap_in_optimizer_params_and_state
+    from tensorgrad.optim.adadelta import Adadelta
+    from tensorgrad.optim.adagrad import Adagrad
+    from tensorgrad.optim.adamax import Adamax
+    from tensorgrad.optim.asgd import ASGD
+    from tensorgrad.optim.lbfgs import LBFGS
+    from tensorgrad.optim.nadam import NAdam
+    from tensorgrad.optim.radam import RAdam
+    from tensorgrad.optim.rmsprop import RMSprop
+    from tensorgrad.optim.rprop import Rprop
+    from tensorgrad.optim.sparse_adam import SparseAdam
+else:  # so that a misspelt name does not pass for one of these
 
     def __getattr__(name: str) -> Any:
-        if name == "lr_scheduler":  # not every program has one: loaded when it is first asked for
-            from importlib import import_module
+        from importlib import import_module
 
-            return import_module("tensorgrad.optim.lr_scheduler")
-        hint = "" if name.startswith("_") else " (what PyTorch has under this name is not implemented yet)"
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+        if name in ("lr_scheduler", "swa_utils"):
+            return import_module(f"{__name__}.{name}")
+        if name in _ELSEWHERE:
+            value = globals()[name] = getattr(import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
+            return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

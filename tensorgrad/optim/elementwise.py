@@ -2,7 +2,8 @@
 
 Such an update is a plain function over arrays, written once (in its optimizer's file) with the array module's in-place
 operations. This file decides how it is run: directly for small parameters; block by block for large ones, so that its
-many passes stay in the cache; on float32 copies for 16-bit parameters.
+many passes stay in the cache; on float32 copies for 16-bit parameters; and on tensors, by `recorded.py`, where autograd
+is to look through the step (``differentiable=True``).
 
 This is one of the few places outside the ops that touch a tensor's array: an update is not recorded, and writing it
 with tensor ops would cost ten times as much for a small model.
@@ -11,7 +12,7 @@ with tensor ops would cost ten times as much for a small model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,34 +26,53 @@ from tensorgrad.tensor import Tensor
 # at once 6.5 ms (PyTorch 5.9 ms); and a layer of 784 × 128 is fastest (14 µs for SGD, PyTorch 18) as one block.
 BLOCK = 131_072
 
+# Where PyTorch has optimizers of these kinds, as its error messages list it.
+CAPTURABLE_DEVICES = ["cuda", "xpu", "hpu", "privateuseone", "xla"]
+FUSED_DEVICES = ["mps", "cuda", "xpu", "hpu", "cpu", "mtia", "privateuseone"]
+
 
 class Elementwise(Optimizer):
-    """An optimizer that moves each parameter by ``self._update(group)``, using :meth:`_advance`."""
+    """An optimizer that moves each parameter by :attr:`_move`.
 
+    A subclass says what it keeps of a parameter (:meth:`_begin`, :meth:`_names`), and which numbers its update needs:
+    those that follow from a group's settings (:meth:`_fixed`), and those that change with time (:meth:`_moving`).
+    """
+
+    _move: ClassVar[Callable]  # _move(xp, x, (gradient, *state arrays), temporaries, numbers), a static method
     scratch = 1  # how many temporary arrays the update needs
-    real = False  # does the update treat real and imaginary parts of complex parameters as separate numbers?
+    real = True  # does it treat real and imaginary parts of complex parameters as separate numbers?
+    timeless = False  # are there no numbers that change with time?
+    counters: tuple[str, ...] = ("step",)  # what of a parameter's state is a single number
+    counted = "params and state_steps"  # the same in the words of PyTorch's errors
+    capturable_devices: ClassVar[list[str]] = CAPTURABLE_DEVICES
+    recorded_foreach = False  # does PyTorch take ``foreach=True`` along with ``differentiable=True``?
+    older: ClassVar[dict[str, Any]] = {}  # the settings that old checkpoints lack
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self._forget()
         super().__init__(params, defaults)
+        if defaults.get("fused"):
+            if defaults["differentiable"]:
+                raise RuntimeError("`fused` does not support `differentiable`")
+            if defaults["foreach"]:
+                raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._forget()
+        for group in self.param_groups:
+            for name, default in self.older.items():
+                group.setdefault(name, default)
+            for p in group["params"]:
+                kept = self.state.get(p) or {}
+                for name in self.counters:
+                    if name in kept and not isinstance(kept[name], Tensor):  # as old checkpoints have it
+                        kept[name] = counter(kept[name], p, group)
 
     def _forget(self) -> None:
         self._scratch: dict[Tensor, tuple] = {}  # parameter -> (its array, temporaries of its layout)
         self._temporaries: dict[tuple, tuple] = {}  # layout -> temporaries; parameters take turns, so they can share
         self._constants: dict[int, tuple] = {}  # group -> (its settings, {dtype: the settings as that dtype})
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters with settings of their own. Raises: see :class:`Optimizer`; and NotImplementedError."""
-        for flag in ("differentiable", "capturable"):
-            if isinstance(param_group, dict) and param_group.get(flag, self.defaults.get(flag)):
-                raise NotImplementedError(
-                    f"{type(self).__name__}: {flag}=True is not supported: the update works on arrays, outside autograd"
-                )
-        super().add_param_group(param_group)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Moves the parameters that have a gradient by one step.
@@ -82,9 +102,63 @@ class Elementwise(Optimizer):
             self._update(i, group)
         return loss
 
+    # --- what a subclass says ---
+
+    def _begin(self, state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
+        """Puts into ``state``, in PyTorch's order, what is kept of a parameter that is moved for the first time."""
+        raise NotImplementedError
+
+    def _names(self, group: dict[str, Any]) -> tuple[str | None, ...]:
+        """Which of the state's tensors :attr:`_move` gets; ``None`` for one that these settings do without."""
+        raise NotImplementedError
+
+    def _time(self, state: dict[str, Any], group: dict[str, Any], fresh: bool) -> Any:
+        """Counts the step, and returns what this step's numbers depend on (``None``: on nothing)."""
+        return count(state)
+
+    def _fixed(self, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
+        """The numbers that follow from a group's settings, which are read through ``read``."""
+        raise NotImplementedError
+
+    def _moving(self, time: Any, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
+        """The numbers that also depend on the time; they precede the fixed ones."""
+        return ()
+
+    # --- the loop ---
+
     def _update(self, i: int, group: dict[str, Any]) -> None:
         """Moves the parameters of group number ``i``."""
-        raise NotImplementedError
+        if group.get("differentiable") or group.get("capturable") or group.get("fused"):
+            self._check_flags(group)
+            if group["differentiable"]:
+                return self._update_recorded(group)
+        names, fixed = self._names(group), self._fixed(group, number)
+        kept = self._constants_of(i, fixed)
+        cache = kept if self.timeless else {}
+        move, time, fresh = self._move, None, False
+        for p in group["params"]:
+            grad = p._grad
+            if grad is None:
+                continue
+            x = p._array
+            arrays = [grad._array]
+            if names:
+                state = self.state[p]
+                fresh = state.get(names[0]) is None
+                if fresh:
+                    self._begin(state, p, group)
+                time = self._time(state, group, fresh)
+                for name in names:
+                    arrays.append(state[name]._array if name else None)
+            key = time, x.dtype, x.__class__
+            constants = cache.get(key)
+            if constants is None:
+                settled = kept.get(key[1:])
+                if settled is None:
+                    settled = kept[key[1:]] = scalars(x, fixed)
+                constants = cache[key] = scalars(x, self._moving(time, group, number)) + settled
+            self._advance(move, p, arrays, constants)
+        return None
 
     def _constants_of(self, i: int, settings: tuple) -> dict:
         """An empty, or already filled, dictionary of group ``i``'s settings by dtype; a new one when they changed."""
@@ -93,7 +167,7 @@ class Elementwise(Optimizer):
             kept = self._constants[i] = (settings, {})
         return kept[1]
 
-    def _advance(self, update: Callable, p: Tensor, arrays: tuple, constants: tuple) -> None:
+    def _advance(self, update: Callable, p: Tensor, arrays: list, constants: tuple) -> None:
         """Runs ``update(xp, x, arrays, temporaries, constants)`` on a parameter's array x.
 
         ``arrays`` are the gradient's and the state's arrays, or ``None``; all but the gradient's may be written.
@@ -115,9 +189,78 @@ class Elementwise(Optimizer):
         if memory is not None:  # otherwise nobody has asked for its version yet
             memory.version += 1
 
+    # --- rare ---
 
-def scalars(array: Any, *values: float) -> tuple:
-    """Numbers as constants for an update of ``array``.
+    def _check_flags(self, group: dict[str, Any]) -> None:
+        """Raises what PyTorch raises where a group's flags cannot be had."""
+        for p in group["params"]:
+            if p._grad is None:
+                continue
+            if group.get("fused") and not p.is_floating_point():
+                raise RuntimeError(
+                    "`fused=True` requires all the params to be floating point Tensors of supported devices: "
+                    f"{FUSED_DEVICES} but {p.dtype} and {p.device.type}"
+                )
+            if group.get("capturable"):
+                state = self.state[p]
+                if not state:
+                    self._begin(state, p, group)
+                places = {p.device.type, *(state[name].device.type for name in self.counters)}
+                if len(places) > 1 or not places <= set(self.capturable_devices):
+                    raise AssertionError(
+                        f"If capturable=True, {self.counted} must be on supported devices: {self.capturable_devices}."
+                    )
+
+    def _update_recorded(self, group: dict[str, Any]) -> None:
+        """Moves a group's parameters with tensor ops, which autograd records."""
+        from tensorgrad.optim.recorded import advance
+
+        if group["foreach"] and not self.recorded_foreach:
+            raise AssertionError("_foreach ops don't support autograd")
+        names, time, fresh = self._names(group), None, False
+        with torch.set_grad_enabled(self.defaults["differentiable"]):
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                tensors = [p.grad]
+                if names:
+                    state = self.state[p]
+                    fresh = state.get(names[0]) is None
+                    if fresh:
+                        self._begin(state, p, group)
+                    time = self._time(state, group, fresh)
+                    tensors += [state[name] if name else None for name in names]
+                constants = self._moving(time, group, unread) + self._fixed(group, unread)
+                advance(self._move, p, tensors, self.scratch, constants, self.real)
+
+
+def count(state: dict[str, Any]) -> float:
+    """Adds one to the state's step count and returns it. The count is a tensor so that PyTorch can load it."""
+    array = state["step"]._array
+    step = array.item() + 1
+    array[()] = step
+    return step
+
+
+def single(value: float) -> Any:
+    """A number rounded to the dtype that PyTorch keeps counts in."""
+    return (np.float64 if torch.get_default_dtype() == torch.float64 else np.float32)(value)
+
+
+def counter(value: float, p: Tensor, group: dict[str, Any], here: bool = False) -> Tensor:
+    """A single number of a parameter's state, of the dtype and on the device that PyTorch gives it.
+
+    Args:
+        here: is it on the parameter's device in any case?
+    """
+    fused = group.get("fused")
+    dtype = torch.float64 if torch.get_default_dtype() == torch.float64 and not fused else torch.float32
+    device = p.device if here or fused or group.get("capturable") else "cpu"
+    return torch.full((), float(value), dtype=dtype, device=device)
+
+
+def scalars(array: Any, values: tuple) -> tuple:
+    """Numbers as constants for an update of ``array``; ``None`` and booleans stay.
 
     For NumPy they become arrays without dimensions, which halves the time of an operation on a small array: a Python
     number is converted anew by each.
@@ -127,12 +270,29 @@ def scalars(array: Any, *values: float) -> tuple:
     dtype = array.real.dtype
     if dtype.itemsize == 2:  # computed in float32
         dtype = np.dtype("float32")
-    return tuple(np.array(value, dtype) for value in values)
+    return tuple(v if v is None or v.__class__ is bool else np.array(v, dtype) for v in values)
 
 
-def number(value: Any) -> float:
-    """A setting, which may be a one-element tensor, as a number."""
-    return value.item() if isinstance(value, Tensor) else value
+def number(value: Any) -> Any:
+    """A setting, which may be a one-element tensor, as a number: of the tensor's dtype, as PyTorch reckons with it."""
+    return value._array.dtype.type(value.item()) if isinstance(value, Tensor) else value
+
+
+def unread(value: Any) -> Any:
+    """A setting as it is: a tensor stays one, so that it can get a gradient."""
+    return value
+
+
+def descent(xp: Any, x: Any, g: Any, decay: Any, maximize: bool, s: Any, t: Any) -> Any:
+    """The gradient to go down along: reversed to maximize, and with the weight decay (unless it is ``None``) added.
+
+    ``g`` itself, or ``t``; ``s`` is overwritten.
+    """
+    if maximize:
+        g = xp.negative(g, t)
+    if decay is not None:
+        g = xp.add(g, xp.multiply(x, decay, s), t)
+    return g
 
 
 def check(name: str, value: Any, fine: bool) -> None:
@@ -141,20 +301,17 @@ def check(name: str, value: Any, fine: bool) -> None:
         raise ValueError(f"Invalid {name}: {value}")
 
 
-def check_lr(lr: Any, foreach: bool | None = False) -> None:
-    """Raises ValueError for a learning rate that is negative, or a tensor that is no number."""
-    if isinstance(lr, Tensor):
-        if foreach:
-            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
-        if lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-    check("learning rate", lr, lr >= 0.0)
+def check_lr(lr: Any, nan: bool = False) -> None:
+    """Raises ValueError for a learning rate that is negative (or, unless ``nan``, not a number), or several numbers."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    check("learning rate", lr, not lr < 0.0 if nan else bool(lr >= 0.0))
 
 
-def check_fused(fused: bool | None, foreach: bool | None) -> None:
-    """Both are accepted and ignored (there is one implementation), but not together."""
-    if fused and foreach:
-        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+def check_betas(betas: Any) -> None:
+    """Raises ValueError for a decay rate outside [0, 1)."""
+    for i, beta in enumerate(betas[:2]):
+        check(f"beta parameter at index {i}", beta, bool(0.0 <= beta < 1.0))
 
 
 def _native(dtype: np.dtype, real: bool) -> bool:
@@ -162,7 +319,7 @@ def _native(dtype: np.dtype, real: bool) -> bool:
     return (dtype.kind == "f" and dtype.itemsize > 2) or (dtype.kind == "c" and not real)
 
 
-def _advance_large(update: Callable, x: Any, arrays: tuple, constants: tuple, scratch: int, real: bool) -> None:
+def _advance_large(update: Callable, x: Any, arrays: list, constants: tuple, scratch: int, real: bool) -> None:
     storage = STORAGES[x.__class__]
     xp = storage.xp
     if xp is None:
@@ -173,11 +330,10 @@ def _advance_large(update: Callable, x: Any, arrays: tuple, constants: tuple, sc
         )
     if x.dtype.kind == "c" and real:
         part = "f4" if x.dtype.itemsize == 8 else "f8"
-        x, *parts = (None if a is None else a[..., None].view(part) for a in (x, *arrays))
-        arrays = tuple(parts)
+        x, *arrays = (None if a is None else a[..., None].view(part) for a in (x, *arrays))
     elif not _native(x.dtype, real):
         wide: list[Any] = [None if a is None else a.astype("float32") for a in (x, *arrays)]
-        _advance_large(update, wide[0], tuple(wide[1:]), constants, scratch, real)
+        _advance_large(update, wide[0], wide[1:], constants, scratch, real)
         grad = 1
         for i, (narrow, result) in enumerate(zip((x, *arrays), wide, strict=True)):
             if narrow is not None and i != grad:

@@ -10,11 +10,14 @@ import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeAlias
 
 from tensorgrad.autograd.graph import RemovableHandle
+from tensorgrad.dtypes import float32
 from tensorgrad.nn.module import clear_grad, typename
 from tensorgrad.tensor import Tensor
+
+ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 
 # The hooks on every optimizer's step.
 _global_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
@@ -51,6 +54,20 @@ class Optimizer:
     Attributes:
         param_groups: a list of dictionaries, each with ``"params"`` and its settings; may be changed at any time.
         state: a dictionary per parameter.
+
+    >>> import tensorgrad as torch
+    >>> class Signs(torch.optim.Optimizer):
+    ...     @torch.no_grad()
+    ...     def step(self):
+    ...         for group in self.param_groups:
+    ...             for p in group["params"]:
+    ...                 p -= group["lr"] * p.grad.sign()
+    >>> w = torch.tensor([1.0, -2.0], requires_grad=True)
+    >>> optimizer = Signs([w], {"lr": 0.5})
+    >>> (w**2).sum().backward()
+    >>> optimizer.step()
+    >>> w
+    tensor([ 0.5000, -1.5000], requires_grad=True)
     """
 
     _optimizer_step_pre_hooks: OrderedDict[int, Callable]
@@ -115,7 +132,7 @@ class Optimizer:
         for param in params:
             if not isinstance(param, Tensor):
                 raise TypeError("optimizer can only optimize Tensors, but one of the params is " + typename(param))
-            if not (param.is_leaf or param.retains_grad):
+            if not self.defaults.get("differentiable") and not (param.is_leaf or param.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
@@ -180,9 +197,10 @@ class Optimizer:
             )
         param_of = {n: p for mine, saved in pairs for n, p in zip(saved["params"], mine["params"], strict=True)}
         state: defaultdict[Any, Any] = defaultdict(dict)
+        saved_group_of = {n: group for group in state_dict["param_groups"] for n in group["params"]}
         for key, value in state_dict["state"].items():
             if key in param_of:
-                state[param_of[key]] = _cast(param_of[key], value)
+                state[param_of[key]] = _cast(param_of[key], value, saved_group_of.get(key, {}))
             else:
                 state[key] = value
         for mine, saved in pairs:
@@ -200,6 +218,7 @@ class Optimizer:
         self.__dict__.update(state)
         for table in _HOOK_TABLES:
             self.__dict__.setdefault(table, OrderedDict())
+        self.defaults.setdefault("differentiable", False)
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("
@@ -236,12 +255,38 @@ class Optimizer:
 
 
 def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(optimizer, args, kwargs)`` before every step of every optimizer."""
+    """Calls ``hook(optimizer, args, kwargs)`` before every step of every optimizer.
+
+    It may return a pair of other ``args`` and ``kwargs``, or None.
+
+    Returns:
+        A handle, whose ``remove()`` ends it.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.optim.optimizer import register_optimizer_step_pre_hook
+    >>> handle = register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: print(type(optimizer).__name__))
+    >>> torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1).step()
+    SGD
+    >>> handle.remove()
+    """
     return RemovableHandle.add(_global_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(optimizer, args, kwargs)`` after every step of every optimizer."""
+    """Calls ``hook(optimizer, args, kwargs)`` after every step of every optimizer.
+
+    What it returns is not used.
+
+    Returns:
+        A handle, whose ``remove()`` ends it.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.optim.optimizer import register_optimizer_step_post_hook
+    >>> handle = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: print(type(optimizer).__name__))
+    >>> torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1).step()
+    SGD
+    >>> handle.remove()
+    """
     return RemovableHandle.add(_global_post_hooks, hook)
 
 
@@ -303,16 +348,17 @@ def _read_params(group: dict[str, Any]) -> None:
     group["params"] = params
 
 
-def _cast(param: Tensor, value: Any, key: Any = None) -> Any:
-    """Saved state as its parameter needs it; ``step`` counts stay what they are."""
+def _cast(param: Tensor, value: Any, group: dict[str, Any], key: Any = None) -> Any:
+    """Saved state as its parameter needs it; ``step`` counts stay what they are, but for the kinds kept on a device."""
     if isinstance(value, Tensor):
         if key == "step":
-            return value
+            there = group.get("capturable") or group.get("fused")
+            return value.to(device=param.device, dtype=float32) if there else value
         if param.is_floating_point():
             return value.to(device=param.device, dtype=param.dtype)
         return value.to(device=param.device)
     if isinstance(value, dict):
-        return {k: _cast(param, v, k) for k, v in value.items()}
+        return {k: _cast(param, v, group, k) for k, v in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        return type(value)(_cast(param, v) for v in value)  # type: ignore[call-arg]
+        return type(value)(_cast(param, v, group) for v in value)  # type: ignore[call-arg]
     return value

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import tensorgrad as torch
-from tensorgrad.optim.adam import count
-from tensorgrad.optim.elementwise import Elementwise, check, check_lr, number, scalars
+from tensorgrad.optim.elementwise import Elementwise, check, check_lr, count, counter, descent
+from tensorgrad.optim.functional import functional
 from tensorgrad.tensor import Tensor
+
+__all__ = ["RMSprop", "rmsprop"]
+
+
+def _rmsprop(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
+    (g, v, mean, buffer), (s, t) = arrays, scratch
+    lr, eps, decay, momentum, keep, take, maximize = constants
+    g = descent(xp, x, g, decay, maximize, s, t)
+    xp.multiply(g, g, s)
+    xp.multiply(s, take, s)
+    xp.multiply(v, keep, v)
+    xp.add(v, s, v)
+    if mean is not None:
+        xp.subtract(g, mean, s)
+        xp.add(mean, xp.multiply(s, take, s), mean)
+        xp.multiply(mean, mean, s)
+        v = xp.subtract(v, s, s)
+    xp.sqrt(v, s)
+    xp.add(s, eps, s)
+    xp.divide(g, s, s)
+    if buffer is not None:
+        xp.multiply(buffer, momentum, buffer)
+        s = xp.add(buffer, s, buffer)
+    xp.subtract(x, xp.multiply(s, lr, t), x)
 
 
 class RMSprop(Elementwise):
-    """Divides each element's gradient by the root of its mean square: p -= lr · g / (√v + eps) (Hinton, 2012).
+    """Divides each element's gradient by the root of its mean square: p -= lr · g / (√v + eps).
 
-    v = alpha · v + (1 - alpha) g².
+    v = alpha · v + (1 - alpha) g² (Hinton, 2012, *Neural Networks for Machine Learning*, lecture 6e).
 
     Args:
         params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
@@ -22,10 +47,12 @@ class RMSprop(Elementwise):
         eps: keeps the division finite.
         weight_decay: adds weight_decay · p to the gradient (an L2 penalty).
         momentum: move along b = momentum · b + g / (√v + eps).
-        centered: subtract the square of the mean gradient from v, which makes it a variance (Graves, 2013).
-        maximize: move along the gradient instead of against it.
+        centered: subtract the square of the mean gradient from v, which makes it a variance (Graves, 2013, *Generating
+            Sequences With Recurrent Neural Networks*).
+        capturable: accepted where PyTorch does, on CUDA.
         foreach: accepted and ignored: there is one implementation.
-        capturable, differentiable: must be false.
+        maximize: move along the gradient instead of against it.
+        differentiable: let autograd look through the step.
 
     Raises:
         ValueError: a negative setting.
@@ -39,8 +66,13 @@ class RMSprop(Elementwise):
     tensor([5.9605e-08, 5.9605e-08], requires_grad=True)
     """
 
+    _move = staticmethod(_rmsprop)
     scratch = 2
-    real = True
+    timeless = True
+    older: ClassVar = {
+        "momentum": 0, "centered": False, "foreach": None, "maximize": False, "differentiable": False,
+        "capturable": False,
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -68,69 +100,24 @@ class RMSprop(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            for name, default in (("momentum", 0), ("centered", False), ("foreach", None), ("maximize", False)):
-                group.setdefault(name, default)
-            for p in group["params"]:
-                kept = self.state.get(p)
-                if kept and not isinstance(kept["step"], Tensor):
-                    kept["step"] = torch.full((), float(kept["step"]))
+    def _begin(self, state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
+        state["step"] = counter(0, p, group)
+        state["square_avg"] = torch.zeros_like(p)
+        if group["momentum"] > 0:
+            state["momentum_buffer"] = torch.zeros_like(p)
+        if group["centered"]:
+            state["grad_avg"] = torch.zeros_like(p)
 
-    def _update(self, i: int, group: dict[str, Any]) -> None:
-        momentum, centered, maximize = group["momentum"], group["centered"], group["maximize"]
-        alpha, decay = group["alpha"], group["weight_decay"]
-        settings = number(group["lr"]), group["eps"], decay, momentum, alpha, 1 - alpha
-        constants = self._constants_of(i, settings)
-        for p in group["params"]:
-            grad = p._grad
-            if grad is None:
-                continue
-            x = p._array
-            state = self.state[p]
-            if not state:
-                state["step"] = torch.zeros(())
-                state["square_avg"] = torch.zeros_like(p)
-                if momentum > 0:
-                    state["momentum_buffer"] = torch.zeros_like(p)
-                if centered:
-                    state["grad_avg"] = torch.zeros_like(p)
-            count(state)
-            numbers = constants.get(x.dtype)
-            if numbers is None:
-                lr, eps, shrink, *others = scalars(x, *settings)
-                numbers = constants[x.dtype] = (lr, eps, shrink if decay else None, *others)
-            mean = state["grad_avg"]._array if centered else None
-            buffer = state["momentum_buffer"]._array if momentum > 0 else None
-            arrays = grad._array, state["square_avg"]._array, mean, buffer
-            self._advance(_rmsprop, p, arrays, (*numbers, maximize))
+    def _names(self, group: dict[str, Any]) -> tuple[str | None, ...]:
+        mean = "grad_avg" if group["centered"] else None
+        return "square_avg", mean, "momentum_buffer" if group["momentum"] > 0 else None
+
+    def _time(self, state: dict[str, Any], group: dict[str, Any], fresh: bool) -> None:
+        count(state)
+
+    def _fixed(self, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
+        alpha, decay = group["alpha"], group["weight_decay"] or None
+        return read(group["lr"]), group["eps"], decay, group["momentum"], alpha, 1 - alpha, group["maximize"]
 
 
-def _rmsprop(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
-    (g, v, mean, buffer), (s, t) = arrays, scratch
-    lr, eps, decay, momentum, keep, take, maximize = constants
-    if maximize:
-        g = xp.negative(g, t)
-    if decay is not None:
-        g = xp.add(g, xp.multiply(x, decay, s), t)
-    xp.multiply(g, g, s)
-    xp.multiply(s, take, s)
-    xp.multiply(v, keep, v)
-    xp.add(v, s, v)
-    if mean is not None:
-        xp.subtract(g, mean, s)
-        xp.add(mean, xp.multiply(s, take, s), mean)
-        xp.multiply(mean, mean, s)
-        v = xp.subtract(v, s, s)
-    xp.sqrt(v, s)
-    xp.add(s, eps, s)
-    xp.divide(g, s, s)
-    if buffer is not None:
-        xp.multiply(buffer, momentum, buffer)
-        s = xp.add(buffer, s, buffer)
-        xp.multiply(s, lr, t)
-        xp.subtract(x, t, x)
-    else:
-        xp.multiply(s, lr, s)
-        xp.subtract(x, s, x)
+rmsprop = functional(RMSprop, "rmsprop", ["square_avg", "grad_avg", "momentum_buffer", "step"])

@@ -17,13 +17,13 @@ from tensorgrad.optim.lr_scheduler.chainable import (
 )
 from tensorgrad.optim.lr_scheduler.combined import ChainedScheduler, SequentialLR
 from tensorgrad.optim.lr_scheduler.cosine import CosineAnnealingLR, CosineAnnealingWarmRestarts
-from tensorgrad.optim.lr_scheduler.cycle import OneCycleLR
+from tensorgrad.optim.lr_scheduler.cycle import CyclicLR, OneCycleLR
 from tensorgrad.optim.lr_scheduler.plateau import ReduceLROnPlateau
 
 _LRScheduler = LRScheduler  # its name before PyTorch 2.0
 
 __all__ = [
-    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR",
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",
     "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR",
     "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]  # fmt: skip

@@ -27,6 +27,17 @@ class LRScheduler:
     Raises:
         TypeError: not an optimizer.
         KeyError: resuming without the groups' ``"initial_lr"``.
+
+    >>> import tensorgrad as torch
+    >>> class Halving(torch.optim.lr_scheduler.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [base / 2**self.last_epoch for base in self.base_lrs]
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = Halving(optimizer)
+    >>> optimizer.step()
+    >>> scheduler.step()
+    >>> scheduler.get_last_lr()
+    [0.5]
     """
 
     _is_initial = False  # true during the step that __init__ takes, which sets the first rate
@@ -48,6 +59,7 @@ class LRScheduler:
         self.base_lrs = values(optimizer, "initial_lr")
         self.last_epoch = last_epoch
         optimizer._opt_called = False
+        optimizer._step_before_schedule = optimizer.__dict__.get("step")  # type: ignore[attr-defined]
         self._initial_step()
 
     def _initial_step(self) -> None:
@@ -64,8 +76,8 @@ class LRScheduler:
 
     def get_lr(self) -> list[Any]:
         """The learning rate of each group after ``last_epoch`` steps, from the present one. Used by :meth:`step`."""
-        self._warn_unless_stepping()
         factor = self._factor()
+        self._warn_unless_stepping()
         if factor is None:
             return values(self.optimizer, "lr")
         return [group["lr"] * factor for group in self.optimizer.param_groups]
@@ -82,7 +94,14 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Sets the next learning rate."""
-        if self._step_count == 1 and not self.optimizer._opt_called:
+        if self._step_count == 1 and _overridden(self.optimizer):
+            warnings.warn(
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
+                "Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. See more details at "
+                "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
+                stacklevel=2,
+            )
+        elif self._step_count == 1 and not self.optimizer._opt_called:
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
                 "should call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to "
@@ -124,6 +143,13 @@ def check_optimizer(optimizer: Any) -> None:
         raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
 
 
+def _overridden(optimizer: Optimizer) -> bool:
+    """Whether the optimizer got another ``step`` since the schedule was made, that is no wrapper of its own."""
+    step = optimizer.__dict__.get("step")
+    before = optimizer.__dict__.get("_step_before_schedule")
+    return step is not None and step is not before and not hasattr(step, "__wrapped__")
+
+
 def per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
     groups = len(optimizer.param_groups)
     if not isinstance(value, list | tuple):
@@ -146,6 +172,6 @@ def values(optimizer: Optimizer, key: str) -> list[Any]:
 
 def put(group: dict[str, Any], key: str, value: Any) -> None:
     if isinstance(group[key], Tensor):  # somebody may hold it, and wants to see it move
-        group[key].fill_(value)
+        group[key].fill_(value.squeeze() if isinstance(value, Tensor) else value)
     else:
         group[key] = value

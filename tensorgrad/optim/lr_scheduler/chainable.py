@@ -42,6 +42,14 @@ class _ByFunction(LRScheduler):
 class LambdaLR(_ByFunction):
     """The initial rate times ``lr_lambda(number of steps)``; one function, or one per group.
 
+    Args:
+        optimizer: whose learning rates are set.
+        lr_lambda: what the initial rate is multiplied by; a list has one function for each group.
+        last_epoch: the number of steps already taken; -1 to start.
+
+    Raises:
+        ValueError: not as many functions as groups.
+
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lr_lambda=lambda epoch: 1 / (epoch + 1))
@@ -60,7 +68,28 @@ class LambdaLR(_ByFunction):
 
 
 class MultiplicativeLR(_ByFunction):
-    """The present rate times ``lr_lambda(number of steps)``; one function, or one per group."""
+    """The present rate times ``lr_lambda(number of steps)``; one function, or one per group.
+
+    Args:
+        optimizer: whose learning rates are set.
+        lr_lambda: what the present rate is multiplied by; a list has one function for each group.
+        last_epoch: the number of steps already taken; -1 to start.
+
+    Raises:
+        TypeError: not a function.
+        ValueError: not as many functions as groups.
+
+    >>> import tensorgrad as torch
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [1.0, 0.5, 0.25, 0.125]
+    """
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
         for function in lr_lambda if isinstance(lr_lambda, list | tuple) else [lr_lambda]:
@@ -78,6 +107,12 @@ class MultiplicativeLR(_ByFunction):
 
 class StepLR(LRScheduler):
     """Multiplies the rate by ``gamma`` every ``step_size`` steps.
+
+    Args:
+        optimizer: whose learning rates are set.
+        step_size: after how many steps.
+        gamma: by what.
+        last_epoch: the number of steps already taken; -1 to start.
 
     Example::
 
@@ -104,6 +139,12 @@ class StepLR(LRScheduler):
 
 class MultiStepLR(LRScheduler):
     """Multiplies the rate by ``gamma`` after each number of steps in ``milestones``.
+
+    Args:
+        optimizer: whose learning rates are set.
+        milestones: after which numbers of steps; one that occurs twice counts twice.
+        gamma: by what.
+        last_epoch: the number of steps already taken; -1 to start.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -133,7 +174,28 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """The rate times ``factor`` for the first ``total_iters`` steps, then the rate itself."""
+    """The rate times ``factor`` for the first ``total_iters`` steps, then the rate itself.
+
+    Args:
+        optimizer: whose learning rates are set.
+        factor: from 0 to 1.
+        total_iters: how many steps.
+        last_epoch: the number of steps already taken; -1 to start.
+
+    Raises:
+        ValueError: the factor is out of its range.
+
+    >>> import tensorgrad as torch
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.5, 0.5, 1.0, 1.0]
+    """
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -155,6 +217,16 @@ class ConstantLR(LRScheduler):
 
 class LinearLR(LRScheduler):
     """The rate times a factor that goes straight from ``start_factor`` to ``end_factor`` in ``total_iters`` steps.
+
+    Args:
+        optimizer: whose learning rates are set.
+        start_factor: above 0, at most 1.
+        end_factor: from 0 to 1.
+        total_iters: how many steps.
+        last_epoch: the number of steps already taken; -1 to start.
+
+    Raises:
+        ValueError: a factor is out of its range.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -199,6 +271,11 @@ class LinearLR(LRScheduler):
 class ExponentialLR(LRScheduler):
     """Multiplies the rate by ``gamma`` in every step.
 
+    Args:
+        optimizer: whose learning rates are set.
+        gamma: by what.
+        last_epoch: the number of steps already taken; -1 to start.
+
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
@@ -223,7 +300,25 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """The rate times (1 - step / total_iters)^power, which reaches 0 after ``total_iters`` steps."""
+    """The rate times (1 - step / total_iters)^power, which reaches 0 after ``total_iters`` steps.
+
+    Args:
+        optimizer: whose learning rates are set.
+        total_iters: how many steps.
+        power: 1 for a straight line.
+        last_epoch: the number of steps already taken; -1 to start.
+
+    >>> import tensorgrad as torch
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4, power=2.0)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [1.0, 0.5625, 0.25, 0.0625]
+    """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = total_iters, power

@@ -51,7 +51,31 @@ class _Several(LRScheduler):
 
 
 class SequentialLR(_Several):
-    """One scheduler after another: the next begins after each number of steps in ``milestones``."""
+    """One scheduler after another: the next begins after each number of steps in ``milestones``.
+
+    Args:
+        optimizer: whose learning rates are set.
+        schedulers: all of this optimizer.
+        milestones: one less than schedulers.
+        last_epoch: the number of steps already taken; -1 to start.
+
+    Raises:
+        ValueError: no scheduler, a wrong number of milestones, or a scheduler that cannot be one of several.
+        TypeError: not a scheduler.
+
+    >>> import tensorgrad as torch
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = torch.optim.lr_scheduler
+    >>> warm_up = schedule.ConstantLR(optimizer, factor=0.1, total_iters=2)
+    >>> scheduler = schedule.SequentialLR(optimizer, [warm_up, schedule.ExponentialLR(optimizer, 0.5)], [2])
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.1, 0.1, 1.0, 0.5]
+    """
 
     def __init__(
         self, optimizer: Optimizer, schedulers: list[Any], milestones: list[int], last_epoch: int = -1
@@ -69,10 +93,19 @@ class SequentialLR(_Several):
         # Every scheduler has set its own first rate when it was made; only the first one's counts.
         for group in optimizer.param_groups:
             put(group, "lr", group["initial_lr"])
-        _undo(self)
+        self.recursive_undo()
         first = schedulers[bisect_right(milestones, 0)]
         first._initial_step()
         self._last_lr = first.get_last_lr()
+
+    def recursive_undo(self, sched: Any = None) -> None:
+        """Takes back the step that each scheduler made when it was made."""
+        scheduler = self if sched is None else sched
+        if hasattr(scheduler, "_schedulers"):
+            for inner in scheduler._schedulers:
+                self.recursive_undo(inner)
+        elif hasattr(scheduler, "last_epoch"):
+            scheduler.last_epoch -= 1
 
     def step(self) -> None:  # type: ignore[override]
         """Sets the next learning rate."""
@@ -86,16 +119,30 @@ class SequentialLR(_Several):
         self._last_lr = scheduler.get_last_lr()
 
 
-def _undo(scheduler: Any) -> None:
-    if hasattr(scheduler, "_schedulers"):
-        for inner in scheduler._schedulers:
-            _undo(inner)
-    elif hasattr(scheduler, "last_epoch"):
-        scheduler.last_epoch -= 1
-
-
 class ChainedScheduler(_Several):
-    """Several chainable schedulers at once: each step is a step of all."""
+    """Several chainable schedulers at once: each step is a step of all.
+
+    Args:
+        schedulers: all of one optimizer.
+        optimizer: that one; by default the first scheduler's.
+
+    Raises:
+        ValueError: no scheduler, or one that cannot be one of several.
+        TypeError: not a scheduler.
+
+    >>> import tensorgrad as torch
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = torch.optim.lr_scheduler
+    >>> warm_up = schedule.ConstantLR(optimizer, factor=0.5, total_iters=2)
+    >>> scheduler = schedule.ChainedScheduler([warm_up, schedule.ExponentialLR(optimizer, 0.5)])
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.5, 0.25, 0.25, 0.125]
+    """
 
     def __init__(self, schedulers: Sequence[Any], optimizer: Optimizer | None = None) -> None:
         self.optimizer = self._check(schedulers, optimizer, " to be chained")

@@ -10,7 +10,16 @@ from tensorgrad.optim.optimizer import Optimizer
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the initial rate down to ``eta_min`` in ``T_max`` steps (Loshchilov and Hutter, 2016).
+    """Half a cosine from the initial rate down to ``eta_min`` in ``T_max`` steps, then up again as long, and so on.
+
+    After t steps: eta_min + (lr - eta_min) · (1 + cos(π t / T_max)) / 2 (Loshchilov and Hutter, 2016, *SGDR: Stochastic
+    Gradient Descent with Warm Restarts*).
+
+    Args:
+        optimizer: whose learning rates are set.
+        T_max: how many steps.
+        eta_min: the least rate.
+        last_epoch: the number of steps already taken; -1 to start.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -48,7 +57,29 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """As :class:`CosineAnnealingLR`, but starts again after ``T_0`` steps, then ``T_mult`` times as many, and so on."""
+    """As :class:`CosineAnnealingLR`, but starts again after ``T_0`` steps, then ``T_mult`` times as many, and so on.
+
+    Args:
+        optimizer: whose learning rates are set.
+        T_0: the steps of the first cycle.
+        T_mult: by what each cycle is longer than the one before.
+        eta_min: the least rate.
+        last_epoch: the number of steps already taken; -1 to start.
+
+    Raises:
+        ValueError: a setting out of its range, or of another type.
+
+    >>> import tensorgrad as torch
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [1.0, 0.5, 1.0, 0.5]
+    """
 
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
@@ -66,6 +97,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        self._warn_unless_stepping()
         height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
@@ -75,7 +107,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             epoch = max(self.last_epoch + 1, 0)
             self.T_cur = self.T_cur + 1 if self.last_epoch >= 0 else 0
             if self.T_cur >= self.T_i:
-                self.T_cur -= self.T_i
+                self.T_cur %= self.T_i
                 self.T_i *= self.T_mult
         else:
             if epoch < 0:
@@ -88,4 +120,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 self.T_cur = epoch - self.T_0 * (self.T_mult**n - 1) / (self.T_mult - 1)
                 self.T_i = self.T_0 * self.T_mult**n
         self.last_epoch = math.floor(epoch)
-        self._set(self.get_lr())
+        self._get_lr_called_within_step = True
+        try:
+            lrs = self.get_lr()
+        finally:
+            self._get_lr_called_within_step = False
+        self._set(lrs)

@@ -1,18 +1,48 @@
-"""The schedule of one cycle."""
+"""Schedules that go up and down."""
 
 from __future__ import annotations
 
 import math
+import types
+from collections.abc import Callable
 from typing import Any
 
-from tensorgrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, per_group
+from tensorgrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, per_group, put
 from tensorgrad.optim.optimizer import Optimizer
 
 
-class OneCycleLR(LRScheduler):
-    """Up to ``max_lr``, then down far below the start: one cycle per training (Smith and Topin, 2017).
+class _Cycling(LRScheduler):
+    """A schedule that may also move the momentum, or β₁."""
+
+    optimizer: Optimizer
+
+    def _start_momentum(self, highest: Any, base: Any, last_epoch: int) -> tuple[list, list]:
+        """Sets the first momentum, and returns the highest and the least one of each group."""
+        optimizer = self.optimizer
+        if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
+            raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+        self.use_beta1 = "betas" in optimizer.defaults
+        highs, bases = per_group("max_momentum", optimizer, highest), per_group("base_momentum", optimizer, base)
+        if last_epoch == -1:
+            for group, high, low in zip(optimizer.param_groups, highs, bases, strict=True):
+                self._set_momentum(group, high)
+                group["max_momentum"], group["base_momentum"] = high, low
+        return highs, bases
+
+    def _set_momentum(self, group: dict[str, Any], momentum: float) -> None:
+        if self.use_beta1:
+            group["betas"] = (momentum, *group["betas"][1:])
+        else:
+            group["momentum"] = momentum
+
+
+class OneCycleLR(_Cycling):
+    """Up to ``max_lr``, then down far below the start: one cycle per training.
+
+    Smith and Topin, 2017, *Super-Convergence: Very Fast Training of Neural Networks Using Large Learning Rates*.
 
     Args:
+        optimizer: whose learning rates are set.
         max_lr: the highest rate, one for all or one per group.
         total_steps: the length of the cycle; or ``epochs`` and ``steps_per_epoch``, whose product it is.
         pct_start: the share of the cycle in which the rate rises.
@@ -21,6 +51,7 @@ class OneCycleLR(LRScheduler):
         div_factor: the first rate is ``max_lr`` divided by this.
         final_div_factor: the last rate is the first divided by this.
         three_phase: come down as symmetrically as it went up, and only then further.
+        last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
         ValueError: a setting out of its range, or a step beyond the cycle.
@@ -90,23 +121,6 @@ class OneCycleLR(LRScheduler):
             self._start_momentum(max_momentum, base_momentum, last_epoch)
         super().__init__(optimizer, last_epoch)
 
-    def _start_momentum(self, highest: Any, base: Any, last_epoch: int) -> None:
-        optimizer = self.optimizer
-        if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
-            raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
-        self.use_beta1 = "betas" in optimizer.defaults
-        highs, bases = per_group("max_momentum", optimizer, highest), per_group("base_momentum", optimizer, base)
-        if last_epoch == -1:
-            for group, high, low in zip(optimizer.param_groups, highs, bases, strict=True):
-                self._set_momentum(group, high)
-                group["max_momentum"], group["base_momentum"] = high, low
-
-    def _set_momentum(self, group: dict[str, Any], momentum: float) -> None:
-        if self.use_beta1:
-            group["betas"] = (momentum, *group["betas"][1:])
-        else:
-            group["momentum"] = momentum
-
     def _between(self, start: float, end: float, share: float) -> float:
         if self._anneal_func_type == "cos":
             return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
@@ -138,3 +152,112 @@ def _phase(end_step: float, start_lr: str, end_lr: str, start_momentum: str, end
         "end_step": end_step, "start_lr": start_lr, "end_lr": end_lr, "start_momentum": start_momentum,
         "end_momentum": end_momentum,
     }  # fmt: skip
+
+
+class CyclicLR(_Cycling):
+    """Up from ``base_lr`` to ``max_lr`` and down again, over and over.
+
+    Smith, 2015, *Cyclical Learning Rates for Training Neural Networks*. Made for a step after every batch.
+
+    Args:
+        optimizer: whose learning rates are set.
+        base_lr, max_lr: the least and the highest rate, one for all or one per group.
+        step_size_up: the steps on the way up.
+        step_size_down: the steps on the way down; as many by default.
+        mode: ``triangular``: all cycles are alike; ``triangular2``: each is half as high as the one before;
+            ``exp_range``: the height is multiplied by ``gamma`` in each step.
+        gamma: see ``mode``.
+        scale_fn: what the height is multiplied by, instead of a ``mode``.
+        scale_mode: is ``scale_fn`` given the number of the cycle (``cycle``) or of the step (``iterations``)?
+        cycle_momentum: move the momentum (or β₁) the other way, from ``max_momentum`` to ``base_momentum`` and back.
+        last_epoch: the number of steps already taken; -1 to start.
+
+    Raises:
+        ValueError: an unknown mode; or an optimizer without momentum, unless ``cycle_momentum=False``.
+
+    >>> import tensorgrad as torch
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.CyclicLR(optimizer, base_lr=0.0, max_lr=1.0, step_size_up=2)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: float | list[float],
+        max_lr: float | list[float],
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float | list[float] = 0.8,
+        max_momentum: float | list[float] = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        check_optimizer(optimizer)
+        self.optimizer = optimizer
+        base_lrs = per_group("base_lr", optimizer, base_lr)
+        if last_epoch == -1:
+            for lr, group in zip(base_lrs, optimizer.param_groups, strict=True):
+                put(group, "lr", lr)
+        self.max_lrs = per_group("max_lr", optimizer, max_lr)
+        up = float(step_size_up)
+        self.total_size = up + (up if step_size_down is None else float(step_size_down))
+        self.step_ratio = up / self.total_size
+        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+            raise ValueError("mode is invalid and scale_fn is None")
+        self.mode, self.gamma, self._scale_fn_custom = mode, gamma, scale_fn
+        self.scale_mode = scale_mode
+        if scale_fn is None:
+            self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
+        self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            ends = self._start_momentum(max_momentum, base_momentum, last_epoch)
+            self.max_momentums, self.base_momentums = ends
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = base_lrs
+
+    def scale_fn(self, x: float) -> float:
+        """What the height is multiplied by, in cycle or step number ``x``."""
+        if self._scale_fn_custom is not None:
+            return self._scale_fn_custom(x)
+        if self.mode == "triangular":
+            return 1.0
+        return 1 / 2.0 ** (x - 1) if self.mode == "triangular2" else self.gamma**x
+
+    def get_lr(self) -> list[Any]:
+        self._warn_unless_stepping()
+        cycles = 1 + self.last_epoch / self.total_size
+        cycle = math.floor(cycles)
+        done = cycles - cycle
+        height = done / self.step_ratio if done <= self.step_ratio else (done - 1) / (self.step_ratio - 1)
+        scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        if self.cycle_momentum:
+            ends = zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True)
+            for group, low, high in ends:
+                self._set_momentum(group, high - (high - low) * height * scale)
+        return [low + (high - low) * height * scale for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """As the base class's; a function ``scale_fn`` cannot be saved, of a callable object its attributes are."""
+        state, function = super().state_dict(), self._scale_fn_custom
+        saved = function is not None and not isinstance(function, types.FunctionType)
+        state["_scale_fn_custom"] = function.__dict__.copy() if saved else None
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As the base class's; a function ``scale_fn`` stays the one given at construction."""
+        state_dict = dict(state_dict)
+        attributes = state_dict.pop("_scale_fn_custom")
+        super().load_state_dict(state_dict)
+        if attributes is not None:
+            self._scale_fn_custom.__dict__.update(attributes)

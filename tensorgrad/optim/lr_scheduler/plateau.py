@@ -14,6 +14,7 @@ class ReduceLROnPlateau(LRScheduler):
     """Multiplies the rate by ``factor`` when a measured value has not become better for more than ``patience`` steps.
 
     Args:
+        optimizer: whose learning rates are set.
         mode: ``min`` or ``max``: is a smaller or a larger value better?
         factor: less than 1.
         patience: the steps without progress that are forgiven.
@@ -21,6 +22,17 @@ class ReduceLROnPlateau(LRScheduler):
         cooldown: steps after a reduction in which nothing is counted.
         min_lr: the least rate, one for all or one per group.
         eps: reductions by less than this are not made.
+
+    Raises:
+        ValueError: a setting out of its range, or not as many least rates as groups.
+
+    >>> import tensorgrad as torch
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
+    >>> for loss in (3.0, 2.0, 2.0, 2.0):
+    ...     scheduler.step(loss)
+    >>> scheduler.get_last_lr()
+    [0.1]
     """
 
     def __init__(

@@ -1,0 +1,127 @@
+"""Other parameters and state in an optimizer's place for a while."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tensorgrad.optim.optimizer import Optimizer
+from tensorgrad.tensor import Tensor
+
+NAME = "swap_in_optimizer_params_and_state"
+
+
+@contextmanager
+def swap_in_optimizer_params_and_state(
+    optimizer: Optimizer, swapin_parameters: dict[str, Tensor], swapin_optim_state: dict[str, Any]
+) -> Iterator[None]:
+    """While the block runs, ``optimizer`` moves other parameters, with other settings and state.
+
+    Args:
+        optimizer: one that has made a step.
+        swapin_parameters: the parameters, in the order of the optimizer's.
+        swapin_optim_state: their state and settings, as :meth:`~tensorgrad.optim.Optimizer.state_dict` returns them.
+
+    Raises:
+        RuntimeError: these do not fit the optimizer.
+
+    >>> import tensorgrad as torch
+    >>> w, other = torch.ones(1, requires_grad=True), torch.zeros(1, requires_grad=True)
+    >>> optimizer = torch.optim.SGD([w], lr=1.0, momentum=0.9)
+    >>> w.grad = other.grad = torch.ones(1)
+    >>> optimizer.step()
+    >>> with torch.optim.swap_in_optimizer_params_and_state(optimizer, {"w": other}, optimizer.state_dict()):
+    ...     optimizer.step()
+    >>> w.item(), round(other.item(), 4)
+    (0.0, -1.9)
+    """
+    params, state = _checked(optimizer, swapin_parameters, swapin_optim_state)
+    groups, own_state = optimizer.param_groups, optimizer.state
+    own_groups = [dict(group) for group in groups]
+    try:
+        optimizer.state = defaultdict(dict)
+        for group, given, tensors in zip(groups, swapin_optim_state["param_groups"], params, strict=True):
+            group.update(given, params=tensors)
+            for number, tensor in zip(given["params"], tensors, strict=True):
+                optimizer.state[tensor] = dict(state.get(number, {}))
+        yield
+    finally:
+        for group, own in zip(groups, own_groups, strict=True):
+            group.clear()
+            group.update(own)
+        optimizer.state = own_state
+
+
+def _checked(optimizer: Optimizer, parameters: Any, saved: Any) -> tuple[list[list[Tensor]], dict[Any, Any]]:
+    """The parameters by group, and the state; raises RuntimeError where they do not fit."""
+    _demand(optimizer.state, f"{NAME} requires initialized optimizer state.")
+    _demand(isinstance(saved, dict), f"{NAME} requires a DCP-style optimizer state_dict.")
+    state, groups = saved.get("state"), saved.get("param_groups")
+    _demand(
+        isinstance(state, dict),
+        f"{NAME} requires swapin_optim_state['state'] to be a dict mapping packed parameter ids to per-param state "
+        f"dicts, got {type(state).__name__}.",
+    )
+    _demand(
+        not any(isinstance(key, Tensor) for key in state),
+        f"{NAME} requires optimizer.state_dict()-style state keyed by packed parameter ids.",
+    )
+    _demand(
+        all(isinstance(value, dict) for key, value in state.items() if isinstance(key, int)),
+        f"{NAME} requires per-parameter optimizer state entries to be dictionaries.",
+    )
+    _demand(
+        isinstance(groups, list),
+        f"{NAME} requires swapin_optim_state['param_groups'] to be a list of param-group dicts, got "
+        f"{type(groups).__name__}.",
+    )
+    _demand(
+        len(optimizer.param_groups) == len(groups),
+        "swapin_optim_state has a different number of parameter groups than the live optimizer.",
+    )
+    left, params, known = list(parameters.values()), [], set()
+    for i, (own, given) in enumerate(zip(optimizer.param_groups, groups, strict=True)):
+        numbers = _numbers(i, own, given)
+        known.update(numbers)
+        _demand(
+            len(numbers) <= len(left),
+            f"{NAME} requires the explicit parameter state to match optimizer.param_groups ordering.",
+        )
+        params.append(left[: len(numbers)])
+        left = left[len(numbers) :]
+    extra = [key for key in state if key not in known]
+    _demand(
+        not extra,
+        f"{NAME} requires swapin_optim_state['state'] to be keyed only by packed parameter ids from "
+        f"param_groups[*]['params']; got extra keys {extra!r}.",
+    )
+    return params, state
+
+
+def _numbers(i: int, own: dict[str, Any], given: Any) -> list[int]:
+    """The numbers of the parameters in a saved group, which must have the settings of the optimizer's own."""
+    _demand(isinstance(given, dict), f"{NAME} requires each optimizer param group to be a dictionary.")
+    numbers = given.get("params")
+    _demand(
+        isinstance(numbers, list) and all(isinstance(number, int) for number in numbers),
+        f"{NAME} requires optimizer.state_dict()-style param_groups[*]['params'] entries keyed by packed parameter "
+        "ids.",
+    )
+    _demand(
+        len(own["params"]) == len(numbers),
+        f"swapin_optim_state param group {i} has a different number of params than the live optimizer param group.",
+    )
+    extra, lacking = [key for key in given if key not in own], [key for key in own if key not in given]
+    _demand(
+        not extra and not lacking,
+        f"{NAME} requires optimizer.state_dict()-style param group keys to exactly match the live optimizer group keys "
+        f"for group {i}. Keys only in swap-in: {extra}. Keys only in live: {lacking}.",
+    )
+    return numbers
+
+
+def _demand(fine: Any, message: str) -> None:
+    if not fine:
+        raise RuntimeError(message)

@@ -1,0 +1,55 @@
+"""Adam with decoupled weight decay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorgrad.optim.adam import Adam, adam
+from tensorgrad.tensor import Tensor
+
+__all__ = ["AdamW", "adamw"]
+
+
+class AdamW(Adam):
+    """Adam whose weight decay shrinks the parameter, p *= 1 - lr · weight_decay, apart from the gradient's statistics.
+
+    Loshchilov and Hutter, 2017, *Decoupled Weight Decay Regularization*. The arguments are those of :class:`Adam`.
+
+    >>> import tensorgrad as torch
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> optimizer = torch.optim.AdamW([w], lr=0.1)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w
+    tensor([0.8990, 0.8990], requires_grad=True)
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1e-3,
+        betas: tuple[Any, Any] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize, capturable=capturable,
+            differentiable=differentiable, fused=fused, decoupled_weight_decay=True,
+        )  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group["decoupled_weight_decay"] = True
+
+
+def adamw(params: list[Tensor], grads: list[Tensor], *lists: list[Tensor], **settings: Any) -> None:
+    """One step of :class:`AdamW` on tensors that are given one by one; as :func:`~tensorgrad.optim.adam.adam`."""
+    adam(params, grads, *lists, **{**settings, "decoupled_weight_decay": True})

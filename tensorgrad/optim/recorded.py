@@ -1,0 +1,89 @@
+"""An element-wise update as a chain of recorded tensor ops, so that gradients flow through an optimizer's step.
+
+The update functions are written with an array module's in-place operations. Here they get, in the module's place,
+:data:`RECORDED`, and in the arrays' places slots: writing into a slot puts a new tensor in it, which autograd can
+follow, instead of overwriting one that it still needs.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import tensorgrad as torch
+
+
+class Slot:
+    """Holds a tensor in an array's place."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+    def __setitem__(self, key: Any, other: Slot) -> None:
+        """``slot[...] = other``: a copy without history, as PyTorch starts a momentum buffer."""
+        self.value = other.value.detach().clone()
+
+
+def _value(argument: Any) -> Any:
+    return argument.value if isinstance(argument, Slot) else argument
+
+
+def _into_last(function: Callable) -> Callable:
+    """The array module's calling convention: the last argument, or ``out``, takes the result, and is returned."""
+
+    def call(*arguments: Any, out: Any = None) -> Slot:
+        given = arguments
+        if out is None:
+            given, out = arguments[:-1], arguments[-1]
+        out.value = function(*map(_value, given))
+        return out
+
+    return call
+
+
+def _copyto(slot: Slot, value: Any, where: Any = None) -> None:
+    value = _value(value)
+    slot.value = value if where is None else torch.where(where, value, slot.value)
+
+
+# What the updates use of an array module.
+RECORDED = SimpleNamespace(
+    add=_into_last(operator.add),
+    subtract=_into_last(operator.sub),
+    multiply=_into_last(operator.mul),
+    divide=_into_last(operator.truediv),
+    maximum=_into_last(torch.maximum),
+    negative=_into_last(torch.neg),
+    absolute=_into_last(torch.abs),
+    sqrt=_into_last(torch.sqrt),
+    sign=_into_last(torch.sign),
+    clip=_into_last(torch.clamp),
+    equal=lambda a, b: _value(a) == _value(b),
+    less=lambda a, b: _value(a) < _value(b),
+    greater=lambda a, b: _value(a) > _value(b),
+    copyto=_copyto,
+)
+
+
+def advance(update: Callable, p: Any, tensors: list, scratch: int, constants: tuple, real: bool) -> None:
+    """Runs ``update`` on a parameter, its gradient and its state (``tensors``, or ``None``), recorded.
+
+    Raises:
+        RuntimeError: the parameter is a leaf that requires a gradient: nobody could ask for that of its old value.
+    """
+    split = real and p.is_complex()
+    grad, *kept = tensors
+    # Copies, because autograd may need the values that are about to be replaced.
+    before = [None if t is None else t.clone() for t in (p, *kept)]
+    x, g, *state = (
+        None if t is None else Slot(torch.view_as_real(t) if split else t) for t in (before[0], grad, *before[1:])
+    )
+    first = [None if slot is None else slot.value for slot in (x, *state)]
+    update(RECORDED, x, [g, *state], [Slot() for _ in range(scratch)], constants)
+    for tensor, slot, old in zip((p, *kept), (x, *state), first, strict=True):
+        if slot is not None and slot.value is not old:
+            tensor.copy_(torch.view_as_complex(slot.value) if split else slot.value)

@@ -1,0 +1,28 @@
+"""The name of PyTorch's optimizer for sparse gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorgrad.optim.optimizer import Optimizer
+
+__all__ = ["SparseAdam"]
+
+
+class SparseAdam(Optimizer):
+    """Not available: it works on sparse gradients only, and tensors here are dense.
+
+    Raises:
+        NotImplementedError: always. :class:`~tensorgrad.optim.Adam` does the same for dense gradients.
+
+    >>> import tensorgrad as torch
+    >>> torch.optim.SparseAdam([torch.ones(2, requires_grad=True)])
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: SparseAdam works on sparse gradients, which do not exist here: please consider Adam instead
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError(
+            "SparseAdam works on sparse gradients, which do not exist here: please consider Adam instead"
+        )
