@@ -1,0 +1,128 @@
+"""Writes values as PyTorch's pickles: tensors by the names of PyTorch's functions, storages as references."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from tensorgrad import devices, dtypes, layouts
+from tensorgrad.nn.parameter import Buffer, Parameter, is_lazy
+from tensorgrad.serialization.tables import STORAGE_NAMES, Global, named
+from tensorgrad.size import Size
+from tensorgrad.storage.stubs import Storage
+from tensorgrad.tensor import Tensor
+
+UNTYPED = named("torch.storage", "UntypedStorage")
+CLASSES: dict[type, Global] = {
+    Tensor: named("torch", "Tensor"),
+    Parameter: named("torch.nn.parameter", "Parameter"),
+    Buffer: named("torch.nn.parameter", "Buffer"),
+    Size: named("torch", "Size"),
+    devices.device: named("torch", "device"),
+}
+
+
+class _Reference:
+    """A storage under the type by which a tensor names it."""
+
+    def __init__(self, storage: Storage, kind: Global, itemsize: int):
+        self.storage, self.kind, self.itemsize = storage, kind, itemsize
+
+
+class Pickler(pickle._Pickler):  # the one in Python: the other writes no name that it cannot import
+    """Pickles to a file; `storages` are then those that the pickle refers to, by key."""
+
+    def __init__(self, file, protocol: int):
+        super().__init__(file, protocol)
+        self.storages: dict[str, Storage] = {}
+        self._keys: dict[int, tuple[str, Any]] = {}  # id of a storage -> its key and first type
+
+    def persistent_id(self, obj):
+        """How a storage is written."""
+        if isinstance(obj, Storage):
+            obj = _Reference(obj, UNTYPED, 1)
+        if not isinstance(obj, _Reference):
+            return None
+        storage = obj.storage
+        if id(storage) not in self._keys:
+            key = str(len(self._keys))
+            self._keys[id(storage)] = key, obj.kind
+            self.storages[key] = storage
+        key, kind = self._keys[id(storage)]
+        if obj.kind != kind and UNTYPED not in (kind, obj.kind):
+            raise RuntimeError(
+                "Cannot save multiple tensors or storages that view the same data as different types "
+                f"({kind.name} and {obj.kind.name})"
+            )
+        return "storage", obj.kind, key, str(storage.device), storage.nbytes() // obj.itemsize
+
+    def reducer_override(self, obj):
+        """How tensors, dtypes and names are written; the rest as always."""
+        if is_lazy(obj):  # an uninitialised parameter has no storage
+            return named("torch.nn.parameter", type(obj).__name__), obj.__reduce_ex__(2)[1]
+        if isinstance(obj, Tensor):
+            return _tensor(obj)
+        if isinstance(obj, Global | dtypes.dtype | layouts.memory_format):
+            return obj.name
+        if type(obj) is Size:
+            return CLASSES[Size], (tuple(obj),)
+        if type(obj) is devices.device:
+            return CLASSES[devices.device], (obj.type,) if obj.index is None else (obj.type, obj.index)
+        return NotImplemented
+
+    def save_global(self, obj, name=None):
+        """A name: PyTorch's for what is PyTorch's."""
+        known: Global | None = None
+        if isinstance(obj, dtypes.dtype | layouts.memory_format):
+            known = named("torch", obj.name)
+        elif isinstance(obj, Global):
+            known = obj
+        elif isinstance(obj, type):
+            known = CLASSES.get(obj)
+        if known is None:
+            return super().save_global(obj, name)  # type: ignore[misc]
+        self.write(pickle.GLOBAL + f"{known.module}\n{known.name}\n".encode())  # type: ignore[attr-defined]
+        self.memoize(obj)  # type: ignore[attr-defined]
+        return None
+
+
+def _tensor(tensor: Tensor) -> tuple:
+    """A tensor as the call that rebuilds it."""
+    from collections import OrderedDict
+
+    if tensor._edge is not None and type(tensor) is not Tensor:
+        raise RuntimeError("a subclass of Tensor with a history cannot be saved: detach() it first")
+    dtype, hooks = tensor.dtype, OrderedDict()  # type: ignore[var-annotated]
+    if isinstance(tensor, Parameter):
+        data = _tensor(tensor.detach())
+        if tensor.__dict__:
+            return named("torch._utils", "_rebuild_parameter_with_state"), (
+                _Call(*data), tensor.requires_grad, hooks, dict(tensor.__dict__),
+            )  # fmt: skip
+        return named("torch._utils", "_rebuild_parameter"), (_Call(*data), tensor.requires_grad, hooks)
+    if tensor.device.type == "meta":
+        return named("torch._utils", "_rebuild_meta_tensor_no_storage"), (
+            dtype, tuple(tensor.shape), tensor.stride(), tensor.requires_grad,
+        )  # fmt: skip
+    args: tuple
+    place = tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.requires_grad, hooks
+    name = STORAGE_NAMES.get(dtype.name)
+    if name is None:
+        reference = _Reference(tensor._storage, UNTYPED, 1)
+        function, args = named("torch._utils", "_rebuild_tensor_v3"), (reference, *place, dtype)
+    else:
+        reference = _Reference(tensor._storage, named("torch", name), dtype.itemsize)
+        function, args = named("torch._utils", "_rebuild_tensor_v2"), (reference, *place)
+    if tensor.__dict__ or type(tensor) is not Tensor:
+        return named("torch._tensor", "_rebuild_from_type_v2"), (function, type(tensor), args, dict(tensor.__dict__))
+    return function, args
+
+
+class _Call:
+    """A call inside a call."""
+
+    def __init__(self, function: Global, args: tuple):
+        self.function, self.args = function, args
+
+    def __reduce__(self):
+        return self.function, self.args

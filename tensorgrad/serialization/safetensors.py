@@ -1,0 +1,83 @@
+"""The safetensors format: a dict of tensors by name, and nothing that could run. Needs the package safetensors.
+
+from tensorgrad.serialization.safetensors import load_file, save_file
+save_file(model.state_dict(), "model.safetensors")
+model.load_state_dict(load_file("model.safetensors"))
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.serialization.archive import replacing
+from tensorgrad.tensor import Tensor, wrap
+
+# The names of dtypes in files.
+NAMES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
+    "I16": "int16", "I8": "int8", "U8": "uint8", "U16": "uint16", "U32": "uint32", "U64": "uint64", "BOOL": "bool",
+    "C64": "complex64",
+}  # fmt: skip
+
+
+def _package() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise ImportError("this needs the package safetensors: pip install '.[safetensors]' (or safetensors)") from None
+    return safetensors
+
+
+def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """Tensors by name as the bytes of a file. Each is written whole and contiguous.
+
+    Args:
+        metadata: texts to put beside them.
+
+    Raises: TypeError for values that are not tensors, ImportError without the package safetensors.
+    """
+    package, host = _package(), {}
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"safetensors: {name!r} is a {type(tensor).__name__}, expected a tensor")
+        if tensor.dtype.name not in NAMES.values():
+            raise TypeError(f"safetensors: {name!r} has the dtype {tensor.dtype}, for which the format has no name")
+        # Not np.ascontiguousarray, which makes a 0-dim array one of one dimension.
+        host[name] = np.array(tensor.detach().cpu()._array, order="C")
+    return package.numpy.save(host, metadata)
+
+
+def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
+    """The tensors in the bytes of a file.
+
+    Raises: ValueError if they are damaged, ImportError without the package safetensors.
+    """
+    package, found = _package(), {}
+    try:
+        entries = package.deserialize(data)
+    except Exception as error:
+        raise ValueError(f"safetensors: the data are damaged ({error})") from error
+    for name, entry in entries:
+        if entry["dtype"] not in NAMES:
+            raise ValueError(f"safetensors: {name!r} has the unknown dtype {entry['dtype']}")
+        dtype = dtypes.BY_NAME[NAMES[entry["dtype"]]].numpy
+        content = np.frombuffer(bytearray(entry["data"]), np.uint8).view(dtype)
+        found[name] = wrap(content.reshape(entry["shape"])).to(device)
+    return found
+
+
+def save_file(tensors: dict[str, Tensor], filename: Any, metadata: dict[str, str] | None = None) -> None:
+    """Writes tensors by name to a file, which replaces an older one in one step; see `save`."""
+    content = save(tensors, metadata)
+    with replacing(filename) as file:
+        file.write(content)
+
+
+def load_file(filename: str | os.PathLike, device: Any = "cpu") -> dict[str, Tensor]:
+    """The tensors in a file, by name; see `load`."""
+    with open(filename, "rb") as file:
+        return load(file.read(), device)
