@@ -6,17 +6,20 @@ Nothing here is needed by ``import tensorgrad`` itself, so each part is loaded w
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-_PARTS = ("checkpoint", "data", "hooks")
+_PARTS = ("_pytree", "benchmark", "checkpoint", "data", "dlpack", "hooks", "model_zoo", "swap", "tensorboard")
 
 if TYPE_CHECKING:
-    from tensorgrad.utils import checkpoint, data, hooks
+    from tensorgrad.utils import _pytree, benchmark, checkpoint, data, dlpack, hooks, model_zoo, tensorboard
+    from tensorgrad.utils.swap import swap_tensors
 else:  # so that a misspelt name does not pass for one of these
 
     def __getattr__(name: str) -> Any:
         if name in _PARTS:
             return import_module(f"{__name__}.{name}")
+        if name == "swap_tensors":
+            return import_module(f"{__name__}.swap").swap_tensors
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PARTS])
+    return sorted([*globals(), *_PARTS, "swap_tensors"])

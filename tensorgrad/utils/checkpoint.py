@@ -33,7 +33,20 @@ _TIP = (
 
 
 class CheckpointError(RuntimeError):
-    """The second run of a checkpointed function did not do what the first one did."""
+    """The second run of a checkpointed function did not do what the first one did.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.utils.checkpoint import checkpoint
+    >>> calls = []
+    >>> def forgetful(x):
+    ...     calls.append(x)
+    ...     return x.sin().cos() if len(calls) == 1 else x.exp()
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> checkpoint(forgetful, x, use_reentrant=False).backward()
+    Traceback (most recent call last):
+        ...
+    tensorgrad.utils.checkpoint.CheckpointError: torch.utils.checkpoint: A different number of tensors was ...
+    """
 
 
 class _Settings:
@@ -54,17 +67,42 @@ def _set(name: str, value):
 
 
 def set_checkpoint_early_stop(enable: bool):
-    """A context manager: overrides `early_stop` of the checkpoints made inside."""
+    """A context manager: overrides `early_stop` of the checkpoints made inside.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> with set_checkpoint_early_stop(False):
+    ...     checkpoint(torch.exp, x, use_reentrant=False).backward()
+    >>> x.grad
+    tensor([2.7183])
+    """
     return _set("early_stop", enable)
 
 
 def set_checkpoint_debug_enabled(enabled: bool | None):
-    """A context manager: overrides `debug` of the checkpoints made inside."""
+    """A context manager: overrides `debug` of the checkpoints made inside.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.utils.checkpoint import checkpoint, set_checkpoint_debug_enabled
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> with set_checkpoint_debug_enabled(True):
+    ...     checkpoint(torch.exp, x, use_reentrant=False).backward()
+    >>> x.grad
+    tensor([2.7183])
+    """
     return _set("debug", enabled)
 
 
 def noop_context_fn():
-    """The default `context_fn`: two context managers that do nothing."""
+    """The default `context_fn`: two context managers that do nothing.
+
+    >>> import tensorgrad as torch
+    >>> first, second = torch.utils.checkpoint.noop_context_fn()
+    >>> with first, second:
+    ...     torch.ones(2)
+    tensor([1., 1.])
+    """
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
@@ -302,7 +340,7 @@ def _traced(traces: tuple | None, which: int):
     trace = traces[which]
     trace.clear()
 
-    def observe(op, args, result, seconds):
+    def observe(op, args, result, start, seconds):
         shapes = ", ".join(str(list(a.shape)) for a in args if isinstance(a, Tensor))
         trace.append(f"{op.name}({shapes})")
 

@@ -1,7 +1,7 @@
-"""Data sets, the orders in which they are read, and the loader that makes batches of them."""
+"""Data sets, the orders in which they are read, and the loader that makes batches of them, with worker processes."""
 
 from tensorgrad.utils.data.collate import default_collate, default_convert
-from tensorgrad.utils.data.dataloader import DataLoader, get_worker_info
+from tensorgrad.utils.data.dataloader import DataLoader, _DatasetKind
 from tensorgrad.utils.data.dataset import (
     ChainDataset,
     ConcatDataset,
@@ -12,6 +12,7 @@ from tensorgrad.utils.data.dataset import (
     TensorDataset,
     random_split,
 )
+from tensorgrad.utils.data.distributed import DistributedSampler
 from tensorgrad.utils.data.sampler import (
     BatchSampler,
     RandomSampler,
@@ -20,6 +21,7 @@ from tensorgrad.utils.data.sampler import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from tensorgrad.utils.data.worker import get_worker_info
 
 __all__ = [
     "BatchSampler",
@@ -27,6 +29,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "IterableDataset",
     "RandomSampler",
     "Sampler",

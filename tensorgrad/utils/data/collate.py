@@ -53,34 +53,43 @@ def collate(batch: list, *, collate_fn_map: dict[Any, Callable] | None = None) -
         return collate(samples, collate_fn_map=collate_fn_map)
 
     if isinstance(first, Mapping):
-        return _like_mapping(first, {key: together([sample[key] for sample in batch]) for key in first})
+        return like_mapping(first, {key: together([sample[key] for sample in batch]) for key in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*(together(place) for place in zip(*batch, strict=False)))
     if isinstance(first, Sequence):
         if any(len(sample) != len(first) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
         places = [together(place) for place in zip(*batch, strict=True)]
-        return places if isinstance(first, tuple) else _like_sequence(first, places)
+        return places if isinstance(first, tuple) else like_sequence(first, places)
     raise TypeError(_MESSAGE.format(type(first)))
 
 
 def default_convert(data: Any) -> Any:
-    """A single sample with its arrays and NumPy numbers as tensors, its structure kept."""
+    """A single sample with its arrays and NumPy numbers as tensors, its structure kept.
+
+    Arrays share their memory with the tensors; arrays of strings or objects, and all other things, stay as they are.
+    Tuples become lists, as in batches; named tuples, lists and dictionaries keep their kind.
+
+    >>> import tensorgrad as torch
+    >>> import numpy as np
+    >>> torch.utils.data.default_convert({"x": np.array([1, 2]), "name": "a"})
+    {'x': tensor([1, 2]), 'name': 'a'}
+    """
     if isinstance(data, Tensor):
         return data
-    if isinstance(data, np.ndarray | np.number | np.bool_):
+    if isinstance(data, np.ndarray | np.generic) and not isinstance(data, np.str_):
         return data if isinstance(data, np.ndarray) and data.dtype.kind in "SUO" else torch.as_tensor(data)
     if isinstance(data, Mapping):
-        return _like_mapping(data, {key: default_convert(value) for key, value in data.items()})
+        return like_mapping(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(default_convert(value) for value in data))
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
         converted = [default_convert(value) for value in data]
-        return converted if isinstance(data, tuple) else _like_sequence(data, converted)
+        return converted if isinstance(data, tuple) else like_sequence(data, converted)
     return data
 
 
-def _like_mapping(example: Any, values: dict) -> Any:
+def like_mapping(example: Any, values: dict) -> Any:
     """``values`` as a mapping of the example's type, with the example's other attributes; a dict if that fails."""
     try:
         if isinstance(example, MutableMapping):
@@ -92,7 +101,7 @@ def _like_mapping(example: Any, values: dict) -> Any:
         return values
 
 
-def _like_sequence(example: Any, values: list) -> Any:
+def like_sequence(example: Any, values: list) -> Any:
     try:
         if isinstance(example, MutableSequence):
             clone = copy.copy(example)

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice, repeat
+from itertools import repeat
+from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar
 
 from tensorgrad.utils.data.collate import default_collate, default_convert
-from tensorgrad.utils.data.dataset import IterableDataset, Subset, TensorDataset
-from tensorgrad.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
+from tensorgrad.utils.data.dataset import IterableDataset
+from tensorgrad.utils.data.iterators import (
+    _BaseDataLoaderIter,
+    _MultiProcessingDataLoaderIter,
+    _SingleProcessDataLoaderIter,
+)
+from tensorgrad.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+from tensorgrad.utils.data.worker import get_worker_info  # noqa: F401 (PyTorch has it here, too)
 
 T_co = TypeVar("T_co", covariant=True)
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
-def get_worker_info() -> None:
-    """What a worker process knows of itself; ``None`` in the main process, where all loading happens."""
-    return None
+class _DatasetKind:
+    """Whether samples are read by number or one after another."""
+
+    Map, Iterable = 0, 1
 
 
 class DataLoader(Generic[T_co]):
@@ -33,13 +43,26 @@ class DataLoader(Generic[T_co]):
         collate_fn: makes a batch of a list of samples; by default :func:`default_collate`.
         drop_last: leave out a last batch that is not full.
         generator: where random numbers come from; the default one if ``None``.
-        num_workers: must be 0: loading happens in the main process.
-        pin_memory, timeout, worker_init_fn, prefetch_factor, persistent_workers, in_order: accepted; they concern
-            workers and CUDA.
+        num_workers: how many processes make batches; with 0 the main process does it.
+        prefetch_factor: how many batches each worker makes in advance; by default 2.
+        persistent_workers: keep the workers from one epoch to the next.
+        worker_init_fn: called with its number in each worker before it begins.
+        timeout: how many seconds to wait for a batch at most; 0 means for ever.
+        multiprocessing_context: how workers are started: "fork", "spawn", "forkserver" or a context of
+            ``multiprocessing``. By default what ``multiprocessing.set_start_method`` was given; else "fork" on Linux
+            and Python's default elsewhere. Started otherwise than by "fork", they need a data set that can be pickled.
+            Choose "spawn" if other threads of the program multiply matrices meanwhile: OpenBLAS may hang in a fork.
+        in_order: whether batches come in the sampler's order, or as they get ready.
+        pin_memory: put batches where a GPU can read them by itself; without a GPU there is a warning only.
+
+    In worker i, ``random``, NumPy and this package are seeded with what PyTorch takes: ``torch.initial_seed()`` is a
+    number that the main process draws for each iterator (from ``generator``), plus i.
 
     Raises:
-        ValueError: settings that exclude each other; the text names them.
-        NotImplementedError: ``num_workers`` greater than 0.
+        ValueError, TypeError: settings that exclude each other; the text names them.
+
+    While iterating: an error in a worker is raised with its type and with its traceback as text; RuntimeError if a
+    worker dies, or does not deliver within ``timeout``.
 
     Example::
 
@@ -49,6 +72,8 @@ class DataLoader(Generic[T_co]):
         ...     print(x.shape, y)
         torch.Size([3, 2]) tensor([0, 1, 2])
         torch.Size([2, 2]) tensor([3, 4])
+        >>> list(DataLoader(range(5), batch_size=3, num_workers=1))
+        [tensor([0, 1, 2]), tensor([3, 4])]
     """
 
     _initialized = False
@@ -74,7 +99,7 @@ class DataLoader(Generic[T_co]):
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
-        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context)
+        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         iterable = isinstance(dataset, IterableDataset)
         _check_choices(iterable, batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
@@ -90,122 +115,108 @@ class DataLoader(Generic[T_co]):
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
         self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
-        self.num_workers, self.prefetch_factor, self.timeout = num_workers, prefetch_factor, timeout
+        self.num_workers, self.timeout = num_workers, timeout
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.worker_init_fn, self.multiprocessing_context = worker_init_fn, multiprocessing_context
         self.persistent_workers, self.in_order = persistent_workers, in_order
         self.collate_fn = collate_fn or (default_convert if batch_sampler is None else default_collate)
-        self._iterable = iterable
+        self._iterable, self._dataset_kind = iterable, _DatasetKind.Iterable if iterable else _DatasetKind.Map
         self._expected: int | None = None  # what len() promised, for an iterable data set
+        self._iterator: Any = None  # that of persistent workers
         self._initialized = True
+        self.check_worker_number_rationality()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._initialized and name in _FIXED:
             raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
 
+    @property
+    def multiprocessing_context(self) -> BaseContext | None:
+        """How workers are started; it may be set to a context or a method's name. ``None``: the default."""
+        return self._context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, value: Any) -> None:
+        if value is not None and not self.num_workers:
+            raise ValueError(
+                "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+                f"num_workers={self.num_workers}"
+            )
+        if isinstance(value, str):
+            valid = multiprocessing.get_all_start_methods()
+            if value not in valid:
+                raise ValueError(
+                    f"multiprocessing_context option should specify a valid start method in {valid!r}, but got "
+                    f"multiprocessing_context={value!r}"
+                )
+            value = multiprocessing.get_context(value)
+        if value is not None and not isinstance(value, BaseContext):
+            raise TypeError(
+                "multiprocessing_context option should be a valid context object or a string specifying the start "
+                f"method, but got multiprocessing_context={value}"
+            )
+        self._context = value
+
+    def check_worker_number_rationality(self) -> None:
+        """Warns if there are to be more workers than processors."""
+        affinity = getattr(os, "sched_getaffinity", None)
+        processors = len(affinity(0)) if affinity else os.cpu_count() or 1
+        if self.num_workers > processors:
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number "
+                f"of worker in current system is {processors}"
+                f"{'' if affinity else ' (`cpuset` is not taken into account)'}, which is smaller than what this "
+                "DataLoader is going to create. Please be aware that excessive worker creation might get DataLoader "
+                "running slow or even freeze, lower the worker number to avoid potential slowness/freeze if necessary.",
+                stacklevel=3,
+            )
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self) -> Any:
+        """What gives the tasks: lists of numbers, or numbers."""
+        return self.batch_sampler if self._auto_collation else self.sampler
+
+    def _get_iterator(self) -> _BaseDataLoaderIter:
+        return _MultiProcessingDataLoaderIter(self) if self.num_workers else _SingleProcessDataLoaderIter(self)
+
     def __iter__(self) -> Iterator[Any]:
-        return _Batches(self)
+        if not self.persistent_workers or not self.num_workers:
+            return self._get_iterator()
+        if self._iterator is None or self._iterator._crew.stopped:
+            self._iterator = self._get_iterator()
+        else:
+            self._iterator._reset(self)
+        return self._iterator
 
     def __len__(self) -> int:
         if not self._iterable:
-            return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
+            return len(self._index_sampler)
         size = self._expected = len(self.dataset)
         if self.batch_size is None:
             return size
         return size // self.batch_size if self.drop_last else -(-size // self.batch_size)
 
 
-class _Batches(Iterator[Any]):
-    """One pass over a loader."""
-
-    def __init__(self, loader: DataLoader) -> None:
-        self._loader = loader
-        self._yielded = 0
-        # PyTorch draws a seed for its workers here, even if there are none; whoever draws next must see that.
-        draw_seed(loader.generator)
-        if loader._iterable:
-            self._batches = _in_sequence(loader)
-        else:
-            numbers = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
-            self._batches = map(_fetcher(loader), iter(numbers))
-
-    def __next__(self) -> Any:
-        batch = next(self._batches)
-        self._yielded += 1
-        expected = self._loader._expected
-        if expected is not None and self._yielded > expected:
-            warnings.warn(
-                f"Length of IterableDataset {self._loader.dataset} was reported to be {expected}(when accessing "
-                f"len(dataloader)), but {self._yielded} samples have been fetched. ",
-                stacklevel=2,
-            )
-        return batch
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-
-def _fetcher(loader: DataLoader) -> Callable[[Any], Any]:
-    """The function from a sample's number, or a list of them, to what the loader gives."""
-    dataset, collate_fn = loader.dataset, loader.collate_fn
-    if loader.batch_sampler is None:
-        return lambda number: collate_fn(dataset[number])
-    rows = _rows(dataset) if collate_fn is default_collate else None
-    if rows is not None:
-        return rows
-    several = getattr(dataset, "__getitems__", None)
-    if several:
-        return lambda numbers: collate_fn(several(numbers))
-    return lambda numbers: collate_fn([dataset[number] for number in numbers])
-
-
-def _rows(dataset: Any) -> Callable[[list[int]], list] | None:
-    """How to read a whole batch of rows at once, where that gives the same as reading and stacking them one by one."""
-    if type(dataset) is Subset:
-        inner, indices = _rows(dataset.dataset), dataset.indices
-        return None if inner is None else lambda numbers: inner([indices[i] for i in numbers])
-    if type(dataset) is not TensorDataset or any(tensor.requires_grad for tensor in dataset.tensors):
-        return None
-    return lambda numbers: [tensor[numbers] for tensor in dataset.tensors]
-
-
-def _in_sequence(loader: DataLoader) -> Iterator[Any]:
-    """The batches of an iterable data set."""
-    samples, size = iter(loader.dataset), loader.batch_size
-    if size is None:
-        yield from map(loader.collate_fn, samples)
-        return
-    while batch := list(islice(samples, size)):
-        if loader.drop_last and len(batch) < size:
-            return
-        yield loader.collate_fn(batch)
-
-
-def _check_workers(
-    num_workers: int, timeout: float, prefetch_factor: int | None, persistent: bool, context: Any
-) -> None:
+def _check_workers(num_workers: int, timeout: float, prefetch_factor: int | None, persistent: bool) -> None:
     if num_workers < 0:
         raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
     if timeout < 0:
         raise ValueError("timeout option should be non-negative")
-    if num_workers > 0:
-        raise NotImplementedError(
-            f"DataLoader: num_workers={num_workers}, but there are no worker processes; use num_workers=0, which loads "
-            "in the main process and gives the same batches"
-        )
-    if prefetch_factor is not None:
+    if num_workers == 0 and prefetch_factor is not None:
         raise ValueError(
             "prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
             "multiprocessing, otherwise set prefetch_factor to None."
         )
-    if persistent:
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError("prefetch_factor option should be non-negative")
+    if persistent and num_workers == 0:
         raise ValueError("persistent_workers option needs num_workers > 0")
-    if context is not None:
-        raise ValueError(
-            "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
-            f"num_workers={num_workers}"
-        )
 
 
 def _check_choices(

@@ -19,6 +19,16 @@ class Dataset(Generic[T_co]):
     """Base class of data sets that are read by number: define ``__getitem__`` and, for most uses, ``__len__``.
 
     A ``__getitems__(indices)`` that returns a list of samples is used for whole batches if there is one.
+    ``a + b`` is a :class:`ConcatDataset`.
+
+    >>> import tensorgrad as torch
+    >>> class Squares(torch.utils.data.Dataset):
+    ...     def __getitem__(self, index):
+    ...         return index**2
+    ...     def __len__(self):
+    ...         return 4
+    >>> next(iter(torch.utils.data.DataLoader(Squares(), batch_size=4)))
+    tensor([0, 1, 4, 9])
     """
 
     def __getitem__(self, index: Any) -> T_co:
@@ -29,7 +39,18 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
-    """Base class of data sets that can only be read from one end to the other: define ``__iter__``."""
+    """Base class of data sets that can only be read from one end to the other: define ``__iter__``.
+
+    In a worker process every copy is read: ask ``get_worker_info()`` there, and read only its share.
+    ``a + b`` is a :class:`ChainDataset`.
+
+    >>> import tensorgrad as torch
+    >>> class Countdown(torch.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter([3, 2, 1])
+    >>> [batch.tolist() for batch in torch.utils.data.DataLoader(Countdown(), batch_size=2)]
+    [[3, 2], [1]]
+    """
 
     def __add__(self, other: Dataset) -> Dataset:
         return ChainDataset([self, other])
@@ -131,7 +152,20 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset):
-    """Several :class:`IterableDataset` s one after the other."""
+    """Several :class:`IterableDataset` s one after the other.
+
+    Raises:
+        AssertionError: when it is read, if something else is among them.
+
+    >>> import tensorgrad as torch
+    >>> class Count(torch.utils.data.IterableDataset):
+    ...     def __init__(self, n):
+    ...         self.n = n
+    ...     def __iter__(self):
+    ...         return iter(range(self.n))
+    >>> list(torch.utils.data.ChainDataset([Count(2), Count(3)]))
+    [0, 1, 0, 1, 2]
+    """
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
         self.datasets = datasets
@@ -155,6 +189,10 @@ class StackDataset(Dataset):
 
     Raises:
         ValueError: none are given, some by name and some not, or of different lengths.
+
+    >>> import tensorgrad as torch
+    >>> torch.utils.data.StackDataset(image=[10, 20], label=["a", "b"])[1]
+    {'image': 20, 'label': 'b'}
     """
 
     datasets: Any

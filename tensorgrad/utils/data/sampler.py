@@ -17,7 +17,17 @@ def draw_seed(generator: Any = None) -> int:
 
 
 class Sampler(Generic[T_co]):
-    """Base class: define ``__iter__``, which gives the numbers of the samples (or lists of them, for batches)."""
+    """Base class: define ``__iter__``, which gives the numbers of the samples (or lists of them, for batches).
+
+    ``data_source`` is taken and not used. A ``__len__`` lets a DataLoader tell its length.
+
+    >>> import tensorgrad as torch
+    >>> class Backwards(torch.utils.data.Sampler):
+    ...     def __iter__(self):
+    ...         return iter([2, 1, 0])
+    >>> list(torch.utils.data.DataLoader([10, 20, 30], sampler=Backwards(), batch_size=None))
+    [30, 20, 10]
+    """
 
     def __init__(self, data_source: Any = None) -> None:
         pass
@@ -103,7 +113,17 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """The given numbers in random order."""
+    """The given numbers in random order, each once.
+
+    Args:
+        indices: the numbers.
+        generator: where the random numbers come from; the default one if ``None``.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> list(torch.utils.data.SubsetRandomSampler([10, 20, 30]))
+    [30, 10, 20]
+    """
 
     def __init__(self, indices: Sequence[int], generator: Any = None) -> None:
         self.indices, self.generator = indices, generator
@@ -119,8 +139,19 @@ class SubsetRandomSampler(Sampler[int]):
 class WeightedRandomSampler(Sampler[int]):
     """``num_samples`` draws, number i with a probability in proportion to ``weights[i]``.
 
+    Args:
+        weights: a row of numbers that are not negative; they need not add up to 1.
+        num_samples: how many are drawn.
+        replacement: whether a number may come more than once.
+        generator: where the random numbers come from; the default one if ``None``.
+
     Raises:
         ValueError: a setting that makes no sense, or weights that are not one row.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> list(torch.utils.data.WeightedRandomSampler([0.1, 0.0, 0.9], 5))
+    [2, 2, 2, 2, 2]
     """
 
     def __init__(

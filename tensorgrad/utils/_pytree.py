@@ -1,0 +1,124 @@
+"""`torch.utils._pytree`: nested lists, tuples and dicts as a flat list of leaves and a description."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class TreeSpec(NamedTuple):
+    """How leaves are nested: the container's type (None for a leaf), its keys or other context, and the children."""
+
+    type: Any
+    context: Any
+    children: tuple
+
+    @property
+    def num_leaves(self) -> int:
+        """How many leaves there are."""
+        return 1 if self.type is None else sum(child.num_leaves for child in self.children)
+
+
+LeafSpec = TreeSpec(None, None, ())
+_registered: dict[type, tuple[Callable, Callable]] = {}
+
+
+def register_pytree_node(cls: type, flatten_fn: Callable, unflatten_fn: Callable, **options: Any) -> None:
+    """Teaches the functions below another container: `flatten_fn(value)` gives (children, context), and
+    `unflatten_fn(children, context)` the value back."""
+    _registered[cls] = flatten_fn, unflatten_fn
+
+
+def _children(value: Any) -> tuple[list, Any] | None:
+    """The children of a container and what is needed to rebuild it; None for a leaf."""
+    kind = type(value)
+    if kind in _registered:
+        children, context = _registered[kind][0](value)
+        return list(children), context
+    if kind in (dict, OrderedDict):
+        return list(value.values()), list(value)
+    if kind is defaultdict:
+        return list(value.values()), (value.default_factory, list(value))
+    if isinstance(value, tuple) or kind is list:
+        return list(value), None
+    return None
+
+
+def _rebuilt(spec: TreeSpec, children: list) -> Any:
+    kind = spec.type
+    if kind in _registered:
+        return _registered[kind][1](children, spec.context)
+    if kind in (dict, OrderedDict):
+        return kind(zip(spec.context, children))
+    if kind is defaultdict:
+        return defaultdict(spec.context[0], zip(spec.context[1], children))
+    return kind(*children) if hasattr(kind, "_fields") else kind(children)
+
+
+def tree_flatten(tree: Any, is_leaf: Callable | None = None) -> tuple[list, TreeSpec]:
+    """(leaves, description) of nested containers.
+
+    >>> from tensorgrad.utils._pytree import tree_flatten, tree_unflatten
+    >>> leaves, spec = tree_flatten({"a": 1, "b": (2, 3)})
+    >>> leaves, tree_unflatten(leaves, spec)
+    ([1, 2, 3], {'a': 1, 'b': (2, 3)})
+    """
+    found = None if is_leaf is not None and is_leaf(tree) else _children(tree)
+    if found is None:
+        return [tree], LeafSpec
+    leaves: list = []
+    specs = []
+    for child in found[0]:
+        inside, spec = tree_flatten(child, is_leaf)
+        leaves += inside
+        specs.append(spec)
+    return leaves, TreeSpec(type(tree), found[1], tuple(specs))
+
+
+def tree_unflatten(leaves: Any, treespec: TreeSpec) -> Any:
+    """The nested containers of which `tree_flatten` made leaves and a description.
+
+    Raises: ValueError if the number of leaves is another one.
+    """
+    leaves = list(leaves)
+    if len(leaves) != treespec.num_leaves:
+        raise ValueError(f"tree_unflatten: {len(leaves)} leaves for a tree that has {treespec.num_leaves}")
+    remaining = iter(leaves)
+
+    def build(spec: TreeSpec) -> Any:
+        return next(remaining) if spec.type is None else _rebuilt(spec, [build(child) for child in spec.children])
+
+    return build(treespec)
+
+
+def tree_map(func: Callable, tree: Any, *rests: Any, is_leaf: Callable | None = None) -> Any:
+    """The same nesting with `func` of every leaf (and of the leaves at the same places in `rests`)."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    others = [tree_flatten(rest, is_leaf)[0] for rest in rests]
+    return tree_unflatten([func(*values) for values in zip(leaves, *others)], spec)
+
+
+def tree_map_only(kind: Any, func: Callable, tree: Any, is_leaf: Callable | None = None) -> Any:
+    """`tree_map` for the leaves of one type; the others stay."""
+    return tree_map(lambda leaf: func(leaf) if isinstance(leaf, kind) else leaf, tree, is_leaf=is_leaf)
+
+
+def tree_leaves(tree: Any, is_leaf: Callable | None = None) -> list:
+    """The leaves."""
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_structure(tree: Any, is_leaf: Callable | None = None) -> TreeSpec:
+    """The description."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+def tree_any(predicate: Callable, tree: Any) -> bool:
+    """Whether any leaf fulfils the predicate."""
+    return any(map(predicate, tree_leaves(tree)))
+
+
+def tree_all(predicate: Callable, tree: Any) -> bool:
+    """Whether all leaves do."""
+    return all(map(predicate, tree_leaves(tree)))

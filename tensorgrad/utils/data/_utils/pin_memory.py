@@ -1,0 +1,5 @@
+"""An older path of `tensorgrad.utils.data.pinning`."""
+
+from tensorgrad.utils.data.pinning import pin_memory
+
+__all__ = ["pin_memory"]

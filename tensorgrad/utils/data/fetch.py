@@ -1,0 +1,51 @@
+"""From numbers of samples to a batch: what the main process does itself, or has a worker do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from tensorgrad.utils.data.collate import default_collate
+from tensorgrad.utils.data.dataset import Subset, TensorDataset
+
+
+def by_number(dataset: Any, collate_fn: Callable, batched: bool) -> Callable[[Any], Any]:
+    """The function from a sample's number (`batched`: a list of them) to what the loader gives."""
+    if not batched:
+        return lambda number: collate_fn(dataset[number])
+    rows = _rows(dataset) if collate_fn is default_collate else None
+    if rows is not None:
+        return rows
+    several = getattr(dataset, "__getitems__", None)
+    if several:
+        return lambda numbers: collate_fn(several(numbers))
+    return lambda numbers: collate_fn([dataset[number] for number in numbers])
+
+
+def _rows(dataset: Any) -> Callable[[list[int]], list] | None:
+    """How to read a whole batch of rows at once, where that gives the same as reading and stacking them one by one."""
+    if type(dataset) is Subset:
+        inner, indices = _rows(dataset.dataset), dataset.indices
+        return None if inner is None else lambda numbers: inner([indices[i] for i in numbers])
+    if type(dataset) is not TensorDataset or any(tensor.requires_grad for tensor in dataset.tensors):
+        return None
+    return lambda numbers: [tensor[numbers] for tensor in dataset.tensors]
+
+
+def in_sequence(dataset: Any, collate_fn: Callable, batch_size: int | None, drop_last: bool) -> Iterator[Any]:
+    """The batches of an iterable data set; `batch_size=None`: its samples one by one."""
+    samples = iter(dataset)  # now, and not with the first batch: it may draw random numbers
+    if batch_size is None:
+        return map(collate_fn, samples)
+    ended = False
+
+    def batch() -> Any:
+        nonlocal ended
+        portion = [] if ended else list(islice(samples, batch_size))
+        ended = len(portion) < batch_size
+        if not portion or (ended and drop_last):
+            raise StopIteration
+        return collate_fn(portion)
+
+    return iter(batch, object())  # unlike a generator it can go on after an error in collate_fn

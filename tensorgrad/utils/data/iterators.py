@@ -1,0 +1,194 @@
+"""One pass over a loader: in the main process, or with workers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tensorgrad.utils.data import fetch, worker
+from tensorgrad.utils.data.crew import Crew, context_of
+from tensorgrad.utils.data.pinning import pinner
+from tensorgrad.utils.data.sampler import draw_seed
+
+
+class _BaseDataLoaderIter(Iterator[Any]):
+    """What both kinds share: the sampler's order, the seed, and a check of the length that was promised."""
+
+    def __init__(self, loader: Any) -> None:
+        # The loader itself is not kept: with persistent workers it keeps its iterator, and the two would never die.
+        self._dataset, self._num_workers = loader.dataset, loader.num_workers
+        self._pin: Callable[[Any], Any] | None = pinner(loader)
+        self._read(loader)
+        # PyTorch draws a seed for its workers here, even if there are none; whoever draws next must see that.
+        self._base_seed = draw_seed(loader.generator)
+
+    def _read(self, loader: Any) -> None:
+        """Begins a pass."""
+        self._index_sampler = loader._index_sampler
+        self._sampler_iter = iter(self._index_sampler)
+        self._expected = loader._expected
+        self._num_yielded = 0
+
+    def _next_data(self) -> Any:
+        raise NotImplementedError
+
+    def __next__(self) -> Any:
+        batch = self._next_data()
+        self._num_yielded += 1
+        if self._pin is not None:
+            batch = self._pin(batch)
+        if self._expected is not None and self._num_yielded > self._expected:
+            self._warn_of_length()
+        return batch
+
+    def _warn_of_length(self) -> None:
+        text = (
+            f"Length of IterableDataset {self._dataset} was reported to be {self._expected}(when accessing "
+            f"len(dataloader)), but {self._num_yielded} samples have been fetched. "
+        )
+        if self._num_workers:
+            text += (
+                "For multiprocessing data-loading, this could be caused by not properly configuring the "
+                "IterableDataset replica at each worker: see get_worker_info()."
+            )
+        warnings.warn(text, stacklevel=3)
+
+    def __len__(self) -> int:
+        return len(self._index_sampler)
+
+    def __getstate__(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    """Makes each batch when it is asked for."""
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        if loader.timeout != 0:
+            raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
+        self._batches: Iterator[Any]
+        if loader._iterable:
+            self._batches = fetch.in_sequence(loader.dataset, loader.collate_fn, loader.batch_size, loader.drop_last)
+        else:
+            make = fetch.by_number(loader.dataset, loader.collate_fn, loader._auto_collation)
+            self._batches = map(make, self._sampler_iter)
+
+    def _next_data(self) -> Any:
+        return next(self._batches)
+
+
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
+    """Has workers make the batches, `prefetch_factor` each ahead of what is asked for.
+
+    Task i goes to the next worker in turn. With `in_order` the batches come back in the order of the tasks, and so each
+    is read from the pipe of the worker that has it, when its turn comes; the workers keep those that are ready before.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        if loader.prefetch_factor <= 0:
+            raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
+        self._epoch = 0
+        self._most = loader.prefetch_factor * loader.num_workers  # tasks that may be unanswered at a time
+        self._iterable, self._in_order = loader._iterable, loader.in_order
+        self._persistent, self._timeout = loader.persistent_workers, loader.timeout
+        self._crew = Crew(
+            context_of(loader.multiprocessing_context),
+            worker.Orders(
+                dataset=loader.dataset,
+                iterable=loader._iterable,
+                batched=loader._auto_collation,
+                batch_size=loader.batch_size,
+                drop_last=loader.drop_last,
+                collate_fn=loader.collate_fn,
+                worker_init_fn=loader.worker_init_fn,
+                base_seed=self._base_seed,
+                num_workers=loader.num_workers,
+            ),
+        )
+        self._begin()
+
+    def _reset(self, loader: Any) -> None:
+        """Begins the next epoch with the same workers."""
+        self._read(loader)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._epoch += 1
+        self._sent = 0
+        self._due: dict[int, int] = {}  # task -> its worker; in the order of the tasks
+        self._unanswered = [0] * self._num_workers  # tasks of each worker
+        self._active = [True] * self._num_workers  # whose part of an iterable data set has not ended
+        self._turn = 0  # the worker that is to have the next task
+        for _ in range(self._most):
+            self._send_next()
+
+    @property
+    def _workers(self) -> list[Any]:
+        """The processes."""
+        return self._crew.processes
+
+    def _shutdown_workers(self) -> None:
+        """Ends the workers; this happens by itself after the last batch, or when the iterator is no longer used."""
+        self._crew.stop()
+
+    def _send_next(self) -> None:
+        """Gives the next task, if there is one, to the next worker that may have it."""
+        try:
+            numbers = next(self._sampler_iter)
+        except StopIteration:
+            return
+        number = self._next_worker()
+        if number is None:
+            return
+        self._crew.send(number, (self._epoch, self._sent, None if self._iterable else numbers))
+        self._due[self._sent] = number
+        self._unanswered[number] += 1
+        self._sent += 1
+
+    def _next_worker(self) -> int | None:
+        # Out of order, the work of a slow worker goes to others; in order that could not bring a batch sooner.
+        most = self._most // max(1, sum(self._active))
+        for _ in range(self._num_workers):
+            number, self._turn = self._turn, (self._turn + 1) % self._num_workers
+            if self._active[number] and (self._in_order or self._unanswered[number] < most):
+                return number
+        return None
+
+    def _next_data(self) -> Any:
+        while self._due:
+            if self._crew.stopped:
+                raise RuntimeError("DataLoader: the workers of this iterator have been stopped; begin a new one")
+            first, number = next(iter(self._due.items()))
+            if self._in_order:
+                if not self._active[number]:  # it has nothing left for this task
+                    del self._due[first]
+                    continue
+                number, answer = self._crew.receive([number], self._timeout)
+            else:
+                number, answer = self._crew.receive(sorted(set(self._due.values())), self._timeout)
+            epoch, task, kind, value = answer
+            if epoch != self._epoch:  # left over from an epoch that was broken off
+                continue
+            del self._due[task]
+            self._unanswered[number] -= 1
+            if kind == worker.ENDED:
+                self._end(number)
+                self._send_next()
+                continue
+            self._send_next()
+            if kind == worker.FAILED:
+                raise value.error()
+            return value
+        if not self._persistent:
+            self._crew.stop()
+        raise StopIteration
+
+    def _end(self, number: int) -> None:
+        """A worker has come to the end of its part of an iterable data set."""
+        self._active[number] = False
+        self._due = {task: whose for task, whose in self._due.items() if whose != number}
+        if not self._persistent:
+            self._crew.dismiss(number)

@@ -1,0 +1,8 @@
+"""`torch.utils.dlpack`: tensors from and for other libraries, without copying. See `tensorgrad.ops.memory`."""
+
+from tensorgrad.guard import guarded as _guarded
+from tensorgrad.ops.memory import from_dlpack, to_dlpack
+
+__all__ = ["from_dlpack", "to_dlpack"]
+
+globals().update(_guarded({name: globals()[name] for name in __all__}, __name__))

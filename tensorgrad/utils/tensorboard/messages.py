@@ -1,0 +1,62 @@
+"""The message types of TensorBoard's files, loaded when the first is needed: they come with the package tensorboard."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.tensor import Tensor
+
+
+def absent() -> ModuleNotFoundError:
+    """The error to raise where the package is not installed."""
+    return ModuleNotFoundError(
+        "torch.utils.tensorboard needs the package tensorboard: pip install tensorboard (it is also in the extra "
+        "tensorgrad[tensorboard])",
+        name="tensorboard",
+    )
+
+
+@cache
+def messages() -> SimpleNamespace:
+    """The classes by their names. Raises: ModuleNotFoundError without the package tensorboard."""
+    try:
+        import tensorboard  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise (absent() if error.name == "tensorboard" else error) from None
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+    from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    return SimpleNamespace(
+        Event=Event,
+        SessionLog=SessionLog,
+        Histogram=HistogramProto,
+        Summary=Summary,
+        Metadata=SummaryMetadata,
+        tensor=make_tensor_proto,
+    )
+
+
+def metadata(plugin: str, content: bytes = b"") -> Any:
+    """Which of TensorBoard's pages shows a value, and what it needs to know to do so."""
+    kind = messages().Metadata
+    return kind(plugin_data=kind.PluginData(plugin_name=plugin, content=content))
+
+
+def array_of(x: Any) -> np.ndarray:
+    """A tensor, array or number as an array.
+
+    Raises: NotImplementedError for anything else.
+    """
+    if isinstance(x, np.ndarray):
+        return x
+    if np.isscalar(x):
+        return np.array([x])
+    if isinstance(x, Tensor):
+        x = x.detach().cpu()
+        return (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()
+    raise NotImplementedError(f"Got {type(x)}, but numpy array or torch tensor are expected.")
