@@ -1,0 +1,68 @@
+"""The exponential distribution."""
+
+from __future__ import annotations
+
+import tensorgrad as torch
+from tensorgrad.distributions import constraints
+from tensorgrad.distributions.exp_family import ExponentialFamily
+from tensorgrad.distributions.utils import broadcast_all
+
+__all__ = ["Exponential"]
+
+
+class Exponential(ExponentialFamily):
+    """The exponential distribution of `rate`, the inverse of its mean.
+
+    >>> import tensorgrad as torch
+    >>> torch.distributions.Exponential(torch.tensor([1.0, 4.0])).mean
+    tensor([1.0000, 0.2500])
+    """
+
+    arg_constraints = {"rate": constraints.positive}
+    support = constraints.nonnegative
+    has_rsample = True
+    _mean_carrier_measure = 0
+
+    def __init__(self, rate, validate_args=None):
+        (self.rate,) = broadcast_all(rate)
+        super().__init__(self.rate.shape, validate_args=validate_args)
+
+    @property
+    def mean(self):
+        return self.rate.reciprocal()
+
+    @property
+    def mode(self):
+        return torch.zeros_like(self.rate)
+
+    @property
+    def stddev(self):
+        return self.rate.reciprocal()
+
+    @property
+    def variance(self):
+        return self.rate.pow(-2)
+
+    def rsample(self, sample_shape=()):
+        return self.rate.new_empty(self._extended_shape(sample_shape)).exponential_() / self.rate
+
+    def log_prob(self, value):
+        self._check(value)
+        return self.rate.log() - self.rate * value
+
+    def cdf(self, value):
+        self._check(value)
+        return 1 - torch.exp(-self.rate * value)
+
+    def icdf(self, value):
+        return -torch.log1p(-value) / self.rate
+
+    def entropy(self):
+        return 1.0 - self.rate.log()
+
+    @property
+    def _natural_params(self):
+        return (-self.rate,)
+
+    def _log_normalizer(self, x):
+        return -torch.log(-x)

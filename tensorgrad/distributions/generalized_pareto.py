@@ -1,0 +1,92 @@
+"""The generalised Pareto distribution of excesses over a threshold."""
+
+from __future__ import annotations
+
+import math
+
+import tensorgrad as torch
+from tensorgrad.distributions import constraints
+from tensorgrad.distributions.distribution import Distribution
+from tensorgrad.distributions.utils import broadcast_all
+
+__all__ = ["GeneralizedPareto"]
+
+
+class GeneralizedPareto(Distribution):
+    """The generalised Pareto distribution from `loc` upwards: P(x > t) = (1 + c (t - loc) / scale)^(-1/c) with
+    c = `concentration`, which is exponential in the limit c = 0 and ends at loc - scale / c if c < 0.
+
+    >>> import tensorgrad as torch
+    >>> torch.distributions.GeneralizedPareto(0.0, 1.0, torch.tensor([0.0, 0.5, 1.0])).mean
+    tensor([1., 2., nan])
+    """
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real}
+    has_rsample = True
+
+    def __init__(self, loc, scale, concentration, validate_args=None):
+        self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self):
+        """From loc to where the density ends."""
+        end = self.loc - self.scale / self.concentration
+        return constraints.interval(self.loc, torch.where(self.concentration < 0, end, math.inf))
+
+    def _limit_and_divisor(self):
+        """Where the concentration is (close to) 0, and the concentration with those replaced by 1."""
+        limit = torch.isclose(self.concentration, torch.zeros_like(self.concentration))
+        return limit, torch.where(limit, 1.0, self.concentration)
+
+    @property
+    def mean(self):
+        """nan where the concentration is 1 or more: it is infinite there."""
+        return (self.loc + self.scale / (1 - self.concentration)).masked_fill(self.concentration >= 1, math.nan)
+
+    @property
+    def mode(self):
+        return self.loc
+
+    @property
+    def variance(self):
+        """nan where the concentration is 1/2 or more: it is infinite there, if it exists."""
+        c = self.concentration
+        finite = self.scale.pow(2) / ((1 - c).pow(2) * (1 - 2 * c))
+        return finite.masked_fill(c >= 0.5, math.nan)
+
+    def rsample(self, sample_shape=()):
+        return self.icdf(torch.rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device))
+
+    def _exponent(self, value):
+        """-log P(x > value)"""
+        limit, c = self._limit_and_divisor()
+        z = (value - self.loc) / self.scale
+        return torch.where(limit, z, torch.log1p(c * z) / c)
+
+    def log_prob(self, value):
+        self._check(value)
+        limit, c = self._limit_and_divisor()
+        factor = torch.where(limit, 1.0, 1 + c)
+        return -self.scale.log() - factor * self._exponent(value)
+
+    def log_survival_function(self, value):
+        """log P(x > value)"""
+        self._check(value)
+        return -self._exponent(value)
+
+    def log_cdf(self, value):
+        """log P(x <= value)"""
+        self._check(value)
+        return torch.log1p(-torch.exp(self.log_survival_function(value)))
+
+    def cdf(self, value):
+        return torch.exp(self.log_cdf(value))
+
+    def icdf(self, value):
+        limit, c = self._limit_and_divisor()
+        exponent = -torch.log1p(-value)
+        return self.loc + self.scale * torch.where(limit, exponent, torch.expm1(c * exponent) / c)
+
+    def entropy(self):
+        return self.scale.log() + self.concentration + 1

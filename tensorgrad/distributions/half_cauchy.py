@@ -1,0 +1,60 @@
+"""The half-Cauchy distribution."""
+
+from __future__ import annotations
+
+import math
+
+import tensorgrad as torch
+from tensorgrad.distributions import constraints
+from tensorgrad.distributions.cauchy import Cauchy
+from tensorgrad.distributions.transformed_distribution import TransformedDistribution
+from tensorgrad.distributions.transforms import AbsTransform
+
+__all__ = ["HalfCauchy"]
+
+
+class HalfCauchy(TransformedDistribution):
+    """The distribution of |x| for x from a Cauchy distribution around 0 of half width `scale`.
+
+    >>> import tensorgrad as torch
+    >>> torch.distributions.HalfCauchy(1.0).icdf(torch.tensor(0.5))
+    tensor(1.)
+    """
+
+    arg_constraints = {"scale": constraints.positive}
+    support = constraints.nonnegative
+    has_rsample = True
+
+    def __init__(self, scale, validate_args=None):
+        super().__init__(Cauchy(0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
+
+    @property
+    def scale(self):
+        """The half width."""
+        return self.base_dist.scale
+
+    @property
+    def mean(self):
+        return torch.full_like(self.scale, math.inf)
+
+    @property
+    def mode(self):
+        return torch.zeros_like(self.scale)
+
+    @property
+    def variance(self):
+        return self.base_dist.variance
+
+    def log_prob(self, value):
+        self._check(value)
+        return torch.where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
+
+    def cdf(self, value):
+        self._check(value)
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, value):
+        return self.base_dist.icdf((value + 1) / 2)
+
+    def entropy(self):
+        return self.base_dist.entropy() - math.log(2)

@@ -1,0 +1,89 @@
+"""The Kullback–Leibler divergence: which formula serves which pair of distributions.
+
+The formulas are in `kl_formulas.py`; `register_kl` adds others.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from tensorgrad.distributions.distribution import Distribution
+from tensorgrad.tensor import Tensor
+
+__all__ = ["kl_divergence", "register_kl"]
+
+_KL_REGISTRY: dict = {}  # (class of p, class of q) -> formula
+_KL_MEMOIZE: dict = {}  # the same for subclasses that were asked for
+
+
+def register_kl(type_p, type_q):
+    """A decorator: makes a function of (p, q) the formula for these classes and for their subclasses.
+
+    Raises: TypeError for what is no subclass of `Distribution`.
+
+    >>> import tensorgrad as torch
+    >>> D = torch.distributions
+    >>> class Mine(D.Normal):
+    ...     pass
+    >>> @D.register_kl(Mine, Mine)
+    ... def kl_mine(p, q):
+    ...     return p.loc - q.loc
+    >>> D.kl_divergence(Mine(3.0, 1.0), Mine(1.0, 1.0))
+    tensor(2.)
+    """
+    for name, given in (("type_p", type_p), ("type_q", type_q)):
+        if not (isinstance(given, type) and issubclass(given, Distribution)):
+            raise TypeError(f"Expected {name} to be a Distribution subclass but got {given}")
+
+    def decorator(formula):
+        _KL_REGISTRY[type_p, type_q] = formula
+        _KL_MEMOIZE.clear()
+        return formula
+
+    return decorator
+
+
+def _find(type_p: type, type_q: type):
+    """The formula registered for the nearest base classes, or NotImplemented.
+
+    Where no pair is nearest for both, the nearer in p is taken, with a warning.
+    """
+    up_p, up_q = type_p.__mro__, type_q.__mro__
+    found = [
+        (up_p.index(p), up_q.index(q), formula)
+        for (p, q), formula in _KL_REGISTRY.items()
+        if issubclass(type_p, p) and issubclass(type_q, q)
+    ]
+    if not found:
+        return NotImplemented
+    left = min(found, key=lambda f: (f[0], f[1]))
+    right = min(found, key=lambda f: (f[1], f[0]))
+    if left[2] is not right[2]:
+        p, q = up_p[left[0]].__name__, up_q[right[1]].__name__
+        warnings.warn(
+            f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). Please register_kl({p}, {q})",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return left[2]
+
+
+def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
+    """KL(p ‖ q) = E log p(x) / q(x) over the samples of p: batch_shape.
+
+    Raises: NotImplementedError if no formula is registered for the classes of p and q.
+
+    >>> import tensorgrad as torch
+    >>> D = torch.distributions
+    >>> D.kl_divergence(D.Normal(0.0, 1.0), D.Normal(1.0, 1.0))
+    tensor(0.5000)
+    """
+    types = type(p), type(q)
+    formula = _KL_MEMOIZE.get(types)
+    if formula is None:
+        formula = _KL_MEMOIZE[types] = _find(*types)
+    if formula is NotImplemented:
+        raise NotImplementedError(
+            f"No KL(p || q) is implemented for p type {types[0].__name__} and q type {types[1].__name__}"
+        )
+    return formula(p, q)

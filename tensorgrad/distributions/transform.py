@@ -1,0 +1,193 @@
+"""`Transform`: an invertible change of variables; its inverse, its cache, and what it does to shapes.
+
+The ready-made ones are in `transforms.py`, those made of other transforms in `combined_transforms.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from typing import Any
+
+from tensorgrad.distributions import constraints
+from tensorgrad.size import Size
+from tensorgrad.tensor import Tensor
+
+
+class Transform:
+    """A differentiable change of variables from `domain` to `codomain`, with the logarithm of how it stretches space.
+
+    Called, it maps forwards; `transform.inv` maps backwards. With `cache_size` 1 the latest pair of argument and result
+    is remembered, so that a result maps back to exactly its argument: for inverses that are costly or inexact.
+
+    A subclass writes `_call`, `_inverse` and `log_abs_det_jacobian`, and sets `domain`, `codomain`, `bijective` and
+    (if it maps numbers to numbers, one by one) `sign`: 1 for an increasing, -1 for a decreasing function.
+
+    >>> import tensorgrad as torch
+    >>> exp = torch.distributions.ExpTransform()
+    >>> x = torch.tensor([1.0, 2.0])
+    >>> exp(x), exp.log_abs_det_jacobian(x, exp(x))
+    (tensor([2.7183, 7.3891]), tensor([1., 2.]))
+    """
+
+    bijective: Any = False
+    domain: Any
+    codomain: Any
+    # The attributes in which two transforms of a class agree if they are equal; None: each is equal only to itself.
+    _compared: tuple[str, ...] | None = None
+
+    def __init__(self, cache_size: int = 0):
+        if cache_size not in (0, 1):
+            raise ValueError("cache_size must be 0 or 1")
+        self._cache_size = cache_size
+        self._cached_x_y: tuple[Tensor | None, Tensor | None] = (None, None)
+        self._inv: Any = None  # a weak reference: the inverse refers to this transform
+        super().__init__()
+
+    def __getstate__(self):
+        return {**vars(self), "_inv": None}
+
+    @property
+    def event_dim(self) -> int:
+        """The number of dimensions of what is mapped at once, if it is the same on both sides (else ValueError)."""
+        if self.domain.event_dim != self.codomain.event_dim:
+            raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
+        return self.domain.event_dim
+
+    @property
+    def inv(self) -> Transform:
+        """The inverse transform."""
+        inverse = None if self._inv is None else self._inv()
+        if inverse is None:
+            inverse = _InverseTransform(self)
+            self._inv = weakref.ref(inverse)
+        return inverse
+
+    @property
+    def sign(self) -> Any:
+        """1 where the function increases, -1 where it decreases. Raises: NotImplementedError if it is of vectors."""
+        raise NotImplementedError
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        """The same transform with a cache of that size (this one, if it has it already)."""
+        if self._cache_size == cache_size:
+            return self
+        new = copy.copy(self)
+        Transform.__init__(new, cache_size)
+        return new
+
+    def __eq__(self, other) -> bool:
+        if self is other:
+            return True
+        if self._compared is None or type(self) is not type(other):
+            return False
+        return all(_same(getattr(self, name), getattr(other, name)) for name in self._compared)
+
+    def __ne__(self, other) -> bool:
+        return not self == other
+
+    def __call__(self, x: Tensor) -> Tensor:
+        known_x, known_y = self._cached_x_y
+        if self._cache_size and x is known_x and known_y is not None:
+            return known_y
+        y = self._call(x)
+        if self._cache_size:
+            self._cached_x_y = x, y
+        return y
+
+    def _inv_call(self, y: Tensor) -> Tensor:
+        known_x, known_y = self._cached_x_y
+        if self._cache_size and y is known_y and known_x is not None:
+            return known_x
+        x = self._inverse(y)
+        if self._cache_size:
+            self._cached_x_y = x, y
+        return x
+
+    def _call(self, x: Tensor) -> Tensor:
+        """x mapped forwards."""
+        raise NotImplementedError
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        """y mapped backwards."""
+        raise NotImplementedError
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """log |det dy/dx| at x, where y = transform(x) is known already; the domain's event dimensions are gone."""
+        raise NotImplementedError
+
+    def forward_shape(self, shape) -> Size:
+        """The shape of the result for an argument of that shape."""
+        return shape
+
+    def inverse_shape(self, shape) -> Size:
+        """The shape of the argument of a result of that shape."""
+        return shape
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+def _same(a, b) -> bool:
+    equal = a == b
+    return bool(equal.all()) if isinstance(equal, Tensor) else equal
+
+
+def check_dims(shape, least: int) -> None:
+    """Raises ValueError for a shape with fewer dimensions than an event has."""
+    if len(shape) < least:
+        raise ValueError("Too few dimensions on input")
+
+
+class _InverseTransform(Transform):
+    """Another transform backwards. `transform.inv` makes it."""
+
+    _compared = ("_inv",)
+
+    def __init__(self, transform: Transform):
+        super().__init__(cache_size=transform._cache_size)
+        self._inv = transform
+
+    def __getstate__(self):
+        return vars(self)
+
+    @constraints.dependent_property(is_discrete=False)
+    def domain(self):
+        """What the transform maps to."""
+        return self._inv.codomain
+
+    @constraints.dependent_property(is_discrete=False)
+    def codomain(self):
+        """What the transform maps from."""
+        return self._inv.domain
+
+    @property
+    def bijective(self):
+        """Whether each value has one counterpart."""
+        return self._inv.bijective
+
+    @property
+    def sign(self):
+        return self._inv.sign
+
+    @property
+    def inv(self):
+        return self._inv
+
+    def with_cache(self, cache_size=1):
+        return self._inv.with_cache(cache_size).inv
+
+    def __call__(self, x):
+        return self._inv._inv_call(x)
+
+    def log_abs_det_jacobian(self, x, y):
+        return -self._inv.log_abs_det_jacobian(y, x)
+
+    def forward_shape(self, shape):
+        return self._inv.inverse_shape(shape)
+
+    def inverse_shape(self, shape):
+        return self._inv.forward_shape(shape)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self._inv!r})"
