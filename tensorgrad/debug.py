@@ -78,7 +78,7 @@ def _describe(value) -> str:
     return repr(value)
 
 
-def _observe(op, args, result, seconds: float) -> None:
+def _observe(op, args, result, start: float, seconds: float) -> None:
     line = f"{op.name}({', '.join(_describe(a) for a in args)}) -> {_describe(result)}  {seconds * 1e6:.1f} us"
     if _Debug.level >= 3:
         first = next(iter(slowpath._tensors(args)), None)

@@ -16,6 +16,12 @@ class dtype:
     """One element type, such as `torch.float32`. There is exactly one object per type: compare with `is` or `==`.
 
     Attributes: `itemsize` (bytes), `is_floating_point`, `is_complex`, `is_signed`, `numpy` (the array library's dtype).
+
+    >>> import tensorgrad as torch
+    >>> torch.float16.itemsize, torch.float16.is_floating_point, torch.int64.is_signed
+    (2, True, True)
+    >>> torch.ones(1).dtype is torch.float32
+    True
     """
 
     __slots__ = ("_numpy", "category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name")
@@ -24,7 +30,7 @@ class dtype:
         self.name, self.itemsize, self.category = name, itemsize, category
         self.is_floating_point = category == FLOATING
         self.is_complex = category == COMPLEX
-        self.is_signed = name not in ("bool", "uint8")
+        self.is_signed = name != "bool" and not name.startswith("uint")
         self._numpy = None if name == "bfloat16" else np.dtype(name)
 
     @property
@@ -60,6 +66,9 @@ BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 
 bool = dtype("bool", 1, BOOL)
 uint8 = dtype("uint8", 1, INTEGER)
+uint16 = dtype("uint16", 2, INTEGER)
+uint32 = dtype("uint32", 4, INTEGER)
+uint64 = dtype("uint64", 8, INTEGER)
 int8 = dtype("int8", 1, INTEGER)
 int16 = short = dtype("int16", 2, INTEGER)
 int32 = int = dtype("int32", 4, INTEGER)
@@ -71,7 +80,15 @@ float64 = double = dtype("float64", 8, FLOATING)
 complex64 = cfloat = dtype("complex64", 8, COMPLEX)
 complex128 = cdouble = dtype("complex128", 16, COMPLEX)
 
-ALL = (bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128)
+WIDE_UNSIGNED = (uint16, uint32, uint64)  # they mix with no other integers
+ALL = (
+    bool, uint8, *WIDE_UNSIGNED, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128
+)  # fmt: skip
+SPOKEN = {  # PyTorch's older names, in messages and types: `FloatTensor`
+    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
+    "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half", "bfloat16": "BFloat16",
+    "float32": "Float", "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
 BY_NAME = {d.name: d for d in ALL}
 FROM_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
 # What a Python number stands for; its exact type follows the default dtype.
@@ -98,7 +115,8 @@ def from_numpy_dtype(np_dtype) -> dtype:
         if found is None:
             raise TypeError(
                 f"can't convert np.ndarray of type {np_dtype.type.__module__}.{np_dtype.type.__name__}. The only "
-                f"supported types are: {', '.join(d.name for d in reversed(ALL))}."
+                "supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, "
+                "uint64, uint32, uint16, uint8, and bool."
             )
     return found
 
@@ -117,7 +135,12 @@ DEFAULT = _Default()
 
 
 def get_default_dtype() -> dtype:
-    """The dtype of tensors made from Python floats; `torch.float32` unless changed."""
+    """The dtype of tensors made from Python floats; `torch.float32` unless changed.
+
+    >>> import tensorgrad as torch
+    >>> torch.get_default_dtype()
+    torch.float32
+    """
     return DEFAULT.floating
 
 
@@ -148,8 +171,6 @@ def of_number(value) -> dtype:
 
 # --- promotion ---------------------------------------------------------------------------------------------------
 
-_SIGNED = (int8, int16, int32, int64)
-
 
 def _promote(a: dtype, b: dtype) -> dtype:
     if a is b:
@@ -171,11 +192,26 @@ def _promote(a: dtype, b: dtype) -> dtype:
     return a if a.itemsize > b.itemsize else b
 
 
-PROMOTION = {(a, b): _promote(a, b) for a in ALL for b in ALL}
+class _Promotion(dict):
+    def __missing__(self, pair):
+        raise RuntimeError(
+            "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
+            f"{' and '.join(SPOKEN[d.name] for d in pair)}"
+        )
+
+
+PROMOTION = _Promotion(
+    ((a, b), _promote(a, b))
+    for a in ALL
+    for b in ALL
+    if a is b or not any(x in WIDE_UNSIGNED and not y.is_floating_point for x, y in ((a, b), (b, a)))
+)
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The smallest dtype that both `type1` and `type2` convert to.
+
+    Raises: RuntimeError for uint16, uint32 or uint64 with anything but itself and floating-point types.
 
     >>> import tensorgrad as torch
     >>> torch.promote_types(torch.uint8, torch.int8)
@@ -204,9 +240,7 @@ def _combine(higher: dtype | None, lower: dtype | None) -> dtype | None:
         return higher
     if higher.is_floating_point:
         return higher.to_complex() if lower.is_complex else higher
-    if higher is bool or lower.is_floating_point or lower.is_complex:
-        return PROMOTION[higher, lower]
-    return higher
+    return lower if lower.category > higher.category else higher
 
 
 def result_type_of(operands) -> dtype:
@@ -280,4 +314,4 @@ class iinfo:
         self.min, self.max = (1).__class__(info.min), (1).__class__(info.max)
 
     def __repr__(self) -> str:
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

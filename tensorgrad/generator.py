@@ -231,12 +231,24 @@ def manual_seed(seed) -> Generator:
 
 
 def seed() -> int:
-    """Seed the default generator from the system's entropy and return the 64-bit seed."""
+    """Seed the default generator from the system's entropy and return the 64-bit seed.
+
+    >>> import tensorgrad as torch
+    >>> first, second = torch.seed(), torch.seed()
+    >>> first == second
+    False
+    """
     return default_generator.seed()
 
 
 def initial_seed() -> int:
-    """The default generator's seed."""
+    """The default generator's seed.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(7)
+    >>> torch.initial_seed()
+    7
+    """
     return default_generator.initial_seed()
 
 

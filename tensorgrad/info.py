@@ -1,57 +1,64 @@
-"""Questions about tensors and the library: `is_tensor`, `result_type`, `get_num_threads`."""
+"""Questions about objects and types, and the defaults of new tensors: `is_tensor`, `result_type`."""
 
 from __future__ import annotations
 
-import os
-
 from tensorgrad import dtypes
+from tensorgrad.ops.storage_values import TypedStorage
 from tensorgrad.size import Size
+from tensorgrad.storage.stubs import Storage
 from tensorgrad.tensor import Tensor
 
 __all__ = [
-    "broadcast_shapes", "get_default_device", "get_num_threads", "is_complex", "is_floating_point", "is_nonzero",
-    "is_storage", "is_tensor", "numel", "result_type", "set_default_device", "set_default_tensor_type",
-    "set_num_threads", "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "typename",
+    "TypedStorage", "UntypedStorage", "broadcast_shapes", "compiled_with_cxx11_abi", "get_default_device", "is_storage",
+    "is_tensor", "result_type", "set_default_device", "set_default_tensor_type", "typename",
 ]  # fmt: skip
 
 
 def is_tensor(obj) -> bool:
-    """Whether `obj` is a tensor."""
+    """Whether `obj` is a tensor.
+
+    >>> import tensorgrad as torch
+    >>> torch.is_tensor(torch.ones(1)), torch.is_tensor([1.0])
+    (True, False)
+    """
     return isinstance(obj, Tensor)
 
 
+UntypedStorage = Storage
+
+
 def is_storage(obj) -> bool:
-    """Whether `obj` is the memory of a tensor."""
-    from tensorgrad.storage.stubs import Storage
+    """Whether `obj` is the memory of a tensor.
 
-    return isinstance(obj, Storage)
-
-
-def is_floating_point(input: Tensor) -> bool:
-    """Whether the dtype is a floating-point one."""
-    return input.is_floating_point()
-
-
-def is_complex(input: Tensor) -> bool:
-    """Whether the dtype is complex."""
-    return input.is_complex()
-
-
-def is_nonzero(input: Tensor) -> bool:
-    """Whether the only element is not zero. Raises: RuntimeError if there is not exactly one element."""
-    return bool(input)
-
-
-def numel(input: Tensor) -> int:
-    """The number of elements."""
-    return input.numel()
+    >>> import tensorgrad as torch
+    >>> torch.is_storage(torch.ones(1).untyped_storage()), torch.is_storage(torch.ones(1))
+    (True, False)
+    """
+    return isinstance(obj, Storage | TypedStorage)
 
 
 def typename(obj) -> str:
-    """PyTorch's name of the object's type."""
+    """PyTorch's name of a tensor's type; of a class or function its own name, of anything else that of its class.
+
+    >>> import tensorgrad as torch
+    >>> torch.typename(torch.ones(1)), torch.typename([])
+    ('torch.FloatTensor', 'list')
+    """
     if isinstance(obj, Tensor):
         return obj.type()
-    return f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins.")
+    named = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = "torch" if named is dtypes.dtype else getattr(named, "__module__", None) or ""
+    return named.__qualname__ if module in ("", "builtins") else f"{module}.{named.__qualname__}"
+
+
+def compiled_with_cxx11_abi() -> bool:
+    """True, as in today's PyTorch; there is no C++ here that could have another.
+
+    >>> import tensorgrad as torch
+    >>> torch.compiled_with_cxx11_abi()
+    True
+    """
+    return True
 
 
 def result_type(tensor1, tensor2) -> dtypes.dtype:
@@ -84,7 +91,14 @@ def broadcast_shapes(*shapes) -> Size:
 
 
 def set_default_device(device) -> None:
-    """The device of tensors made without `device=`; None for the CPU."""
+    """The device of tensors made without `device=`, from now on; None for the CPU.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_default_device("meta")
+    >>> torch.zeros(2).device
+    device(type='meta')
+    >>> torch.set_default_device(None)
+    """
     from tensorgrad import devices
     from tensorgrad.ops.create import DEFAULT_DEVICE
 
@@ -92,53 +106,30 @@ def set_default_device(device) -> None:
 
 
 def get_default_device():
-    """The device of tensors made without `device=`."""
+    """The device of tensors made without `device=`.
+
+    >>> import tensorgrad as torch
+    >>> torch.get_default_device()
+    device(type='cpu')
+    """
     from tensorgrad.ops.create import DEFAULT_DEVICE
 
     return DEFAULT_DEVICE.device
 
 
 def set_default_tensor_type(t) -> None:
-    """PyTorch's legacy way to set the default dtype: "torch.DoubleTensor"."""
+    """PyTorch's legacy way to set the default dtype: "torch.DoubleTensor".
+
+    Raises: TypeError for a type that is not floating-point.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_default_tensor_type("torch.DoubleTensor")
+    >>> torch.tensor(0.5).dtype
+    torch.float64
+    >>> torch.set_default_tensor_type("torch.FloatTensor")
+    """
     names = {"Float": dtypes.float32, "Double": dtypes.float64, "Half": dtypes.float16, "BFloat16": dtypes.bfloat16}
     spoken = str(getattr(t, "__name__", t)).rpartition(".")[2].removesuffix("Tensor")
     if spoken not in names:
         raise TypeError(f"only floating-point types are supported as the default type, got {t}")
     dtypes.set_default_dtype(names[spoken])
-
-
-class _Settings:
-    """What the setters below were given; NumPy decides about threads itself (its BLAS reads OMP_NUM_THREADS)."""
-
-    threads = os.cpu_count() or 1
-    deterministic = False
-
-
-def get_num_threads() -> int:
-    """The number of threads last set, or that of the processors."""
-    return _Settings.threads
-
-
-def set_num_threads(n: int) -> None:
-    """Limits the threads of matrix products, if the package threadpoolctl is installed.
-
-    Raises: RuntimeError if `n` is not positive.
-    """
-    if n < 1:
-        raise RuntimeError(f"set_num_threads expects a positive integer, got {n}")
-    _Settings.threads = n
-    try:
-        import threadpoolctl
-    except ImportError:
-        return
-    threadpoolctl.threadpool_limits(n, user_api="blas")
-
-
-def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted for PyTorch's sake: every op here is deterministic already."""
-    _Settings.deterministic = mode
-
-
-def are_deterministic_algorithms_enabled() -> bool:
-    """What `use_deterministic_algorithms` was last told."""
-    return _Settings.deterministic

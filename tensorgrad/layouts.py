@@ -4,7 +4,13 @@ from __future__ import annotations
 
 
 class memory_format:
-    """How the dimensions of a dense tensor lie in memory."""
+    """How the dimensions of a dense tensor lie in memory: which one varies fastest.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.zeros(1, 4, 5, 3).permute(0, 3, 1, 2)
+    >>> x.is_contiguous(memory_format=torch.channels_last)
+    True
+    """
 
     __slots__ = ("name",)
 
@@ -19,7 +25,12 @@ class memory_format:
 
 
 class layout(memory_format):
-    """How a tensor's elements are stored at all: only `strided` exists here."""
+    """How a tensor's elements are stored at all: only `strided` exists here.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2).layout
+    torch.strided
+    """
 
     __slots__ = ()
 

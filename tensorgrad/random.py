@@ -49,7 +49,17 @@ def get_rng_state() -> Tensor:
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Sets the state of the default generator. Raises: TypeError, RuntimeError for what is no state."""
+    """Sets the state of the default generator. Raises: TypeError, RuntimeError for what is no state.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> state = torch.get_rng_state()
+    >>> torch.rand(2)
+    tensor([0.4963, 0.7682])
+    >>> torch.set_rng_state(state)
+    >>> torch.rand(2)
+    tensor([0.4963, 0.7682])
+    """
     default_generator.set_state_bytes(_state_array(new_state))
 
 

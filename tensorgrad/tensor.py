@@ -5,6 +5,7 @@ This file holds what a tensor *is*; what can be done with it is attached by the 
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,16 @@ class Tensor(TensorMethods):
 
     Made by `torch.tensor`, `torch.zeros`, ... and by every op. The legacy constructor is PyTorch's:
     `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` copies data, both in the default dtype.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> x.shape, x.dtype, x.device
+    (torch.Size([2, 2]), torch.float32, device(type='cpu'))
+    >>> y = (x[0] * x[1]).sum(); y
+    tensor(11., grad_fn=<SumBackward0>)
+    >>> y.backward(); x.grad
+    tensor([[3., 4.],
+            [1., 2.]])
     """
 
     # `_array`  the strided view itself (its class is the device)
@@ -62,9 +73,20 @@ class Tensor(TensorMethods):
         made = create.legacy_tensor(args, device)
         return made if cls is Tensor else made.as_subclass(cls)
 
+    @staticmethod
+    def _make_subclass(cls, data: Tensor, require_grad: bool = False) -> Any:
+        """`data`, detached, as a tensor of the class `cls`."""
+        return data.detach().as_subclass(cls).requires_grad_(require_grad)
+
     def __init_subclass__(cls, plain: bool = False, **kwargs):
-        """A subclass may override ops (`__torch_function__`), so calls must look out for it; a plain one may not."""
+        """A subclass may override ops (`__torch_function__`), so calls must look out for it; a plain one may not.
+
+        What is made of a kind of parameter is no parameter: subclasses of plain classes are plain, unless they
+        override.
+        """
         super().__init_subclass__(**kwargs)
+        if cls.__torch_function__.__func__ is Tensor.__torch_function__.__func__:  # type: ignore[attr-defined]
+            plain = plain or any(base in PLAIN for base in cls.__mro__ if base is not Tensor)
         if plain:
             PLAIN.add(cls)
             OPERANDS.add(cls)
@@ -93,32 +115,63 @@ class Tensor(TensorMethods):
 
     @property
     def shape(self) -> Size:
-        """The sizes of the dimensions."""
+        """The sizes of the dimensions.
+
+        >>> import tensorgrad as torch
+        >>> torch.zeros(2, 3).shape
+        torch.Size([2, 3])
+        """
         return Size(self._array.shape)
 
     @property
     def dtype(self) -> dtypes.dtype:
-        """The element type."""
+        """The element type.
+
+        >>> import tensorgrad as torch
+        >>> torch.tensor([1, 2]).dtype, torch.tensor([1.0, 2.0]).dtype
+        (torch.int64, torch.float32)
+        """
         return dtypes.FROM_NUMPY.get(self._array.dtype) or dtypes.from_numpy_dtype(self._array.dtype)
 
     @property
     def device(self) -> devices.device:
-        """Where the data is."""
+        """Where the data is.
+
+        >>> import tensorgrad as torch
+        >>> torch.zeros(2, device="meta").device
+        device(type='meta')
+        """
         return STORAGES[self._array.__class__].device_of(self._array)
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """The number of dimensions.
+
+        >>> import tensorgrad as torch
+        >>> torch.zeros(2, 3).ndim
+        2
+        """
         return self._array.ndim
 
     def dim(self) -> int:
-        """The number of dimensions."""
+        """The number of dimensions.
+
+        >>> import tensorgrad as torch
+        >>> torch.zeros(2, 3).dim()
+        2
+        """
         return self._array.ndim
 
     ndimension = dim
 
     def size(self, dim: int | None = None):
-        """The shape, or the size of dimension `dim`."""
+        """The shape, or the size of dimension `dim`. Raises: IndexError for a dimension that is out of range.
+
+        >>> import tensorgrad as torch
+        >>> x = torch.zeros(2, 3)
+        >>> x.size(), x.size(-1)
+        (torch.Size([2, 3]), 3)
+        """
         if dim is None:
             return Size(self._array.shape)
         ndim = self._array.ndim
@@ -133,43 +186,88 @@ class Tensor(TensorMethods):
         raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})")
 
     def stride(self, dim: int | None = None):
-        """How many elements apart neighbours lie in memory, per dimension."""
-        itemsize = self._array.itemsize
+        """How many elements apart neighbours lie in memory, per dimension.
+
+        >>> import tensorgrad as torch
+        >>> x = torch.zeros(2, 3)
+        >>> x.stride(), x.t().stride(), x.t().stride(0)
+        ((3, 1), (1, 3), 1)
+        """
         if dim is not None:
             self.size(dim)
-            return self._array.strides[dim] // itemsize
-        return tuple(s // itemsize for s in self._array.strides)
+            return self.stride()[dim]
+        array = self._array
+        if not array.size and not any(array.strides):  # NumPy may forget what leads nowhere: in row order, then
+            return tuple(math.prod(max(n, 1) for n in array.shape[d + 1 :]) for d in range(array.ndim))
+        return tuple(s // array.itemsize for s in array.strides)
 
     def storage_offset(self) -> int:
-        """Where in the storage the first element lies, in elements."""
+        """Where in the storage the first element lies, in elements.
+
+        >>> import tensorgrad as torch
+        >>> torch.zeros(2, 3)[1].storage_offset()
+        3
+        """
         return self._storage.offset_of(self._array) // self._array.itemsize
 
     def numel(self) -> int:
-        """The number of elements."""
+        """The number of elements.
+
+        >>> import tensorgrad as torch
+        >>> torch.zeros(2, 3).numel()
+        6
+        """
         return int(self._array.size)
 
     nelement = numel
 
     def element_size(self) -> int:
-        """The bytes of one element."""
+        """The bytes of one element.
+
+        >>> import tensorgrad as torch
+        >>> torch.zeros(2, dtype=torch.float64).element_size()
+        8
+        """
         return self._array.itemsize
 
     @property
     def itemsize(self) -> int:
-        """The bytes of one element."""
+        """The bytes of one element.
+
+        >>> import tensorgrad as torch
+        >>> torch.zeros(2, dtype=torch.float64).itemsize
+        8
+        """
         return self._array.itemsize
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all elements, views counted as if they were dense."""
+        """The bytes of all elements, views counted as if they were dense.
+
+        >>> import tensorgrad as torch
+        >>> torch.zeros(2, 3).nbytes
+        24
+        """
         return self._array.size * self._array.itemsize
 
     def untyped_storage(self) -> Storage:
-        """The memory behind the tensor, shared by its views."""
+        """The memory behind the tensor, shared by its views.
+
+        >>> import tensorgrad as torch
+        >>> x = torch.zeros(2, 3)
+        >>> x.untyped_storage().nbytes(), x[1].untyped_storage().nbytes()
+        (24, 24)
+        """
         return self._storage
 
     def data_ptr(self) -> int:
-        """The address of the first element; 0 for an empty tensor."""
+        """The address of the first element; 0 for an empty tensor.
+
+        >>> import tensorgrad as torch
+        >>> x = torch.zeros(2, 3)
+        >>> x[1].data_ptr() - x.data_ptr()
+        12
+        """
         return self._storage.data_ptr() + self._storage.offset_of(self._array) if self._array.size else 0
 
     @property
@@ -181,28 +279,6 @@ class Tensor(TensorMethods):
     is_cuda = property(lambda self: self.device.type == "cuda", doc="Whether the data is on a CUDA device.")
     is_cpu = property(lambda self: self.device.type == "cpu", doc="Whether the data is in main memory.")
     is_meta = property(lambda self: self.device.type == "meta", doc="Whether there is only a shape and no data.")
-    is_sparse = property(lambda self: False, doc="Always False: there are no sparse layouts.")
-    is_quantized = property(lambda self: False, doc="Always False: there are no quantized tensors.")
-
-    def get_device(self) -> int:
-        """The index of the CUDA device; -1 on the CPU."""
-        return self.device.index or 0 if self.is_cuda else -1
-
-    def is_floating_point(self) -> bool:
-        """Whether the dtype is a floating-point one."""
-        return self.dtype.is_floating_point
-
-    def is_complex(self) -> bool:
-        """Whether the dtype is complex."""
-        return self._array.dtype.kind == "c"
-
-    def is_signed(self) -> bool:
-        """Whether the dtype can hold negative numbers."""
-        return self.dtype.is_signed
-
-    def is_inference(self) -> bool:
-        """Whether the tensor was made in inference mode."""
-        return self._storage.version is None
 
     # --- values ---
 
@@ -210,6 +286,10 @@ class Tensor(TensorMethods):
         """The only element, as a Python number.
 
         Raises: RuntimeError if there is not exactly one element.
+
+        >>> import tensorgrad as torch
+        >>> torch.tensor([2.5]).item()
+        2.5
         """
         array = self._array
         if array.size != 1:
@@ -219,7 +299,12 @@ class Tensor(TensorMethods):
         return array.item() if array.dtype.name != "bfloat16" else float(array.astype(np.float32).item())
 
     def tolist(self):
-        """Nested lists of Python numbers; a number for a 0-dimensional tensor."""
+        """Nested lists of Python numbers; a number for a 0-dimensional tensor.
+
+        >>> import tensorgrad as torch
+        >>> torch.tensor([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [3, 4]]
+        """
         host = self._storage.to_host(self._array)
         return (host.astype(np.float32) if host.dtype.name == "bfloat16" else host).tolist()
 
@@ -227,6 +312,12 @@ class Tensor(TensorMethods):
         """The tensor as a NumPy array that shares its memory. `force=True` detaches and copies from the device first.
 
         Raises: RuntimeError if the tensor requires grad, TypeError if it is not on the CPU (unless forced).
+
+        >>> import tensorgrad as torch
+        >>> x = torch.zeros(2)
+        >>> x.numpy()[0] = 5
+        >>> x
+        tensor([5., 0.])
         """
         if not force:
             if self.requires_grad:
@@ -244,16 +335,10 @@ class Tensor(TensorMethods):
     def __array__(self, dtype=None, copy=None):
         array = self.numpy()
         if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"Unable to avoid copy while creating an array of {dtype} from one of {array.dtype}.")
             return array.astype(dtype)
         return array.copy() if copy else array
-
-    def __dlpack__(self, **options):
-        if self.requires_grad:
-            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-        return self._array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self._array.__dlpack_device__()
 
     def __bool__(self) -> bool:
         size = self._array.size
@@ -319,7 +404,13 @@ class Tensor(TensorMethods):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients flow to this tensor. May be set on leaves of floating-point or complex dtype."""
+        """Whether gradients flow to this tensor. May be set on leaves of floating-point or complex dtype.
+
+        >>> import tensorgrad as torch
+        >>> x, w = torch.ones(2), torch.ones(2, requires_grad=True)
+        >>> x.requires_grad, (w * x).requires_grad
+        (False, True)
+        """
         requires = self._requires_grad
         if requires is VIEW:
             from tensorgrad.autograd.views import view_requires_grad
@@ -337,6 +428,10 @@ class Tensor(TensorMethods):
         """Sets in place whether gradients flow to this tensor; returns it.
 
         Raises: RuntimeError for an integer tensor, or when switching off a tensor that was computed.
+
+        >>> import tensorgrad as torch
+        >>> torch.ones(2).requires_grad_()
+        tensor([1., 1.], requires_grad=True)
         """
         value = bool(requires_grad)
         if value and not differentiable(self._array.dtype):
@@ -355,27 +450,54 @@ class Tensor(TensorMethods):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether the tensor was made by the user, not computed from tensors that require grad."""
+        """Whether the tensor was made by the user, not computed from tensors that require grad.
+
+        >>> import tensorgrad as torch
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> x.is_leaf, (2 * x).is_leaf, torch.ones(2).is_leaf
+        (True, False, True)
+        """
         return self.grad_fn is None
 
     @property
     def grad_fn(self):
-        """The node that made this tensor; None for a leaf."""
+        """The node that made this tensor; None for a leaf.
+
+        >>> import tensorgrad as torch
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> x.exp().grad_fn.name()
+        'ExpBackward0'
+        """
+        from tensorgrad.autograd.graph import shown
+
         if self._requires_grad is VIEW:
             from tensorgrad.autograd.views import view_edge
 
             edge = view_edge(self)
-            return edge[0] if edge is not None and not isinstance(edge[0], Tensor) else None
-        return None if self._edge is None else self._edge[0]
+            return shown(edge[0]) if edge is not None and not isinstance(edge[0], Tensor) else None
+        return None if self._edge is None else shown(self._edge[0])
 
     @property
     def output_nr(self) -> int:
-        """Which output of `grad_fn` this tensor is."""
+        """Which output of `grad_fn` this tensor is.
+
+        >>> import tensorgrad as torch
+        >>> first, second = torch.ones(2, requires_grad=True).unbind()
+        >>> first.output_nr, second.output_nr
+        (0, 1)
+        """
         return 0 if self.grad_fn is None else self._edge[1]  # type: ignore[index]
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient accumulated by `backward`. Only leaves, and tensors that asked with `retain_grad`, have one."""
+        """The gradient accumulated by `backward`. Only leaves, and tensors that asked with `retain_grad`, have one.
+
+        >>> import tensorgrad as torch
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+        """
         if self._grad is None and not self.is_leaf and not self.retains_grad:
             import warnings
 
@@ -406,7 +528,8 @@ class Tensor(TensorMethods):
                 )
             if value.shape != self.shape:
                 raise RuntimeError(
-                    f"assigned grad has data of a different size: expected {list(self.shape)}, got {list(value.shape)}"
+                    f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size "
+                    f"'{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size"
                 )
         self._grad = value
 
@@ -416,8 +539,16 @@ class Tensor(TensorMethods):
 
     @property
     def data(self) -> Tensor:
-        """The same memory outside autograd: writes to it are neither recorded nor noticed."""
-        return share(self._array, self._storage.__class__.of(self._storage.array))
+        """The same memory outside autograd: writes to it are neither recorded nor noticed.
+
+        >>> import tensorgrad as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> w.data[0] = 5
+        >>> w
+        tensor([5., 1.], requires_grad=True)
+        """
+        made = share(self._array, self._storage.__class__.of(self._storage.array))
+        return made if self.__class__ in PLAIN else made.as_subclass(self.__class__)
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -430,13 +561,25 @@ class Tensor(TensorMethods):
         self._storage = value._storage.__class__.of(value._storage.array, version)
 
     def detach(self) -> Tensor:
-        """The same memory and version counter, outside the graph: writes are noticed, gradients do not flow."""
-        return share(self._array, self._storage)
+        """The same memory and version counter, outside the graph: writes are noticed, gradients do not flow.
+
+        >>> import tensorgrad as torch
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> (x * 2).detach().requires_grad
+        False
+        """
+        made = share(self._array, self._storage)
+        return made if self.__class__ in PLAIN else made.as_subclass(self.__class__)
 
     def detach_(self) -> Tensor:
         """Cuts this tensor out of the graph in place: it becomes a leaf that requires no grad.
 
         Raises: RuntimeError for a view, whose base would go on requiring grad.
+
+        >>> import tensorgrad as torch
+        >>> y = torch.ones(2, requires_grad=True) * 2
+        >>> y.detach_().is_leaf
+        True
         """
         if self._view is not None:
             raise RuntimeError("Can't detach views in-place. Use detach() instead.")
@@ -450,15 +593,14 @@ class Tensor(TensorMethods):
     def _is_view(self) -> bool:
         return self._view is not None
 
-    def share_memory_(self) -> Tensor:
-        """Would move the tensor to memory that other processes can see; raises NotImplementedError, until there are
-        worker processes to share it with. (Threads share every tensor.)"""
-        raise NotImplementedError("share_memory_: tensors cannot be shared between processes yet")
-
     def as_subclass(self, cls: type[Tensor]) -> Tensor:
         """The same tensor (memory and place in the graph) as an instance of a subclass of Tensor.
 
         Raises: RuntimeError if `cls` is no subclass of Tensor.
+
+        >>> import tensorgrad as torch
+        >>> type(torch.zeros(2).as_subclass(torch.nn.Parameter)).__name__
+        'Parameter'
         """
         if not (isinstance(cls, type) and issubclass(cls, Tensor)):
             raise RuntimeError(f"cls must be a type that inherits from Tensor, got {cls!r}")

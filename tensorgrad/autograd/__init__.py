@@ -10,8 +10,9 @@ from tensorgrad.autograd.gradients import backward, grad
 from tensorgrad.autograd.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 __all__ = [
-    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "function", "functional", "grad", "gradcheck",
-    "gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "function", "functional", "grad",
+    "gradcheck", "gradgradcheck", "graph", "inference_mode", "no_grad", "profiler", "set_detect_anomaly",
+    "set_grad_enabled",
 ]  # fmt: skip
 
 
@@ -27,7 +28,7 @@ _sys.modules[f"{__name__}.gradcheck"].__getattr__ = _from_checking
 
 
 if _typing.TYPE_CHECKING:
-    from tensorgrad.autograd import function, functional
+    from tensorgrad.autograd import forward_ad, function, functional, profiler
     from tensorgrad.autograd.checking import gradcheck, gradgradcheck
     from tensorgrad.autograd.function import Function
     from tensorgrad.autograd.variable import Variable
@@ -36,7 +37,7 @@ else:  # so that a misspelt name does not pass for one of these
     def __getattr__(name: str):
         import importlib
 
-        if name in ("function", "functional", "anomaly"):
+        if name in ("function", "functional", "anomaly", "forward_ad", "profiler"):
             return importlib.import_module(f"tensorgrad.autograd.{name}")
         if name in ("gradcheck", "gradgradcheck"):  # the functions, as in PyTorch; the module is autograd/checking.py
             return _from_checking(name)

@@ -16,7 +16,16 @@ ANOMALY = _Anomaly()
 
 
 class set_detect_anomaly:
-    """Switches anomaly mode on or off; as a context manager, restores what was."""
+    """Switches anomaly mode on or off; as a context manager, restores what was.
+
+    >>> import tensorgrad as torch
+    >>> with torch.autograd.set_detect_anomaly(True):
+    ...     x = torch.tensor(-1.0, requires_grad=True)
+    ...     x.sqrt().backward()
+    Traceback (most recent call last):
+        ...
+    RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output.
+    """
 
     def __init__(self, mode: bool, check_nan: bool = True):
         self.before = ANOMALY.enabled, ANOMALY.check_nan
@@ -49,7 +58,13 @@ class detect_anomaly(set_detect_anomaly):
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on."""
+    """Whether anomaly mode is on.
+
+    >>> import tensorgrad as torch
+    >>> with torch.autograd.set_detect_anomaly(True):
+    ...     torch.is_anomaly_enabled()
+    True
+    """
     return ANOMALY.enabled
 
 

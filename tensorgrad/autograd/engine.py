@@ -12,12 +12,14 @@ import itertools
 import threading
 from heapq import heappop, heappush
 from sys import getrefcount
+from time import perf_counter
 
 from tensorgrad.autograd import anomaly
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import from_numpy_dtype
+from tensorgrad.layouts import contiguous_format
 from tensorgrad.tensor import Tensor, share
 
 
@@ -39,6 +41,7 @@ several_threads = False  # has any thread but the main one started a backward pa
 RUNS = _Runs()
 _next_run = itertools.count(1).__next__
 _accumulating = threading.Lock()
+OBSERVERS: list = []  # functions (node, start, seconds) called after every node of passes that start from now on
 
 
 def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
@@ -50,7 +53,7 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
     captured = None if targets is None else dict.fromkeys(targets)
     wanted = None if targets is None else _leading_to(targets, roots)
     outer, RUNS.current = RUNS.current, (_next_run(), roots, wanted)
-    checked = ANOMALY.enabled
+    checked = ANOMALY.enabled or bool(OBSERVERS)
     grads: dict = {}  # node -> the gradients of its outputs, summed so far
     hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks want to see the whole sum
     awaited: dict | None = None  # such a leaf -> how many gradients are still to come
@@ -92,7 +95,7 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
                         grad = None
                         finish_leaf(target, hooked, create_graph)
                 elif target._grad is None and not several_threads:
-                    target._grad = grad if create_graph else owned(getrefcount(grad) - BY_THE_LOOP, grad)
+                    target._grad = detachable(grad) if create_graph else owned(getrefcount(grad) - BY_THE_LOOP, grad)
                 else:
                     accumulate(target, grad, create_graph)
             grad = slots = edge = edges = results = None  # type: ignore[assignment]
@@ -142,7 +145,10 @@ def _run_carefully(node, grads: list, keep_graph: bool, captured, wanted):
             return None
     if node.hooks is not None:
         _before(node.hooks, grads)
+    start = perf_counter()
     results = list(node.apply(grads))
+    for observe in OBSERVERS:
+        observe(node, start, perf_counter() - start)
     if node.hooks is not None:
         results = _after(node, results, grads)
     if ANOMALY.enabled and ANOMALY.check_nan:
@@ -152,7 +158,7 @@ def _run_carefully(node, grads: list, keep_graph: bool, captured, wanted):
     return results
 
 
-def _reachable(targets) -> set:
+def reachable(targets) -> set:
     """`targets` and all nodes and leaves behind them."""
     seen: set = set()
     stack = list(targets)
@@ -168,7 +174,7 @@ def _reachable(targets) -> set:
 def _ahead(edges, ready: list) -> dict:
     """For each leaf with hooks how many edges lead to it from `edges` and from the nodes that have not run yet."""
     direct = [edge[0] for edge in edges if edge is not None]
-    nodes = _reachable([*(t for t in direct if not isinstance(t, Tensor)), *(node for _, node in ready)])
+    nodes = reachable([*(t for t in direct if not isinstance(t, Tensor)), *(node for _, node in ready)])
     counts: dict = {}
     behind = (edge[0] for node in nodes if not isinstance(node, Tensor) for edge in node.edges if edge is not None)
     for target in itertools.chain(direct, behind):
@@ -182,7 +188,7 @@ def expects(edge) -> bool:
     _, roots, wanted = RUNS.current
     if wanted is not None:
         return edge[0] in wanted[TARGETS] or wanted.get(edge[0], False)
-    return edge[0] in _reachable(root[0] for root, _ in roots)
+    return edge[0] in reachable(root[0] for root, _ in roots)
 
 
 TARGETS = "targets"  # in the table of what leads to the targets, the key of these themselves
@@ -191,7 +197,7 @@ TARGETS = "targets"  # in the table of what leads to the targets, the key of the
 def _leading_to(targets, roots) -> dict:
     """For each node that can be reached, whether a target lies below it."""
     goals = {edge[0] for edge in targets}
-    seen = [n for n in _reachable(root[0] for root, _ in roots) if not isinstance(n, Tensor)]
+    seen = [n for n in reachable(root[0] for root, _ in roots) if not isinstance(n, Tensor)]
     wanted: dict = {TARGETS: goals}
     for node in sorted(seen, key=lambda n: n.sequence_nr):  # what an op was computed from comes before it
         wanted[node] = any(e is not None and (e[0] in goals or wanted.get(e[0], False)) for e in node.edges)
@@ -294,17 +300,24 @@ def _after_hooks(edge, grad):
 
 def accumulate(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
     """Adds to a `.grad`, one thread at a time: in place, unless the sum itself is to be differentiable."""
+    if several_threads:
+        with _accumulating:
+            _add(leaf, grad, create_graph)
+    else:
+        _add(leaf, grad, create_graph)
+
+
+def _add(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
     array = grad._array
-    with _accumulating:
-        present = leaf._grad
-        if present is None:  # another thread may have been about to write the first one
-            leaf._grad = grad if create_graph else owned(getrefcount(grad), grad)
-        elif create_graph or present._array.dtype is not array.dtype or present._array.shape != array.shape:
-            leaf._grad = present + grad
-        else:
-            storage = present._storage
-            storage.bump()
-            storage.add_to(present._array, array)
+    present = leaf._grad
+    if present is None:  # another thread may have been about to write the first one
+        leaf._grad = detachable(grad) if create_graph else owned(getrefcount(grad), grad)
+    elif create_graph or present._array.dtype is not array.dtype or present._array.shape != array.shape:
+        leaf._grad = present + grad
+    else:
+        storage = present._storage
+        storage.bump()
+        storage.add_to(present._array, array)
 
 
 def owned(references: int, grad: Tensor) -> Tensor:
@@ -316,9 +329,18 @@ def owned(references: int, grad: Tensor) -> Tensor:
     if alone and references <= ALONE and grad._array.flags.c_contiguous:
         grad._edge, grad._requires_grad, grad._view = None, False, None
         return grad
-    storage = grad._storage.__class__
-    copied = storage.copy(grad._array)
+    array, storage = grad._array, grad._storage.__class__
+    if array.ndim < 2 or array.flags.c_contiguous:
+        copied = storage.copy(array)
+    else:  # users call `.grad.view(...)`: it has the order of rows, not that of the expression it comes from
+        copied = storage.empty(array.shape, array.dtype, grad.device)
+        storage.write(copied, array)
     return share(copied, storage.of(copied))
+
+
+def detachable(grad: Tensor) -> Tensor:
+    """A copy of a gradient that has a graph: two leaves may have been given the same one, or an expanded one."""
+    return grad.clone(memory_format=contiguous_format)
 
 
 def finish_leaf(leaf: Tensor, hooked: dict, create_graph: bool) -> None:
@@ -338,11 +360,13 @@ def keep_gradient(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
         if replaced is not None:
             grad = replaced[0] if isinstance(replaced, tuple | list) else replaced
     if leaf._grad is None and not several_threads:
-        leaf._grad = grad if create_graph else owned(getrefcount(grad), grad)
+        leaf._grad = detachable(grad) if create_graph else owned(getrefcount(grad), grad)
     else:
         accumulate(leaf, grad, create_graph)
     for hook in list(hooks.post_accumulate.values()):
-        hook(leaf)
+        returned = hook(leaf)
+        if returned is not None and returned is not leaf:
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
     for hook in list(hooks.after.values()):
         hook((), (grad,))
 

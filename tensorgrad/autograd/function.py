@@ -10,7 +10,7 @@ import numpy as np
 from tensorgrad import devices
 from tensorgrad.autograd import modes
 from tensorgrad.autograd.anomaly import ANOMALY
-from tensorgrad.autograd.graph import FREED, Node, Packed, next_sequence_nr, raise_freed, save, unpack
+from tensorgrad.autograd.graph import FREED, GENERIC, Node, Packed, next_sequence_nr, raise_freed, save, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, edge_of, rebase
 from tensorgrad.tensor import Tensor, differentiable, share, wrap
@@ -54,7 +54,8 @@ class FunctionCtx(Node):
             raise_freed()
         # the edge of an own output is kept as its number: the pair would be a reference cycle
         edges = ((self, e) if isinstance(e, int) else e for e in self.saved_edges)
-        return tuple(unpack(self, s, e) for s, e in zip(self.saved, edges, strict=True))
+        with modes.enable_grad():  # in its place in the graph always: `backward` may differentiate on its own
+            return tuple(unpack(self, s, e) for s, e in zip(self.saved, edges, strict=True))
 
     saved_variables = saved_tensors
 
@@ -99,6 +100,9 @@ def _zeros(shape, dtype, array_type) -> Tensor:
     if storage.xp is not None:
         return wrap(storage.xp.zeros(shape, dtype))
     return wrap(storage.from_host(np.zeros(shape, dtype), devices.device(storage.device_type)))
+
+
+GENERIC.add(FunctionCtx)
 
 
 class Function:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.views import edge_of
+from tensorgrad.ops.errors import warn
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
 
@@ -67,7 +69,12 @@ def _listed(value, count: int) -> list:
 
 
 def backward(
-    tensors, grad_tensors=None, retain_graph: bool | None = None, create_graph: bool = False, inputs=None
+    tensors,
+    grad_tensors=None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables=None,
+    inputs=None,
 ) -> None:
     """Adds to `.grad` of every leaf below `tensors` (or only of `inputs`) the gradient of their sum.
 
@@ -76,17 +83,32 @@ def backward(
         grad_tensors: for each output the gradient it starts with, of its shape; may be None for scalars (means 1).
         retain_graph: keep what the graph saved, to run backward again; defaults to `create_graph`.
         create_graph: record the backward pass itself, for higher derivatives.
-        inputs: the only tensors whose `.grad` is to be filled.
+        grad_variables: the former name of `grad_tensors`.
+        inputs: the only tensors whose `.grad` is to be filled (one, several, or a dict of them).
 
     Raises: RuntimeError when an output is not differentiable, or when the graph was already used and freed.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> torch.autograd.backward([x.sum(), x * x], [None, torch.tensor([1.0, 10.0])])
+    >>> x.grad
+    tensor([ 3., 41.])
     """
+    if grad_variables is not None:
+        warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only "
+                "use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     roots = _roots(tensors, _listed(grad_tensors, len(tensors)), create_graph, "backward")
     keep = create_graph if retain_graph is None else retain_graph
     if inputs is None:
         engine.run(roots, keep_graph=keep, create_graph=create_graph)
         return
-    wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs.values() if isinstance(inputs, dict) else inputs)
     if not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     for tensor in wanted:
@@ -104,17 +126,20 @@ def grad(
     grad_outputs=None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Tensor | None, ...]:
+) -> Any:
     """The gradients of the sum of `outputs` with respect to each of `inputs`; `.grad` stays as it is.
 
     Args:
+        inputs: a tensor or several, for a tuple of gradients; or a dict of tensors, for a dict of gradients.
         grad_outputs: for each output the gradient it starts with; with `is_grads_batched` each has one more leading
             dimension, over which the gradients are computed one by one and stacked.
         allow_unused: return None for an input that no output depends on, instead of raising.
         materialize_grads: return zeros for those.
+        only_inputs: ignored, as in PyTorch.
         (others as in `backward`)
 
     Raises: RuntimeError when an input does not require grad, or is unused and that is not allowed.
@@ -124,6 +149,16 @@ def grad(
     >>> torch.autograd.grad(x * x, x)
     (tensor(6.),)
     """
+    if isinstance(inputs, dict):
+        options = (retain_graph, create_graph, only_inputs, allow_unused, is_grads_batched, materialize_grads)
+        found = grad(outputs, list(inputs.values()), grad_outputs, *options)
+        return dict(zip(inputs, found, strict=True))
+    if not only_inputs:
+        warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
+            "other parts of the graph, please use torch.autograd.backward.",
+            FutureWarning,
+        )
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
@@ -158,8 +193,8 @@ def _batched(outputs, inputs, gradients: Sequence, keep, create_graph, allow_unu
 
     count = len(gradients[0])
     rows = [
-        grad(outputs, inputs, [g[i] for g in gradients], keep or i < count - 1, create_graph, allow_unused,
-             materialize_grads=materialize)
+        grad(outputs, inputs, [g[i] for g in gradients], keep or i < count - 1, create_graph,
+             allow_unused=allow_unused, materialize_grads=materialize)
         for i in range(count)
     ]  # fmt: skip
     return tuple(None if column[0] is None else stack(column) for column in zip(*rows, strict=True))
@@ -180,7 +215,7 @@ def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_grap
             roots = [(self._edge or (self, 0), _ones(array))]
             keep = create_graph if retain_graph is None else retain_graph
             return engine.run(roots, keep_graph=keep, create_graph=create_graph)
-    backward(self, gradient, retain_graph, create_graph, inputs)
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 Tensor.backward = _backward_method  # type: ignore[assignment]

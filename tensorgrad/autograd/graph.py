@@ -30,6 +30,12 @@ class Node:
     `edges[i]` says where the gradient of the i-th tensor input goes (None: nowhere); `saved` and `args` are what the
     op's formulas read; `outputs[i]` is `(shape, dtype, array class)` of the i-th result; `sequence_nr` orders the
     backward pass: later ops first.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> node = (2 * x).exp().grad_fn
+    >>> node.name(), node.next_functions[0][0].name()
+    ('ExpBackward0', 'MulBackward0')
     """
 
     __slots__ = ("__dict__", "__weakref__", "args", "edges", "hooks", "op", "outputs", "saved", "sequence_nr")
@@ -59,7 +65,7 @@ class Node:
     @property
     def next_functions(self) -> tuple:
         """For each input `(node, output_nr)`; `(None, 0)` for inputs that need no gradient."""
-        return tuple((None, 0) if e is None else (as_node(e[0]), e[1]) for e in self.edges)
+        return tuple((None, 0) if e is None else (shown(as_node(e[0])), e[1]) for e in self.edges)
 
     @property
     def metadata(self) -> dict:
@@ -155,8 +161,36 @@ def as_node(target) -> Node:
     return node
 
 
+GENERIC: set[type] = {Node}  # classes of nodes of many names
+_named_classes: dict[tuple[type, str], type] = {}
+
+
+def shown(node: Node) -> Node:
+    """The node as users get it: its class has its name, which drawings of graphs use.
+
+    >>> import tensorgrad as torch
+    >>> type(torch.ones(2, requires_grad=True).exp().grad_fn).__name__
+    'ExpBackward0'
+    """
+    cls = node.__class__
+    if cls in GENERIC:
+        key = cls, node.name()
+        if key not in _named_classes:
+            _named_classes[key] = type(key[1], (cls,), {"__slots__": (), "__module__": __name__})
+        node.__class__ = _named_classes[key]
+    return node
+
+
 class RemovableHandle:
-    """Returned by every `register_*hook`: `remove()` takes the hook out again; also a context manager."""
+    """Returned by every `register_*hook`: `remove()` takes the hook out again; also a context manager.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor(1.0, requires_grad=True)
+    >>> with x.register_hook(lambda grad: 10 * grad):
+    ...     (2 * x).backward()
+    >>> x.grad
+    tensor(20.)
+    """
 
     __slots__ = ("__weakref__", "hooks", "id")
     next_id = itertools.count().__next__
@@ -271,6 +305,10 @@ def raise_modified(node: Node, array, storage, version, edge):
     """The error for a saved tensor that was written in place: names it, and both versions."""
     kind = legacy_type_name(array)
     made_by = ""
+    if edge is None and hasattr(node, "op"):  # where the values stay arrays, outputs are given without their edge
+        for name, saved in zip(node.op.saved, node.saved, strict=False):
+            if name in node.op.outputs and saved.__class__ is tuple and saved[0] is array:
+                edge = (node, node.op.outputs.index(name))
     if edge is not None and isinstance(edge[0], Node):
         made_by = f", which is output {edge[1]} of {edge[0].name().removesuffix('0').removesuffix('Backward')},"
     raise RuntimeError(
@@ -291,13 +329,6 @@ def raise_freed() -> None:
     )
 
 
-_LEGACY = {
-    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "uint8": "Byte",
-    "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "bool": "Bool",
-    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
-
-
 def legacy_type_name(array) -> str:
     """PyTorch's old name of a tensor type, which its messages still use: `torch.FloatTensor`."""
-    return f"torch.{_LEGACY[dtypes.from_numpy_dtype(array.dtype).name]}Tensor"
+    return f"torch.{dtypes.SPOKEN[dtypes.from_numpy_dtype(array.dtype).name]}Tensor"

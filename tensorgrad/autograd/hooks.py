@@ -17,6 +17,13 @@ def register_hook(self: Tensor, hook) -> RemovableHandle:
     """Calls `hook(grad)` whenever this tensor's gradient is computed; a returned tensor replaces the gradient.
 
     Returns a handle whose `remove()` takes the hook out. Raises: RuntimeError if the tensor requires no grad.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor(1.0, requires_grad=True)
+    >>> handle = x.register_hook(lambda grad: grad.clamp(max=1.0))
+    >>> (5 * x).backward(); x.grad
+    tensor(1.)
+    >>> handle.remove()
     """
     edge = edge_of(self)
     if edge is None:
@@ -32,6 +39,12 @@ def register_post_accumulate_grad_hook(self: Tensor, hook) -> RemovableHandle:
     """Calls `hook(tensor)` after a gradient was accumulated into this leaf's `.grad`.
 
     Raises: RuntimeError if the tensor requires no grad or is not a leaf.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor(1.0, requires_grad=True)
+    >>> handle = x.register_post_accumulate_grad_hook(lambda tensor: print(tensor.grad))
+    >>> (5 * x).backward()
+    tensor(5.)
     """
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
@@ -45,6 +58,14 @@ def retain_grad(self: Tensor) -> None:
     """Lets a tensor that is not a leaf keep its gradient in `.grad` too. No effect on leaves.
 
     Raises: RuntimeError if the tensor requires no grad.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> y = x * x
+    >>> y.retain_grad()
+    >>> (2 * y).backward()
+    >>> y.grad, x.grad
+    (tensor(2.), tensor(12.))
     """
     edge = edge_of(self)
     if edge is None:
@@ -54,7 +75,14 @@ def retain_grad(self: Tensor) -> None:
 
 
 def _retains_grad(self: Tensor) -> bool:
-    """Whether `retain_grad` was called on this tensor that is not a leaf."""
+    """Whether `retain_grad` was called on this tensor that is not a leaf.
+
+    >>> import tensorgrad as torch
+    >>> y = 2 * torch.ones(1, requires_grad=True)
+    >>> y.retain_grad()
+    >>> y.retains_grad
+    True
+    """
     edge = edge_of(self)
     if edge is None or isinstance(edge[0], Tensor) or edge[0].hooks is None:
         return False
@@ -97,7 +125,15 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Inside, what ops save waits in main memory, and comes back to its device when it is needed."""
+    """Inside, what ops save waits in main memory, and comes back to its device when it is needed.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> with torch.autograd.graph.save_on_cpu():
+    ...     y = x * x
+    >>> y.backward(); x.grad
+    tensor(6.)
+    """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda"):
         super().__init__(lambda t: (t.device, t.cpu()), lambda packed: packed[1].to(packed[0]))
@@ -106,6 +142,14 @@ class save_on_cpu(saved_tensors_hooks):
 def register_multi_grad_hook(tensors, fn, *, mode: str = "all"):
     """Calls `fn` in each backward pass once: with the first gradient of any of `tensors` (mode "any"), or with the list
     of all their gradients when these are computed (mode "all"; None for tensors that the pass does not come by).
+
+    Returns a handle whose `remove()` takes the hook out. Raises: ValueError for another mode.
+
+    >>> import tensorgrad as torch
+    >>> a, b = torch.tensor(2.0, requires_grad=True), torch.tensor(3.0, requires_grad=True)
+    >>> handle = torch.autograd.graph.register_multi_grad_hook([a, b], print)
+    >>> (a * b).backward()
+    [tensor(3.), tensor(2.)]
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")

@@ -83,13 +83,29 @@ class no_grad(_Decorator):
 
 
 class enable_grad(no_grad):
-    """Ops inside record the graph, also within `no_grad`."""
+    """Ops inside record the graph, also within `no_grad`.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> with torch.no_grad():
+    ...     with torch.enable_grad():
+    ...         (2 * x).requires_grad
+    True
+    """
 
     mode = True
 
 
 class set_grad_enabled(_Decorator):
-    """Switches recording on or off, at once; as a context manager, restores it at the end."""
+    """Switches recording on or off, at once; as a context manager, restores it at the end.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> training = False
+    >>> with torch.set_grad_enabled(training):
+    ...     (2 * x).requires_grad
+    False
+    """
 
     def __init__(self, mode: bool):
         self.before, self.mode = GRAD.enabled, bool(mode)
@@ -110,7 +126,13 @@ class set_grad_enabled(_Decorator):
 
 
 def is_grad_enabled() -> bool:
-    """Whether ops are recorded in this thread."""
+    """Whether ops are recorded in this thread.
+
+    >>> import tensorgrad as torch
+    >>> with torch.no_grad():
+    ...     torch.is_grad_enabled()
+    False
+    """
     return GRAD.enabled
 
 
@@ -118,6 +140,13 @@ class inference_mode(_Decorator):
     """Like `no_grad`, and results are marked: they may never take part in autograd, also not later.
 
     Raises (later): RuntimeError when such a tensor is saved for backward or written to outside the mode.
+
+    >>> import tensorgrad as torch
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> with torch.inference_mode():
+    ...     y = w * 2
+    >>> y.requires_grad, y.is_inference()
+    (False, True)
     """
 
     def __new__(cls, mode=True):
@@ -152,5 +181,11 @@ class inference_mode(_Decorator):
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether this thread is inside `inference_mode`."""
+    """Whether this thread is inside `inference_mode`.
+
+    >>> import tensorgrad as torch
+    >>> with torch.inference_mode():
+    ...     torch.is_inference_mode_enabled()
+    True
+    """
     return GRAD.inference

@@ -11,7 +11,15 @@ class _IsTensor(type):
 
 
 class Variable(metaclass=_IsTensor):
-    """`Variable(tensor, requires_grad)` is the tensor, detached; every tensor is an instance of it."""
+    """`Variable(tensor, requires_grad)` is the tensor, detached; every tensor is an instance of it.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.autograd.Variable(torch.ones(2), requires_grad=True)
+    >>> x
+    tensor([1., 1.], requires_grad=True)
+    >>> isinstance(x, torch.autograd.Variable)
+    True
+    """
 
     def __new__(cls, data, requires_grad: bool = False, volatile: bool = False):
         return data.detach().requires_grad_(requires_grad)

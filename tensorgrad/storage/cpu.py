@@ -10,7 +10,7 @@ from tensorgrad import devices
 from tensorgrad.storage.stubs import Storage, register
 
 
-class _Window:
+class Window:
     """Shows NumPy a strided window of another array's memory, and keeps that array alive."""
 
     __slots__ = ("__array_interface__", "owner")
@@ -60,12 +60,12 @@ class CPUStorage(Storage):
 
     @classmethod
     def add_to(cls, target, values):
-        np.add(target, values, out=target)
+        np.add(target, values, target)
 
     def strided(self, shape, strides, offset, dtype):
         if self.array.size == 0:
             return np.empty(shape, dtype)
-        window = _Window(self.array, self.array.ctypes.data + offset, shape, strides, dtype)
+        window = Window(self.array, self.array.ctypes.data + offset, shape, strides, dtype)
         return np.asarray(window).view(dtype)
 
     def offset_of(self, array):

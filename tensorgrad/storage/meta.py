@@ -6,6 +6,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tensorgrad import devices
+from tensorgrad.storage.cpu import Window
 from tensorgrad.storage.stubs import Storage, register
 
 
@@ -88,7 +89,8 @@ class MetaStorage(Storage):
     def strided(self, shape, strides, offset, dtype):
         if not shape:
             return MetaArray.empty((), dtype)
-        return MetaArray(as_strided(self.array.phantom.view(), shape, strides).view(dtype))
+        phantom = self.array.phantom
+        return MetaArray(np.asarray(Window(phantom, phantom.ctypes.data + offset, shape, strides, dtype)).view(dtype))
 
     def offset_of(self, array):
         return array.phantom.ctypes.data - self.array.phantom.ctypes.data

@@ -31,6 +31,12 @@ class Storage:
     `array` owns the memory; `version` counts in-place writes and is None for tensors made in inference mode.
 
     An array type needs `shape`, `dtype` (NumPy's), `strides` (bytes), `ndim`, `size`, `itemsize` and `nbytes`.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.arange(4, dtype=torch.int16)
+    >>> memory = x[1:].untyped_storage()
+    >>> memory.nbytes(), memory.data_ptr() == x.data_ptr()
+    (8, True)
     """
 
     __slots__ = ("__weakref__", "array", "version")
@@ -97,6 +103,7 @@ class Storage:
 
     @property
     def device(self) -> devices.device:
+        """Where the memory is."""
         return self.device_of(self.array)
 
     def nbytes(self) -> int:

@@ -1,0 +1,6 @@
+"""`torch.amp`: mixed precision. Matrix products in half the bits, what needs exactness in full."""
+
+from tensorgrad.amp.autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
+from tensorgrad.amp.grad_scaler import GradScaler
+
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]

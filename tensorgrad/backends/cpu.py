@@ -1,0 +1,17 @@
+"""`torch.backends.cpu`: what the processor can do."""
+
+import importlib
+
+
+def get_cpu_capability() -> str:
+    """The widest vector instructions that NumPy's loops use, under PyTorch's names.
+
+    >>> import tensorgrad as torch
+    >>> torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")
+    True
+    """
+    try:
+        features = importlib.import_module("numpy._core._multiarray_umath").__cpu_features__
+    except ImportError:
+        return "DEFAULT"
+    return "AVX512" if features.get("AVX512F") else "AVX2" if features.get("AVX2") else "DEFAULT"

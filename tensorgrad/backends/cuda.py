@@ -1,0 +1,120 @@
+"""`torch.backends.cuda`: settings of matrix products and attention on GPUs, which can be made and decide nothing."""
+
+from __future__ import annotations
+
+import contextlib
+
+
+class _Matmul:
+    """Precisions that products may use."""
+
+    allow_tf32 = False
+    allow_fp16_reduced_precision_reduction = True
+    allow_bf16_reduced_precision_reduction = True
+
+
+matmul = _Matmul()
+_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+
+
+def is_built() -> bool:
+    """Whether the library was built with CUDA: nothing here is built; CuPy brings it.
+
+    >>> import tensorgrad as torch
+    >>> torch.backends.cuda.is_built()
+    False
+    """
+    return False
+
+
+def flash_sdp_enabled() -> bool:
+    """What `enable_flash_sdp` was last told.
+
+    >>> import tensorgrad as torch
+    >>> torch.backends.cuda.flash_sdp_enabled()
+    True
+    """
+    return _attention["flash"]
+
+
+def mem_efficient_sdp_enabled() -> bool:
+    """What `enable_mem_efficient_sdp` was last told.
+
+    >>> import tensorgrad as torch
+    >>> torch.backends.cuda.mem_efficient_sdp_enabled()
+    True
+    """
+    return _attention["mem_efficient"]
+
+
+def math_sdp_enabled() -> bool:
+    """What `enable_math_sdp` was last told.
+
+    >>> import tensorgrad as torch
+    >>> torch.backends.cuda.math_sdp_enabled()
+    True
+    """
+    return _attention["math"]
+
+
+def cudnn_sdp_enabled() -> bool:
+    """What `enable_cudnn_sdp` was last told.
+
+    >>> import tensorgrad as torch
+    >>> torch.backends.cuda.cudnn_sdp_enabled()
+    True
+    """
+    return _attention["cudnn"]
+
+
+def enable_flash_sdp(enabled: bool) -> None:
+    """Accepted: there is one attention here.
+
+    >>> import tensorgrad as torch
+    >>> torch.backends.cuda.enable_flash_sdp(True)
+    """
+    _attention["flash"] = bool(enabled)
+
+
+def enable_mem_efficient_sdp(enabled: bool) -> None:
+    """Accepted: there is one attention here.
+
+    >>> import tensorgrad as torch
+    >>> torch.backends.cuda.enable_mem_efficient_sdp(True)
+    """
+    _attention["mem_efficient"] = bool(enabled)
+
+
+def enable_math_sdp(enabled: bool) -> None:
+    """Accepted: there is one attention here.
+
+    >>> import tensorgrad as torch
+    >>> torch.backends.cuda.enable_math_sdp(True)
+    """
+    _attention["math"] = bool(enabled)
+
+
+def enable_cudnn_sdp(enabled: bool) -> None:
+    """Accepted: there is one attention here.
+
+    >>> import tensorgrad as torch
+    >>> torch.backends.cuda.enable_cudnn_sdp(True)
+    """
+    _attention["cudnn"] = bool(enabled)
+
+
+@contextlib.contextmanager
+def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
+    """A `with` block with other settings.
+
+    >>> import tensorgrad as torch
+    >>> with torch.backends.cuda.sdp_kernel(enable_flash=False):
+    ...     torch.backends.cuda.flash_sdp_enabled()
+    False
+    """
+    before = dict(_attention)
+    _attention.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
+    try:
+        yield
+    finally:
+        _attention.update(before)

@@ -1,0 +1,28 @@
+"""`torch.backends.mkldnn`: Intel's oneDNN, which is not used here."""
+
+from __future__ import annotations
+
+import contextlib
+
+enabled = False
+
+
+def is_available() -> bool:
+    """Whether it is used: no.
+
+    >>> import tensorgrad as torch
+    >>> torch.backends.mkldnn.is_available()
+    False
+    """
+    return False
+
+
+@contextlib.contextmanager
+def flags(enabled=False, **others):
+    """Accepted: a `with` block without effect.
+
+    >>> import tensorgrad as torch
+    >>> with torch.backends.mkldnn.flags(enabled=False):
+    ...     total = torch.ones(2).sum()
+    """
+    yield

@@ -1,0 +1,28 @@
+"""`torch.func`: functions of functions. Derivatives, maps over a batch, modules as functions of their parameters.
+
+They may be nested: the gradient of a gradient, the Jacobian of each sample's gradient, and so on. All of them are
+ordinary code around `autograd.grad`; where several runs are needed, they run one after another.
+"""
+
+from tensorgrad.func.batching import vmap
+from tensorgrad.func.derivatives import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
+from tensorgrad.func.modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
+from tensorgrad.func.others import debug_unwrap, functionalize, rearrange
+
+__all__ = [
+    "debug_unwrap",
+    "functional_call",
+    "functionalize",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "rearrange",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]

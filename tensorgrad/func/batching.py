@@ -1,0 +1,217 @@
+"""`vmap`: a function of one sample as a function of a batch.
+
+The function runs once for each sample, and the results are stacked. So everything works inside that works outside
+(branches on values, `item()`, in-place writes, which PyTorch's batched tensors forbid), and gradients flow through; it
+is as fast as the loop that it is. What can be batched by hand is faster so.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorgrad as torch
+from tensorgrad.tensor import Tensor
+from tensorgrad.utils._pytree import LeafSpec, TreeSpec, tree_flatten, tree_map, tree_unflatten
+
+
+def vmap(
+    func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
+) -> Callable:
+    """``func`` of every sample of a batch: a function whose arguments and results have one more dimension.
+
+    Args:
+        func: tensors, and anything else, to tensors; both may be nested in tuples, lists and dictionaries.
+        in_dims: which dimension of the arguments counts the samples: a number for all of them, or nested as they are
+            (an outer part of the nesting will do); ``None`` for an argument that is the same for all samples.
+        out_dims: where that dimension is to be in the results; ``None`` for one that is the same for all samples.
+        randomness: ``"error"``: ``func`` may draw no random numbers (of the default generator); ``"different"``: each
+            sample gets its own; ``"same"``: all get the same.
+        chunk_size: accepted: samples are computed one by one anyway.
+
+    Raises:
+        ValueError: arguments, ``in_dims``, results and ``out_dims`` do not fit together; the text says which.
+        RuntimeError: random numbers were drawn that may not be.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> batched_dot = torch.func.vmap(torch.dot)
+        >>> batched_dot(torch.ones(2, 3), torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+        tensor([ 6., 15.])
+        >>> gradients = torch.func.vmap(torch.func.grad(lambda w, x: (w * x) ** 2), in_dims=(None, 0))
+        >>> gradients(torch.tensor(2.0), torch.tensor([1.0, 3.0]))
+        tensor([ 4., 36.])
+    """
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+
+    @functools.wraps(func, updated=())
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        _check_out_dims(out_dims, func)
+        size, dims, values, spec = _batch(in_dims, args, func)
+        columns = [[v] * size if dim is None else v.unbind(dim) for v, dim in zip(values, dims, strict=True)]
+        with random_numbers(randomness) as before_each:
+            results = []
+            for i in range(size):
+                before_each()
+                results.append(func(*tree_unflatten([column[i] for column in columns], spec), **kwargs))
+            if not size:  # a sample that is not there shows what results look like
+                sample = [v if dim is None else _absent(v, dim) for v, dim in zip(values, dims, strict=True)]
+                results.append(func(*tree_unflatten(sample, spec), **kwargs))
+        return _stacked(results, size, out_dims, func)
+
+    return mapped
+
+
+@contextmanager
+def random_numbers(randomness: str) -> Iterator[Callable[[], None]]:
+    """What the generator does; yields what is to be called before each sample. Raises: RuntimeError (see `vmap`)."""
+    state = torch.get_rng_state()
+
+    def before_each() -> None:
+        if randomness == "same":
+            torch.set_rng_state(state)
+
+    yield before_each
+    if randomness == "error" and not torch.equal(state, torch.get_rng_state()):
+        torch.set_rng_state(state)
+        raise RuntimeError(
+            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
+            "randomness flags on vmap or perform the randomness operation out of vmap"
+        )
+
+
+def _absent(value: Tensor, dim: int) -> Tensor:
+    """A sample of a batch that has none."""
+    return value.new_zeros([n for i, n in enumerate(value.shape) if i != dim])
+
+
+# --- what goes in ----------------------------------------------------------------------------------------------------
+
+
+def _batch(in_dims: Any, args: tuple, func: Callable) -> tuple[int, list, list, TreeSpec]:
+    """The number of samples; and the arguments, flat, each with its dimension."""
+    who = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
+    if not isinstance(in_dims, int | tuple):
+        raise ValueError(
+            f"{who}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, "
+            f"got: {type(in_dims)}."
+        )
+    if not args:
+        raise ValueError(
+            f"vmap({_name(func)})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap "
+            "over a function with no inputs. The latter is unsupported."
+        )
+    values, spec = tree_flatten(args)
+    dims = _spread(in_dims, spec)
+    if dims is None:
+        raise ValueError(
+            f"{who}: in_dims is not compatible with the structure of `inputs`. in_dims has structure "
+            f"{shown(tree_flatten(in_dims)[1])} but inputs has structure {shown(spec)}."
+        )
+    for i, (value, dim) in enumerate(zip(values, dims, strict=True)):
+        if dim is None:
+            continue
+        if not isinstance(dim, int):
+            raise ValueError(
+                f"{who}: Got in_dim={dim} for an input but in_dim must be either an integer dimension or None."
+            )
+        if not isinstance(value, Tensor):
+            raise ValueError(
+                f"{who}: Got in_dim={dim} for an input but the input is of type {type(value)}. We cannot vmap over "
+                "non-Tensor arguments, please use None as the respective in_dim"
+            )
+        if not -value.dim() <= dim < value.dim():
+            raise ValueError(
+                f"{who}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {value.dim()} "
+                f"so expected in_dim to satisfy -{value.dim()} <= in_dim < {value.dim()}."
+            )
+        dims[i] = dim % value.dim()
+    sizes = [value.size(dim) for value, dim in zip(values, dims, strict=True) if dim is not None]
+    if not sizes:
+        raise ValueError("vmap: Expected at least one Tensor to vmap over")
+    if any(size != sizes[0] for size in sizes):
+        raise ValueError(
+            f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the "
+            "mapped dimension"
+        )
+    return sizes[0], dims, values, spec
+
+
+def _spread(outer: Any, spec: TreeSpec) -> list | None:
+    """An outer part of a nesting as one value for each leaf of the whole; None if it is no such part."""
+    children, mine = tree_flatten(outer, is_leaf=lambda value: value is not outer)
+    if mine == LeafSpec:
+        return [outer] * spec.num_leaves
+    if (mine.type, mine.context) != (spec.type, spec.context) or len(children) != len(spec.children):
+        return None
+    parts = [_spread(child, inner) for child, inner in zip(children, spec.children, strict=True)]
+    return None if None in parts else [value for part in parts for value in part]  # type: ignore[union-attr]
+
+
+def shown(spec: TreeSpec) -> str:
+    if spec.type is None:
+        return "*"
+    return f"TreeSpec({spec.type.__name__}, {spec.context}, [{', '.join(map(shown, spec.children))}])"
+
+
+# --- what comes out --------------------------------------------------------------------------------------------------
+
+
+def _check_out_dims(out_dims: Any, func: Callable) -> None:
+    def check(dim: Any) -> None:
+        if dim is not None and not isinstance(dim, int):
+            raise ValueError(
+                f"vmap({_name(func)}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python "
+                "collection of ints representing where in the outputs the vmapped dimension should appear."
+            )
+
+    tree_map(check, out_dims)
+
+
+def _stacked(results: list, size: int, out_dims: Any, func: Callable) -> Any:
+    """The samples' results as one, with a dimension for the samples where ``out_dims`` says."""
+    name = _name(func)
+    flat, specs = zip(*(tree_flatten(result) for result in results), strict=True)
+    single = isinstance(results[0], Tensor)
+    if single and isinstance(out_dims, tuple) and len(out_dims) == 1:
+        dims: list | None = list(out_dims)
+    else:
+        dims = _spread(out_dims, specs[0])
+    if dims is None:
+        raise ValueError(
+            f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of "
+            f"`outputs`. out_dims has structure {shown(tree_flatten(out_dims)[1])} but outputs has structure "
+            f"{shown(specs[0])}."
+        )
+    columns = zip(*flat, strict=True)
+    return tree_unflatten([_column(c, size, dim, name) for c, dim in zip(columns, dims, strict=True)], specs[0])
+
+
+def _column(values: tuple, size: int, dim: int | None, name: str) -> Any:
+    first = values[0]
+    if dim is None:
+        if isinstance(first, Tensor) and not all(value is first or torch.equal(value, first) for value in values):
+            raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
+        return first
+    for value in values:
+        if not isinstance(value, Tensor):
+            raise ValueError(
+                f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(value)}. Did you mean to set "
+                "out_dims= to None for output?"
+            )
+    stacked = torch.stack(values, dim)
+    return stacked if size else stacked.narrow(dim, 0, 0)
+
+
+def _name(func: Any) -> str:
+    if hasattr(func, "__name__"):
+        return func.__name__
+    if isinstance(func, functools.partial):
+        return f"functools.partial({_name(func.func)}, ...)"
+    return repr(func)

@@ -1,0 +1,516 @@
+"""Gradients, Jacobians, and their products with vectors, of functions of nested tensors.
+
+Each of these runs the function on new tensors at the same point, and asks `autograd.grad` for gradients by those.
+What comes back has a history only as far as it depends on something outside that requires grad: on tensors of the
+user's, or on those of a transform around this one. That is how transforms nest.
+
+A product J·v, for which PyTorch uses forward mode, is computed by the double-backward trick (see
+autograd/functional.py): u ↦ Jᵀ·u is linear, and its derivative along v is J·v.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorgrad as torch
+from tensorgrad.autograd.views import edge_of
+from tensorgrad.func.batching import random_numbers, shown
+from tensorgrad.tensor import Tensor
+from tensorgrad.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+ArgNums = int | tuple[int, ...]
+_next_run = itertools.count().__next__
+_GRAD, _VJP, _JVP = "grad_and_value(f)(*args)", "vjp(f, *primals)", "jvp(f, primals, tangents)"
+
+
+class _Run:
+    """One run of a function, ready to be differentiated.
+
+    ``points`` are the new tensors at which it ran, ``outputs`` what came out, both flat; ``aux`` what came out besides.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        func: Callable,
+        args: tuple,
+        kwargs: dict | None = None,
+        argnums: ArgNums | None = None,
+        has_aux: bool = False,
+    ) -> None:
+        self.tracked = torch.is_grad_enabled()  # may results have a history?
+        self.number = _next_run()
+        self.own: set[int] = set()  # the ids of the leaves made here
+        values, self.points_spec = tree_flatten(_picked(args, argnums))
+        self.points = [self._new(value) for value in values]
+        args = _replaced(args, argnums, tree_unflatten(self.points, self.points_spec))
+        with torch.enable_grad():
+            self.result = func(*args, **(kwargs or {}))
+        self.aux = None
+        if has_aux:
+            if not (isinstance(self.result, tuple) and len(self.result) == 2):
+                raise RuntimeError(f"{who}: output of function f should be a tuple: (output, aux) if has_aux is True")
+            self.result, self.aux = self.result
+        self.outputs, self.outputs_spec = tree_flatten(self.result)
+        self.keep = self._leads_out(self.outputs)  # is the derivative to have a graph of its own?
+
+    def _new(self, value: Any) -> Tensor:
+        if not isinstance(value, Tensor):
+            raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
+        return value.view_as(value) if self.tracked and value.requires_grad else self._leaf(value.detach())
+
+    def _leaf(self, value: Tensor) -> Tensor:
+        """A leaf that is nobody's but this run's."""
+        value.requires_grad_()
+        value.__dict__["_made_by_run"] = self.number
+        self.own.add(id(value))
+        return value
+
+    def again(self) -> None:
+        """To be called when more is asked of this run later: what is around it may be other transforms."""
+        self.tracked, self.number = torch.is_grad_enabled(), _next_run()
+
+    def check_outputs(self, who: str) -> None:
+        """Raises: RuntimeError unless the outputs are tensors, at least one."""
+        if not self.outputs or self.outputs == [None]:
+            raise RuntimeError(
+                f"{who}: Expected f to be a function that has non-empty output (got output = {self.outputs})"
+            )
+        for output in self.outputs:
+            if not isinstance(output, Tensor):
+                raise RuntimeError(
+                    f"{who}: expected f(*primals) to return only tensors, got unsupported type {type(output)}"
+                )
+
+    def _leads_out(self, values: Sequence[Any]) -> bool:
+        """Whether any of these tensors was computed from a leaf that is not of this run, nor of one inside it."""
+        if not self.tracked:
+            return False
+        edges = [edge_of(value) for value in values if isinstance(value, Tensor)]
+        ahead, seen = [edge[0] for edge in edges if edge is not None], set()
+        while ahead:
+            target = ahead.pop()
+            if id(target) in seen:
+                continue
+            seen.add(id(target))
+            if not isinstance(target, Tensor):
+                ahead += [edge[0] for edge in target.edges if edge is not None]
+            elif id(target) not in self.own and target.__dict__.get("_made_by_run", -1) < self.number:
+                return True
+        return False
+
+    def out(self, values: Any) -> Any:
+        """Nested results as others may have them: without a history that nobody else takes part in."""
+
+        def one(value: Any) -> Tensor:
+            if not isinstance(value, Tensor):
+                raise RuntimeError(f"Expected tensors, got unsupported type {type(value)}")
+            lone = value.requires_grad and not self._leads_out([value])
+            return value.detach() if lone or id(value) in self.own else value
+
+        return tree_map(one, values)
+
+    def pulled(self, cotangents: Sequence[Tensor | None], create_graph: bool, retain_graph: bool | None = None) -> list:
+        """Jᵀ·cotangents, one for each point; zeros for a point that no output depends on."""
+        pairs = [(o, c) for o, c in zip(self.outputs, cotangents, strict=True) if o.requires_grad]
+        found: Sequence = [None] * len(self.points)
+        if pairs:
+            outputs, gradients = zip(*pairs, strict=True)
+            found = torch.autograd.grad(outputs, self.points, gradients, retain_graph, create_graph, allow_unused=True)
+        return [torch.zeros_like(p) if g is None else g for g, p in zip(found, self.points, strict=True)]
+
+    def pusher(self) -> Callable[[Sequence[Tensor | None]], list]:
+        """A function from tangents, one for each point or None, to J·tangents, one for each output."""
+        weights = [self._leaf(torch.zeros_like(output)) for output in self.outputs if output.requires_grad]
+        of_outputs = iter(weights)
+        pulled = self.pulled([next(of_outputs) if o.requires_grad else None for o in self.outputs], True)
+
+        def pushed(tangents: Sequence[Tensor | None]) -> list:
+            pairs = [(p, t) for p, t in zip(pulled, tangents, strict=True) if p.requires_grad and t is not None]
+            found: Sequence = [None] * len(weights)
+            if pairs and weights:
+                gradients, vectors = zip(*pairs, strict=True)
+                keep = self.tracked and (self.keep or any(v.requires_grad for v in vectors))
+                found = torch.autograd.grad(gradients, weights, vectors, True, keep, allow_unused=True)
+            products = iter(found)
+            pushed = [next(products) if o.requires_grad else None for o in self.outputs]
+            return [torch.zeros_like(o) if p is None else p for o, p in zip(self.outputs, pushed, strict=True)]
+
+        return pushed
+
+
+# --- by which arguments ----------------------------------------------------------------------------------------------
+
+
+def _numbers(argnums: ArgNums, count: int) -> tuple[int, ...]:
+    """The positions meant, from 0. Raises: RuntimeError for anything that is not among ``count`` arguments."""
+    if not isinstance(argnums, int | tuple):
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
+    numbers = (argnums,) if isinstance(argnums, int) else argnums
+    for number in numbers:
+        if not isinstance(number, int):
+            raise RuntimeError(f"argnum must be int, got: {type(number)}")
+        if not -count <= number < count:
+            raise RuntimeError(f"Got argnum={number}, but only {count} positional inputs")
+    numbers = tuple(number % count for number in numbers)
+    if not numbers:
+        raise RuntimeError("argnums must be non-empty")
+    if len(set(numbers)) != len(numbers):
+        raise RuntimeError(f"argnums elements must be unique, got {numbers}")
+    return numbers
+
+
+def _picked(args: tuple, argnums: ArgNums | None) -> Any:
+    """The argument that ``argnums`` names, or the tuple of several."""
+    if argnums is None:
+        return args
+    picked = tuple(args[i] for i in _numbers(argnums, len(args)))
+    return picked[0] if isinstance(argnums, int) else picked
+
+
+def _replaced(args: tuple, argnums: ArgNums | None, news: Any) -> tuple:
+    """``args`` with ``news`` in the places that ``argnums`` names."""
+    if argnums is None:
+        return news
+    places = dict(zip(_numbers(argnums, len(args)), (news,) if isinstance(argnums, int) else news, strict=True))
+    return tuple(places.get(i, arg) for i, arg in enumerate(args))
+
+
+# --- gradients -------------------------------------------------------------------------------------------------------
+
+
+def grad(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callable:
+    """The gradient of a function with a scalar result, as a function of the same arguments.
+
+    Args:
+        func: its result is a tensor without dimensions; or with ``has_aux`` that and something else, which is handed
+            through.
+        argnums: by which positional argument(s), each a tensor or nested tensors.
+
+    Returns:
+        A function whose result is nested as the argument is; a tuple for several, and a pair (gradient, aux) with
+        ``has_aux``.
+
+    Raises (when called):
+        RuntimeError: no such argument, or the result is not a scalar.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.func.grad(torch.sin)(torch.tensor(0.0))
+        tensor(1.)
+        >>> torch.func.grad(torch.func.grad(lambda x: x**3))(torch.tensor(2.0))
+        tensor(12.)
+        >>> torch.func.grad(lambda p: p["w"] * p["b"])({"w": torch.tensor(2.0), "b": torch.tensor(3.0)})
+        {'w': tensor(3.), 'b': tensor(2.)}
+    """
+    with_value = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func, updated=())
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        found, value = with_value(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return gradient
+
+
+def grad_and_value(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callable:
+    """As :func:`grad`, together with the value: (gradient, value), or (gradient, (value, aux)) with ``has_aux``.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.func.grad_and_value(lambda x: x**3)(torch.tensor(2.0))
+        (tensor(12.), tensor(8.))
+    """
+
+    @functools.wraps(func, updated=())
+    def both(*args: Any, **kwargs: Any) -> Any:
+        run = _Run(_GRAD, func, args, kwargs, argnums, has_aux)
+        value = run.result
+        if not isinstance(value, Tensor):
+            raise RuntimeError(f"{_GRAD}: Expected f(*args) to return a Tensor, got {type(value)}")
+        if value.dim() != 0:
+            raise RuntimeError(
+                f"{_GRAD}: Expected f(*args) to return a scalar Tensor, got tensor with {value.dim()} dims. Maybe you "
+                "wanted to use the vjp or jacrev APIs instead?"
+            )
+        found = run.out(tree_unflatten(run.pulled([None], run.keep), run.points_spec))
+        value = run.out(value)
+        return (found, (value, run.out(run.aux))) if has_aux else (found, value)
+
+    return both
+
+
+# --- products with vectors -------------------------------------------------------------------------------------------
+
+
+def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
+    """The value of a function, and the function that multiplies its transposed Jacobian with vectors.
+
+    Args:
+        func: tensors to tensors, both possibly nested; with ``has_aux`` its result is (tensors, something else).
+        primals: its arguments.
+
+    Returns:
+        (value, multiply) or (value, multiply, aux). ``multiply(cotangents)`` takes what is nested as the value is, and
+        gives a tuple with one product for each of ``primals``.
+
+    Raises:
+        RuntimeError: the result is not made of floating-point tensors.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> value, multiply = torch.func.vjp(torch.sin, torch.zeros(2))
+        >>> multiply(torch.tensor([1.0, 2.0]))
+        (tensor([1., 2.]),)
+    """
+    run, multiply = _vjp(func, primals, None, has_aux)
+    value = run.out(run.result)
+    return (value, multiply, run.out(run.aux)) if has_aux else (value, multiply)
+
+
+def _vjp(func: Callable, args: tuple, argnums: ArgNums | None, has_aux: bool) -> tuple[_Run, Callable]:
+    run = _Run(_VJP, func, args, None, argnums, has_aux)
+    run.check_outputs(_VJP)
+    for output in run.outputs:
+        if not (output.is_floating_point() or output.is_complex()):
+            raise RuntimeError(
+                "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
+                f"{output.dtype}"
+            )
+
+    def multiply(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        vectors, spec = tree_flatten(cotangents)
+        if spec != run.outputs_spec:
+            raise RuntimeError(
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
+                f"function. cotangents: {shown(spec)}, primal output: {shown(run.outputs_spec)}"
+            )
+        run.again()
+        if create_graph is None:
+            create_graph = run.tracked and (run.keep or any(v.requires_grad for v in vectors))
+        return run.out(tree_unflatten(run.pulled(vectors, create_graph, retain_graph), run.points_spec))
+
+    return run, multiply
+
+
+def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+    """The value of a function, and the product of its Jacobian with a vector: how it changes along ``tangents``.
+
+    Args:
+        func: tensors to tensors, both possibly nested; with ``has_aux`` its result is (tensors, something else).
+        primals: the tuple of its arguments.
+        tangents: nested as they are.
+        strict: an output that does not depend on the arguments is an error.
+
+    Returns:
+        (value, product), nested alike; or (value, product, aux).
+
+    Raises:
+        RuntimeError: primals and tangents do not fit together, or the result is not made of tensors.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.func.jvp(torch.sin, (torch.zeros(2),), (torch.tensor([1.0, 2.0]),))
+        (tensor([0., 0.]), tensor([1., 2.]))
+    """
+    if not isinstance(primals, tuple):
+        raise RuntimeError(f"{_JVP}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
+    points, spec = tree_flatten(primals)
+    vectors, vectors_spec = tree_flatten(tangents)
+    if spec != vectors_spec:
+        raise RuntimeError(
+            f"{_JVP}: Expected primals and tangents to have the same python structure. For example, if primals is a "
+            f"tuple of 3 tensors, tangents also must be. Got primals with structure {shown(spec)} and tangents with "
+            f"structure {shown(vectors_spec)}"
+        )
+    for name, values in (("primals", points), ("tangents", vectors)):
+        if not values:
+            raise RuntimeError(f"{_JVP}: Expected {name} to contain at least one Tensor.")
+        for value in values:
+            if not isinstance(value, Tensor):
+                raise RuntimeError(f"{_JVP}: Expected {name} to only contain Tensors, got {type(value)}")
+    for point, vector in zip(points, vectors, strict=True):
+        if point.shape != vector.shape:
+            raise RuntimeError(
+                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is "
+                f"not supported. Tensor is of size {list(point.shape)} while the given forward gradient is of size "
+                f"{list(vector.shape)}."
+            )
+    run = _Run(_JVP, func, primals, has_aux=has_aux)
+    run.check_outputs(_JVP)
+    if strict:
+        _check_dependence(run)
+    product = run.out(tree_unflatten(run.pusher()(vectors), run.outputs_spec))
+    value = run.out(run.result)
+    return (value, product, run.out(run.aux)) if has_aux else (value, product)
+
+
+def _check_dependence(run: _Run) -> None:
+    for output in run.outputs:
+        found: Sequence = [None]
+        if output.requires_grad:
+            ones = torch.ones_like(output)
+            found = torch.autograd.grad(output, run.points, ones, retain_graph=True, allow_unused=True)
+        if all(gradient is None for gradient in found):
+            raise RuntimeError(
+                "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not "
+                "allowed with strict=True."
+            )
+
+
+def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
+    """The value of a function, and the function ``tangents -> jvp(func, primals, tangents)[1]``, cheap to call often.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> value, slope = torch.func.linearize(torch.sin, torch.zeros(2))
+        >>> slope(torch.tensor([1.0, 2.0]))
+        tensor([1., 2.])
+    """
+    run = _Run(_JVP, func, primals)
+    run.check_outputs(_JVP)
+    push = run.pusher()
+
+    def multiply(*tangents: Any) -> Any:
+        vectors, spec = tree_flatten(tangents)
+        if spec != run.points_spec:
+            raise RuntimeError(
+                f"Expected the tangents {shown(spec)} to have the same argspec as the primals {shown(run.points_spec)}"
+            )
+        for i, (vector, point) in enumerate(zip(vectors, run.points, strict=True)):
+            for what in ("shape", "device", "dtype"):
+                has, wanted = getattr(vector, what), getattr(point, what)
+                if has != wanted:
+                    raise RuntimeError(
+                        f"tangent:{i} with {what} {has} in flattened pytree doesn't match the {what} {wanted} of the "
+                        "corresponding primal."
+                    )
+        run.again()
+        return run.out(tree_unflatten(push(vectors), run.outputs_spec))
+
+    return run.out(run.result), multiply
+
+
+# --- whole Jacobians -------------------------------------------------------------------------------------------------
+
+
+def _basis(tensor: Tensor) -> Tensor:
+    """All tensors of the shape of ``tensor`` with one 1 and zeros, stacked."""
+    ones = torch.eye(tensor.numel(), dtype=tensor.dtype, device=tensor.device)
+    return ones.reshape(tensor.numel(), *tensor.shape)
+
+
+def _require_real(who: str, values: Any, what: str) -> None:
+    for i, value in enumerate(tree_leaves(values)):
+        if isinstance(value, Tensor) and value.is_complex():
+            raise RuntimeError(
+                f"{who}: Expected all {what} to be real but received complex tensor at flattened input idx: {i}"
+            )
+
+
+def _nested(run: _Run, blocks: list[list[Tensor]]) -> Any:
+    """blocks[i][j], the Jacobian of the i-th output by the j-th point, in the nestings of both."""
+    rows = [tree_unflatten(row, run.points_spec) for row in blocks]
+    return tree_map(lambda i: rows[i], tree_unflatten(range(len(rows)), run.outputs_spec))
+
+
+def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk_size: int | None = None) -> Callable:
+    """The Jacobian of a function, as a function of the same arguments; by rows, one backward pass for each output.
+
+    Args:
+        func: tensors to tensors, both possibly nested; with ``has_aux`` its result is (tensors, something else).
+        argnums: by which positional argument(s).
+        chunk_size: accepted: rows are computed one by one anyway.
+
+    Returns:
+        A function whose result is nested as ``func``'s is, and therein as the arguments are: tensors of shape
+        ``output.shape + input.shape``.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.func.jacrev(torch.sin)(torch.zeros(2))
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+
+    @functools.wraps(func, updated=())
+    def jacobian(*args: Any) -> Any:
+        _require_real("jacrev", args, "inputs")
+        run, _ = _vjp(func, args, argnums, has_aux)
+        _require_real("jacrev", run.outputs, "outputs")
+        blocks = []
+        for i, output in enumerate(run.outputs):
+            rows = []
+            for vector in _basis(output):
+                vectors = [torch.zeros_like(o) for o in run.outputs]
+                vectors[i] = vector
+                rows.append(run.pulled(vectors, run.keep, retain_graph=True))
+            columns = zip(*rows, strict=True) if rows else [()] * len(run.points)
+            blocks.append([_joined(c, output, p) for c, p in zip(columns, run.points, strict=True)])
+        found = run.out(_nested(run, blocks))
+        return (found, run.out(run.aux)) if has_aux else found
+
+    return jacobian
+
+
+def _joined(rows: Sequence[Tensor], output: Tensor, point: Tensor) -> Tensor:
+    shape = (*output.shape, *point.shape)
+    return torch.stack(tuple(rows)).reshape(shape) if rows else point.new_zeros(shape)
+
+
+def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable:
+    """As :func:`jacrev`, by columns: one product J·v for each element of the inputs.
+
+    ``func`` runs once, so that ``randomness`` only says whether it may draw random numbers at all.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.func.jacfwd(torch.sin)(torch.zeros(2))
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
+
+    @functools.wraps(func, updated=())
+    def jacobian(*args: Any) -> Any:
+        _require_real("jacfwd", args, "inputs")
+        with random_numbers(randomness):
+            run = _Run(_JVP, func, args, None, argnums, has_aux)
+        run.check_outputs(_JVP)
+        _require_real("jacfwd", run.outputs, "outputs")
+        push = run.pusher()
+        blocks: list[list[Tensor]] = [[] for _ in run.outputs]
+        for j, point in enumerate(run.points):
+            columns = [push([v if k == j else None for k in range(len(run.points))]) for v in _basis(point)]
+            for i, output in enumerate(run.outputs):
+                shape = (*output.shape, *point.shape)
+                column = [column[i] for column in columns]
+                blocks[i].append(torch.stack(column, -1).reshape(shape) if column else output.new_zeros(shape))
+        found = run.out(_nested(run, blocks))
+        return (found, run.out(run.aux)) if has_aux else found
+
+    return jacobian
+
+
+def hessian(func: Callable, argnums: ArgNums = 0) -> Callable:
+    """The second derivatives of a function: the Jacobian, by columns, of its Jacobian by rows.
+
+    Example::
+
+        >>> import tensorgrad as torch
+        >>> torch.func.hessian(lambda x: (x**3).sum())(torch.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
+    return jacfwd(jacrev(func, argnums), argnums)

@@ -1,0 +1,214 @@
+"""`torch.hub`: checkpoints from addresses, and models from a folder with a `hubconf.py`.
+
+Repositories are not fetched from GitHub: clone one yourself, read it, and give its folder with `source="local"`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import tempfile
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
+
+_chosen: str | None = None
+_HASH = re.compile(r"-([a-f0-9]*)\.")  # in a file's name, as in resnet18-5c106cde.pth
+
+
+def get_dir() -> str:
+    """The folder for downloads: what `set_dir` was told, `$TORCH_HOME/hub`, or `~/.cache/torch/hub`; PyTorch's own.
+
+    >>> import os
+    >>> import tensorgrad as torch
+    >>> os.path.basename(torch.hub.get_dir())
+    'hub'
+    """
+    if _chosen is not None:
+        return _chosen
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return os.path.join(os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch"))), "hub")
+
+
+def set_dir(d: str | os.PathLike) -> None:
+    """Chooses the folder for downloads.
+
+    >>> import tensorgrad as torch
+    >>> before = torch.hub.get_dir()
+    >>> torch.hub.set_dir("/tmp/models")
+    >>> torch.hub.get_dir()
+    '/tmp/models'
+    >>> torch.hub.set_dir(before)
+    """
+    global _chosen
+    _chosen = os.path.expanduser(d)
+
+
+def download_url_to_file(url: str, dst: Any, hash_prefix: str | None = None, progress: bool = True) -> None:
+    """Downloads a file. Nothing is left at `dst` unless it is complete.
+
+    Args:
+        hash_prefix: how the SHA-256 of the content must begin, in hexadecimal.
+        progress: accepted; nothing is printed.
+
+    Raises: RuntimeError if the hash differs, urllib.error.URLError if the address cannot be read.
+
+    >>> import os, pathlib, tempfile
+    >>> import tensorgrad as torch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     source, target = (pathlib.Path(folder, name) for name in ("there", "here"))
+    ...     _ = source.write_text("content")
+    ...     torch.hub.download_url_to_file(source.as_uri(), target, hash_prefix="ed7002b439e9")
+    ...     target.read_text()
+    'content'
+    """
+    dst = os.path.expanduser(dst)
+    digest = hashlib.sha256()
+    request = urllib.request.Request(url, headers={"User-Agent": "tensorgrad.hub"})
+    part, name = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(dst)), suffix=".part")
+    try:
+        with os.fdopen(part, "wb") as file, urllib.request.urlopen(request) as answer:
+            while block := answer.read(1 << 17):
+                digest.update(block)
+                file.write(block)
+        found = digest.hexdigest()
+        if hash_prefix is not None and not found.startswith(hash_prefix):
+            raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{found}")')
+        shutil.move(name, dst)
+    finally:
+        if os.path.exists(name):
+            os.remove(name)
+
+
+def load_state_dict_from_url(
+    url: str,
+    model_dir: str | None = None,
+    map_location: Any = None,
+    progress: bool = True,
+    check_hash: bool = False,
+    file_name: str | None = None,
+    weights_only: bool = False,
+) -> dict[str, Any]:
+    """`torch.load` of the file at an address, which is downloaded once.
+
+    Args:
+        model_dir: where it is kept; `checkpoints` in `get_dir()` unless given.
+        check_hash: the file's name holds the beginning of its SHA-256, as in `name-5c106cde.pth`, and must agree.
+        file_name: its name there, instead of that in the address.
+
+    Raises: as `download_url_to_file` and `torch.load`.
+
+    >>> import pathlib, tempfile
+    >>> import tensorgrad as torch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     source = pathlib.Path(folder, "model.pt")
+    ...     torch.save({"weight": torch.ones(2)}, source)
+    ...     torch.hub.load_state_dict_from_url(source.as_uri(), model_dir=folder + "/kept")
+    {'weight': tensor([1., 1.])}
+    """
+    from tensorgrad.serialization import load as load_file
+
+    folder = model_dir if model_dir is not None else os.path.join(get_dir(), "checkpoints")
+    os.makedirs(folder, exist_ok=True)
+    name = file_name or os.path.basename(urllib.parse.urlparse(url).path)
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        found = _HASH.search(name) if check_hash else None
+        download_url_to_file(url, path, found.group(1) if found else None, progress)
+    return load_file(path, map_location=map_location, weights_only=weights_only)
+
+
+def _entries(repo_or_dir: Any, source: str) -> Any:
+    """The module that a folder's `hubconf.py` is.
+
+    Raises: NotImplementedError for another source than "local", ValueError for one that PyTorch does not know,
+    RuntimeError if a package that it depends on is missing.
+    """
+    if source not in ("github", "local"):
+        raise ValueError(f'Unknown source: "{source}". Allowed values: "github" | "local".')
+    if source == "github":
+        raise NotImplementedError(
+            "hub: programs are not fetched from GitHub. Clone the repository, read it, and give its folder with "
+            'source="local"'
+        )
+    folder = os.path.abspath(os.path.expanduser(repo_or_dir))
+    sys.path.insert(0, folder)  # for what it imports from beside it
+    try:
+        spec = importlib.util.spec_from_file_location("hubconf", os.path.join(folder, "hubconf.py"))
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(folder)
+    missing = [p for p in getattr(module, "dependencies", ()) if importlib.util.find_spec(p) is None]
+    if missing:
+        raise RuntimeError(f"Missing dependencies: {', '.join(missing)}")
+    return module
+
+
+def _entry(repo_or_dir: Any, model: str, source: str) -> Callable:
+    entry = getattr(_entries(repo_or_dir, source), model, None)
+    if not callable(entry):
+        raise RuntimeError(f"Cannot find callable {model} in hubconf")
+    return entry
+
+
+def list(github: Any, force_reload: bool = False, *, source: str = "github", **options: Any) -> Any:
+    """The names of the models that a folder's `hubconf.py` offers. Raises: as `load`.
+
+    >>> import os, tempfile
+    >>> import tensorgrad as torch
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with open(os.path.join(folder.name, "hubconf.py"), "w") as file:
+    ...     _ = file.write("def five(times=1):\\n    'Five, some times.'\\n    return 5 * times\\n")
+    >>> torch.hub.list(folder.name, source="local")
+    ['five']
+    >>> folder.cleanup()
+    """
+    module = _entries(github, source)
+    return [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+
+
+def help(github: Any, model: str, force_reload: bool = False, *, source: str = "github", **options: Any) -> str | None:
+    """The docstring of a model's entry in `hubconf.py`. Raises: as `load`.
+
+    >>> import os, tempfile
+    >>> import tensorgrad as torch
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with open(os.path.join(folder.name, "hubconf.py"), "w") as file:
+    ...     _ = file.write("def five(times=1):\\n    'Five, some times.'\\n    return 5 * times\\n")
+    >>> torch.hub.help(folder.name, "five", source="local")
+    'Five, some times.'
+    >>> folder.cleanup()
+    """
+    return _entry(github, model, source).__doc__
+
+
+def load(repo_or_dir: Any, model: str, *args: Any, source: str = "github", **options: Any) -> Any:
+    """What the function `model` of a folder's `hubconf.py` returns, given the other arguments.
+
+    Args:
+        source: "local", the only one.
+        trust_repo, force_reload, verbose, skip_validation: accepted.
+
+    Raises: NotImplementedError for repositories on GitHub, RuntimeError for an entry or package that is missing.
+
+    >>> import os, tempfile
+    >>> import tensorgrad as torch
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with open(os.path.join(folder.name, "hubconf.py"), "w") as file:
+    ...     _ = file.write("def five(times=1):\\n    'Five, some times.'\\n    return 5 * times\\n")
+    >>> torch.hub.load(folder.name, "five", source="local", times=2)
+    10
+    >>> folder.cleanup()
+    """
+    for name in ("trust_repo", "force_reload", "verbose", "skip_validation"):
+        options.pop(name, None)
+    return _entry(repo_or_dir, model, source)(*args, **options)

@@ -1,0 +1,130 @@
+"""`torch.autograd.profiler`: the older form of a profile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorgrad.profiler.events import Average, EventList, nested
+from tensorgrad.profiler.events import Event as FunctionEvent
+from tensorgrad.profiler.recorder import Recorder, record_function
+from tensorgrad.profiler.trace import write_chrome_trace
+
+__all__ = ["EventList", "FunctionEvent", "emit_itt", "emit_nvtx", "profile", "record_function"]
+
+
+class profile:
+    """Records what runs inside a `with` block, unless `enabled` is False.
+
+    Args:
+        record_shapes: keep the shapes of inputs.
+        profile_memory: keep the size of what ops return, views apart.
+        use_cuda, use_device, with_flops, with_stack and the others: accepted; they add nothing.
+
+    >>> import tensorgrad as torch
+    >>> with torch.autograd.profiler.profile() as prof:
+    ...     y = torch.ones(2).exp()
+    >>> [event.name for event in prof.function_events]
+    ['exp']
+    """
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        *,
+        use_cuda: bool = False,
+        use_device: str | None = None,
+        record_shapes: bool = False,
+        with_flops: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_modules: bool = False,
+        use_kineto: bool = False,
+        use_cpu: bool = True,
+        experimental_config: Any = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: Any = None,
+    ):
+        self.enabled, self.profile_memory = enabled, profile_memory
+        self.recorder = Recorder(record_shapes, profile_memory)
+        self.entered = False
+        self.events: EventList | None = None
+
+    def __enter__(self) -> profile | None:
+        if not self.enabled:
+            return None
+        if self.entered:
+            raise RuntimeError("Profiler context manager is not reentrant")
+        self.entered = True
+        self.recorder.start()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        if self.enabled:
+            self.recorder.stop()
+            self.events = nested(self.recorder.spans, self.recorder.began, self.profile_memory)
+
+    @property
+    def function_events(self) -> EventList:
+        """Everything that was recorded. Raises: RuntimeError before the end."""
+        if self.events is None:
+            raise RuntimeError("Profiler didn't finish running")
+        return self.events
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The time that was recorded, in microseconds."""
+        return self.function_events.self_cpu_time_total
+
+    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
+        """What was recorded, summed by name."""
+        return self.function_events.key_averages(group_by_input_shape, group_by_stack_n)
+
+    def total_average(self) -> Average:
+        """Everything together."""
+        return self.function_events.total_average()
+
+    def table(self, sort_by: str | None = None, row_limit: int = 100, **options: Any) -> str:
+        """A table of the events; see `EventList.table`."""
+        return self.function_events.table(sort_by, row_limit, **options)
+
+    def export_chrome_trace(self, path: Any) -> None:
+        """Writes the events to a file for Chrome's trace viewer."""
+        write_chrome_trace(self.function_events, path, {})
+
+    def __str__(self) -> str:
+        return repr(self) if self.events is None else str(self.events)
+
+
+class emit_nvtx:
+    """NVIDIA's markers are not included. Raises: NotImplementedError when entered, unless `enabled` is False.
+
+    >>> import tensorgrad as torch
+    >>> with torch.autograd.profiler.emit_nvtx():
+    ...     pass
+    Traceback (most recent call last):
+    NotImplementedError: emit_nvtx is not included: ...
+    """
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False):
+        self.enabled = enabled
+
+    def __enter__(self) -> emit_nvtx:
+        if self.enabled:
+            raise NotImplementedError(
+                f"{type(self).__name__} is not included: record with torch.profiler.profile() and export_chrome_trace()"
+            )
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        pass
+
+
+class emit_itt(emit_nvtx):
+    """Intel's markers are not included. Raises: NotImplementedError when entered, unless `enabled` is False.
+
+    >>> import tensorgrad as torch
+    >>> with torch.autograd.profiler.emit_itt():
+    ...     pass
+    Traceback (most recent call last):
+    NotImplementedError: emit_itt is not included: ...
+    """

@@ -1,0 +1,91 @@
+"""Which steps of a long run are profiled, and where the traces go."""
+
+from __future__ import annotations
+
+import enum
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class ProfilerAction(enum.Enum):
+    """What a profile does in a step.
+
+    >>> import tensorgrad as torch
+    >>> torch.profiler.schedule(wait=1, warmup=0, active=1)(0) is torch.profiler.ProfilerAction.NONE
+    True
+    """
+
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+
+
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
+) -> Callable[[int], ProfilerAction]:
+    """A rule for `profile(schedule=...)`: after `skip_first` steps, cycles of `wait` steps without recording, `warmup`
+    steps that are thrown away, and `active` steps that are kept; `repeat` cycles, or (0) without end.
+
+    `skip_first_wait`: the first cycle does not wait.
+
+    Raises: AssertionError for negative numbers, or `active` of 0.
+
+    >>> import tensorgrad as torch
+    >>> rule = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1)
+    >>> [rule(step).name for step in range(5)]
+    ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
+    """
+    if min(wait, warmup, repeat, skip_first, skip_first_wait) < 0 or active <= 0:
+        raise AssertionError(
+            f"Invalid profiler schedule arguments. Got wait={wait} (need >= 0), warmup={warmup} (need >= 0), "
+            f"active={active} (need > 0), repeat={repeat} (need >= 0), skip_first={skip_first} (need >= 0)."
+        )
+    length = wait + warmup + active
+
+    def rule(step: int) -> ProfilerAction:
+        step -= skip_first
+        if step < 0:
+            return ProfilerAction.NONE
+        if skip_first_wait:
+            step += wait
+        if repeat and step >= repeat * length:
+            return ProfilerAction.NONE
+        place = step % length
+        if place < wait:
+            return ProfilerAction.NONE
+        if place < wait + warmup:
+            return ProfilerAction.WARMUP
+        return ProfilerAction.RECORD_AND_SAVE if place == length - 1 else ProfilerAction.RECORD
+
+    return rule
+
+
+def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use_gzip: bool = False) -> Callable:
+    """For `profile(on_trace_ready=...)`: writes each trace into a folder, under a name of its own.
+
+    Raises: RuntimeError if the folder cannot be made.
+
+    >>> import os, tempfile
+    >>> import tensorgrad as torch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     handler = torch.profiler.tensorboard_trace_handler(folder, "worker")
+    ...     with torch.profiler.profile(on_trace_ready=handler):
+    ...         y = torch.ones(2) * 2
+    ...     os.listdir(folder)[0].endswith(".pt.trace.json")
+    True
+    """
+
+    def write(profile: Any) -> None:
+        try:
+            os.makedirs(dir_name, exist_ok=True)
+        except OSError as error:
+            raise RuntimeError(f"Can't create directory: {dir_name}") from error
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+        name = f"{worker}.{time.time_ns()}.pt.trace.json" + (".gz" if use_gzip else "")
+        profile.export_chrome_trace(os.path.join(dir_name, name))
+
+    return write

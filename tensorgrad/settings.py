@@ -1,0 +1,254 @@
+"""Settings of the process: threads, deterministic algorithms, precision. Some are only remembered: each says so."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+__all__ = [
+    "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode", "get_float32_matmul_precision",
+    "get_num_interop_threads", "get_num_threads", "is_deterministic_algorithms_warn_only_enabled",
+    "is_warn_always_enabled", "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
+    "set_num_interop_threads", "set_num_threads", "set_warn_always", "use_deterministic_algorithms",
+]  # fmt: skip
+
+
+class _Settings:
+    """What the setters below were given."""
+
+    threads = interop_threads = os.cpu_count() or 1
+    interop_was_set = False
+    deterministic = warn_only = False
+    warn_always = False
+    matmul_precision = "highest"
+
+
+# --- threads -------------------------------------------------------------------------------------------------------
+
+
+def _check_threads(name: str, n) -> None:
+    if not isinstance(n, int) or isinstance(n, bool):
+        raise RuntimeError(f"{name} expects an int, but got {type(n).__name__}")
+    if n < 1:
+        raise RuntimeError(f"{name} expects a positive integer, got {n}")
+
+
+def get_num_threads() -> int:
+    """The number of threads last set, or that of the processors.
+
+    >>> import tensorgrad as torch
+    >>> torch.get_num_threads() >= 1
+    True
+    """
+    return _Settings.threads
+
+
+def set_num_threads(n: int) -> None:
+    """Limits the threads of matrix products, if the package threadpoolctl is installed.
+
+    Raises: RuntimeError if `n` is no positive integer.
+
+    >>> import tensorgrad as torch
+    >>> before = torch.get_num_threads()
+    >>> torch.set_num_threads(1)
+    >>> torch.get_num_threads()
+    1
+    >>> torch.set_num_threads(before)
+    """
+    _check_threads("set_num_threads", n)
+    _Settings.threads = n
+    try:
+        import threadpoolctl
+    except ImportError:
+        return
+    threadpoolctl.threadpool_limits(n, user_api="blas")
+
+
+def get_num_interop_threads() -> int:
+    """The number of threads between ops last set, or that of the processors.
+
+    >>> import tensorgrad as torch
+    >>> torch.get_num_interop_threads() >= 1
+    True
+    """
+    return _Settings.interop_threads
+
+
+def set_num_interop_threads(n: int) -> None:
+    """Remembered only: ops run one after the other. Like PyTorch's it may be set once.
+
+    Raises: RuntimeError if `n` is no positive integer, or the second time.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_num_interop_threads(0)
+    Traceback (most recent call last):
+        ...
+    RuntimeError: set_num_interop_threads expects a positive integer, got 0
+    """
+    _check_threads("set_num_interop_threads", n)
+    if _Settings.interop_was_set:
+        raise RuntimeError(
+            "Error: cannot set number of interop threads after parallel work has started or set_num_interop_threads "
+            "called"
+        )
+    _Settings.interop_threads, _Settings.interop_was_set = n, True
+
+
+# --- deterministic algorithms --------------------------------------------------------------------------------------
+
+_DEBUG_MODES = ("default", "warn", "error")
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Accepted for PyTorch's sake: every op here is deterministic already.
+
+    Raises: TypeError unless both are booleans.
+
+    >>> import tensorgrad as torch
+    >>> torch.use_deterministic_algorithms(True)
+    >>> torch.are_deterministic_algorithms_enabled()
+    True
+    >>> torch.use_deterministic_algorithms(False)
+    """
+    for name, value in (("mode", mode), ("warn_only", warn_only)):
+        if not isinstance(value, bool):
+            raise TypeError(
+                f"use_deterministic_algorithms(): argument '{name}' must be bool, not {type(value).__name__}"
+            )
+    _Settings.deterministic, _Settings.warn_only = mode, warn_only
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """What `use_deterministic_algorithms` was last told.
+
+    >>> import tensorgrad as torch
+    >>> torch.are_deterministic_algorithms_enabled()
+    False
+    """
+    return _Settings.deterministic
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Whether `use_deterministic_algorithms` was last told only to warn.
+
+    >>> import tensorgrad as torch
+    >>> torch.use_deterministic_algorithms(True, warn_only=True)
+    >>> torch.is_deterministic_algorithms_warn_only_enabled()
+    True
+    >>> torch.use_deterministic_algorithms(False)
+    """
+    return _Settings.warn_only
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """`use_deterministic_algorithms` by number or name: 0 "default" (off), 1 "warn", 2 "error".
+
+    Raises: TypeError or RuntimeError for anything else.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_deterministic_debug_mode("warn")
+    >>> torch.get_deterministic_debug_mode()
+    1
+    >>> torch.set_deterministic_debug_mode(0)
+    """
+    if not isinstance(debug_mode, int | str):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    if isinstance(debug_mode, str):
+        if debug_mode not in _DEBUG_MODES:
+            raise RuntimeError(
+                f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}"
+            )
+        debug_mode = _DEBUG_MODES.index(debug_mode)
+    if debug_mode not in (0, 1, 2):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
+    use_deterministic_algorithms(debug_mode > 0, warn_only=debug_mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """0 if deterministic algorithms are not asked for, 1 if without them there is a warning, 2 if an error.
+
+    >>> import tensorgrad as torch
+    >>> torch.get_deterministic_debug_mode()
+    0
+    """
+    return 0 if not _Settings.deterministic else 1 if _Settings.warn_only else 2
+
+
+# --- precision -----------------------------------------------------------------------------------------------------
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` was last told; "highest" at first.
+
+    >>> import tensorgrad as torch
+    >>> torch.get_float32_matmul_precision()
+    'highest'
+    """
+    return _Settings.matmul_precision
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Remembered only: float32 matrix products are always computed in float32, which "highest" asks for and "high"
+    and "medium" do not forbid. Warns of any other word.
+
+    Raises: RuntimeError for what is no string.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_float32_matmul_precision("high")
+    >>> torch.get_float32_matmul_precision()
+    'high'
+    >>> torch.set_float32_matmul_precision("highest")
+    """
+    if not isinstance(precision, str):
+        raise RuntimeError(f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}")
+    if precision not in ("highest", "high", "medium"):
+        warnings.warn(
+            f"{precision} is not one of 'highest', 'high', or 'medium'; the current setFloat32MatmulPrecision call has "
+            "no effect.",
+            stacklevel=2,
+        )
+        return
+    _Settings.matmul_precision = precision
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Whether denormal numbers will be taken for zero: never, since NumPy keeps them.
+
+    Raises: RuntimeError unless `mode` is a boolean.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_flush_denormal(False)
+    False
+    """
+    if not isinstance(mode, bool):
+        raise RuntimeError(f"flush_denormal expects a bool, but got {type(mode).__name__}")
+    return False
+
+
+# --- warnings ------------------------------------------------------------------------------------------------------
+
+
+def is_warn_always_enabled() -> bool:
+    """What `set_warn_always` was last told.
+
+    >>> import tensorgrad as torch
+    >>> torch.is_warn_always_enabled()
+    False
+    """
+    return _Settings.warn_always
+
+
+def set_warn_always(b: bool) -> None:
+    """Remembered only: how often a warning is shown is up to Python's filters (`warnings.simplefilter("always")`).
+
+    Raises: RuntimeError unless `b` is a boolean.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_warn_always(True)
+    >>> torch.is_warn_always_enabled()
+    True
+    >>> torch.set_warn_always(False)
+    """
+    if not isinstance(b, bool):
+        raise RuntimeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+    _Settings.warn_always = b

@@ -1,0 +1,105 @@
+"""PyTorch's functions for sizes that a compiler does not know yet: here sizes are plain numbers, and so are results."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import numbers
+
+__all__ = ["sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"]
+
+
+def sym_int(a) -> builtins.int:
+    """A number as an integer, rounded towards zero.
+
+    >>> import tensorgrad as torch
+    >>> torch.sym_int(-2.7)
+    -2
+    """
+    return builtins.int(a)
+
+
+def sym_float(a) -> builtins.float:
+    """A number as a float.
+
+    >>> import tensorgrad as torch
+    >>> torch.sym_float(3)
+    3.0
+    """
+    return builtins.float(a)
+
+
+def sym_not(a) -> builtins.bool:
+    """The logical negation.
+
+    >>> import tensorgrad as torch
+    >>> torch.sym_not(3 > 2)
+    False
+    """
+    return not a
+
+
+def sym_max(a, b):
+    """The larger of two numbers; a float if either is one.
+
+    >>> import tensorgrad as torch
+    >>> torch.sym_max(3, 2.5)
+    3.0
+    """
+    return _as_common(a, b, builtins.max(_number(a), _number(b)))
+
+
+def sym_min(a, b):
+    """The smaller of two numbers; a float if either is one.
+
+    >>> import tensorgrad as torch
+    >>> torch.sym_min(3, 2)
+    2
+    """
+    return _as_common(a, b, builtins.min(_number(a), _number(b)))
+
+
+def _number(a):
+    if not isinstance(a, numbers.Real):
+        raise AssertionError(f"expected a number, got {type(a)}")
+    return a
+
+
+def _as_common(a, b, value):
+    return builtins.float(value) if isinstance(a, float) or isinstance(b, float) else value
+
+
+def sym_sqrt(a) -> builtins.float:
+    """The square root. Raises: ValueError for a negative number.
+
+    >>> import tensorgrad as torch
+    >>> torch.sym_sqrt(9)
+    3.0
+    """
+    return math.sqrt(a)
+
+
+def sym_sum(args):
+    """The sum of a list of numbers.
+
+    >>> import tensorgrad as torch
+    >>> torch.sym_sum([1, 2, 3])
+    6
+    """
+    return builtins.sum(args)
+
+
+def sym_ite(b: builtins.bool, t, f):
+    """`t` if `b` holds, else `f`.
+
+    Raises: AssertionError unless `b` is a boolean and the others are of one type.
+
+    >>> import tensorgrad as torch
+    >>> torch.sym_ite(3 > 2, 10, 20)
+    10
+    """
+    if not isinstance(b, bool):
+        raise AssertionError(f"expected SymBool or bool, got {type(b)}")
+    if type(t) is not type(f):
+        raise AssertionError(f"type mismatch: {type(t)} vs {type(f)}")
+    return t if b else f

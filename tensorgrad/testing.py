@@ -1,0 +1,225 @@
+"""`torch.testing`: `assert_close` says how two results differ; `make_tensor` makes inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.tensor import Tensor
+
+# How far results may be apart: rtol · |expected| + atol, by dtype; 0 for what is exact.
+TOLERANCES = {
+    "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
+    "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7),
+}  # fmt: skip
+
+
+def assert_close(
+    actual: Any,
+    expected: Any,
+    *,
+    allow_subclasses: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    check_device: bool = True,
+    check_dtype: bool = True,
+    check_layout: bool = True,
+    check_stride: bool = False,
+    msg: str | Callable[[str], str] | None = None,
+) -> None:
+    """Checks that |actual - expected| <= atol + rtol · |expected|, for tensors, numbers, and nested ones.
+
+    Args:
+        rtol, atol: both or neither; by default they follow the dtypes.
+        msg: the message of the error, or a function that makes it from the usual one.
+
+    Raises:
+        AssertionError: they differ; the message says where and by how much.
+        ValueError: only one of `rtol` and `atol` is given.
+        TypeError: neither tensors nor numbers.
+
+    >>> import tensorgrad as torch
+    >>> torch.testing.assert_close(torch.tensor([1.0]), torch.tensor([1.0 + 1e-7]))
+    """
+    if (rtol is None) != (atol is None):
+        raise ValueError(
+            "rtol and atol must both be specified or both be unspecified, but got no "
+            f"{'rtol' if rtol is None else 'atol'}."
+        )
+    checks = {"device": check_device, "dtype": check_dtype, "stride": check_stride}
+    problem = _difference(actual, expected, (rtol, atol), equal_nan, checks, ())
+    if problem is not None:
+        raise AssertionError(msg(problem) if callable(msg) else msg or problem)
+
+
+def assert_allclose(actual: Any, expected: Any, rtol=None, atol=None, equal_nan: bool = True, msg: str = "") -> None:
+    """The older `assert_close`, which ignores dtypes.
+
+    >>> import tensorgrad as torch
+    >>> torch.testing.assert_allclose(torch.tensor([1, 2]), torch.tensor([1.0, 2.0]))
+    """
+    import tensorgrad as torch
+
+    actual, expected = (v if isinstance(v, Tensor) else torch.tensor(v) for v in (actual, expected))
+    assert_close(actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=False, msg=msg or None)
+
+
+def _difference(actual, expected, tolerances, equal_nan, checks, path: tuple) -> str | None:
+    """What is to be said about the first difference; None if there is none."""
+
+    def inside(a, e, key):
+        return _difference(a, e, tolerances, equal_nan, checks, (*path, key))
+
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        if set(actual) != set(expected):
+            return "The keys of the mappings do not match:\n" + (
+                f"Missing keys in the actual mapping: {sorted(set(expected) - set(actual), key=str)}\n"
+                f"Additional keys in the actual mapping: {sorted(set(actual) - set(expected), key=str)}"
+            )
+        return next((d for k in expected if (d := inside(actual[k], expected[k], k))), None)
+    sequences = [isinstance(v, Sequence) and not isinstance(v, str | bytes) for v in (actual, expected)]
+    if all(sequences):
+        if len(actual) != len(expected):
+            return f"The length of the sequences mismatch: {len(actual)} != {len(expected)}"
+        return next((d for i, (a, e) in enumerate(zip(actual, expected)) if (d := inside(a, e, i))), None)
+    if actual is None or expected is None:
+        return None if actual is expected else _at(f"None mismatch: {actual} is not {expected}", path)
+    if isinstance(actual, bool) and isinstance(expected, bool):
+        return None if actual is expected else _at(f"Booleans mismatch: {actual} is not {expected}", path)
+    known = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
+    if not (isinstance(actual, known) and isinstance(expected, known)):
+        raise TypeError(
+            f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
+            + (f" (item {list(path)})" if path else "")
+        )
+    found = _leaf(actual, expected, tolerances, equal_nan, checks)
+    return found and _at(found, path)
+
+
+def _at(problem: str, path: tuple) -> str:
+    return problem + ("" if not path else "\n\nThe failure occurred for item " + "".join(f"[{k!r}]" for k in path))
+
+
+def _leaf(actual, expected, tolerances, equal_nan, checks) -> str | None:
+    numbers = not isinstance(actual, Tensor | np.ndarray) and not isinstance(expected, Tensor | np.ndarray)
+    a, e = (v if isinstance(v, Tensor) else _tensor(v) for v in (actual, expected))
+    if a.shape != e.shape:
+        return f"The values for attribute 'shape' do not match: {a.shape} != {e.shape}."
+    if checks["device"] and a.device != e.device:
+        return f"The values for attribute 'device' do not match: {a.device} != {e.device}."
+    if checks["dtype"] and a.dtype is not e.dtype and not numbers:
+        return f"The values for attribute 'dtype' do not match: {a.dtype} != {e.dtype}."
+    if checks["stride"] and a.stride() != e.stride():
+        return f"The values for attribute 'stride()' do not match: {a.stride()} != {e.stride()}."
+    if a.device.type == "meta":
+        return None
+    defaults = [TOLERANCES.get(t.dtype.name, (0.0, 0.0)) for t in (a, e)]
+    rtol, atol = (max(pair) if t is None else t for t, pair in zip(tolerances, zip(*defaults)))
+    return _values(_numbers(a), _numbers(e), rtol, atol, equal_nan, numbers or (a.numel() == 1 and a.ndim == 0))
+
+
+def _tensor(value):
+    import tensorgrad as torch
+
+    return torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+
+
+def _numbers(tensor: Tensor) -> np.ndarray:
+    """Values in the widest dtype of their kind, so that differences are exact."""
+    array = tensor.detach().cpu()._array
+    kind = array.dtype.kind
+    return array.astype(np.complex128 if kind == "c" else np.float64 if kind not in "iub" else np.object_)
+
+
+def _values(a: np.ndarray, e: np.ndarray, rtol, atol, equal_nan: bool, scalar: bool) -> str | None:
+    with np.errstate(all="ignore"):
+        if e.dtype == object or a.dtype == object:
+            a, e = np.asarray(a, object), np.asarray(e, object)
+        apart = np.abs(a - e)
+        same = np.asarray((a == e) | (apart <= atol + rtol * np.abs(e)), bool)
+        if a.dtype != object and e.dtype != object:
+            same = np.asarray(np.where(np.isfinite(a) & np.isfinite(e), same, a == e), bool)
+            if equal_nan:
+                same |= np.isnan(a) & np.isnan(e)
+        if same.all():
+            return None
+        relative = np.asarray([abs(x / y) if y else np.inf for x, y in zip(apart.ravel(), e.ravel())], float)
+    exact = not rtol and not atol
+    kind = "equal" if exact else "close"
+    allowed = ["" if exact else f" (up to {limit} allowed)" for limit in (atol, rtol)]
+    if scalar:
+        return (
+            f"Scalars are not {kind}!\n\nExpected {_plain(e)} but got {_plain(a)}.\n"
+            f"Absolute difference: {_plain(apart)}{allowed[0]}\nRelative difference: {float(relative[0])}{allowed[1]}"
+        )
+    wrong = ~same.ravel()
+    away = np.asarray(apart.ravel(), float)
+    lines = [
+        f"Tensor-likes are not {kind}!",
+        "",
+        f"Mismatched elements: {wrong.sum()} / {same.size} ({wrong.mean():.1%})",
+    ]
+    for name, values, limit in (("absolute", away, allowed[0]), ("relative", relative, allowed[1])):
+        masked = np.where(wrong, values, -1.0)
+        at = int(np.argmax(np.where(np.isnan(masked), np.inf, masked)))
+        place = tuple(int(i) for i in np.unravel_index(at, same.shape))
+        shown = _plain(apart.ravel()[at]) if name == "absolute" else float(values[at])
+        lines.append(f"Greatest {name} difference: {shown} at index {place}{limit}")
+    return "\n".join(lines)
+
+
+def _plain(value) -> Any:
+    value = np.asarray(value).ravel()[0]
+    return value.item() if hasattr(value, "item") else value
+
+
+def make_tensor(
+    *shape: Any,
+    dtype: dtypes.dtype,
+    device: Any,
+    low: float | None = None,
+    high: float | None = None,
+    requires_grad: bool = False,
+    noncontiguous: bool = False,
+    exclude_zero: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """A tensor of random values: from [low, high), by default -9 to 9 (0 to 9 for unsigned integers, 0 and 1 for bool).
+
+    Args:
+        noncontiguous: leave gaps between the elements.
+        exclude_zero: replace zeros by the smallest positive value.
+
+    >>> import tensorgrad as torch
+    >>> torch.testing.make_tensor(2, 3, dtype=torch.int64, device="cpu", low=0, high=1)
+    tensor([[0, 0, 0],
+            [0, 0, 0]])
+    """
+    import tensorgrad as torch
+
+    if len(shape) == 1 and isinstance(shape[0], Sequence):
+        shape = tuple(shape[0])
+    floats = dtype.is_floating_point or dtype.is_complex
+    if low is None:
+        low = 0 if dtype in (torch.bool, torch.uint8) else -9
+    if high is None:
+        high = 2 if dtype is torch.bool else 9 if floats else 10
+    if low >= high:
+        raise ValueError(f"make_tensor: `low` must be less than `high`, but got {low} >= {high}")
+    whole = (*shape[:-1], 2 * shape[-1]) if noncontiguous and shape else shape
+    if dtype.is_complex:
+        parts = [torch.empty(whole, dtype=torch.float64, device=device).uniform_(low, high) for _ in range(2)]
+        made = torch.complex(*parts).to(dtype)
+    elif floats:
+        made = torch.empty(whole, dtype=torch.float64, device=device).uniform_(low, high).to(dtype)
+    else:
+        made = torch.randint(int(np.ceil(low)), int(np.ceil(high)), whole, device=device).to(dtype)
+    if noncontiguous and shape:
+        made = made[..., ::2]
+    if exclude_zero:
+        made[made == 0] = torch.finfo(dtype).tiny if floats else 1
+    return made.requires_grad_(requires_grad) if requires_grad else made
