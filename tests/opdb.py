@@ -10,7 +10,9 @@ at all of them, or at how many have derivatives that agree:
 
 from __future__ import annotations
 
+import copy
 import itertools
+import random
 import sys
 import warnings
 
@@ -20,6 +22,7 @@ import torch
 import tensorgrad as tg
 from tests.opdb_bridge import (
     close,
+    complete,
     copied,
     differences,
     leaves,
@@ -53,7 +56,12 @@ VIEWS = {  # whose results have PyTorch's strides
 }  # fmt: skip
 VALUES_UNDEFINED = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"}
 # Eigenvectors and singular vectors are free in sign and phase; the database's own function removes that.
-PHASES = {"linalg.eig", "linalg.eigh", "linalg.svd", "svd", "linalg.qr", "qr", "geqrf"}
+PHASES = {
+    "linalg.eig", "linalg.eigh", "linalg.svd", "svd", "linalg.qr", "qr", "geqrf", "svd_lowrank", "pca_lowrank",
+}  # fmt: skip
+# Their second derivatives go through several decompositions of nearly dependent columns: when the input changes by one
+# part in 10¹⁵, torch's own change by up to 5e-7.
+ILL_CONDITIONED = {"svd_lowrank": 2e-6, "pca_lowrank": 2e-6}
 # Among equal elements, which index is returned is open. Position of `dim` among the arguments.
 TIES = {"kthvalue": 2, "topk": 2, "mode": 1, "sort": 1, "argsort": 1}
 
@@ -72,8 +80,23 @@ def record_name(record) -> str:
 
 def resolve(record):
     """The function in tensorgrad that a record stands for; None if there is none."""
-    function = named(record.name)
-    return function and (translate(record.op) or function)
+    translated = translate(record.op)
+    if translated is not None:
+        return translated if complete(translated) else None
+    return SPELLED.get(record.name) or named(record.name) or named(_exported_as(record.op))
+
+
+def _exported_as(function) -> str:
+    """The name of a compiled function in `torch` ("" if it is none of these): some records have another."""
+    owner, _, name = getattr(function, "__qualname__", "").rpartition(".")
+    return name if owner == "_VariableFunctionsClass" else ""
+
+
+def _sliced(x, dim=0, start=None, end=None, step=1):
+    return x[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)]
+
+
+SPELLED = {"slice": _sliced}  # what has no name in PyTorch, only a spelling
 
 
 # --- calls ---------------------------------------------------------------------------------------------------------
@@ -106,6 +129,22 @@ class Call:
         ours = translate(self.process)
         return (self.process(expected), ours(actual)) if ours else (expected, actual)
 
+    def widened(self):
+        """The same call in double precision; None where it has no operand of a lower one."""
+        wider = dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float64)
+        wider[torch.complex64] = torch.complex128
+        if not any(t.dtype in wider for t in leaves((self.inputs, self.kwargs))):
+            return None
+
+        def widen(value):
+            if isinstance(value, tuple | list):
+                return [widen(v) for v in value]
+            return value.to(wider[value.dtype]) if getattr(value, "dtype", None) in wider else value
+
+        wide = copy.copy(self)
+        wide.inputs, wide.kwargs = tuple(map(widen, self.inputs)), {k: widen(v) for k, v in self.kwargs.items()}
+        return wide
+
     def elements(self) -> int:
         """The number of elements of all inputs."""
         return sum(t.numel() for t in leaves((self.inputs, self.kwargs)))
@@ -122,7 +161,8 @@ def _samples(record, dtype, requires_grad):
         _made.clear()
         _made["record"] = record
     if (dtype, requires_grad) not in _made:
-        torch.manual_seed(0)
+        for seed in (torch.manual_seed, np.random.seed, random.seed):
+            seed(0)
         made = record.sample_inputs("cpu", dtype, requires_grad=requires_grad)
         different = {}
         for call in (Call(record, sample) for sample in itertools.islice(made, MAX_MADE)):
@@ -160,7 +200,7 @@ def compare(call, expected, actual, what: str, strides=False) -> list[str]:
     """`differences`, with what a record leaves open taken out."""
     name = call.record.name
     if name in VALUES_UNDEFINED and isinstance(actual, tg.Tensor) and actual.shape == tuple(expected.shape):
-        actual = actual.copy_(to_tg(expected))
+        np.copyto(actual._array, numpy_of(expected).astype(actual._array.dtype))  # elements may share memory
     if name in TIES and not call.kwargs.get("stable"):
         expected, actual = _pointed_at(call, expected), _pointed_at(call, actual)
     if name in PHASES:
@@ -189,27 +229,29 @@ def _worse(call, expected, actual) -> bool:
 
     Near poles and in long sums torch's result may be off by more than the tolerance, and so may another one be.
     """
-    doubles = dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float64)
-    doubles[torch.complex64] = torch.complex128
-    tensors = leaves((call.inputs, call.kwargs))
-    if not any(t.dtype in doubles for t in tensors):
+    wide = call.widened()
+    if wide is None:
         return True
-    inputs, kwargs = copied((call.inputs, call.kwargs))
-
-    def widen(value):
-        return value.to(doubles[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in doubles else value
-
-    inputs = [[widen(x) for x in v] if isinstance(v, tuple | list) else widen(v) for v in inputs]
-    truth = call.torch((inputs, {k: widen(v) for k, v in kwargs.items()}))
+    truth = wide.torch()
     if call.record.name in PHASES:
         truth = call.process(truth)
-    for t, e, a in zip(leaves(truth), leaves(expected), leaves(actual), strict=False):
+    return _further_off(leaves(truth), leaves(expected), leaves(actual))
+
+
+def _further_off(truth, expected, actual, whole=False) -> bool:
+    """Whether a result is off by more than the tolerance and twice torch's own error there (`whole`: anywhere).
+
+    Gradients sum what flows together, so their errors go with the largest elements: they are measured as a whole.
+    """
+    for t, e, a in zip(truth, expected, actual, strict=False):
         if t.shape != e.shape:
             return True
         true, theirs, mine = numpy_of(t.to(e.dtype)), numpy_of(e), numpy_of(a)
         with np.errstate(all="ignore"):
-            error = np.abs(theirs - true)
-        if not close(mine, true, plain_name(e.dtype), slack=2 * error):
+            slack = 2 * np.abs(theirs - true)
+            if whole:
+                slack = np.max(slack, initial=0) + 1e-5 * np.max(np.abs(true), initial=0)
+        if not close(mine, true, plain_name(e.dtype), slack):
             return True
     return False
 
@@ -281,15 +323,23 @@ def _gradients(call, order: int, functions=(None, None)):
 
 
 def _compare_gradients(call, order: int, functions=(None, None)) -> list[str]:
+    expected, actual = _gradients(call, order, functions)
     problems = []
-    for i, (expected, actual) in enumerate(zip(*_gradients(call, order, functions), strict=True)):
+    for i, (e, a) in enumerate(zip(expected, actual, strict=True)):
         what = f"{'second ' if order > 1 else ''}gradient {i}"
-        if expected is None or actual is None:
-            zero = expected if actual is None else actual
+        if e is None or a is None:
+            zero = e if a is None else a
             if zero is not None and not close(numpy_of(zero), np.zeros(()), plain_name(zero.dtype)):
-                problems.append(f"{what}: {actual!r:.60}, expected {expected!r:.60}")
-        elif not expected.is_sparse:
-            problems += differences(expected, actual, what)
+                problems.append(f"{what}: {a!r:.60}, expected {e!r:.60}")
+        elif not e.is_sparse:
+            found = differences(e, a, what)
+            slack = ILL_CONDITIONED.get(call.record.name)
+            within = found and slack and close(numpy_of(a), numpy_of(e), plain_name(e.dtype), slack)
+            problems += [] if within else found
+    if problems and all("values differ" in p for p in problems) and (wide := call.widened()):
+        truth, _ = _gradients(wide, order, functions)
+        lists = ([g for g in side if g is not None] for side in (truth, expected, actual))
+        return problems if _further_off(*lists, whole=True) else []
     return problems
 
 
@@ -424,7 +474,7 @@ def check_out(record, dtype) -> list[str]:
                 problems += [] if result is target else ["out=: another tensor was returned"]
                 problems += compare(call, expected, target, "out=")
             return problems + other_dtype(call, expected, torch.int64) + other_dtype(call, expected, torch.float64)
-        if not leaves(expected):
+        if not leaves(expected) or any(isinstance(e, tuple | list) for e in expected):  # no op writes into a list
             return []
         targets = tuple(tg.empty(0, dtype=to_tg(e.dtype)) for e in expected)
         call.ours(out=targets)
@@ -480,7 +530,7 @@ def _refused_by_torch(call) -> bool:
 def check_gradients(record) -> list[str]:
     """First and second derivatives, real and complex; nothing to differ where the record has none."""
     backward = record.supported_backward_dtypes("cpu") if record.supports_autograd else set()
-    problems = []
+    problems = check_gradient(record, torch.float32) if torch.float32 in backward else []
     for dtype in (torch.float64, torch.complex128):
         if dtype in backward:
             problems += check_gradient(record, dtype)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dis
 import functools
+import inspect
 import types
 
 import numpy as np
@@ -48,9 +50,44 @@ def named(name: str):
         found = getattr(found, part, None)
         if found is None:
             break
-    if found is None and "." not in name:
+    if not callable(found) and "." not in name:  # `bool` is a dtype in torch, and a method of tensors
         found = getattr(tg.Tensor, name, None)
-    return found if callable(found) else None
+    return found if callable(found) and not _refusal(found) else None
+
+
+def _refusal(function) -> bool:
+    """Whether a function only says that what it stands for is not included."""
+    return (
+        getattr(inspect.unwrap(function) if callable(function) else None, "__module__", "") == "tensorgrad.ops.absent"
+    )
+
+
+def complete(function) -> bool:
+    """Whether all that a Python function of the database asks of torch, or of a tensor, exists in tensorgrad."""
+    if isinstance(function, functools.partial):
+        return complete(function.func)
+    return not hasattr(function, "__code__") or _code_complete(function.__code__)
+
+
+def _code_complete(code: types.CodeType) -> bool:
+    """Follows each chain of attributes (`torch.nn.functional.f`, `x.mT`) through both libraries."""
+    theirs: object = None  # where a chain from `torch` or `F` has come to in torch ...
+    ours: object = None  # ... and here
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            theirs, ours = {"torch": (torch, tg), "F": (torch.nn.functional, tg.nn.functional)}.get(
+                step.argval, (None, None)
+            )
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            if theirs is None:  # of a value: taken for a tensor if tensors have it
+                theirs, ours = torch.Tensor, tg.Tensor
+            missing = not hasattr(ours, step.argval) or _refusal(getattr(ours, step.argval))
+            if missing and hasattr(theirs, step.argval):
+                return False
+            theirs, ours = getattr(theirs, step.argval, None), getattr(ours, step.argval, None)
+        elif step.opname not in ("PUSH_NULL", "CACHE"):
+            theirs = ours = None
+    return all(_code_complete(inner) for inner in code.co_consts if isinstance(inner, types.CodeType))
 
 
 # --- values --------------------------------------------------------------------------------------------------------

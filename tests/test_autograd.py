@@ -530,3 +530,22 @@ def test_metadata(torch):
     y = torch.ones(2, requires_grad=True) * 2
     y.grad_fn.metadata["note"] = 3
     return y.grad_fn.metadata["note"], y.grad_fn.metadata
+
+
+@alike
+def test_dicts_of_inputs(torch):
+    x, y = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor(3.0, requires_grad=True)
+    gradients = torch.autograd.grad((x * y).sum(), {"x": x, "y": y})
+    torch.autograd.backward((x * y).sum(), inputs={"x": x})
+    return list(gradients), gradients["x"], gradients["y"], x.grad, y.grad
+
+
+@alike
+def test_arguments_of_former_days(torch):
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        first = torch.autograd.grad((x * 2).sum(), x, None, None, False, False)
+        torch.autograd.backward(x * 3, grad_variables=torch.ones(2))
+    both = error(lambda: torch.autograd.backward(x * 3, torch.ones(2), grad_variables=torch.ones(2)))
+    return first[0], x.grad, [(w.category.__name__, str(w.message)) for w in caught], both

@@ -510,3 +510,27 @@ def test_complex_functions(torch):
     z = torch.tensor([1 + 2j, 3 - 1j], requires_grad=True)
     (Conjugate.apply(z).abs() ** 2).sum().backward()
     return z.grad
+
+
+@alike
+def test_backward_may_differentiate_on_its_own(torch):
+    """What was saved is in its place in the graph, though backward itself is not recorded."""
+    seen = []
+
+    class Linear(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(x, w)
+            return x * w
+
+        @staticmethod
+        def backward(ctx, g):
+            x, w = ctx.saved_tensors
+            seen.append((x.requires_grad, x.is_leaf, w.requires_grad, w.is_leaf, torch.is_grad_enabled()))
+            with torch.enable_grad():
+                return torch.autograd.grad(x.detach().requires_grad_(False) * w, w, g)[0] * 0, (x * w).sum() * g
+
+    x, w = torch.tensor([2.0, 3.0]), torch.nn.Parameter(torch.ones(2))
+    Linear.apply(x, w).sum().backward()
+    Linear.apply(x, w * 2).sum().backward()
+    return seen, w.grad

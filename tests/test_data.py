@@ -1,7 +1,11 @@
 """Data sets, samplers, collating and the loader against PyTorch: the same seed gives the same batches."""
 
+import pickle
 import re
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Mapping
+from itertools import product
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -24,9 +28,9 @@ def plain(value):
     """A batch as text-like data: tensors as (dtype, list), everything else as it is."""
     if hasattr(value, "tolist") and hasattr(value, "dtype") and not isinstance(value, np.ndarray | np.generic):
         return str(value.dtype), value.tolist()
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return type(value).__name__, {k: plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | deque):
         return type(value).__name__, [plain(v) for v in value]
     return value
 
@@ -132,6 +136,110 @@ def test_loader_with_samplers():
 
 
 @needs_torch
+def test_samplers_at_every_size():
+    def story(lib, d):
+        for n, generator in product((1, 5, 40), (None, lib.Generator().manual_seed(4))):
+            for replacement, number in product((False, True), (None, 1, 3, 32, 33, 64, 150)):
+                yield list(d.RandomSampler(range(n), replacement, number, generator))
+            yield list(d.SubsetRandomSampler(range(n), generator))
+            weights = [i + 1.0 for i in range(n)]
+            yield list(d.WeightedRandomSampler(weights, 7, True, generator))
+            yield list(d.WeightedRandomSampler(weights, min(n, 4), False, generator))
+            for size, drop_last in product((1, 3, 7), (False, True)):
+                sampler = d.BatchSampler(d.RandomSampler(range(n), generator=generator), size, drop_last)
+                yield list(sampler), len(sampler)
+
+    same(story)
+
+
+@needs_torch
+def test_distributed_sampler():
+    def story(lib, d):
+        for n, replicas, drop_last, shuffle in product((0, 1, 3, 7, 10), (1, 2, 4, 12), (False, True), (False, True)):
+            if n == 0 and not drop_last:
+                continue
+            for rank in range(replicas):
+                sampler = d.distributed.DistributedSampler(
+                    range(n), replicas, rank, shuffle=shuffle, drop_last=drop_last, seed=5
+                )
+                sampler.set_epoch(3)
+                yield len(sampler), sampler.total_size, list(sampler)
+        yield from d.DataLoader(range(7), batch_size=2, sampler=d.DistributedSampler(range(7), 2, 1))
+        for replicas, rank in ((2, 2), (3, -1)):
+            with pytest.raises(ValueError) as error:
+                d.DistributedSampler(range(3), replicas, rank)
+            yield str(error.value)
+
+    same(story)
+
+
+def test_distributed_sampler_without_a_group():
+    with pytest.raises(RuntimeError, match="Requires distributed package to be available"):
+        data.DistributedSampler(range(3), rank=0)
+
+
+@needs_torch
+def test_when_random_numbers_are_drawn():
+    """A sampler that shuffles as soon as it is asked for an iterator; likewise an iterable data set."""
+
+    def story(lib, d):
+        class Eager(d.Sampler):
+            def __init__(self):
+                pass
+
+            def __iter__(self):
+                return iter(lib.randperm(6).tolist())
+
+            def __len__(self):
+                return 6
+
+        class Stream(d.IterableDataset):
+            def __iter__(self):
+                return iter(lib.randperm(6).tolist())
+
+        for dataset, options in ((range(6), {"sampler": Eager()}), (Stream(), {})):
+            loader = d.DataLoader(dataset, batch_size=2, **options)
+            iterator = iter(loader)
+            yield lib.rand(1)
+            yield from iterator
+            yield from loader
+
+    same(story)
+
+
+@needs_torch
+def test_an_error_does_not_end_the_pass():
+    def story(lib, d):
+        class Bad(d.Dataset):
+            def __len__(self):
+                return 6
+
+            def __getitem__(self, i):
+                if i == 2:
+                    raise ValueError("two")
+                return i
+
+        class Stream(d.IterableDataset):
+            def __iter__(self):
+                return iter(range(7))
+
+        def picky(batch):
+            if 2 in batch:
+                raise ValueError("two")
+            return batch
+
+        for loader in (d.DataLoader(Bad(), batch_size=2), d.DataLoader(Stream(), batch_size=2, collate_fn=picky)):
+            iterator = iter(loader)
+            for _ in range(6):
+                try:
+                    yield next(iterator)
+                except (ValueError, StopIteration) as error:
+                    yield repr(error)
+
+    same(story)
+
+
+@needs_torch
 def test_iterable_datasets():
     def story(lib, d):
         class Counting(d.IterableDataset):
@@ -200,6 +308,21 @@ SAMPLES = {
     "numpy doubles": lambda lib: [np.float64(1), np.float64(2)],
     "numpy integers": lambda lib: [np.int64(1), np.int64(2)],
     "arrays": lambda lib: [np.ones(2, "float32"), np.zeros(2, "float32")],
+    "arrays without dimensions": lambda lib: [np.array(1.5), np.array(2.5)],
+    "arrays that are views": lambda lib: [np.ones((3, 4), "float32").T] * 2,
+    "numpy bools": lambda lib: [np.bool_(True), np.bool_(False)],
+    "complex numbers of numpy": lambda lib: [np.complex64(1j), np.complex64(2)],
+    "texts of numpy": lambda lib: [np.str_("a"), np.str_("b")],
+    "tensors without dimensions": lambda lib: [lib.tensor(1), lib.tensor(2)],
+    "whole and other numbers": lambda lib: [1, 2.5],
+    "a dictionary that has less than the second": lambda lib: [{"a": 1}, {"a": 2, "b": 3}],
+    "dictionaries with defaults": lambda lib: [defaultdict(int, a=1), defaultdict(int, a=2)],
+    "dictionaries for reading": lambda lib: [MappingProxyType({"a": 1}), MappingProxyType({"a": 2})],
+    "queues": lambda lib: [deque([1, 2]), deque([3, 4])],
+    "ranges": lambda lib: [range(3), range(3)],
+    "empty lists": lambda lib: [[], []],
+    "empty dictionaries": lambda lib: [{}, {}],
+    "everything": lambda lib: [{"a": [Point((1, 2.0), "s"), {"z": lib.zeros(2)}]}] * 3,
     "strings": lambda lib: ["a", "b"],
     "bytes": lambda lib: [b"a", b"b"],
     "tuples": lambda lib: [(1, lib.ones(1)), (2, lib.zeros(1))],
@@ -220,11 +343,26 @@ def test_collate(samples):
 
 @needs_torch
 def test_collate_errors():
-    for samples, error in (([object()], TypeError), ([[1, 2], [3]], RuntimeError), ([np.array(["a"])], TypeError)):
+    cases = [
+        ([object()], TypeError), ([[1, 2], [3]], RuntimeError), ([np.array(["a"])], TypeError), ([None], TypeError),
+        ([1j], TypeError), ([{1}], TypeError), ([{"a": 1, "b": 2}, {"a": 1}], KeyError), ([], IndexError),
+        ([np.datetime64("2020-01-01")], TypeError),
+    ]  # fmt: skip
+    for samples, error in cases:
         with pytest.raises(error) as theirs:
             torch_data.default_collate(samples)
         with pytest.raises(error, match=re.escape(str(theirs.value))):
             data.default_collate(samples)
+
+
+def test_collate_functions_of_ones_own():
+    class Own:
+        pass
+
+    from tensorgrad.utils.data._utils.collate import collate, default_collate_fn_map
+
+    functions = {Own: lambda batch, *, collate_fn_map: len(batch), **default_collate_fn_map}
+    assert collate([{"a": Own(), "b": 1}] * 3, collate_fn_map=functions)["a"] == 3
 
 
 @needs_torch
@@ -235,6 +373,7 @@ def test_collate_errors():
         {"batch_size": None, "drop_last": True},
         {"batch_size": 0}, {"batch_size": "2"}, {"num_workers": -1}, {"timeout": -1}, {"prefetch_factor": 2},
         {"persistent_workers": True}, {"multiprocessing_context": "spawn"}, {"drop_last": 1},
+        {"num_workers": 1, "prefetch_factor": -1}, {"num_workers": 1, "multiprocessing_context": "thread"},
     ],
     ids=str,
 )  # fmt: skip
@@ -271,12 +410,33 @@ def test_other_errors():
             attempt(tg, data)
 
 
-def test_workers_are_refused():
-    with pytest.raises(
-        NotImplementedError, match="num_workers=2, but there are no worker processes; use num_workers=0"
-    ):
-        data.DataLoader([1], num_workers=2)
-    assert data.get_worker_info() is None
+def test_timeout_needs_workers():
+    with pytest.raises(AssertionError, match="_SingleProcessDataLoaderIter requires timeout == 0"):
+        iter(data.DataLoader([1], timeout=1))
+    with pytest.raises(AssertionError, match="prefetch_factor must be greater than 0"):
+        iter(data.DataLoader([1], num_workers=1, prefetch_factor=0))
+    with pytest.raises(TypeError, match="should be a valid context object or a string"):
+        data.DataLoader([1], num_workers=1, multiprocessing_context=3)
+
+
+def test_an_iterator_is_not_pickled():
+    with pytest.raises(NotImplementedError, match="_SingleProcessDataLoaderIter cannot be pickled"):
+        pickle.dumps(iter(data.DataLoader([1])))
+
+
+class Pinned:
+    def pin_memory(self):
+        return "pinned"
+
+
+def test_pin_memory(monkeypatch):
+    with pytest.warns(UserWarning, match="no accelerator is found, then device pinned memory won't be used"):
+        assert list(data.DataLoader([1.0], pin_memory=True, collate_fn=list)) == [[1.0]]
+    monkeypatch.setattr(tg.accelerator, "is_available", lambda: True)
+    sample = {"a": [Pinned(), 1], "b": (Pinned(), "text"), "c": Point(Pinned(), b"bytes")}
+    (batch,) = data.DataLoader([sample], batch_size=None, collate_fn=lambda x: x, pin_memory=True)
+    assert batch == {"a": ["pinned", 1], "b": ("pinned", "text"), "c": Point("pinned", b"bytes")}
+    assert type(batch["b"]) is tuple
 
 
 def test_whole_rows_are_copies():

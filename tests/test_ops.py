@@ -3,11 +3,12 @@
 For each record that names something tensorgrad has: values, dtypes, strides of views and sharing of memory in ten
 dtypes (half precision too), the method, in-place and `out=` variants, inputs with gaps, meta shapes, first and second
 gradients (real and complex), and the error inputs. Below: empty and 0-dim tensors, wrong dtypes, shapes and devices,
-promotion between all pairs of dtypes, nan and inf.
+promotion between all pairs of dtypes. (nan, infinities and zeros: tests/test_edge_values.py.)
 """
 
 import itertools
 import warnings
+from fnmatch import fnmatchcase
 
 import numpy as np
 import pytest
@@ -18,18 +19,25 @@ pytest.importorskip("expecttest", reason="PyTorch's test database imports expect
 import torch
 
 import tensorgrad as tg
-from tests import opdb
+from tests import conformance, opdb, opdb_families
 from tests.opdb_bridge import differences, to_tg
-from tests.opdb_known import KNOWN
+from tests.opdb_excluded import EXCLUDED
+from tests.opdb_known import KNOWN, unexplained
 
-RECORDS = [r for r in opdb.records() if opdb.resolve(r) is not None]
+HERE = {e.name for e in opdb_families.entries() if not e.excluded and not e.missing}
+RECORDS = [r for r in opdb.records() if opdb.record_name(r) in HERE]
 NAMES = {opdb.record_name(r) for r in RECORDS}
+PASSING = {name.removeprefix("ops: ") for name in conformance.passing() if name.startswith("ops: ")}
 CHECKED: set[str] = set()  # records that were compared
 DIFFERENTIABLE: set[str] = set()  # functions whose derivatives agreed
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # both libraries warn about what these tests do on purpose
 
 
+# --- the records -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.conformance
 @pytest.mark.parametrize("record", RECORDS, ids=opdb.record_name)
 def test_record(record):
     name = opdb.record_name(record)
@@ -37,20 +45,40 @@ def test_record(record):
     CHECKED.add(name)
     if opdb.differentiable(record) and not any("gradient" in p for p in problems):
         DIFFERENTIABLE.add(record.name)
-    expected = KNOWN.get(name)
-    if expected is None:
-        assert not problems, "\n".join(problems[:8])
-    else:
-        reason, pattern = expected
-        other = [p for p in problems if pattern not in p]
-        assert not other, "beside the known difference:\n" + "\n".join(other[:8])
-        assert problems, f"{name} agrees now: take it out of KNOWN ({reason})"
+    others = unexplained(name, problems)
+    used_to = f"{name} passed before (tests/{conformance.PASSING.name})\n" if name in PASSING else ""
+    assert not others, used_to + "\n".join(others[:8])
+    assert not problems or name not in PASSING, used_to + "\n".join(problems[:8])
+    assert problems or name not in KNOWN, f"{name} agrees now: take it out of KNOWN ({KNOWN.get(name)})"
+    assert problems or name in PASSING, f"{name} passes now: run `make conformance`"
 
 
-def test_the_database_covers_what_it_should(capsys):
-    """A record must not vanish from the tests because a name was lost."""
-    assert len(RECORDS) >= 520
+@pytest.mark.conformance
+def test_no_record_is_lost():
+    """One that passed must not vanish from the tests because its name did; nor an exclusion outlive its record."""
+    gone = sorted(PASSING - NAMES)
+    assert not gone, f"these passed before, and are no longer found: {gone}"
     assert set(KNOWN) <= NAMES
+    left_out = [entry.name for entry in opdb_families.entries() if entry.excluded]
+    unused = [pattern for pattern, _ in EXCLUDED if not any(fnmatchcase(name, pattern) for name in left_out)]
+    assert not unused, f"nothing is left out by {unused}"
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("section", [make() for make in conformance.SECTIONS], ids=lambda section: section.key)
+def test_how_much_passes(section):
+    found = conformance.state(section, conformance.passing())
+    assert len(found.passing) >= 0.95 * found.included, f"{len(found.passing)} of {found.included} records pass"
+
+
+@pytest.mark.conformance
+def test_report_is_current():
+    written = conformance.REPORT.read_text(encoding="utf-8")
+    assert written == conformance.report(conformance.passing()), "docs/coverage.md is stale: run `make conformance`"
+
+
+@pytest.mark.conformance
+def test_derivatives_agree(capsys):
     if CHECKED != NAMES:
         pytest.skip("derivatives are counted only after all records have run")
     with capsys.disabled():
@@ -274,7 +302,7 @@ def test_promotion(expression):
             expected, actual = outcome(torch, expression, a=a, b=b), outcome(tg, expression, a=our_a, b=our_b)
             if (
                 (expression, a_name, b_name) in UNPROMOTED
-                or isinstance(expected, TypeError)
+                or isinstance(expected, TypeError | AttributeError)
                 or "ComplexHalf" in str(expected)
             ):
                 continue  # no question of dtypes, or of one that tensorgrad has not
@@ -287,45 +315,3 @@ def test_dtype_functions():
         for question in ("promote_types(l.{}, l.{})", "can_cast(l.{}, l.{})"):
             text = "l." + question.format(a, b)
             assert str(outcome(tg, text)) == str(outcome(torch, text)), text
-
-
-# --- nan and inf -----------------------------------------------------------------------------------------------------
-
-SPECIAL = np.array([
-    np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-40, -1e-40, 3e38, -3e38, 1e-4, 20.0, -100.0, 1e6,
-])  # fmt: skip
-UNARY = [r for r in RECORDS if type(r).__name__ == "UnaryUfuncInfo" and torch.float32 in r.dtypes]
-BINARY = [r for r in RECORDS if type(r).__name__ == "BinaryUfuncInfo" and torch.float32 in r.dtypes]
-BINARY = [r for r in BINARY if r.name != "special.zeta"]  # whose values at nan and inf follow no rule in PyTorch
-
-
-def special_problems(record, arguments, dtype) -> list[str]:
-    """How values differ on special numbers, element by element: nan with nan, and the same infinities."""
-    theirs = [torch.tensor(a, dtype=dtype) for a in arguments]
-    call = opdb.Call(record, opdb_sample(record, theirs))
-    problems = opdb.compare(call, call.torch(), call.ours(), str(dtype))
-    return [f"{p}   (of {[a.tolist() for a in arguments]})" for p in problems]
-
-
-def opdb_sample(record, tensors):
-    from torch.testing._internal.opinfo.core import SampleInput
-
-    first, *rest = tensors
-    kwargs, _ = record.sample_kwargs("cpu", first.dtype, first) if hasattr(record, "sample_kwargs") else ({}, {})
-    return SampleInput(first, args=tuple(rest), kwargs=kwargs)
-
-
-@pytest.mark.parametrize("record", UNARY, ids=opdb.record_name)
-def test_special_numbers_of_one_operand(record):
-    problems = []
-    for dtype in (torch.float32, torch.float64):
-        problems += [p for value in SPECIAL for p in special_problems(record, [np.array([value])], dtype)]
-    assert not problems, "\n".join(problems[:20])
-
-
-@pytest.mark.parametrize("record", BINARY, ids=opdb.record_name)
-def test_special_numbers_of_two_operands(record):
-    problems = []
-    for a, b in itertools.product(SPECIAL, SPECIAL):
-        problems += special_problems(record, [np.array([a]), np.array([b])], torch.float32)
-    assert not problems, "\n".join(problems[:20])

@@ -114,8 +114,7 @@ def test_ten_steps(name, options):
         other.step()
         assert all(p._version > v for p, v in zip(mine, versions, strict=True) if p.grad is not None)
     same(mine, theirs)
-    if not options.get("fused"):  # torch counts a fused optimizer's steps in another dtype
-        same_state(opt, other)
+    same_state(opt, other)
 
 
 @needs_torch
@@ -288,15 +287,6 @@ def test_constructor_errors():
             mine()
 
 
-def test_what_is_not_supported_says_so():
-    p = tg.ones(1, requires_grad=True)
-    for make in (optim.SGD, optim.Adam, optim.AdamW, optim.RMSprop):
-        with pytest.raises(NotImplementedError, match="differentiable=True is not supported"):
-            make([p], differentiable=True)
-    with pytest.raises(NotImplementedError, match="Adam: capturable=True is not supported"):
-        optim.Adam([p], capturable=True)
-
-
 @needs_torch
 def test_named_parameters():
     def build(lib):
@@ -326,7 +316,7 @@ def test_tensor_learning_rate():
             other.step()
             rate.fill_(0.25)
             other.param_groups[0]["lr"] = 0.25
-        assert a.tolist() == b.tolist()
+        assert a.tolist() == pytest.approx(b.tolist(), rel=1e-6)  # reckoned in the rate's dtype, as by PyTorch
 
 
 def test_zero_grad_and_closure():

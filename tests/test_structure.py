@@ -24,7 +24,19 @@ FLOOR_2 = {
     "ops.promote", "ops.errors", "ops.shapes", "ops.show",
 }  # fmt: skip
 FAMILIES = {"ops." + name for name in tensorgrad.ops.FAMILIES}
-FLOOR_3 = FAMILIES | {"kernels", "random", "info", "debug", "linalg", "special"}
+FLOOR_3 = FAMILIES | {
+    "ops.number_first",
+    "kernels",
+    "guard",
+    "random",
+    "settings",
+    "info",
+    "debug",
+    "fft",
+    "linalg",
+    "signal",
+    "special",
+}
 
 
 def module_name(path: Path) -> str:
@@ -88,9 +100,12 @@ def code_lines(path: Path) -> int:
 def test_the_engine_stays_readable():
     engine = {module_name(p): code_lines(p) for p in MODULES if floor(module_name(p)) <= 2}
     # Not part of the text that explains the engine: generated names, and tools beside it.
-    beside = {"const", "generator", "printing", "ops.show", "autograd.functional", "autograd.checking", "storage.cuda"}
+    beside = {
+        "const", "generator", "printing", "ops.show", "autograd.functional", "autograd.checking", "autograd.forward_ad",
+        "autograd.profiler", "storage.cuda",
+    }  # fmt: skip
     total = sum(n for name, n in engine.items() if name not in beside)
-    assert total <= 3400, f"floors 0-2 have {total} lines of code: {engine}"
+    assert total <= 3600, f"floors 0-2 have {total} lines of code: {engine}"
 
 
 def test_importing_brings_no_optional_package():

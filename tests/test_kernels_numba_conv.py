@@ -1,0 +1,262 @@
+"""Compiled convolution and pooling against NumPy's: strides, paddings, dilations, groups, gaps, nan, threads."""
+
+import numpy as np
+import pytest
+
+import tensorgrad as tg
+from tensorgrad.kernels.array import conv as conv_arrays
+from tensorgrad.kernels.array import pool as pool_arrays
+from tensorgrad.kernels.numba import table
+
+pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
+if not table.wanted():
+    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
+
+from tensorgrad.kernels.numba import conv as conv_loops
+from tensorgrad.kernels.numba import pooling, runtime, tiles
+
+F = tg.nn.functional
+OURS = [row for row in table.ROWS if row.kernel.partition(".")[0] in ("conv", "pooling")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """The kernels of this file, used for arrays of any size; afterwards as before."""
+    before = {row: row.elements for row in OURS}
+    for row in OURS:
+        row.asked, row.ready = True, row.ready or runtime.compiled(row)
+        row.elements = 0
+    yield
+    for row, elements in before.items():
+        row.elements = elements
+
+
+def random(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def close(found, expected, what):
+    assert found is not NotImplemented, what
+    assert found.shape == expected.shape and found.dtype == expected.dtype, what
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * max(1.0, np.abs(expected).max()), err_msg=what)
+
+
+def check_conv(rng, batch, channels, outs, size, kernel, stride, padding, dilation, groups):
+    """Forward and both gradients of one convolution."""
+    what = str((batch, channels, outs, size, kernel, stride, padding, dilation, groups))
+    x, w = random(rng, batch, channels, *size), random(rng, outs, channels // groups, *kernel)
+    bias = random(rng, outs) if batch % 2 else None
+    rest = (stride, padding, dilation, groups)
+    expected = conv_arrays.conv(np, x, w, bias, *rest)
+    close(conv_loops.conv(x, w, bias, *rest), expected, what)
+    g = random(rng, *expected.shape)
+    gi = conv_loops.conv_grad_input(g, w, x.shape, *rest)
+    close(gi, conv_arrays.conv_grad_input(np, g, w, x.shape, *rest), "input " + what)
+    gw = conv_loops.conv_grad_weight(g, x, w.shape, *rest)
+    close(gw, conv_arrays.conv_grad_weight(np, g, x, w.shape, *rest), "weight " + what)
+
+
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (5, 5), (7, 7), (2, 3)])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (3, 1)])
+@pytest.mark.parametrize(("channels", "outs", "groups"), [(3, 16, 1), (5, 7, 1), (4, 4, 4), (4, 8, 4), (8, 12, 2)])
+def test_convolution(kernel, stride, channels, outs, groups):
+    rng = np.random.default_rng(0)
+    for size in ((7, 7), (9, 21), (40, 3)):
+        for padding in ((0, 0), (1, 1), (3, 2)):
+            for dilation in ((1, 1), (2, 2)):
+                spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+                if all(n + 2 * p >= s for n, p, s in zip(size, padding, spans, strict=True)):
+                    batch = int(rng.integers(1, 5))
+                    check_conv(rng, batch, channels, outs, size, kernel, stride, padding, dilation, groups)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 64, 32, (70, 70)), (17, 33, 9, (7, 7)), (40, 2, 3, (4, 4)), (2, 1, 70, (150, 20)), (3, 70, 1, (10, 90))],
+)
+def test_tiles(shape):
+    """Images of several tiles, tiles of several images, the last of them not full; several chunks of channels."""
+    rng = np.random.default_rng(1)
+    check_conv(rng, *shape, (3, 3), (1, 1), (1, 1), (1, 1), 1)
+    check_conv(rng, *shape, (3, 3), (2, 2), (1, 1), (1, 1), 1)
+
+
+def test_one_dimension():
+    rng = np.random.default_rng(2)
+    for stride, padding, dilation in ((1, 0, 1), (2, 3, 2), (5, 1, 1)):
+        check_conv(rng, 3, 6, 4, (50,), (4,), (stride,), (padding,), (dilation,), 2)
+
+
+def test_transposed():
+    rng = np.random.default_rng(3)
+    for dims in (1, 2):
+        x, w, bias = random(rng, 2, 6, *[9] * dims), random(rng, 6, 5, *[3] * dims), random(rng, 10)
+        for stride, padding, extra, dilation in ((1, 0, 0, 1), (2, 1, 1, 1), (3, 2, 0, 2)):
+            rest = ((stride,) * dims, (padding,) * dims, (extra,) * dims, (dilation,) * dims, 2)
+            expected = conv_arrays.conv_transpose(np, x, w, bias, *rest)
+            close(conv_loops.conv_transpose(x, w, bias, *rest), expected, str(rest))
+
+
+def test_taps_that_reach_nothing():
+    """A stride beyond the kernel leaves input points without a gradient."""
+    check_conv(np.random.default_rng(4), 2, 3, 4, (9, 9), (1, 1), (2, 3), (0, 0), (1, 1), 1)
+    check_conv(np.random.default_rng(4), 2, 3, 4, (9, 9), (2, 1), (3, 4), (1, 0), (1, 1), 1)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_no_number_stays_where_it_belongs(value):
+    """What lies between the rows of a tile must not reach a weight's gradient that never reads it."""
+    rng = np.random.default_rng(5)
+    x, g = random(rng, 1, 2, 6, 6), random(rng, 1, 3, 6, 6)
+    x[0, 0, 0, 5] = value
+    rest = ((1, 1), (1, 1), (1, 1), 1)
+    found = F.conv2d(tg.from_numpy(x), w := tg.ones(3, 2, 3, 3, requires_grad=True), None, 1, 1)
+    found.backward(tg.from_numpy(g))
+    np.testing.assert_allclose(
+        w.grad.numpy(), conv_arrays.conv_grad_weight(np, g, x, (3, 2, 3, 3), *rest), rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_array_equal(
+        np.isfinite(found.detach().numpy()),
+        np.isfinite(conv_arrays.conv(np, x, np.ones((3, 2, 3, 3), np.float32), None, *rest)),
+    )
+
+
+def test_gaps_and_other_dtypes():
+    rng = np.random.default_rng(6)
+    x, w = random(rng, 2, 8, 9, 12), random(rng, 4, 4, 3, 3)
+    whole = conv_arrays.conv(np, x[:, ::2], w, None, (1, 1), (1, 1), (1, 1), 1)
+    close(conv_loops.conv(x[:, ::2], w, None, (1, 1), (1, 1), (1, 1), 1), whole, "gaps")
+    wide = F.conv2d(tg.from_numpy(x[:, ::2].astype(np.float64)), tg.from_numpy(w.astype(np.float64)), padding=1)
+    assert wide.dtype is tg.float64 or wide.dtype == tg.float64
+    np.testing.assert_allclose(wide.numpy(), whole, rtol=1e-4, atol=1e-4)
+    cube = tg.from_numpy(random(rng, 1, 2, 4, 4, 4))
+    assert F.conv3d(cube, tg.ones(3, 2, 2, 2, 2)).shape == (1, 3, 3, 3, 3)
+    long = tg.from_numpy(random(rng, 1, 1, tiles.WIDEST + 1))
+    assert F.conv1d(long, tg.ones(1, 1, 2)).shape == (1, 1, tiles.WIDEST)
+    assert F.conv2d(tg.zeros(0, 3, 8, 8), tg.ones(4, 3, 3, 3)).shape == (0, 4, 6, 6)
+
+
+def test_gradients_through_the_op():
+    """The ops' own rows, with a gradient that has no memory of its own, and a second derivative."""
+    rng = np.random.default_rng(7)
+    x = tg.from_numpy(random(rng, 2, 4, 10, 10)).requires_grad_()
+    layer = tg.nn.Conv2d(4, 6, 3, stride=2, padding=1)
+
+    def run():
+        out = layer(x)
+        (gx,) = tg.autograd.grad(out.sum(), x, create_graph=True)
+        return [*tg.autograd.grad((gx * gx).sum() + out.sum(), [layer.weight]), gx.detach()]
+
+    fast = run()
+    tg.use_deterministic_algorithms(True)
+    try:
+        slow = run()
+    finally:
+        tg.use_deterministic_algorithms(False)
+    for a, b in zip(fast, slow, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def pooled(rng):
+    """Random windows that fit an image, with values that repeat."""
+    size, kernel = rng.integers(1, 24, 2), rng.integers(1, 5, 2)
+    padding = tuple(int(rng.integers(0, k // 2 + 1)) for k in kernel)
+    x = rng.integers(-3, 4, (*rng.integers(1, 4, 2), *size)).astype(np.float32)
+    kernel, stride = tuple(int(k) for k in kernel), tuple(int(s) for s in rng.integers(1, 4, 2))
+    return x, kernel, stride, padding, bool(rng.random() < 0.5)
+
+
+def test_max_pool():
+    rng, kernel_of = np.random.default_rng(8), {row.op: row.ready for row in OURS}
+    done = 0
+    for turn in range(300):
+        x, kernel, stride, padding, ceil_mode = pooled(rng)
+        dilation = (1, 1) if turn % 3 or any(padding) or ceil_mode else (2, 1)
+        if turn % 4 == 1:
+            x[rng.random(x.shape) < 0.2] = np.nan
+        if turn % 4 == 2:
+            x[rng.random(x.shape) < 0.7] = -np.inf
+        windows = (kernel, stride, padding, dilation)
+        try:
+            values, places = pool_arrays.max_pool(np, x, *windows, ceil_mode)
+        except RuntimeError:
+            continue  # does not fit
+        found, at = kernel_of["max_pool"](x, *windows, ceil_mode)
+        np.testing.assert_array_equal(found, values, err_msg=str((x.shape, windows)))
+        np.testing.assert_array_equal(at, places, err_msg=str((x.shape, windows)))
+        g = random(rng, *values.shape)
+        close(
+            kernel_of["max_pool_grad"](g, places, x.shape, windows),
+            pool_arrays.max_pool_grad(np, g, places, x.shape, windows),
+            str(windows),
+        )
+        done += 1
+    assert done > 200
+
+
+def test_avg_pool():
+    rng, kernel_of = np.random.default_rng(9), {row.op: row.ready for row in OURS}
+    done = 0
+    for turn in range(300):
+        x, *rest = pooled(rng)
+        rest += [turn % 2 == 0, int(rng.integers(1, 9)) if turn % 5 == 0 else None]
+        try:
+            expected = pool_arrays.avg_pool(np, x, *rest)
+        except RuntimeError:
+            continue
+        close(kernel_of["avg_pool"](x, *rest), expected, str((x.shape, rest)))
+        g = random(rng, *expected.shape)
+        found = kernel_of["avg_pool_grad"](g, x.shape, *rest)
+        if found is not NotImplemented:
+            close(found, pool_arrays.avg_pool_grad(np, g, x.shape, *rest), str((x.shape, rest)))
+            done += 1
+    assert done > 150
+
+
+@pytest.mark.parametrize("size", [1, 2, (4, 2), (3, 5), (8, 8), (16, 16)])
+def test_adaptive_avg_pool(size):
+    rng = np.random.default_rng(10)
+    x = tg.from_numpy(random(rng, 2, 3, 8, 8)).requires_grad_()
+    out = F.adaptive_avg_pool2d(x, size)
+    g = random(rng, *out.shape)
+    out.backward(tg.from_numpy(g))
+    wanted = (size, size) if isinstance(size, int) else size
+    close(out.detach().numpy(), pool_arrays.adaptive_avg_pool(np, x.detach().numpy(), wanted), str(size))
+    close(x.grad.numpy(), pool_arrays.adaptive_avg_pool_grad(np, g, x.shape), str(size))
+
+
+def test_poolings_that_are_declined():
+    x = tg.randn(2, 3, 8, 8)
+    kernel = pooling.KERNELS["max_pool"]()
+    assert kernel(x.double().numpy(), (2, 2), (2, 2), (0, 0), (1, 1), False) is NotImplemented
+    assert kernel(x.numpy()[..., ::2], (2, 2), (2, 2), (0, 0), (1, 1), False) is NotImplemented
+    assert kernel(x[0].numpy(), (2,), (2,), (0,), (1,), False) is NotImplemented
+    assert kernel(x.numpy(), (2, 2), (2, 2), (1, 1), (2, 2), False) is NotImplemented
+    assert F.max_pool1d(x[0], 2).shape == (3, 8, 4)
+    assert F.max_pool3d(x, 2).shape == (2, 1, 4, 4)
+    assert F.max_pool2d(tg.zeros(0, 3, 8, 8), 2).shape == (0, 3, 4, 4)
+
+
+def test_results_do_not_depend_on_the_threads():
+    rng = np.random.default_rng(11)
+    x, w = tg.from_numpy(random(rng, 4, 16, 40, 40)).requires_grad_(), tg.from_numpy(random(rng, 24, 16, 3, 3))
+    w.requires_grad_()
+    before, results = tg.get_num_threads(), []
+    try:
+        for threads in (1, 2, 5):
+            tg.set_num_threads(threads)
+            out = F.max_pool2d(F.avg_pool2d(F.conv2d(x, w, padding=1), 2), 2)
+            results.append([out.detach(), *tg.autograd.grad(out.sum(), [x, w])])
+    finally:
+        tg.set_num_threads(before)
+    for other in results[1:]:
+        assert all(bool((a == b).all()) for a, b in zip(results[0], other, strict=True))
+
+
+def test_small_deep_images_are_declined():
+    rng = np.random.default_rng(12)
+    x, w = random(rng, 1, 256, 3, 3), random(rng, 256, 256, 3, 3)
+    assert conv_loops.conv(x, w, None, (1, 1), (1, 1), (1, 1), 1) is NotImplemented
+    assert conv_loops.conv_grad_input(x, w, x.shape, (1, 1), (1, 1), (1, 1), 1) is NotImplemented
+    found = F.conv2d(tg.from_numpy(x), tg.from_numpy(w), padding=1)
+    close(found.numpy(), conv_arrays.conv(np, x, w, None, (1, 1), (1, 1), (1, 1), 1), "deep")
