@@ -8,13 +8,13 @@ RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
 CLEAN := .venv .venv-smoke-* digits.npz build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help train test check clean venv-matches
+.PHONY: help train test conformance check clean venv-matches
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
 help: ## show this list
 	@echo 'usage: make TARGET [PYTHON=/path/to/python3]'
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' Makefile
 
 train: $(VENV)/.examples ## train a small network on handwritten digits (DATA=folder of MNIST files, ARGS="--epochs 3 ...")
 	@$(RUN) examples/train_digits.py $(if $(DATA),--data '$(DATA)') $(ARGS)
@@ -22,6 +22,9 @@ train: $(VENV)/.examples ## train a small network on handwritten digits (DATA=fo
 test: $(VENV)/.test ## the smoke suite on every other Python found, then all tests (ARGS="-k name ...")
 	@sh tools/smoke.sh $(RUN)
 	@$(RUN) -m pytest $(ARGS)
+
+conformance: $(VENV)/.test ## run PyTorch's own test databases and write docs/coverage.md (minutes; ARGS="--processes 4")
+	@$(RUN) -m tests.conformance $(ARGS)
 
 check: $(VENV)/.dev ## lint, format and types
 	@$(RUN) -m ruff check .

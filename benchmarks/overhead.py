@@ -141,27 +141,33 @@ ROWS = (  # name, program, the target ratio (None: for information)
 )
 
 
-def measure(program):
-    """(our median seconds, torch's, median ratio, first and third quartile of the ratio) of one program."""
+def measure(program, rounds=ROUNDS, seconds=ROUND_SECONDS, atol=1e-5, collect=True):
+    """(our median seconds, torch's, median ratio, first and third quartile of the ratio) of one program.
+
+    The first results are compared, to a relative 1e-4 and to `atol` of the largest. In each of the `rounds`, either
+    library runs for `seconds`; then, with `collect`, the garbage collector.
+    """
     steps = {"ours": program(tensorgrad), "torch": program(torch)}
     results = [np.asarray(step().detach()) for step in steps.values()]
-    np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-5)
+    largest = max(1.0, float(abs(results[1]).max())) if results[1].size else 1.0
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=atol * largest)
     counts = {}
     for name, step in steps.items():  # warm-up, and how many calls fill a round
         start, count = time.perf_counter(), 0
-        while time.perf_counter() - start < 5 * ROUND_SECONDS:
+        while time.perf_counter() - start < 5 * seconds:
             step()
             count += 1
         counts[name] = max(1, count // 5)
     times: dict[str, list[float]] = {"ours": [], "torch": []}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, step in steps.items():
             repeat = range(counts[name])
             start = time.perf_counter()
             for _ in repeat:
                 step()
             times[name].append((time.perf_counter() - start) / counts[name])
-        gc.collect()
+        if collect:
+            gc.collect()
     ratios = sorted(a / b for a, b in zip(times["ours"], times["torch"], strict=True))
     low, high = ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]
     return statistics.median(times["ours"]), statistics.median(times["torch"]), statistics.median(ratios), low, high
@@ -195,29 +201,40 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
+def facts(rounds=ROUNDS, seconds=ROUND_SECONDS) -> str:
+    """When, on what and how it was measured."""
+    text = (
+        f"{datetime.date.today()}, {processor()}, one thread, Python {platform.python_version()}, "
+        f"NumPy {np.__version__}, torch {torch.__version__}; "
+        f"{rounds} rounds of about {seconds * 1e3:.0f} ms a library, alternating"
+    )
+    core = os.environ.get("OPENBLAS_CORETYPE")
+    if core:  # NumPy's BLAS then runs another processor's kernels: say so, for it costs up to half of the speed
+        text += f"; OPENBLAS_CORETYPE={core} was set"
+    return text
+
+
+def store(name: str, text: str, title: str = "") -> None:
+    """Puts a text between its marks in BENCHMARK.md (under a title at the end, if they are not there yet)."""
+    start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    page = REPORT.read_text()
+    if start not in page:
+        page += f"\n{title}\n\n{start}{end}\n"
+    head, _, rest = page.partition(start)
+    REPORT.write_text(f"{head}{start}{text}\n{end}{rest.partition(end)[2]}")
+    print(f"written to {REPORT.name}")
+
+
 def main() -> None:
     """Measures, prints, and with --write stores the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="put the table into BENCHMARK.md")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    facts = (
-        f"{datetime.date.today()}, {processor()}, one thread, Python {platform.python_version()}, "
-        f"NumPy {np.__version__}, torch {torch.__version__}; "
-        f"{ROUNDS} rounds of about {ROUND_SECONDS * 1e3:.0f} ms a library, alternating"
-    )
-    core = os.environ.get("OPENBLAS_CORETYPE")
-    if core:  # NumPy's BLAS then runs another processor's kernels: say so, for it costs up to half of the speed
-        facts += f"; OPENBLAS_CORETYPE={core} was set"
-    print(facts)
-    text = f"{facts}\n\n{table()}"
+    print(facts())
+    text = f"{facts()}\n\n{table()}"
     if arguments.write:
-        start, end = "<!-- overhead -->\n", "<!-- /overhead -->"
-        page = REPORT.read_text()
-        head, _, rest = page.partition(start)
-        _, _, tail = rest.partition(end)
-        REPORT.write_text(f"{head}{start}{text}\n{end}{tail}")
-        print(f"written to {REPORT.name}")
+        store("overhead", text)
 
 
 if __name__ == "__main__":
