@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import re
 import sys
 import threading
 import warnings
@@ -47,23 +48,38 @@ def cache_folder() -> Path:
     return Path(base) / "tensorgrad"
 
 
-@lru_cache(maxsize=1)
-def _key() -> str:
-    """What the cache depends on: versions, the processor, and the text of all kernels.
+def _texts(family: str) -> dict[str, bytes]:
+    """The text of a file of this folder and of those that it imports, by name.
 
     Numba itself looks at a kernel's own file only, not at the files of the functions that the kernel calls.
     """
+    folder, found, open_names = Path(__file__).parent, {}, [family]
+    while open_names:
+        name = open_names.pop()
+        if name not in found and (folder / f"{name}.py").exists():
+            found[name] = (folder / f"{name}.py").read_bytes()
+            for several, one in _IMPORT.findall(found[name].decode()):
+                open_names += [one] if one else re.split(r"[\s,()]+", several)
+    return found
+
+
+_IMPORT = re.compile(r"from tensorgrad\.kernels\.numba(?: import (\([^)]*\)|.*)|\.(\w+) import)")
+
+
+@lru_cache(maxsize=None)
+def _key(family: str) -> str:
+    """What a family's cache depends on: versions, the processor, and the texts of its kernels."""
     import llvmlite
     import llvmlite.binding
     import numba
     import numpy
 
-    text = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    text = b"".join(text for _, text in sorted(_texts(family).items()))
     python = ".".join(platform.python_version_tuple()[:2])
     processor = llvmlite.binding.get_host_cpu_name()
     return (
         f"python{python}-numba{numba.__version__}-llvmlite{llvmlite.__version__}-numpy{numpy.__version__}-{processor}"
-        f"-{zlib.crc32(text):08x}"
+        f"-{family}-{zlib.crc32(text):08x}"
     )
 
 
@@ -75,7 +91,7 @@ def compiled(row: Any) -> Any:
         family, _, name = row.kernel.partition(".")
         before = numba.config.CACHE_DIR
         try:
-            folder = cache_folder() / _key()
+            folder = cache_folder() / _key(family)
             folder.mkdir(parents=True, exist_ok=True)
             numba.config.CACHE_DIR = str(folder)
         except OSError:
