@@ -14,7 +14,7 @@ import sys
 import threading
 import warnings
 import zlib
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -66,7 +66,7 @@ def _texts(family: str) -> dict[str, bytes]:
 _IMPORT = re.compile(r"from tensorgrad\.kernels\.numba(?: import (\([^)]*\)|.*)|\.(\w+) import)")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _key(family: str) -> str:
     """What a family's cache depends on: versions, the processor, and the texts of its kernels."""
     import llvmlite
