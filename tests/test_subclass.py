@@ -58,3 +58,14 @@ def test_an_override_sees_the_calls(lib):
 def test_as_subclass_wants_a_subclass():
     with pytest.raises(RuntimeError, match="inherits from Tensor"):
         tg.ones(1).as_subclass(int)
+
+
+def test_an_operator_called_on_a_number_says_so_with_and_without_subclasses():
+    class Own(tensorgrad.Tensor):
+        pass
+
+    values = tensorgrad.ones(3, dtype=tensorgrad.int64)
+    assert type(Own([1.0]) + 1) is Own  # from here on all calls take the slow path
+    for name in ("__radd__", "__mul__", "__ror__", "__and__"):
+        with pytest.raises(TypeError, match="doesn't apply to a 'int' object"):
+            getattr(tensorgrad.Tensor, name)(2, values)

@@ -21,7 +21,7 @@ from tensorgrad.ops import dispatch
 from tensorgrad.ops.dispatch import LARGE, REGISTERED, array_kernel, check_backward
 from tensorgrad.ops.errors import MISSING, NUMPY_NAMES, explain, missing
 from tensorgrad.ops.op import LIST, OPTIONAL, PLAIN_VALUE, Op, arguments_of
-from tensorgrad.ops.promote import as_array, operand, operands, other_operand, promote, to_floating
+from tensorgrad.ops.promote import as_array, operand, operands, other_operand, owner, promote, to_floating
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import OPERANDS, PLAIN, VIEW, Tensor, wrap
 
@@ -69,7 +69,7 @@ def source(op: Op, variant: str = "call", name: str = "call") -> str:
             f"    if {b}.__class__ not in OPERANDS:",
             f"        return other_operand(OP, {a}, {b})",
             "    if RARE:",
-            f"        return slowly(OP, ({a}, {b}{rest},))",
+            f"        return slowly(OP, (owner(OP, {a}), {b}{rest},))",
         ]
     for i, p in enumerate(tensors):
         lines += _unwrap(op, i, p, variant)
@@ -141,7 +141,8 @@ def _unwrap(op: Op, i: int, p, variant: str) -> list[str]:
         ]
     if p.kind is OPTIONAL:
         lines += [f"    elif {p.name} is None:", f"        x{i} = None", f"        r{i} = False"]
-    return [*lines, "    else:", f"        x{i}, r{i} = operand(OP, {i}, {p.name})"]
+    given = f"owner(OP, {p.name})" if variant == "operator" and i == 0 else p.name
+    return [*lines, "    else:", f"        x{i}, r{i} = operand(OP, {i}, {given})"]
 
 
 def _number_beside(op: Op, variant: str) -> bool:

@@ -122,6 +122,15 @@ def operand(op, i: int, value):
     raise_not_a_tensor(op, i, value)
 
 
+def owner(op, value):
+    """What an operator of a tensor is called on. Raises: TypeError if that is none (`Tensor.__radd__(2, tensor)`)."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"descriptor '{op.name}' for 'torch._C.TensorBase' objects doesn't apply to a '{typename(value)}' object"
+        )
+    return value
+
+
 def plain_number(value):
     """A NumPy scalar as the Python number it stands for, any other value as it is. PyTorch reads `np.bool_` as 1.0."""
     if isinstance(value, np.generic):
