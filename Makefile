@@ -19,9 +19,9 @@ help: ## show this list
 train: $(VENV)/.examples ## train a small network on handwritten digits (DATA=folder of MNIST files, ARGS="--epochs 3 ...")
 	@$(RUN) examples/train_digits.py $(if $(DATA),--data '$(DATA)') $(ARGS)
 
-test: $(VENV)/.test ## the smoke suite on every other Python found, then all tests (ARGS="-k name ...")
+test: $(VENV)/.test ## the smoke suite on every other Python found, then all tests, with numba and without (ARGS="-k name ...")
 	@sh tools/smoke.sh $(RUN)
-	@$(RUN) -m pytest $(ARGS)
+	@sh tools/tests.sh $(RUN) $(ARGS)
 
 conformance: $(VENV)/.test ## run PyTorch's own test databases and write docs/coverage.md (minutes; ARGS="--processes 4")
 	@$(RUN) -m tests.conformance $(ARGS)
@@ -43,12 +43,14 @@ $(VENV)/.examples: pyproject.toml $(RUN)
 	@$(INSTALL) '.[examples]'
 	@touch $@
 
-# torch is tried by itself, so that everything else is there where it has no wheel.
+# torch and numba are tried by themselves, so that everything else is there where they have no wheel.
 $(VENV)/.test: pyproject.toml $(RUN)
 	@echo 'installing tensorgrad and what its tests need, torch among it, into $(VENV)'
 	@$(INSTALL) '.[test-tools,examples,dev]'
 	@$(INSTALL) '.[test]' --only-binary torch >$(VENV)/torch.log 2>&1 || \
 	  echo 'torch could not be installed ($(VENV)/torch.log says why): the tests that compare with it will be skipped'
+	@$(INSTALL) '.[fast]' --only-binary numba,llvmlite >$(VENV)/fast.log 2>&1 || \
+	  echo 'numba could not be installed ($(VENV)/fast.log says why): the tests run with NumPy alone'
 	@touch $@ $(VENV)/.examples $(VENV)/.dev
 
 $(VENV)/.dev: pyproject.toml $(RUN)
