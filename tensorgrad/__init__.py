@@ -73,6 +73,7 @@ from tensorgrad.autograd.modes import (
 from tensorgrad.guard import guard_methods as _guard_methods
 from tensorgrad.guard import guarded as _guarded
 from tensorgrad.info import *
+from tensorgrad.info import _assert
 from tensorgrad.kernels.numba.table import install as _install
 from tensorgrad.kernels.numba.table import wanted as _wanted
 from tensorgrad.ops import FAMILIES as _FAMILIES
@@ -115,10 +116,10 @@ if "DEBUG" in _os.environ:
     _debug_from_environment()
 
 _LAZY = (  # modules that are loaded when they are first used
-    "_C", "__future__", "accelerator", "amp", "backends", "compat", "compiler", "cuda", "distributed", "distributions",
-    "fft", "func", "functional", "fx", "hub", "jit", "linalg", "masked", "mps", "multiprocessing", "nn", "onnx",
-    "optim", "overrides", "profiler", "serialization", "signal", "sparse", "special", "testing", "types", "utils",
-    "version", "xpu",
+    "_C", "__future__", "accelerator", "amp", "backends", "compat", "compiler", "cpu", "cuda", "distributed",
+    "distributions", "fft", "func", "functional", "fx", "hub", "jit", "linalg", "masked", "mps", "multiprocessing",
+    "nn", "onnx", "optim", "overrides", "profiler", "serialization", "signal", "sparse", "special", "testing", "types",
+    "utils", "version", "viz", "xpu",
 )  # fmt: skip
 _LAZY_NAMES = {  # and names in them: name -> the module that has it
     "GradScaler": "amp", "OutOfMemoryError": "cuda", "autocast": "amp", "compile": "compiler", "get_autocast_dtype":

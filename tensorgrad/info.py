@@ -133,3 +133,13 @@ def set_default_tensor_type(t) -> None:
     if spoken not in names:
         raise TypeError(f"only floating-point types are supported as the default type, got {t}")
     dtypes.set_default_dtype(names[spoken])
+
+
+def _assert(condition, message) -> None:
+    """`assert` as a function. Raises: AssertionError with `message` if `condition` is false.
+
+    >>> import tensorgrad as torch
+    >>> torch._assert(torch.ones(2).all(), "all ones")
+    """
+    if not condition:
+        raise AssertionError(message)

@@ -117,6 +117,9 @@ l.ones(1, 3, 1, 1).dim_order(ambiguity_check=[l.channels_last, l.contiguous_form
 l.ones(3).dim_order(ambiguity_check="a")
 x.module_load(x + 1), x.module_load(x, assign=True)
 [getattr(x, "is_" + d) for d in "xpu mps ipu maia mtia vulkan xla mkldnn nested quantized sparse sparse_csr".split()]
+l.cpu.is_available(), l.cpu.device_count(), l.cpu.current_device(), l.cpu.is_initialized(), l.cpu.Event().query()
+l._assert(False, "no"), l._assert(x.sum() == 0, "not zero")
+l.linalg.vector_norm(x, "fro")
 x.xpu()
 x.ipu()
 x.mtia()

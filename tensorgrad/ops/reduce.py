@@ -427,13 +427,15 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
     """(Σ |x|^ord)^(1/ord) over `dim` (one, several, or None for all); inf and -inf give the extreme sizes, 0 counts
     nonzeros.
 
-    Raises: RuntimeError for integers, and for extreme sizes of nothing.
+    Raises: RuntimeError for integers, and for extreme sizes of nothing; TypeError for a name.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, -2.0])
     >>> torch.linalg.vector_norm(x), torch.linalg.vector_norm(x, 1), torch.linalg.vector_norm(x, torch.inf)
     (tensor(2.2361), tensor(3.), tensor(2.))
     """
+    if isinstance(ord, str):
+        raise TypeError("linalg_vector_norm(): argument 'ord' (position 2) must be Number, not str")
     # `()` is all dimensions too, and unlike None has the arguments checked
     return _vector_norm(input, float(ord), () if dim is None else dim, keepdim, dtype, out=out)
 
