@@ -5,14 +5,18 @@
     DEBUG=3  which kernel ran it
     DEBUG=4  every call that left its first choice: twins run for missing kernels, kernels that declined
 
+    DEBUG=help  says this
+
 Each level includes those below. Read once from the environment, when the package is imported; `set_level` changes it.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 
+from tensorgrad import settings
 from tensorgrad.ops import callpath, dispatch, slowpath
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
@@ -51,6 +55,10 @@ def from_environment() -> None:
     text = os.environ.get("DEBUG", "0") or "0"
     if text in ("0", "1", "2", "3", "4"):
         set_level(int(text))
+    elif text.lower() == "help":
+        for line in (__doc__ or "").splitlines():
+            if line.startswith("    DEBUG="):
+                say(line.strip())
     elif text.lower() not in ("false", "true", "no", "yes"):  # other programs' DEBUG
         say(f"DEBUG={text!r} is none of 0, 1, 2, 3, 4: ignored")
 
@@ -75,7 +83,7 @@ def _describe(value) -> str:
         return f"{value.dtype.name}{list(value.shape)}"
     if isinstance(value, list | tuple) and any(isinstance(v, Tensor) for v in value):
         return f"[{', '.join(_describe(v) for v in value)}]"
-    return repr(value)
+    return getattr(value, "__name__", "function") if callable(value) else repr(value)
 
 
 def _observe(op, args, result, start: float, seconds: float) -> None:
@@ -83,8 +91,19 @@ def _observe(op, args, result, start: float, seconds: float) -> None:
     if _Debug.level >= 3:
         first = next(iter(slowpath._tensors(args)), None)
         if first is not None:
-            line += f"  [{_kernel_name(op.kernels.get(first._array.__class__))}]"
+            line += f"  [{_kernel(op, args, first._array.__class__)}]"
     say(line)
+
+
+def _kernel(op, args, array_type) -> str:
+    """The kernel of an op. Of the two that large arrays have, the compiled one may decline without a word."""
+    name = _kernel_name(op.kernels[array_type])
+    row = dispatch.LARGE.get(op.name)
+    if row is None or row.ready is None or STORAGES[array_type].device_type != "cpu":
+        return name
+    sized = next(itertools.islice(slowpath._tensors(args), row.sized, None), None)
+    large = sized is not None and sized._array.size >= row.elements and not settings._Settings.deterministic
+    return f"tensorgrad.kernels.numba.{row.kernel}, or where it declines {name}" if large else name
 
 
 def _kernel_name(kernel) -> str:

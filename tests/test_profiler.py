@@ -56,6 +56,7 @@ def test_averages():
     assert average.cpu_time == average.cpu_time_total / 3 == average.self_cpu_time_total / 3
     assert [(a.count, a.input_shapes) for a in prof.key_averages(group_by_input_shape=True)] == [(2, [[2]]), (1, [[3]])]
     assert prof.key_averages().total_average().count == 3
+    assert [(a.key, a.count) for a in prof.key_averages().key_averages()] == [("exp", 3)]
     with pytest.raises(RuntimeError, match="didn't finish"):
         profile().events()
 
@@ -87,6 +88,7 @@ def test_the_same_columns_as_torch():
 
 
 @pytest.mark.skipif(not HAS_TORCH, reason="torch is the oracle of this test")
+@pytest.mark.filterwarnings("ignore:Profiler won't be using warmup")
 @pytest.mark.parametrize(
     "options",
     [
@@ -101,6 +103,11 @@ def test_schedules_are_those_of_torch(options):
 
     ours, theirs = schedule(**options), torch.profiler.schedule(**options)
     assert [ours(i).name for i in range(20)] == [theirs(i).name for i in range(20)]
+
+
+def test_a_cold_start_warns():
+    with pytest.warns(UserWarning, match="won't be using warmup"):
+        schedule(wait=1, warmup=0, active=1)
 
 
 def test_chosen_steps():
@@ -172,3 +179,201 @@ def test_the_older_profile():
         pass
     with pytest.raises(NotImplementedError, match="emit_itt"), legacy.emit_itt():
         pass
+
+
+def model_and_input(lib):
+    lib.manual_seed(0)
+    return lib.nn.Sequential(lib.nn.Linear(6, 5), lib.nn.ReLU(), lib.nn.Linear(5, 4)), lib.ones(3, 6)
+
+
+def of_everything():
+    """A profile that keeps all that can be kept."""
+    model, x = model_and_input(tg)
+    with profile(record_shapes=True, profile_memory=True, with_stack=True, with_flops=True, with_modules=True) as prof:
+        model(x).sum().backward()
+    return prof
+
+
+def titles(table):
+    return [title.strip() for title in table.splitlines()[1].split("  ") if title.strip()]
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="torch is the oracle of this test")
+@pytest.mark.parametrize("option", ["", "record_shapes", "profile_memory", "with_flops"])
+def test_tables_are_laid_out_as_those_of_torch(option):
+    """The same columns; and for events of the same names the same lines, but for the numbers."""
+    import torch
+
+    tables = []
+    for lib in (tg, torch):
+        model, x = model_and_input(lib)
+        with lib.profiler.profile(
+            activities=[lib.profiler.ProfilerActivity.CPU], **({option: True} if option else {})
+        ) as prof:
+            model(x).sum().backward()
+        tables.append(prof.key_averages(group_by_input_shape=option == "record_shapes").table())
+    assert titles(tables[0]) == [t.replace("KFLOPs", "FLOPs") for t in titles(tables[1])]
+    assert tables[0].splitlines()[-1].startswith("Self CPU time total: ")
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="torch is the oracle of this test")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"header": "What ran"},
+        {"row_limit": 1},
+        {"top_level_events_only": True},
+        {"max_name_column_width": 12},
+        {"max_name_column_width": None},
+        {"time_unit": "us"},
+        {"time_unit": "s"},
+    ],
+)
+def test_lines_of_a_table_are_as_wide_as_those_of_torch(options):
+    import re
+
+    import torch
+
+    shapes = []
+    for lib in (tg, torch):
+        with lib.profiler.profile(activities=[lib.profiler.ProfilerActivity.CPU]) as prof:
+            for name in ("one of the regions", "two"):
+                with lib.profiler.record_function(name):
+                    pass
+        text = prof.key_averages().table(**options)
+        shapes.append([re.sub(r" *[\d.]+(us|ms|s|%)", " N", line) for line in text.splitlines()])
+        widths = {len(line) for line in text.splitlines() if line.startswith("---")}
+        shapes.append(widths)
+    assert shapes[0] == shapes[2] and shapes[1] == shapes[3]
+
+
+def test_an_empty_profile_has_an_empty_table():
+    with profile() as prof:
+        pass
+    assert prof.key_averages().table() == "" and list(prof.events()) == []
+
+
+def test_lines_of_the_program():
+    prof = of_everything()
+    linear = next(e for e in prof.events() if e.name == "linear")
+    assert "test_profiler.py(" in linear.stack[0] and linear.stack[0].endswith(": of_everything")
+    assert linear.stack[1].endswith(": test_lines_of_the_program")
+    assert all("tensorgrad" + "/nn" not in line for line in linear.stack)
+    step = next(e for e in prof.events() if e.name == "AddmmBackward0")
+    assert step.stack == linear.stack and step.scope == 1 and linear.scope == 0
+
+    def twice():
+        x = tg.ones(2)
+        x.exp()
+        x.exp()
+
+    with profile(with_stack=True) as prof:
+        twice()
+    assert len(prof.key_averages()) == 1
+    averages = prof.key_averages(group_by_stack_n=1)
+    assert [a.count for a in averages] == [1, 1] and all(len(a.stack) == 1 for a in averages)
+    table = averages.table(max_src_column_width=20)
+    assert titles(table)[-1] == "Source Location" and table.splitlines()[3].rstrip().endswith(": twice")
+
+
+def test_stacks_for_flame_graphs(tmp_path):
+    prof = of_everything()
+    prof.export_stacks(tmp_path / "stacks.txt")
+    lines = (tmp_path / "stacks.txt").read_text().splitlines()
+    assert lines
+    for line in lines:
+        frames, _, value = line.rpartition(" ")
+        assert int(value) > 0 and " " not in frames and "of_everything" in frames.split(";")[-1]
+    with pytest.raises(ValueError, match="metric should be one of"):
+        prof.export_stacks(tmp_path / "stacks.txt", "count")
+
+
+def test_multiplications_are_counted():
+    prof = of_everything()
+    counted = {e.key: e.flops for e in prof.key_averages()}
+    first, second = 2 * 3 * 6 * 5, 2 * 3 * 5 * 4
+    assert counted["linear"] == first + second and counted["relu"] == 0
+    assert counted["AddmmBackward0"] == first + 2 * second  # nobody asks for the gradient of the input
+    with profile(with_flops=True) as prof:
+        x = tg.ones(3, 4, requires_grad=True)
+        (x @ tg.ones(4, 2)).sum().backward()
+    counted = {e.key: e.flops for e in prof.key_averages()}
+    assert counted["matmul"] == counted["matmul_nt"] == 48 and counted["MmBackward0"] == 0
+
+
+def test_time_by_module():
+    prof = of_everything()
+    entries = {e.key: e for e in prof.by_module()}
+    forward = ["Sequential", "Sequential.0", "Sequential.1", "Sequential.2"]
+    assert list(entries)[:4] == forward and {f"{name} (backward)" for name in forward} <= set(entries)
+    assert all(e.count == 1 for name, e in entries.items() if name in forward)
+    assert entries["Sequential (backward)"].count == 3
+    whole = entries["Sequential"]
+    assert whole.cpu_time_total >= sum(entries[name].cpu_time_total for name in forward[1:])
+    assert whole.flops == entries["Sequential.0"].flops + entries["Sequential.2"].flops == 2 * 3 * (30 + 20)
+    assert entries["Sequential (backward)"].flops == 2 * 3 * (30 + 40)
+    own = sum(e.self_cpu_time_total for name, e in entries.items() if "backward" in name)
+    assert own == pytest.approx(sum(e.self_cpu_time_total for e in prof.events() if e.scope == 1 and e.module))
+    with pytest.raises(RuntimeError, match="with_modules=True"):
+        recorded().by_module()
+
+
+def test_modules_are_called_as_before_afterwards():
+    before = tg.nn.Module.__call__
+    with pytest.raises(ZeroDivisionError), profile(with_modules=True):
+        assert tg.nn.Module.__call__ is not before
+        1 / 0
+    assert tg.nn.Module.__call__ is before
+
+
+def test_arrows_lead_from_ops_to_their_backward(tmp_path):
+    prof = of_everything()
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    starts, ends = ({e["id"]: e for e in trace if e["ph"] == kind} for kind in "sf")
+    assert starts and starts.keys() == ends.keys() and all(e["bp"] == "e" for e in ends.values())
+    assert all(starts[key]["ts"] <= ends[key]["ts"] for key in starts)
+    spans = [e for e in trace if e["ph"] == "X"]
+    details = next(e["args"] for e in spans if e["name"] == "linear")
+    assert details["Module Hierarchy"] == "Sequential.0" and details["flops"] == 180 and details["Bytes"] == 60
+    assert details["Call stack"].endswith(": of_everything")
+    assert {e["ph"] for e in trace} == {"M", "X", "s", "f"}
+    assert sum(e["cat"] == "python_function" for e in spans) == 4
+
+
+def test_collection_can_pause():
+    with profile() as prof:
+        x = tg.ones(2)
+        x.exp()
+        prof.toggle_collection_dynamic(False, [tg.profiler.ProfilerActivity.CPU])
+        x.sin()
+        prof.toggle_collection_dynamic(True, [tg.profiler.ProfilerActivity.CPU])
+        x.cos()
+    assert [e.name for e in prof.events()] == ["exp", "cos"]
+
+
+def test_cycles_add_up_if_asked_to():
+    def run(**options):
+        names = []
+        with profile(
+            schedule=schedule(wait=0, warmup=1, active=1, repeat=2),
+            custom_trace_id_callback=lambda: f"trace {len(names)}",
+            on_trace_ready=lambda prof: names.append(prof.get_trace_id()),
+            **options,
+        ) as prof:
+            for _ in range(4):
+                tg.ones(1).exp()
+                prof.step()
+        return names, [e.name for e in prof.events() if e.name == "exp"]
+
+    assert run() == (["trace 0", "trace 1"], ["exp"]) and run(acc_events=True)[1] == ["exp", "exp"]
+
+
+def test_a_recording_may_begin_and_end_by_hand():
+    prof = profile(schedule=lambda step: ProfilerAction.NONE)
+    prof.prepare_trace()
+    prof.start_trace()
+    tg.ones(1).exp()
+    prof.stop_trace()
+    assert [e.name for e in prof.events()] == ["exp"]

@@ -159,3 +159,8 @@ def test_debug_ladder():
         [sys.executable, "-c", twin], capture_output=True, text=True, check=True, env={**os.environ, "DEBUG": "4"}
     )
     assert "twin" in result.stderr
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ, "DEBUG": "help"}
+    )
+    told = [line.partition("DEBUG=")[2].partition(" ")[0] for line in result.stderr.splitlines()]
+    assert told == ["1", "2", "3", "4", "help"]

@@ -139,6 +139,7 @@ _LATER = {
         "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
     ),
 }  # fmt: skip
+_OURS = {"summary": "model_summary"}  # what PyTorch has not: name -> module
 _MODULES = ("common_types", "grad", "modules", "parallel", "utils")
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ if TYPE_CHECKING:
         UninitializedBuffer,
         UninitializedParameter,
     )
+    from tensorgrad.nn.model_summary import summary
     from tensorgrad.nn.parallel import DataParallel
     from tensorgrad.nn.rnn import GRU, LSTM, RNN, RNNBase
     from tensorgrad.nn.rnn_cell import GRUCell, LSTMCell, RNNCell, RNNCellBase
@@ -178,6 +180,9 @@ else:  # so that a misspelt name does not pass for one of these
 
         if name in _MODULES:
             return import_module(f"tensorgrad.nn.{name}")
+        if name in _OURS:
+            globals()[name] = getattr(import_module(f"tensorgrad.nn.{_OURS[name]}"), name)
+            return globals()[name]
         for module, names in _LATER.items():
             if name in names:
                 globals()[name] = getattr(import_module(f"tensorgrad.nn.{module}"), name)
@@ -189,6 +194,7 @@ else:  # so that a misspelt name does not pass for one of these
 __all__ = [
     *(name for name, value in globals().items() if isinstance(value, type)),
     *(name for names in _LATER.values() for name in names),
+    *_OURS,
     "functional",
     "init",
     "utils",
@@ -196,4 +202,4 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*globals(), *__all__, *_MODULES, *_OURS})

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.nn import init
-from tensorgrad.nn.functional_attention import additive_mask, multi_head_attention_forward
+from tensorgrad.nn.functional_attention import additive_mask, multi_head_attention_forward, self_attention
 from tensorgrad.nn.linear import Linear
 from tensorgrad.nn.module import Module
 from tensorgrad.nn.parameter import Parameter
@@ -137,6 +137,16 @@ class MultiheadAttention(Module):
         key_padding_mask = additive_mask(key_padding_mask, "key_padding_mask", attn_mask, query.dtype)
         attn_mask = additive_mask(attn_mask, "attn_mask", None, query.dtype)
         swap = self.batch_first and query.dim() == 3
+        if (
+            swap
+            and query is key is value
+            and self._is_plain(query, key_padding_mask, attn_mask, need_weights, is_causal)
+        ):
+            return self_attention(
+                query, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias,
+                self.dropout if self.training else 0.0, need_weights, average_attn_weights, attn_mask is not None,
+                batch_dim=0,
+            )  # fmt: skip
         if swap:
             same_key, same_value = key is query, value is key
             query = query.transpose(0, 1)
@@ -152,6 +162,14 @@ class MultiheadAttention(Module):
             average_attn_weights=average_attn_weights, is_causal=is_causal,
         )  # fmt: skip
         return (out.transpose(0, 1) if swap else out), weights
+
+    def _is_plain(self, x: Tensor, padding: Any, mask: Any, need_weights: bool, is_causal: bool) -> bool:
+        """Whether nothing is special about an attention to itself: what is wrong is left to others to find."""
+        if padding is not None or self.bias_k is not None or self.add_zero_attn or not self._qkv_same_embed_dim:
+            return False
+        if mask is not None and not (is_causal and not need_weights and mask.shape == (x.shape[1], x.shape[1])):
+            return False
+        return x.shape[2] == self.embed_dim and not (is_causal and mask is None)
 
     def merge_masks(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor

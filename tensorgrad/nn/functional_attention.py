@@ -104,6 +104,21 @@ def multi_head_attention_forward(
         attn_mask = additive_mask(attn_mask, "attn_mask", None, query.dtype)
         is_causal = False
     attn_mask = _check_mask(attn_mask, batch * num_heads, length, key.shape[0])
+    plain = bias_k is None and bias_v is None and static_k is None and static_v is None and not add_zero_attn
+    if (
+        plain
+        and attn_mask is None
+        and key_padding_mask is None
+        and in_proj_weight is not None
+        and query is key is value
+    ):
+        out, attention = self_attention(
+            query, num_heads, in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias,
+            dropout_p if training else 0.0, need_weights, average_attn_weights, is_causal, batch_dim=1,
+        )  # fmt: skip
+        if batched:
+            return out, attention
+        return out.squeeze(1), None if attention is None else attention.squeeze(0)
 
     weights = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else in_proj_weight
     q, k, v = _project(query, key, value, weights, in_proj_bias)
@@ -152,6 +167,41 @@ def multi_head_attention_forward(
     if batched:
         return out, attention
     return out.squeeze(1), None if attention is None else attention.squeeze(0)
+
+
+def self_attention(
+    x: Tensor,
+    num_heads: int,
+    in_proj_weight: Tensor,
+    in_proj_bias: Tensor | None,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    dropout_p: float,
+    need_weights: bool,
+    average_attn_weights: bool,
+    is_causal: bool,
+    batch_dim: int,
+) -> tuple[Tensor, Tensor | None]:
+    """What most layers need: a sequence (or, with ``batch_dim`` 1, a batch of rows of sequences) attends to itself.
+
+    Nothing is masked but, if ``is_causal``, what comes later; nothing is moved in memory between the projections: heads
+    are views. The result is laid out as ``x``; the weights are (N, L, S) or (N, heads, L, S).
+    """
+    first, second, features = x.shape
+    places = (first, second, num_heads, features // num_heads)
+    order, back = ((0, 2, 1, 3), (0, 2, 1, 3)) if batch_dim == 0 else ((1, 2, 0, 3), (2, 0, 1, 3))
+    q, k, v = (t.view(places).permute(order) for t in F.linear(x, in_proj_weight, in_proj_bias).chunk(3, dim=-1))
+    attention: Tensor | None = None
+    if need_weights:
+        attention = F.softmax((q * math.sqrt(1.0 / q.shape[-1])) @ k.transpose(-2, -1), dim=-1)
+        if dropout_p > 0.0:
+            attention = F.dropout(attention, p=dropout_p)
+        mixed = attention @ v
+        if average_attn_weights:
+            attention = attention.mean(dim=1)
+    else:
+        mixed = F.scaled_dot_product_attention(q, k, v, None, dropout_p, is_causal)
+    return F.linear(mixed.permute(back).reshape(x.shape), out_proj_weight, out_proj_bias), attention
 
 
 def additive_mask(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from tensorgrad.profiler.recorder import REGION, Span
+from tensorgrad.profiler.recorder import MODULE, NODE, OP, REGION, Options, Span
+from tensorgrad.profiler.table import spoken_time, table
 
 
 class Interval(NamedTuple):
@@ -19,7 +20,42 @@ class Interval(NamedTuple):
         return self.end - self.start
 
 
-class Event:
+class Times:
+    """What events and averages have in common: nothing runs elsewhere than on the CPU, and times as text."""
+
+    device_time = device_time_total = self_device_time_total = 0.0
+    cuda_time = cuda_time_total = self_cuda_time_total = 0.0
+    device_memory_usage = self_device_memory_usage = 0
+    use_device = None
+    is_async = is_remote = is_legacy = False
+    node_id = -1
+    overload_name = ""
+    count: int
+    cpu_time_total: float
+    self_cpu_time_total: float
+
+    @property
+    def cpu_time(self) -> float:
+        """The time per call."""
+        return self.cpu_time_total / self.count if self.count else 0.0
+
+    @property
+    def cpu_time_str(self) -> str:
+        """The time per call, with its unit."""
+        return spoken_time(self.cpu_time)
+
+    @property
+    def cpu_time_total_str(self) -> str:
+        """The time of all calls."""
+        return spoken_time(self.cpu_time_total)
+
+    @property
+    def self_cpu_time_total_str(self) -> str:
+        """The time of all calls, without that of what was called."""
+        return spoken_time(self.self_cpu_time_total)
+
+
+class Event(Times):
     """One thing that ran. Times are in microseconds; `cpu_children` are the events directly inside.
 
     >>> import tensorgrad as torch
@@ -31,23 +67,18 @@ class Event:
     """
 
     count = 1
-    device_time = device_time_total = self_device_time_total = 0.0  # nothing runs elsewhere
-    cuda_time = cuda_time_total = self_cuda_time_total = 0.0
-    device_memory_usage = self_device_memory_usage = 0
 
     def __init__(self, number: int, span: Span, zero: float):
         self.id, self.name, self.key, self.thread = number, span.name, span.name, span.thread
         self.category, self.input_shapes = span.category, span.shapes
+        self.stack, self.flops, self.module = list(span.stack), span.flops, span.module
+        self.sequence_nr, self.scope = span.sequence_nr, int(span.category == NODE)
+        self.trace_name = span.name
         self.time_range = Interval((span.start - zero) * 1e6, (span.end - zero) * 1e6)
         self.cpu_time_total = self.self_cpu_time_total = self.time_range.elapsed_us()
         self.cpu_memory_usage = self.self_cpu_memory_usage = span.memory
         self.cpu_children: list[Event] = []
         self.cpu_parent: Event | None = None
-
-    @property
-    def cpu_time(self) -> float:
-        """The time per call, which is all of it."""
-        return self.cpu_time_total
 
     @property
     def is_user_annotation(self) -> bool:
@@ -60,14 +91,13 @@ class Event:
         )
 
 
-class Average:
-    """All events of one name (and, if asked for, of the same input shapes)."""
+class Average(Times):
+    """All events of one name (and, if asked for, of the same input shapes or lines of the program)."""
 
-    device_time = device_time_total = self_device_time_total = 0.0
-    cuda_time = cuda_time_total = self_cuda_time_total = 0.0
-    device_memory_usage = self_device_memory_usage = 0
+    is_user_annotation = False
 
-    def __init__(self, key: str, input_shapes: list | None = None):
+    def __init__(self, key: str, input_shapes: list | None = None, stack: Iterable[str] = ()):
+        self.stack, self.flops = list(stack), 0
         self.key, self.input_shapes, self.count = key, input_shapes if input_shapes is not None else "", 0
         self.cpu_time_total = self.self_cpu_time_total = 0.0
         self.cpu_memory_usage = self.self_cpu_memory_usage = 0
@@ -75,16 +105,12 @@ class Average:
     def add(self, event: Any) -> Average:
         """Counts an event, or other such sums, in."""
         self.count += event.count
+        self.flops += event.flops
         self.cpu_time_total += event.cpu_time_total
         self.self_cpu_time_total += event.self_cpu_time_total
         self.cpu_memory_usage += event.cpu_memory_usage
         self.self_cpu_memory_usage += event.self_cpu_memory_usage
         return self
-
-    @property
-    def cpu_time(self) -> float:
-        """The time per call."""
-        return self.cpu_time_total / self.count if self.count else 0.0
 
     def __repr__(self) -> str:
         return (
@@ -103,13 +129,13 @@ class EventList(list):
     >>> len(events), len(events.key_averages()), events.total_average().count
     (2, 1, 2)
     >>> print(events.table(sort_by="self_cpu_time_total", row_limit=1))
-    ------------  ------------...
-            Name    Self CPU %...
+    -------  ------------  ...
+       Name    Self CPU %  ...
     """
 
-    def __init__(self, items: Iterable = (), memory: bool = False):
+    def __init__(self, items: Iterable = (), options: Options = Options()):  # noqa: B008
         super().__init__(items)
-        self.memory = memory
+        self.options = options
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -117,14 +143,37 @@ class EventList(list):
         return sum(event.self_cpu_time_total for event in self)
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """One entry for all events of a name; or of a name and the same input shapes."""
+        """One entry for all events of a name; or of a name and the same input shapes, or innermost lines."""
         groups: dict[Any, Average] = {}
         for event in self:
-            key = (event.key, str(event.input_shapes) if group_by_input_shape else "")
+            stack = event.stack[:group_by_stack_n]
+            key = (event.key, event.is_user_annotation, str(event.input_shapes) if group_by_input_shape else "", *stack)
             if key not in groups:
-                groups[key] = Average(event.key, event.input_shapes if group_by_input_shape else None)
+                groups[key] = Average(event.key, event.input_shapes if group_by_input_shape else None, stack)
+                groups[key].is_user_annotation = event.is_user_annotation
             groups[key].add(event)
-        return EventList(groups.values(), self.memory)
+        return EventList(groups.values(), self.options)
+
+    def by_module(self) -> EventList:
+        """One entry for all calls of a module, and one for its steps of the backward pass."""
+        groups: dict[str, Average] = {}
+        for event in self:
+            if event.category == MODULE:
+                groups.setdefault(event.module, Average(event.module)).add(event)
+            elif event.category == NODE:
+                keys = _around(event.module, " (backward)")
+                for key in keys:
+                    group = groups.setdefault(key, Average(key)).add(event)
+                    if key is not keys[-1]:  # its own time is that of the innermost module
+                        group.self_cpu_time_total -= event.self_cpu_time_total
+        for event in self:
+            if event.category == OP and event.flops and not any(e.category == OP and e.flops for e in _outside(event)):
+                node = next((e for e in _outside(event) if e.category == NODE), None)
+                keys = _around(event.module, "") if node is None else _around(node.module, " (backward)")
+                for key in keys:
+                    if key in groups:
+                        groups[key].flops += event.flops
+        return EventList(groups.values(), self.options)
 
     def total_average(self) -> Average:
         """Everything together."""
@@ -158,40 +207,66 @@ class EventList(list):
             rows = [e for e in rows if getattr(e, "cpu_parent", None) is None]
         if sort_by is not None:
             rows.sort(key=lambda event: -getattr(event, sort_by))
-        total = self.self_cpu_time_total or 1.0
-        columns: list[tuple[str, Any]] = [
-            ("Self CPU %", lambda e: f"{100 * e.self_cpu_time_total / total:.2f}%"),
-            ("Self CPU", lambda e: spoken_time(e.self_cpu_time_total, time_unit)),
-            ("CPU total %", lambda e: f"{100 * e.cpu_time_total / total:.2f}%"),
-            ("CPU total", lambda e: spoken_time(e.cpu_time_total, time_unit)),
-            ("CPU time avg", lambda e: spoken_time(e.cpu_time, time_unit)),
-        ]
-        if self.memory:
-            columns += [
-                ("CPU Mem", lambda e: spoken_bytes(e.cpu_memory_usage)),
-                ("Self CPU Mem", lambda e: spoken_bytes(e.self_cpu_memory_usage)),
-            ]
-        columns.append(("# of Calls", lambda e: str(e.count)))
-        if any(e.input_shapes for e in rows):
-            columns.append(("Input Shapes", lambda e: _shortened(str(e.input_shapes), max_shapes_column_width)))
-        cells = [
-            ["Name", *(title for title, _ in columns)],
-            *([_shortened(e.key, max_name_column_width), *(show(e) for _, show in columns)] for e in rows[:row_limit]),
-        ]
-        widths = [max(12, *(len(row[i]) for row in cells)) for i in range(len(cells[0]))]
-        rule = "  ".join("-" * width for width in widths)
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in cells]
-        above = ["=" * len(rule), header] if header is not None else []
-        below = f"Self CPU time total: {spoken_time(self.self_cpu_time_total, time_unit)}"
-        return "\n".join([*above, rule, lines[0], rule, *lines[1:], rule, below]) + "\n"
+        return table(
+            rows,
+            self.self_cpu_time_total,
+            memory=self.options.memory,
+            flops=self.options.flops,
+            row_limit=row_limit,
+            max_src_column_width=max_src_column_width,
+            max_name_column_width=max_name_column_width,
+            max_shapes_column_width=max_shapes_column_width,
+            header=header,
+            top_level_events_only=top_level_events_only,
+            time_unit=time_unit,
+        )
+
+    def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
+        """Writes a line for each event that has a stack: the lines of the program from the outermost on, separated by
+        `;`, and the event's time in whole microseconds, as the tools that draw flame graphs read them.
+
+        Raises: ValueError for another metric.
+        """
+        if metric not in METRICS:
+            raise ValueError(f"metric should be one of: {METRICS}")
+        written = str.maketrans(" ;\t\n", "____")
+        lines = []
+        for event in self:
+            value = int(getattr(event, metric))
+            if event.stack and value > 0:
+                lines.append(";".join(line.translate(written) for line in reversed(event.stack)) + f" {value}\n")
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(lines)
+
+    def export_chrome_trace(self, path: Any) -> None:
+        """Writes the events for Chrome's trace viewer."""
+        from tensorgrad.profiler.trace import write_chrome_trace
+
+        write_chrome_trace(self, path, {})
 
     def __str__(self) -> str:
         return self.table()
 
 
-def nested(spans: list[Span], zero: float, memory: bool) -> EventList:
+def _around(module: str, ending: str) -> list[str]:
+    """A module and those that it is in, the outermost first."""
+    parts = module.split(".") if module else []
+    return [".".join(parts[: i + 1]) + ending for i in range(len(parts))]
+
+
+def _outside(event: Event) -> Iterator[Event]:
+    """What an event ran in, the innermost first."""
+    while event.cpu_parent is not None:
+        event = event.cpu_parent
+        yield event
+
+
+METRICS = ["self_cpu_time_total", "self_cuda_time_total"]
+
+
+def nested(spans: list[Span], zero: float, options: Options) -> EventList:
     """Spans as events in the order in which they began, each knowing what ran inside of it."""
-    events = EventList([], memory)
+    events = EventList([], options)
     open_events: dict[int, list[Event]] = {}  # by thread, the innermost last
     for span in sorted(spans, key=lambda s: (s.start, -s.end)):
         event = Event(len(events), span, zero)
@@ -210,24 +285,3 @@ def nested(spans: list[Span], zero: float, memory: bool) -> EventList:
         event.self_cpu_memory_usage = event.cpu_memory_usage - inside
         event.self_cpu_time_total = max(event.self_cpu_time_total, 0.0)
     return events
-
-
-def spoken_time(microseconds: float, unit: str | None = None) -> str:
-    """A time with its unit: `1.250ms`."""
-    if unit == "s" or (unit is None and microseconds >= 1e6):
-        return f"{microseconds / 1e6:.3f}s"
-    if unit == "ms" or (unit is None and microseconds >= 1e3):
-        return f"{microseconds / 1e3:.3f}ms"
-    return f"{microseconds:.3f}us"
-
-
-def spoken_bytes(count: int) -> str:
-    """A size with its unit: `1.50 KB`."""
-    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
-        if abs(count) >= size:
-            return f"{count / size:.2f} {unit}"
-    return f"{count} B"
-
-
-def _shortened(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."

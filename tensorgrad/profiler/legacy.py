@@ -6,7 +6,7 @@ from typing import Any
 
 from tensorgrad.profiler.events import Average, EventList, nested
 from tensorgrad.profiler.events import Event as FunctionEvent
-from tensorgrad.profiler.recorder import Recorder, record_function
+from tensorgrad.profiler.recorder import Options, Recorder, record_function
 from tensorgrad.profiler.trace import write_chrome_trace
 
 __all__ = ["EventList", "FunctionEvent", "emit_itt", "emit_nvtx", "profile", "record_function"]
@@ -18,7 +18,8 @@ class profile:
     Args:
         record_shapes: keep the shapes of inputs.
         profile_memory: keep the size of what ops return, views apart.
-        use_cuda, use_device, with_flops, with_stack and the others: accepted; they add nothing.
+        with_flops, with_stack, with_modules: see `torch.profiler.profile`.
+        use_cuda, use_device and the others: accepted; they add nothing.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd.profiler.profile() as prof:
@@ -44,8 +45,8 @@ class profile:
         acc_events: bool = False,
         custom_trace_id_callback: Any = None,
     ):
-        self.enabled, self.profile_memory = enabled, profile_memory
-        self.recorder = Recorder(record_shapes, profile_memory)
+        self.enabled = enabled
+        self.recorder = Recorder(Options(record_shapes, profile_memory, with_stack, with_flops, with_modules))
         self.entered = False
         self.events: EventList | None = None
 
@@ -61,7 +62,7 @@ class profile:
     def __exit__(self, *exception: Any) -> None:
         if self.enabled:
             self.recorder.stop()
-            self.events = nested(self.recorder.spans, self.recorder.began, self.profile_memory)
+            self.events = nested(self.recorder.spans, self.recorder.began, self.recorder.options)
 
     @property
     def function_events(self) -> EventList:
@@ -90,6 +91,10 @@ class profile:
     def export_chrome_trace(self, path: Any) -> None:
         """Writes the events to a file for Chrome's trace viewer."""
         write_chrome_trace(self.function_events, path, {})
+
+    def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
+        """Writes the lines that led to each op, with its time; needs `with_stack=True`."""
+        self.function_events.export_stacks(path, metric)
 
     def __str__(self) -> str:
         return repr(self) if self.events is None else str(self.events)

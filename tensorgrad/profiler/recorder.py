@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import os
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
+from tensorgrad.autograd.modes import GRAD
 from tensorgrad.ops import callpath, slowpath
 from tensorgrad.tensor import Tensor
 
-OP, NODE, REGION = "cpu_op", "backward", "user_annotation"  # the categories of Chrome's trace
+# The categories of Chrome's trace.
+OP, NODE, REGION, MODULE = "cpu_op", "backward", "user_annotation", "python_function"
 
 
 class Span(NamedTuple):
@@ -25,19 +31,44 @@ class Span(NamedTuple):
     end: float
     thread: int
     shapes: list
-    memory: int  # bytes of new results
+    memory: int = 0  # bytes of new results
+    flops: int = 0
+    stack: tuple[str, ...] = ()  # the lines of the program that led here, the innermost first
+    module: str = ""  # the innermost module that it ran in
+    sequence_nr: int = -1  # of the node that an op left, or that ran
+
+
+class Options(NamedTuple):
+    """What a recorder takes note of, besides names and times."""
+
+    shapes: bool = False
+    memory: bool = False
+    stack: bool = False
+    flops: bool = False
+    modules: bool = False
 
 
 class Recorder:
     """Collects spans, from all threads, between `start` and `stop`."""
 
-    def __init__(self, shapes: bool = False, memory: bool = False):
-        self.shapes, self.memory = shapes, memory
+    def __init__(self, options: Options = Options()):  # noqa: B008
+        self.options = options
         self.spans: list[Span] = []
         self.began = self.ended = 0.0
+        self.paused = False
+        self._modules: Any = None
+        # What a node's op had: (stack, module).
+        self._origins: weakref.WeakKeyDictionary[Node, tuple] = weakref.WeakKeyDictionary()
 
     def start(self) -> None:
         """Begins to listen."""
+        if self.options.flops:  # now, as loading it takes time that is none of the program's
+            importlib.import_module("tensorgrad.utils.flop_counter")
+        if self.options.modules:
+            from tensorgrad.profiler.modules import ModuleSpans
+
+            self._modules = ModuleSpans(self)
+            self._modules.__enter__()
         self.began = time.perf_counter()
         RECORDERS.append(self)
         slowpath.OBSERVERS.append(self._op)
@@ -50,19 +81,38 @@ class Recorder:
         engine.OBSERVERS.remove(self._node)
         slowpath.OBSERVERS.remove(self._op)
         RECORDERS.remove(self)
+        if self._modules is not None:
+            self._modules.__exit__()
         self.ended = time.perf_counter()
 
-    def add(self, name: str, category: str, start: float, end: float, shapes: list, memory: int = 0) -> None:
+    def add(self, name: str, category: str, start: float, end: float, shapes: list, **facts: Any) -> None:
         """Takes note of a span of this thread, unless it began before the recorder did."""
-        if start >= self.began:
-            self.spans.append(Span(name, category, start, end, threading.get_ident(), shapes, memory))
+        if start >= self.began and not self.paused:
+            self.spans.append(Span(name, category, start, end, threading.get_ident(), shapes, **facts))
 
     def _op(self, op: Any, args: tuple, result: Any, start: float, seconds: float) -> None:
-        shapes = [_shape(a) for a in args] if self.shapes else []
-        self.add(op.name.strip("_"), OP, start, start + seconds, shapes, _new_bytes(result) if self.memory else 0)
+        wanted = self.options
+        facts: dict[str, Any] = {
+            "memory": _new_bytes(result) if wanted.memory else 0,
+            "flops": _flops(op, args, result) if wanted.flops else 0,
+            "stack": _program_lines() if wanted.stack else (),
+            "module": self._modules.innermost() if self._modules is not None else "",
+        }
+        node = _node_of(result)
+        if node is not None:
+            facts["sequence_nr"] = node.sequence_nr
+            if wanted.stack or wanted.modules:
+                self._origins[node] = facts["stack"], facts["module"]
+        shapes = [_shape(a) for a in args] if wanted.shapes else []
+        self.add(op.name.strip("_"), OP, start, start + seconds, shapes, **facts)
 
     def _node(self, node: Node, start: float, seconds: float) -> None:
-        self.add(node.name(), NODE, start, start + seconds, [])
+        """A node of the backward pass has the lines and the module of the op that left it."""
+        stack, module = self._origins.get(node, ((), ""))
+        shapes = [list(output[0]) for output in getattr(node, "outputs", ())] if self.options.shapes else []
+        flops = _node_flops(node) if self.options.flops else 0
+        facts = {"stack": stack, "module": module, "flops": flops, "sequence_nr": node.sequence_nr}
+        self.add(node.name(), NODE, start, start + seconds, shapes, **facts)
 
 
 RECORDERS: list[Recorder] = []
@@ -75,6 +125,43 @@ def _shape(value: Any) -> list:
     if isinstance(value, list | tuple) and value and all(isinstance(v, Tensor) for v in value):
         return [list(v._array.shape) for v in value]
     return []
+
+
+def _node_of(result: Any) -> Node | None:
+    """The node that an op left, if it was recorded."""
+    for tensor in result if isinstance(result, tuple) else (result,):
+        if isinstance(tensor, Tensor) and tensor._edge is not None and isinstance(tensor._edge[0], Node):
+            return tensor._edge[0]
+    return None
+
+
+def _flops(op: Any, args: tuple, result: Any) -> int:
+    from tensorgrad.utils import flop_counter
+
+    return flop_counter.flops(flop_counter.flop_registry, op, args, result) or 0
+
+
+def _node_flops(node: Node) -> int:
+    """What a node does by itself, beside the ops that it calls."""
+    from tensorgrad.utils import flop_counter
+
+    is_linear = getattr(getattr(node, "op", None), "name", "") == "linear"
+    return flop_counter.linear_backward(node) if is_linear and not GRAD.enabled else 0
+
+
+_HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def _program_lines(most: int = 64) -> tuple[str, ...]:
+    """The lines outside of this package that are running, the innermost first, as PyTorch writes them."""
+    lines: list[str] = []
+    frame = sys._getframe(2)
+    while frame is not None and len(lines) < most:
+        code = frame.f_code
+        if not code.co_filename.startswith((_HOUSE, "<tensorgrad")):
+            lines.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
+        frame = frame.f_back  # type: ignore[assignment]
+    return tuple(lines)
 
 
 def _new_bytes(result: Any) -> int:
@@ -105,7 +192,8 @@ class record_function:
     def __exit__(self, *exception: Any) -> None:
         start, end = self.began.pop(), time.perf_counter()
         for recorder in list(RECORDERS):
-            recorder.add(self.name, REGION, start, end, [])
+            stack = _program_lines() if recorder.options.stack else ()
+            recorder.add(self.name, REGION, start, end, [], stack=stack)
 
     def __call__(self, function: Callable) -> Callable:
         """`function`, its calls being regions of this name."""

@@ -6,6 +6,7 @@ import enum
 import os
 import socket
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +33,7 @@ def schedule(
 
     `skip_first_wait`: the first cycle does not wait.
 
-    Raises: AssertionError for negative numbers, or `active` of 0.
+    Raises: AssertionError for negative numbers, or `active` of 0. Warns: if there is no step to warm up.
 
     >>> import tensorgrad as torch
     >>> rule = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1)
@@ -44,6 +45,8 @@ def schedule(
             f"Invalid profiler schedule arguments. Got wait={wait} (need >= 0), warmup={warmup} (need >= 0), "
             f"active={active} (need > 0), repeat={repeat} (need >= 0), skip_first={skip_first} (need >= 0)."
         )
+    if warmup == 0:
+        warnings.warn("Profiler won't be using warmup, this can skew profiler results", stacklevel=2)
     length = wait + warmup + active
 
     def rule(step: int) -> ProfilerAction:

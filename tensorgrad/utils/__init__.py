@@ -6,10 +6,24 @@ Nothing here is needed by ``import tensorgrad`` itself, so each part is loaded w
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-_PARTS = ("_pytree", "benchmark", "checkpoint", "data", "dlpack", "hooks", "model_zoo", "swap", "tensorboard")
+_PARTS = (
+    "_pytree", "benchmark", "checkpoint", "data", "dlpack", "flop_counter", "hooks", "model_zoo", "module_tracker",
+    "swap", "tensorboard",
+)  # fmt: skip
 
 if TYPE_CHECKING:
-    from tensorgrad.utils import _pytree, benchmark, checkpoint, data, dlpack, hooks, model_zoo, tensorboard
+    from tensorgrad.utils import (
+        _pytree,
+        benchmark,
+        checkpoint,
+        data,
+        dlpack,
+        flop_counter,
+        hooks,
+        model_zoo,
+        module_tracker,
+        tensorboard,
+    )
     from tensorgrad.utils.swap import swap_tensors
 else:  # so that a misspelt name does not pass for one of these
 

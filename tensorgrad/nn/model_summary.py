@@ -1,0 +1,452 @@
+"""`nn.summary`: the layers of a model with their output shapes, parameters, multiply-adds and memory.
+
+The model runs once, on the meta device if it can: its parameters and buffers are replaced by shapes, so that nothing is
+computed and nothing changes. What is counted is what ran: ops, not classes of modules.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tensorgrad as torch
+from tensorgrad.autograd.graph import Node
+from tensorgrad.nn.listening import Listener, ignore, listen
+from tensorgrad.nn.module import Module
+from tensorgrad.nn.parameter import Parameter, is_lazy
+from tensorgrad.nn.utils.stateless import _functional_call
+from tensorgrad.ops import callpath, slowpath
+from tensorgrad.tensor import Tensor
+from tensorgrad.utils._pytree import tree_leaves, tree_map_only
+from tensorgrad.utils.flop_counter import FlopCounterMode
+
+
+class Layer:
+    """One module of a summary, with everything inside it; what it shares with an earlier one is counted there.
+
+    Attributes:
+        path, kind, depth: its name from the model on, the name of its class, and how deep it lies.
+        output: what its first call returned, tensors as their shapes; None if it was not called.
+        calls: how often it was called.
+        parameters, trainable, shared: numbers of elements; `shared` are those counted in an earlier layer.
+        multiply_adds: of all its calls.
+        made, kept: bytes of the results of its ops, and of what the graph keeps for the backward pass.
+    """
+
+    def __init__(self, path: str, module: Module):
+        self.path, self.kind, self.depth = path, type(module).__name__, path.count(".") + bool(path)
+        self.has_own = any(p is not None for p in module._parameters.values())
+        self.output: Any = None
+        self.calls = self.parameters = self.trainable = self.shared = self.parameter_bytes = self.gradient_bytes = 0
+        self.multiply_adds = self.made = self.kept = 0
+
+    def __repr__(self) -> str:
+        return f"<Layer {self.path or self.kind}: {self.parameters} parameters, output {shape_text(self.output)}>"
+
+
+class Summary:
+    """What `nn.summary` returns: a table as text (`str`, and at a prompt) and as HTML (in notebooks).
+
+    Attributes:
+        layers: all of them, the model first.
+        device: where it was run: "meta", the device of the inputs, or None if it was not run.
+        input, input_bytes, buffer_bytes: shapes of the inputs, and sizes of these and of the model's buffers.
+        parameters, trainable, multiply_adds, made, kept: those of the whole model; see `Layer`.
+    """
+
+    def __init__(self, layers: list[Layer], depth: int, device: str | None, inputs: Any, buffer_bytes: int):
+        self.layers, self.depth, self.device, self.buffer_bytes = layers, depth, device, buffer_bytes
+        self.input = tree_map_only(Tensor, _Shape.of, inputs)
+        self.input_bytes = sum(t._array.nbytes for t in tree_leaves(inputs) if isinstance(t, Tensor))
+        whole = layers[0]
+        self.parameters, self.trainable, self.parameter_bytes = whole.parameters, whole.trainable, whole.parameter_bytes
+        self.multiply_adds, self.made, self.kept = whole.multiply_adds, whole.made, whole.kept
+        self.gradient_bytes = whole.gradient_bytes
+
+    def shown(self) -> list[Layer]:
+        """The layers down to the depth that was asked for."""
+        return [layer for layer in self.layers if layer.depth <= self.depth]
+
+    def __str__(self) -> str:
+        return text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from tensorgrad.viz import summary_page
+
+        return summary_page.fragment(self)
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Writes the summary as a page (`.html`) or as text (`.txt`). Raises: ValueError for another ending."""
+        from tensorgrad.viz import picture, summary_page
+
+        kind = Path(path).suffix.lower()
+        if kind not in (".html", ".txt"):
+            raise ValueError(f"expected a path that ends with .html or .txt, got {str(path)!r}")
+        return picture.write(path, summary_page.page(self) if kind == ".html" else f"{self}\n")
+
+    def show(self) -> None:
+        """Opens the page in the browser."""
+        from tensorgrad.viz import picture, summary_page
+
+        picture.open_page(summary_page.page(self))
+
+
+class _Shape:
+    """The shape and dtype of a tensor that is gone."""
+
+    def __init__(self, shape: tuple, dtype: Any):
+        self.shape, self.dtype = shape, dtype
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> _Shape:
+        return cls(tuple(tensor.shape), tensor.dtype)
+
+
+def summary(
+    model: Module,
+    input: Any = None,
+    *,
+    depth: int = 3,
+    dtypes: Any = None,
+    kwargs: dict[str, Any] | None = None,
+) -> Summary:
+    """The layers of `model`, with what they return, hold and cost when it is called with `input`.
+
+    The model runs once in its present mode (`train` or `eval`). If it can, it runs on the meta device, where nothing is
+    computed; if not (it looks at values, or makes tensors on another device by itself), it runs on the inputs, with
+    copies of its buffers. In both cases parameters, buffers, attributes and random numbers are afterwards as before.
+
+    Args:
+        input: a tensor; a shape, such as `(1, 3, 224, 224)`; several of either in a list or tuple; or, for arguments by
+            keyword, in a dict. Without it the model is not run, and only parameters are counted.
+        depth: how deep the printed table goes; `layers` has them all.
+        dtypes: of the inputs that are given as shapes: one, or one for each. Otherwise the default dtype.
+        kwargs: further arguments by keyword, passed on as they are.
+
+    Multiply-adds are half of what `utils.flop_counter` counts: of matrix products, convolutions, attention and
+    recurrent layers. What is kept for the backward pass is measured on the graph, each piece of memory once, without
+    parameters and inputs; nothing is kept inside `torch.no_grad()`.
+
+    Raises: TypeError if `model` is no module, ValueError if it has parameters without a shape (lazy modules), and
+    whatever the model itself raises.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad import nn
+    >>> model = nn.Sequential(nn.Conv2d(1, 6, 5), nn.ReLU(), nn.Flatten(), nn.Linear(3456, 10))
+    >>> print(nn.summary(model, (2, 1, 28, 28)))
+    Layer          Output          Parameters  Multiply-adds  Kept for backward
+    ---------------------------------------------------------------------------
+    Sequential     [2, 10]             34,726          242 k           27.0 KiB
+    ├─ 0: Conv2d   [2, 6, 24, 24]         156          173 k                  –
+    ├─ 1: ReLU     [2, 6, 24, 24]           –              –           27.0 KiB
+    ├─ 2: Flatten  [2, 3456]                –              –                  –
+    └─ 3: Linear   [2, 10]             34,570         69.1 k                  –
+    ---------------------------------------------------------------------------
+    Parameters             34,726 (all trainable), 136 KiB
+    Input                  [2, 1, 28, 28], 6.12 KiB
+    Multiply-adds          242 k
+    Results of all ops     54.1 KiB
+    Kept for backward      27.0 KiB
+    A training step holds  304 KiB (parameters, gradients, buffers, input, kept)
+    Measured               by shapes alone
+    """
+    if not isinstance(model, Module):
+        raise TypeError(f"summary(): expected model to be a Module, got {type(model).__name__}")
+    lazy = [name for name, p in model.named_parameters() if is_lazy(p)]
+    if lazy:
+        raise ValueError(f"summary(): {lazy[0]} has no shape yet; call the model once, so that lazy modules get theirs")
+    layers = {module: Layer(path, module) for path, module in model.named_modules()}
+    _count_parameters(layers)
+    args, named = _arguments(model, input, dtypes)
+    device = None
+    if input is not None or kwargs:
+        device = _run(model, layers, args, {**named, **(kwargs or {})})
+    buffers = sum(b._array.nbytes for b in model.buffers())
+    return Summary(list(layers.values()), depth, device, (*args, *named.values()), buffers)
+
+
+# --- parameters ----------------------------------------------------------------------------------------------------
+
+
+def _count_parameters(layers: dict[Module, Layer]) -> None:
+    """Numbers of parameters, each in the first layer that has it and in those around."""
+    seen: set[int] = set()
+    for module, layer in layers.items():
+        inside = {id(p): p for p in module.parameters()}
+        layer.shared = sum(p.numel() for key, p in inside.items() if key in seen)
+        own = [p for key, p in inside.items() if key not in seen]
+        layer.parameters = sum(p.numel() for p in own)
+        layer.trainable = sum(p.numel() for p in own if p.requires_grad)
+        layer.parameter_bytes = sum(p._array.nbytes for p in own)
+        layer.gradient_bytes = sum(p._array.nbytes for p in own if p.requires_grad)
+        seen.update(id(p) for p in module._parameters.values() if p is not None)
+
+
+# --- the run -------------------------------------------------------------------------------------------------------
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, torch.Size) or (
+        isinstance(value, list | tuple) and bool(value) and all(isinstance(n, int) for n in value)
+    )
+
+
+def _arguments(model: Module, input: Any, dtypes: Any) -> tuple[tuple, dict[str, Any]]:
+    """The model's arguments, by place and by keyword; shapes become tensors on the meta device.
+
+    Raises: ValueError for another number of dtypes than shapes.
+    """
+    single = isinstance(input, Tensor) or _is_shape(input) or not isinstance(input, list | tuple | dict)
+    values = list(input.values()) if isinstance(input, dict) else [] if input is None else [input] if single else input
+    shapes = sum(map(_is_shape, values))
+    kinds: Sequence = dtypes if isinstance(dtypes, list | tuple) else [dtypes] * shapes
+    if len(kinds) != shapes:
+        raise ValueError(f"summary(): got {len(kinds)} dtypes for {shapes} shapes")
+    following = iter(kinds)
+    made = [torch.empty(tuple(v), dtype=next(following), device="meta") if _is_shape(v) else v for v in values]
+    return ((), dict(zip(input, made))) if isinstance(input, dict) else (tuple(made), {})
+
+
+def _run(model: Module, layers: dict[Module, Layer], args: tuple, kwargs: dict) -> str:
+    """Runs the model and fills in what is known from that. Returns: the device."""
+    try:
+        state = {name: _on_meta(tensor) for name, tensor in _state(model)}
+        _measure(model, layers, state, *tree_map_only(Tensor, _on_meta, (args, kwargs)))
+        return "meta"
+    except Exception:  # whatever it was: if it is the model's fault, it happens again
+        for layer in layers.values():
+            layer.output, layer.calls, layer.multiply_adds, layer.made, layer.kept = None, 0, 0, 0, 0
+    device = next((t.device for _, t in _state(model)), torch.device("cpu"))
+    args, kwargs = tree_map_only(Tensor, lambda t: _zeros_like(t, device) if t.is_meta else t, (args, kwargs))
+    state = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    _measure(model, layers, state, args, kwargs)
+    return str(device)
+
+
+def _zeros_like(tensor: Tensor, device: Any) -> Tensor:
+    return torch.zeros(tuple(tensor.shape), dtype=tensor.dtype, device=device)
+
+
+def _state(model: Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+
+
+def _on_meta(tensor: Tensor) -> Tensor:
+    """The same shape, strides and dtype, without data."""
+    made = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="meta")
+    if isinstance(tensor, Parameter):
+        return Parameter(made, requires_grad=tensor.requires_grad)
+    return made.requires_grad_() if tensor.requires_grad else made
+
+
+@contextmanager
+def _unchanged(model: Module) -> Iterator[None]:
+    """Afterwards the modules' attributes, and the random numbers to come, are what they were."""
+    attributes = [(module, dict(module.__dict__)) for module in model.modules()]
+    random = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(random)
+        for module, before in attributes:
+            module.__dict__.clear()
+            module.__dict__.update(before)
+
+
+def _measure(model: Module, layers: dict[Module, Layer], state: dict, args: tuple, kwargs: dict) -> None:
+    counter = FlopCounterMode(display=False)
+    root = counter.mod_tracker.name_of(model)
+    not_kept = [*(t for _, t in _state(model)), *state.values(), *tree_leaves((args, kwargs))]
+    watch = _Watch(layers, counter.mod_tracker)
+    with _unchanged(model), counter, watch:
+        result = _functional_call(model, state, args, kwargs)
+        made, kept = watch.bytes([t for t in not_kept if isinstance(t, Tensor)])
+    del result
+    counts = counter.flop_counts
+    for layer in layers.values():
+        name = f"{root}.{layer.path}" if layer.path else root
+        layer.multiply_adds = sum(counts[name].values()) // 2
+        layer.made, layer.kept = made[name], kept[name]
+
+
+class _Result:
+    """What an op returned: when it began, in which modules, its bytes, and its node."""
+
+    __slots__ = ("modules", "new", "node", "start")
+
+    def __init__(self, start: float, modules: tuple[str, ...], new: int, node: weakref.ref | None):
+        self.start, self.modules, self.new, self.node = start, modules, new, node
+
+
+class _Results(threading.local):
+    def __init__(self) -> None:
+        self.list: list[_Result] = []
+
+
+class _Watch(Listener):
+    """Takes note of what modules and ops return."""
+
+    def __init__(self, layers: dict[Module, Layer], tracker: Any):
+        self.layers, self.tracker = layers, tracker
+        self.results = _Results()
+        self.all: list[list[_Result]] = []
+
+    def __enter__(self) -> None:
+        listen(self)
+        slowpath.OBSERVERS.append(self._op)
+        callpath.rare(+1)
+
+    def __exit__(self, *exception: Any) -> None:
+        callpath.rare(-1)
+        slowpath.OBSERVERS.remove(self._op)
+        ignore(self)
+
+    def leave(self, module: Module, result: Any) -> None:
+        layer = self.layers.get(module)
+        if layer is not None:
+            layer.calls += 1
+            if layer.calls == 1:
+                layer.output = tree_map_only(Tensor, _Shape.of, result)
+
+    def _op(self, op: Any, args: tuple, result: Any, start: float, seconds: float) -> None:
+        tensors = [t for t in (result if isinstance(result, tuple) else (result,)) if isinstance(t, Tensor)]
+        new = sum(t._array.nbytes for t in tensors if t._view is None and not any(t is a for a in args))
+        nodes = [t._edge[0] for t in tensors if t._edge is not None and isinstance(t._edge[0], Node)]
+        mine = self.results.list
+        if not any(mine is known for known in self.all):
+            self.all.append(mine)
+        while mine and mine[-1].start >= start:  # an op's twin ran inside of it: its results are not seen
+            mine.pop()
+        mine.append(_Result(start, self.tracker.stack, new, weakref.ref(nodes[0]) if nodes else None))
+
+    def bytes(self, not_kept: list[Tensor]) -> tuple[dict[str, int], dict[str, int]]:
+        """For each module the size of its ops' results, and of what the graph keeps besides `not_kept`."""
+        made: dict[str, int] = defaultdict(int)
+        kept: dict[str, int] = defaultdict(int)
+        seen = {id(t._storage) for t in not_kept}
+        for result in (r for results in self.all for r in results):
+            node = result.node() if result.node is not None else None
+            saved = sum(_saved_bytes(node.saved, seen)) if node is not None else 0
+            for name in dict.fromkeys(result.modules):
+                made[name] += result.new
+                kept[name] += saved
+        return made, kept
+
+
+def _saved_bytes(saved: Any, seen: set[int]) -> Iterator[int]:
+    """The sizes of the memory that a node keeps and that was not seen before."""
+    if isinstance(saved, tuple) and len(saved) == 3 and hasattr(saved[1], "nbytes") and hasattr(saved[1], "version"):
+        if id(saved[1]) not in seen:
+            seen.add(id(saved[1]))
+            yield saved[1].nbytes()
+    elif isinstance(saved, list | tuple):
+        for value in saved:
+            yield from _saved_bytes(value, seen)
+    elif hasattr(saved, "nbytes") and id(saved) not in seen:  # what a kernel keeps for its own gradient
+        seen.add(id(saved))
+        yield saved.nbytes
+
+
+# --- the table -----------------------------------------------------------------------------------------------------
+
+HEADER = ("Layer", "Output", "Parameters", "Multiply-adds", "Kept for backward")
+NONE = "–"
+
+
+def shape_text(output: Any) -> str:
+    """What a module returned: `[2, 10]` for a tensor; of containers their members."""
+    if isinstance(output, _Shape):
+        return str(list(output.shape))
+    if isinstance(output, dict):
+        return f"{{{', '.join(f'{key}: {shape_text(value)}' for key, value in output.items())}}}"
+    if isinstance(output, list | tuple):
+        return f"({', '.join(map(shape_text, output))})"
+    return NONE if output is None else type(output).__name__
+
+
+def cells(layer: Layer) -> tuple[str, str, str, str]:
+    """The columns of a layer after its name."""
+    from tensorgrad.viz import svg
+
+    parameters = f"{layer.parameters:,}" if layer.parameters else "shared" if layer.shared else NONE
+    return (
+        shape_text(layer.output) if layer.calls else "not called" if layer.has_own else NONE,
+        parameters,
+        svg.count(layer.multiply_adds) if layer.multiply_adds else NONE,
+        svg.size(layer.kept) if layer.kept else NONE,
+    )
+
+
+def totals(summary: Summary) -> list[tuple[str, str]]:
+    """What is said below the table: (name, value)."""
+    from tensorgrad.viz import svg
+
+    frozen = summary.parameters - summary.trainable
+    what = "all trainable" if not frozen else f"{summary.trainable:,} trainable, {frozen:,} not"
+    rows = [("Parameters", f"{summary.parameters:,} ({what}), {svg.size(summary.parameter_bytes)}")]
+    if summary.buffer_bytes:
+        rows.append(("Buffers", svg.size(summary.buffer_bytes)))
+    if summary.device is None:
+        return rows
+    step = summary.parameter_bytes + summary.gradient_bytes + summary.buffer_bytes + summary.input_bytes + summary.kept
+    shown = summary.input[0] if len(summary.input) == 1 else summary.input
+    rows += [
+        ("Input", f"{shape_text(shown)}, {svg.size(summary.input_bytes)}"),
+        ("Multiply-adds", svg.count(summary.multiply_adds)),
+        ("Results of all ops", svg.size(summary.made)),
+        ("Kept for backward", svg.size(summary.kept)),
+    ]
+    rows.append(("Measured", "by shapes alone" if summary.device == "meta" else f"by running it on {summary.device}"))
+    if summary.kept:
+        rows.insert(-1, ("A training step holds", f"{svg.size(step)} (parameters, gradients, buffers, input, kept)"))
+    return rows
+
+
+def branches(layers: list[Layer]) -> list[str]:
+    """The lines of the tree before each layer's name."""
+    found, open_at = [], set[int]()
+    for layer in reversed(layers):
+        depth = layer.depth
+        open_at = {d for d in open_at if d <= depth}
+        stem = "".join("│  " if d in open_at else "   " for d in range(1, depth))
+        found.append(stem + ("├─ " if depth in open_at else "└─ ") if depth else "")
+        open_at.add(depth)
+    return found[::-1]
+
+
+def label(layer: Layer) -> str:
+    """A layer's name and class, and how often it was called if more than once."""
+    name = layer.path.rpartition(".")[2]
+    return f"{name}: {layer.kind}" if name else layer.kind
+
+
+def text(summary: Summary) -> str:
+    """The table as text."""
+    layers = summary.shown()
+    names = [
+        stem + label(layer) + (f" ×{layer.calls}" if layer.calls > 1 else "")
+        for stem, layer in zip(branches(layers), layers)
+    ]
+    rows = [HEADER, *((name, *cells(layer)) for name, layer in zip(names, layers))]
+    rows = [(row[0], row[1] if len(row[1]) <= 48 else row[1][:47] + "…", *row[2:]) for row in rows]
+    if summary.device is None:
+        rows = [(row[0], "", row[2], "", "") for row in rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    lines = [
+        "  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths)) if w).rstrip()
+        for row in rows
+    ]
+    rule = "-" * max(map(len, lines))
+    pairs = totals(summary)
+    wide = max(len(name) for name, _ in pairs)
+    below = [f"{name.ljust(wide)}  {value}" for name, value in pairs]
+    return "\n".join([lines[0], rule, *lines[1:], rule, *below])

@@ -1,0 +1,340 @@
+"""`torch.utils.flop_counter`: how many multiplications and additions the ops did that ran.
+
+A formula per row of the op table says what a call costs, from the shapes of its inputs and results. As in PyTorch,
+matrix products, convolutions and attention are counted, here also recurrent layers and products with vectors; a product
+and the addition to its sum are two; element-wise ops, normalisation and biases are not counted.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+import weakref
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from tensorgrad.autograd import engine
+from tensorgrad.autograd.graph import Node
+from tensorgrad.ops import callpath, slowpath
+from tensorgrad.tensor import Tensor
+from tensorgrad.utils.module_tracker import ModuleTracker
+
+__all__ = ["FlopCounterMode", "register_flop_formula"]
+
+# --- what each row costs -------------------------------------------------------------------------------------------
+
+
+def _product(a: tuple, b: tuple, *_: Any, out_shape: tuple) -> int:
+    return 2 * math.prod(out_shape) * a[-1]
+
+
+def _product_tn(a: tuple, b: tuple, *_: Any, out_shape: tuple) -> int:
+    return 2 * math.prod(out_shape) * a[-2]
+
+
+def _added_product(c: tuple, a: tuple, b: tuple, *_: Any, out_shape: tuple) -> int:
+    return 2 * math.prod(out_shape) * a[-1]
+
+
+def _summed_products(c: tuple, a: tuple, b: tuple, *_: Any, out_shape: tuple) -> int:
+    return 2 * math.prod(a) * b[-1]
+
+
+def _convolution(x: tuple, weight: tuple, *_: Any, out_shape: tuple) -> int:
+    return 2 * math.prod(out_shape) * math.prod(weight[1:])
+
+
+def _spread_convolution(x: tuple, weight: tuple, *_: Any, out_shape: tuple) -> int:
+    return 2 * math.prod(x) * math.prod(weight[1:])
+
+
+def _weights_of_convolution(grad: tuple, x: tuple, shape: tuple, *_: Any, out_shape: tuple) -> int:
+    return 2 * math.prod(grad) * math.prod(shape[1:])
+
+
+def _attention(query: tuple, key: tuple, value: tuple, *_: Any, out_shape: tuple) -> int:
+    return 2 * math.prod(out_shape[1]) * (query[-1] + value[-1])
+
+
+def _attention_grad(grad: tuple, query: tuple, key: tuple, value: tuple, *rest: Any, out_shape: tuple) -> int:
+    need = rest[-1] or (True,) * 4
+    one = 2 * math.prod(grad[:-1]) * key[-2]  # products of one column
+    scores = need[0] or need[1] or need[3]
+    return one * (value[-1] * (bool(need[2]) + bool(scores)) + 2 * query[-1] * bool(scores))
+
+
+def _lstm(x: tuple, h: tuple, c: tuple, w_ih: tuple, w_hh: tuple, b_ih: Any, b_hh: Any, w_hr: Any, *_: Any,
+          out_shape: tuple) -> int:  # fmt: skip
+    return 2 * x[0] * (math.prod(w_ih) + math.prod(w_hh) + (math.prod(w_hr) if w_hr else 0))
+
+
+def _rnn(x: tuple, h: tuple, w_ih: tuple, w_hh: tuple, *_: Any, out_shape: tuple) -> int:
+    return 2 * x[0] * (math.prod(w_ih) + math.prod(w_hh))
+
+
+def _twice(formula: Callable, skipped: int) -> Callable:
+    """A recurrence's derivative, by the states and inputs and by the weights; `skipped` gradients come first."""
+    return lambda *shapes, out_shape: 2 * formula(*shapes[skipped:], out_shape=out_shape)
+
+
+flop_registry: dict[str, Callable] = {  # row -> what a call costs
+    **dict.fromkeys(("matmul", "matmul_nt", "linear", "mm", "bmm", "mv", "dot", "vdot"), _product),
+    "matmul_tn": _product_tn,
+    **dict.fromkeys(("addmm", "addmv", "baddbmm"), _added_product),
+    "addbmm": _summed_products,
+    "conv": _convolution,
+    "conv_transpose": _spread_convolution,
+    "conv_grad_input": _spread_convolution,
+    "conv_grad_weight": _weights_of_convolution,
+    "attention": _attention,
+    "attention_grad": _attention_grad,
+    "lstm_layer": _lstm,
+    "lstm_layer_grad": _twice(_lstm, 3),
+    **dict.fromkeys(("gru_layer", "rnn_layer"), _rnn),
+    **dict.fromkeys(("gru_layer_grad", "rnn_layer_grad"), _twice(_rnn, 2)),
+}
+
+
+def row_of(target: Any) -> str:
+    """The name of the row of an op, given by that name or as a function. Raises: ValueError for anything else."""
+    name = target if isinstance(target, str) else getattr(getattr(target, "op", None), "name", None)
+    if name is None:
+        raise ValueError(
+            f"register_flop_formula(targets): expected each target to be an op, such as torch.mm, or the name of its "
+            f"row, got {target} which is of type {type(target)}"
+        )
+    return name
+
+
+def _shape(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return tuple(value._array.shape)
+    if isinstance(value, list | tuple) and any(isinstance(v, Tensor) for v in value):
+        return [_shape(v) for v in value]
+    return value
+
+
+def _of_shapes(formula: Callable) -> Callable:
+    return lambda *args, out_val: formula(*map(_shape, args), out_shape=_shape(out_val))
+
+
+def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable:
+    """A decorator: the function below it says what calls of an op cost, and gets the shapes of its arguments, in the
+    order of the op's parameters, and `out_shape`.
+
+    Args:
+        targets: an op (`torch.mul`, or the name of its row), or a list of them.
+        get_raw: give the function the arguments themselves, and the result as `out_val`.
+
+    Raises: ValueError for something that is no op, RuntimeError for one that has a formula.
+
+    >>> import math
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.utils import flop_counter
+    >>> @flop_counter.register_flop_formula(torch.mul)
+    ... def mul_flop(a_shape, b_shape, out_shape=None):
+    ...     return math.prod(out_shape)
+    >>> with flop_counter.FlopCounterMode(display=False) as counter:
+    ...     y = torch.ones(2, 3) * torch.ones(3)
+    >>> counter.get_total_flops()
+    6
+    >>> del flop_counter.flop_registry["mul"]
+    """
+
+    def register(formula: Callable) -> Callable:
+        for target in targets if isinstance(targets, list | tuple) else [targets]:
+            name = row_of(target)
+            if name in flop_registry:
+                raise RuntimeError(f"duplicate registrations for {name}")
+            if get_raw:
+                formula._get_raw = True  # type: ignore[attr-defined]
+            flop_registry[name] = formula
+        return formula
+
+    return register
+
+
+def flops(registry: dict[str, Callable], op: Any, args: tuple, result: Any) -> int | None:
+    """What a call of an op cost; None if no formula says."""
+    formula = registry.get(op.name)
+    if formula is None:
+        return None
+    if getattr(formula, "_get_raw", False):
+        return formula(*args, out_val=result)
+    return _of_shapes(formula)(*args, out_val=result)
+
+
+def linear_backward(node: Node) -> int:
+    """What the backward pass through a linear layer costs: one product for each factor that wants a gradient.
+
+    (It works on arrays and calls no ops that could be counted, as all other nodes do.)
+    """
+    inner = next((s[0].shape[-1] for s in node.saved if s.__class__ is tuple and len(s) == 3), None)
+    if inner is None:  # a hook on saved tensors has them: the leaves behind the node know their shapes
+        inner = next(
+            (e[0]._array.shape[-1] for e in node.edges[:2] if e is not None and isinstance(e[0], Tensor)),
+            0,
+        )
+    return 2 * math.prod(node.outputs[0][0]) * inner * sum(e is not None for e in node.edges[:2])
+
+
+# --- the counter ---------------------------------------------------------------------------------------------------
+
+
+class _Counted:
+    """One op that ran: when it began, its row, its cost, and in which modules."""
+
+    __slots__ = ("amount", "parents", "row", "start")
+
+    def __init__(self, start: float, row: str, amount: int, parents: set[str]):
+        self.start, self.row, self.amount, self.parents = start, row, amount, parents
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.ran: list[_Counted] = []
+
+
+class FlopCounterMode:
+    """Counts what runs inside a `with` block, in total and for each module, the backward pass included.
+
+    Args:
+        mods: accepted, with a warning: modules are known as they are called.
+        depth: how deep the table goes into modules.
+        display: print the table at the end.
+        custom_mapping: op -> formula, beside those that are registered; see `register_flop_formula`.
+
+    A module is named by the class of the outermost module and the path from there, an op by its row. The counts agree
+    with PyTorch's for matrix products, convolutions without groups and attention made of matrix products; for a grouped
+    convolution's weight gradient PyTorch counts the groups that do not meet as well.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.utils.flop_counter import FlopCounterMode
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    >>> with FlopCounterMode(display=False) as counter:
+    ...     loss = model(torch.ones(3, 4)).sum()
+    >>> counter.get_total_flops(), counter.get_flop_counts()["Sequential.2"]
+    (288, {'linear': 96})
+    >>> print(counter.get_table())
+    Module           FLOP    % Total
+    -------------  ------  ---------
+    Sequential        288    100.00%
+     - linear         288    100.00%
+     Sequential.0     192     66.67%
+      - linear        192     66.67%
+     Sequential.2      96     33.33%
+      - linear         96     33.33%
+    """
+
+    def __init__(
+        self,
+        mods: Any = None,
+        depth: int = 2,
+        display: bool = True,
+        custom_mapping: dict[Any, Callable] | None = None,
+    ):
+        if mods is not None:
+            warnings.warn("mods argument is not needed anymore, you can stop passing it", stacklevel=2)
+        self.depth, self.display = depth, display
+        self.flop_registry = {**flop_registry, **{row_of(k): v for k, v in (custom_mapping or {}).items()}}
+        self.mod_tracker = ModuleTracker()
+        self._thread = _Thread()
+        self._finished: list[list[_Counted]] = []
+        self._made_in: weakref.WeakKeyDictionary[Node, set[str]] = weakref.WeakKeyDictionary()
+
+    def __enter__(self) -> FlopCounterMode:
+        self._thread, self._finished = _Thread(), []
+        self.mod_tracker.__enter__()
+        slowpath.OBSERVERS.append(self._op)
+        engine.OBSERVERS.append(self._node)
+        callpath.rare(+1)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        callpath.rare(-1)
+        engine.OBSERVERS.remove(self._node)
+        slowpath.OBSERVERS.remove(self._op)
+        self.mod_tracker.__exit__()
+        if self.display:
+            print(self.get_table(self.depth))
+
+    def _ran(self) -> list[_Counted]:
+        ran = self._thread.ran
+        if not any(ran is known for known in self._finished):
+            self._finished.append(ran)
+        return ran
+
+    def _op(self, op: Any, args: tuple, result: Any, start: float, seconds: float) -> None:
+        parents = self.mod_tracker.parents
+        for tensor in result if isinstance(result, tuple) else (result,):
+            if isinstance(tensor, Tensor) and tensor._edge is not None and isinstance(tensor._edge[0], Node):
+                self._made_in[tensor._edge[0]] = parents
+                break
+        amount = flops(self.flop_registry, op, args, result)
+        if amount is not None:
+            ran = self._ran()
+            while ran and ran[-1].start >= start:  # its twin ran inside of it: this counts for both
+                ran.pop()
+            ran.append(_Counted(start, op.name, amount, parents))
+
+    def _node(self, node: Node, start: float, seconds: float) -> None:
+        """What ran for a node of the backward pass belongs to the modules in which the node was made."""
+        ran = self._ran()
+        inside = [counted for counted in reversed(ran) if counted.start >= start]
+        row = getattr(getattr(node, "op", None), "name", None)  # custom functions and the like have none
+        if not inside and row == "linear" and row in self.flop_registry:
+            inside = [_Counted(start, "linear_backward", linear_backward(node), set())]
+            ran.extend(inside)
+        for counted in inside:
+            counted.parents = self._made_in.get(node) or {"Global"}
+
+    @property
+    def flop_counts(self) -> dict[str, dict[str, int]]:
+        """The counts so far: module -> row -> count."""
+        found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        for counted in (c for ran in self._finished for c in ran):
+            for module in counted.parents:
+                found[module][counted.row] += counted.amount
+        return found
+
+    def get_total_flops(self) -> int:
+        """Everything that was counted."""
+        return sum(self.flop_counts["Global"].values())
+
+    def get_flop_counts(self) -> dict[str, dict[str, int]]:
+        """For each module, and "Global" for all together, what each op cost."""
+        return {module: dict(rows) for module, rows in self.flop_counts.items()}
+
+    def get_table(self, depth: int | None = None) -> str:
+        """The counts of each module and the ops in it, down to `depth`."""
+        depth = self.depth if depth is None else depth
+        depth = 999_999 if depth is None else depth
+        counts, total = self.flop_counts, self.get_total_flops()
+        place = max(0, min(len(_SUFFIXES) - 1, (len(str(total)) - 2) // 3))
+        rows: list[tuple[str, str, str]] = []
+
+        def add(module: str, indent: int) -> None:
+            listed = [(module, sum(counts[module].values())), *((f" - {row}", n) for row, n in counts[module].items())]
+            for name, n in listed:
+                amount = f"{n / 1000**place:.3f}{_SUFFIXES[place]}" if place else str(n)
+                rows.append((" " * indent + name, amount, f"{n / total:.2%}" if total else "0%"))
+
+        shown = [m for m in sorted(counts) if m != "Global" and m.count(".") < depth]
+        covered = any(sum(counts[m].values()) >= total for m in shown)
+        if "Global" in counts and not covered:
+            add("Global", 0)
+        for module in shown:
+            add(module, module.count(".") + (not covered))
+        return _aligned(("Module", "FLOP", "% Total"), rows or [("Global", "0", "0%")])
+
+
+_SUFFIXES = ("", "K", "M", "B", "T")
+
+
+def _aligned(header: tuple[str, str, str], rows: list[tuple[str, str, str]]) -> str:
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(3)]
+    widths = [widths[0], max(widths[1], len(header[1]) + 2), max(widths[2], len(header[2]) + 2)]
+    lines = [header, tuple("-" * w for w in widths), *rows]
+    return "\n".join(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in lines)

@@ -1,0 +1,176 @@
+"""`viz.heatmap`: a tensor as a table whose cells are coloured; and `viz.notebook`, which shows all tensors so."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tensorgrad.tensor import Tensor
+from tensorgrad.viz import picture, svg
+from tensorgrad.viz.memory import value_text
+from tensorgrad.viz.svg import colour, element, escape
+
+ROWS, COLUMNS, TABLES = 16, 16, 6  # what is shown of a tensor
+STRONGEST = 45  # per cent of colour in the cell of the largest number: text must stay readable on it
+
+STYLE = (
+    f".tg-heat{{font:13px/1.35 {svg.SANS};color:{colour('ink')};background:{colour('surface')};padding:.35rem;"
+    "border-radius:6px}.tg-heat .scroll{overflow-x:auto}"
+    f".tg-heat table{{border-collapse:collapse;margin:0 0 .6rem;color:{colour('ink')};font-size:inherit}}"
+    f".tg-heat caption{{text-align:left;padding:.15rem 0 .3rem;color:{colour('muted')};white-space:nowrap}}"
+    f".tg-heat th,.tg-heat td{{padding:.2rem .45rem;text-align:right;border:1px solid {colour('grid')};"
+    f"background:{colour('surface')};font:inherit;font-variant-numeric:tabular-nums;font-weight:400}}"
+    f".tg-heat th{{color:{colour('muted')};background:{colour('panel')}}}"
+    f".tg-heat td.nan{{background:{colour('bad-soft')}}}"
+    + "".join(
+        f".tg-heat td.{letter}{step}{{background:color-mix(in srgb,{colour(name)} {STRONGEST * step / 9:.0f}%,"
+        f"{colour('surface')})}}"
+        for letter, name in (("p", "accent"), ("m", "warm"))
+        for step in range(1, 10)
+    )
+)
+
+
+class Heatmap:
+    """A tensor as an HTML table: blue above zero, orange below, stronger for larger numbers.
+
+    At the end of a notebook's cell it is shown in place; `save` writes a page, `show` opens one.
+    """
+
+    def __init__(self, tensor: Tensor, name: str = ""):
+        self.title, self.body = name or "Tensor", _tables(tensor.detach(), name)
+        self.summary = f"{tensor.dtype} {tuple(tensor.shape)}"
+
+    def _repr_html_(self) -> str:
+        return element("div", element("style", svg.theme() + STYLE), self.body, class_="tg tg-heat")
+
+    def html(self) -> str:
+        """A page with nothing but the table."""
+        heading = element("h1", escape(self.title), style="font-size:1.3rem;margin:.2rem 0 .6rem")
+        return svg.page(element("main", heading, self.body, class_="tg-heat"), title=self.title, style=STYLE)
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Writes it as a page. Raises: ValueError unless the path ends with `.html`."""
+        if Path(path).suffix.lower() != ".html":
+            raise ValueError(f"expected a path that ends with .html, got {str(path)!r}")
+        return picture.write(path, self.html())
+
+    def show(self) -> None:
+        """Opens the page in the browser."""
+        picture.open_page(self.html())
+
+    def __repr__(self) -> str:
+        return f"<Heatmap: {self.title}, {self.summary}>"
+
+
+def heatmap(tensor: Tensor, name: str = "") -> Heatmap:
+    """A table of a tensor's values, coloured by sign and size, for notebooks and pages.
+
+    Of large tensors the first rows and columns are shown, and of more than two dimensions the first matrices. Complex
+    numbers are coloured by their absolute value; nan is red.
+
+    Raises: TypeError if it is no tensor, NotImplementedError on the meta device, where there are no values.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad import viz
+    >>> viz.heatmap(torch.eye(3), name="I")
+    <Heatmap: I, torch.float32 (3, 3)>
+    """
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"heatmap(): expected a Tensor, got {type(tensor).__name__}")
+    return Heatmap(tensor, name)
+
+
+def _tables(tensor: Tensor, name: str) -> str:
+    shape = tuple(tensor.shape)
+    if not tensor.numel():
+        return element("p", escape(f"{name or 'tensor'} {tensor.dtype} {shape}: no elements"), style="margin:0")
+    lead = list(itertools.islice(itertools.product(*map(range, shape[:-2])), TABLES))
+    size = _strongest(tensor)
+    tables = [_table(tensor[index] if index else tensor, index, name, size) for index in lead]
+    hidden = math.prod(shape[:-2]) - len(lead)
+    return "".join(tables) + (element("p", f"… and {hidden:,} more", style="margin:0") if hidden > 0 else "")
+
+
+def _strongest(tensor: Tensor) -> float:
+    """The largest absolute value that is finite."""
+    shown = tensor.abs() if tensor.dtype.is_complex else tensor.double().abs()
+    finite = shown[shown.isfinite()]
+    return float(finite.max().item()) if finite.numel() else 0.0
+
+
+def _table(matrix: Tensor, lead: tuple, name: str, size: float) -> str:
+    shape = tuple(matrix.shape)
+    rows, columns = (1, 1) if not shape else (1, shape[0]) if len(shape) == 1 else shape
+    shown = matrix.reshape(rows, columns)[:ROWS, :COLUMNS].cpu().tolist()
+    where = f"[{', '.join(map(str, lead))}] " if lead else ""
+    cut = f", the first {min(rows, ROWS)} × {min(columns, COLUMNS)}" if rows > ROWS or columns > COLUMNS else ""
+    caption = f"{name or 'tensor'} {where}{matrix.dtype} {shape}{cut}"
+    head = [element("th", str(c), scope="col") for c in range(min(columns, COLUMNS))]
+    body = [
+        element("tr", element("th", str(r), scope="row"), (_cell(v, size) for v in row)) for r, row in enumerate(shown)
+    ]
+    corner = element("td", style="border:0") if head else None
+    table = element(
+        "table",
+        element("caption", escape(caption)),
+        element("thead", element("tr", corner, head)),
+        element("tbody", body),
+    )
+    return svg.scrolling(table, caption)
+
+
+def _cell(value: Any, size: float) -> str:
+    amount = abs(value) if isinstance(value, complex) else float(value)
+    if math.isnan(amount):
+        return element("td", "nan", class_="nan")
+    share = min(abs(amount) / size, 1.0) if size else float(math.isinf(amount))
+    step = math.ceil(9 * share)
+    kind = ("p" if amount > 0 else "m") + str(step) if step else None
+    return element("td", escape(value_text(value)), class_=kind)
+
+
+# --- notebooks -----------------------------------------------------------------------------------------------------
+
+
+def notebook(on: bool = True) -> None:
+    """From now on (or, with False, no more) notebooks show tensors as heat maps and modules as tables.
+
+    Without it they show the text that `repr` gives, as PyTorch does. Large tensors, and those on the meta device, stay
+    text.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad import viz
+    >>> viz.notebook()
+    >>> torch.eye(2)._repr_html_().count("<td")
+    5
+    >>> viz.notebook(False)
+    >>> hasattr(torch.eye(2), "_repr_html_")
+    False
+    """
+    from tensorgrad.nn.module import Module
+
+    shown_as: tuple[tuple[type, Callable], ...] = ((Tensor, _tensor_html), (Module, _module_html))
+    for cls, shown in shown_as:
+        if on:
+            setattr(cls, "_repr_html_", shown)  # noqa: B010
+        elif "_repr_html_" in vars(cls):
+            delattr(cls, "_repr_html_")
+
+
+def _tensor_html(tensor: Tensor) -> str | None:
+    small = tensor.ndim <= 3 and tensor.numel() <= TABLES * ROWS * COLUMNS and not tensor.is_meta
+    return heatmap(tensor)._repr_html_() if small and tensor.numel() else None
+
+
+def _module_html(module: Any) -> str | None:
+    from tensorgrad.nn.model_summary import summary
+
+    try:
+        return summary(module)._repr_html_()
+    except ValueError:  # lazy modules: there is nothing to count yet
+        return None

@@ -1,0 +1,99 @@
+"""The table of `nn.summary` as HTML: for notebooks, and as a page of its own. There is no script in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensorgrad.viz import svg
+from tensorgrad.viz.svg import colour, element, escape
+
+if TYPE_CHECKING:
+    from tensorgrad.nn.model_summary import Layer, Summary
+
+STYLE = (
+    f".tg-summary{{font:14px/1.45 {svg.SANS};color:{colour('ink')};background:{colour('surface')};"
+    "max-width:72rem;border-radius:6px;padding:.25rem}.tg-summary .scroll{overflow-x:auto}"
+    f".tg-summary table{{border-collapse:collapse;width:100%;color:{colour('ink')};font-size:inherit;margin:0}}"
+    ".tg-summary caption{text-align:left;font-weight:600;font-size:1.1em;padding:.3rem .6rem .6rem}"
+    ".tg-summary th,.tg-summary td{padding:.22rem .6rem;text-align:left;vertical-align:top;"
+    f"border:0;border-bottom:1px solid {colour('grid')};background:{colour('surface')};font-weight:400;"
+    "white-space:nowrap}"
+    f".tg-summary thead th{{font-weight:600;color:{colour('muted')};border-bottom:2px solid {colour('edge')}}}"
+    ".tg-summary .n{text-align:right;font-variant-numeric:tabular-nums}"
+    f".tg-summary .shape{{font-family:{svg.MONO};font-size:.92em;white-space:normal;min-width:9rem}}"
+    f".tg-summary .kind,.tg-summary .none{{color:{colour('muted')}}}"
+    ".tg-summary tbody tr:first-child th{font-weight:600}"
+    f".tg-summary tbody tr:hover>*{{background:{colour('panel')}}}"
+    f".tg-summary .bar{{display:block;height:3px;margin:2px 0 0 auto;border-radius:2px;background:{colour('accent')}}}"
+    f".tg-summary .bar.cost{{background:{colour('warm')}}}.tg-summary .bar.kept{{background:{colour('good')}}}"
+    ".tg-summary dl{display:flex;flex-wrap:wrap;gap:.5rem;margin:.75rem .35rem .25rem;padding:0}"
+    f".tg-summary dl>div{{background:{colour('panel')};border-radius:6px;padding:.4rem .7rem;margin:0}}"
+    f".tg-summary dt{{font-size:.85em;color:{colour('muted')};font-weight:400}}.tg-summary dd{{margin:0}}"
+)
+
+
+def fragment(summary: Summary) -> str:
+    """The summary for a notebook's cell."""
+    return element("div", element("style", svg.theme() + STYLE), content(summary), class_="tg tg-summary")
+
+
+def page(summary: Summary) -> str:
+    """The summary as a complete page."""
+    title = f"Summary of {summary.layers[0].kind}"
+    heading = element("h1", escape(title))
+    style = f"{STYLE}h1{{font-size:1.6rem;margin:0 .6rem .8rem}}"
+    return svg.page(element("main", heading, content(summary), class_="tg-summary"), title=title, style=style)
+
+
+def content(summary: Summary) -> str:
+    """The table, and the totals below it."""
+    from tensorgrad.nn.model_summary import HEADER, totals
+
+    layers = summary.shown()
+    ran = summary.device is not None
+    titles = HEADER if ran else (HEADER[0], HEADER[2])
+    numeric = {*HEADER[2:]}
+    head = (element("th", escape(t), scope="col", class_="n" if t in numeric else None) for t in titles)
+    hidden = len(summary.layers) - len(layers)
+    caption = "Layers" + (f", down to depth {summary.depth} ({hidden} more inside)" if hidden else "")
+    table = element(
+        "table",
+        element("caption", escape(caption)),
+        element("thead", element("tr", head)),
+        element("tbody", (_row(summary, layer, ran) for layer in layers)),
+    )
+    pairs = (
+        element("div", element("dt", escape(name)), element("dd", escape(value))) for name, value in totals(summary)
+    )
+    return svg.scrolling(table, "Layers") + element("dl", pairs)
+
+
+def _row(summary: Summary, layer: Layer, ran: bool) -> str:
+    from tensorgrad.nn.model_summary import NONE, cells
+
+    name = layer.path.rpartition(".")[2]
+    called = f" ×{layer.calls}" if layer.calls > 1 else ""
+    head = element(
+        "th",
+        f"{escape(name)} " if name else None,
+        element("span", escape(layer.kind + called), class_="kind" if name else None),
+        scope="row",
+        style=f"padding-left:{0.6 + 1.2 * layer.depth:.1f}rem",
+        title=layer.path or None,
+    )
+    shape, *numbers = cells(layer)
+    shares = (
+        (layer.parameters, summary.parameters, "bar"),
+        (layer.multiply_adds, summary.multiply_adds, "bar cost"),
+        (layer.kept, summary.kept, "bar kept"),
+    )
+    columns = [_number(shown, *share) for shown, share in zip(numbers, shares)][: 3 if ran else 1]
+    shown_shape = element("td", escape(shape), class_="shape none" if shape == NONE else "shape") if ran else None
+    return element("tr", head, shown_shape, columns)
+
+
+def _number(shown: str, value: int, whole: int, kind: str) -> str:
+    """A cell with a bar below its number: the share of the whole."""
+    share = value / whole if whole else 0.0
+    bar = element("span", class_=kind, style=f"width:{max(share, 0.02):.1%}", aria_hidden="true") if share else None
+    return element("td", escape(shown), bar, class_="n" if value else "n none")
