@@ -1,0 +1,40 @@
+"""Pictures of what happens: the graph, one backward pass step by step, memory, training curves.
+
+Everything is SVG or HTML, drawn in Python, and needs no server, no network and no other package. Nothing here is
+imported before it is used.
+
+    loss.render(module=model).save("graph.svg")      # the computation graph, folded by module
+    viz.explore(loss, "backprop.html")               # a page that steps through one backward pass
+    viz.strides(x.t()[::2]).show()                   # which cells of its storage a view touches
+    viz.curves({"loss": losses}).save("curves.svg")  # how training went
+
+>>> import tensorgrad as torch
+>>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+>>> (x * x).sum().render(names={"x": x}).graph.vertices[0].name
+'x'
+"""
+
+import importlib as _importlib
+
+_FILES = {  # name -> the file of this package that has it (of another name: importing it would hide the function)
+    "explore": "explorer",
+    "render": "drawing",
+    "collect": "graph",
+    "record": "recording",
+    "strides": "memory",
+    "curves": "charts",
+    "weights": "charts",
+    "heatmap": "heat",
+    "notebook": "heat",
+    "Picture": "picture",
+}
+
+
+def __getattr__(name: str):
+    if name in _FILES:
+        return getattr(_importlib.import_module(f"tensorgrad.viz.{_FILES[name]}"), name)
+    raise AttributeError(f"module 'tensorgrad.viz' has no attribute {name!r}", name=name)
+
+
+def __dir__():
+    return sorted({*globals(), *_FILES})

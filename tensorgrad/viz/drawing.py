@@ -1,0 +1,345 @@
+"""`tensor.render()`: the computation graph as a picture."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tensorgrad.tensor import Tensor
+from tensorgrad.viz import dot, svg
+from tensorgrad.viz.folding import fold as folded
+from tensorgrad.viz.graph import INPUT, LEAF, MODULE, OP, Graph, Link, Vertex, collect
+from tensorgrad.viz.layout import Placed, Point, layout
+from tensorgrad.viz.picture import Picture, write
+
+FORWARD, BACKWARD = "forward", "backward"
+MOST = 3000  # boxes; more than that, unless asked for, would be a picture of nothing
+
+PAD, LINE, FONT, SMALL = 10.0, 16.0, 12.5, 11.0
+WIDEST = 320.0
+KINDS = {  # kind -> (fill, border, what the legend calls it)
+    LEAF: ("good-soft", "good", "leaf, gets a gradient"),
+    INPUT: ("panel", "edge", "input, needs none"),
+    OP: ("accent-soft", "accent", "operation"),
+    MODULE: ("warm-soft", "warm", "module, folded"),
+}
+
+
+class GraphPicture(Picture):
+    """The picture of a graph. `graph` is what it shows, as data; `dot` the same in Graphviz's language."""
+
+    def __init__(self, markup: str, graph: Graph, direction: str, title: str):
+        super().__init__(markup, title)
+        self.graph, self.direction = graph, direction
+
+    @property
+    def dot(self) -> str:
+        """The graph in the language of Graphviz."""
+        return dot.source(self.graph, self.direction)
+
+    def save(self, path: str | os.PathLike, dark: bool = False) -> Path:
+        """Writes the picture to a file that ends with `.svg`, `.html`, `.dot`, `.png` or `.pdf`.
+
+        The first three need nothing. PNG and PDF are made from the SVG by whatever converter is installed, else by
+        Graphviz' own program `dot`, whose layout and colours are plainer.
+
+        Raises:
+            ValueError: for another ending.
+            RuntimeError: if PNG or PDF is asked for and nothing installed can make it.
+        """
+        kind = Path(path).suffix.lower().removeprefix(".")
+        if kind == "dot":
+            return write(path, self.dot)
+        try:
+            return super().save(path, dark)
+        except RuntimeError as error:
+            program = shutil.which("dot")
+            if kind not in ("png", "pdf"):
+                raise
+            if program is None:
+                raise RuntimeError(f"{error}. Graphviz' program `dot` would do as well, but is not installed") from None
+            made = subprocess.run([program, f"-T{kind}"], input=self.dot.encode(), capture_output=True, check=True)
+            return write(path, made.stdout)
+        except ValueError as error:
+            raise ValueError(f"{error}".replace(".svg, ", ".svg, .dot, ", 1)) from None
+
+
+def render(
+    tensor: Tensor,
+    direction: str = FORWARD,
+    *,
+    module: Any = None,
+    names: Mapping[str, Tensor] | None = None,
+    fold: int | None = None,
+) -> GraphPicture:
+    """Draws the computation graph that leads to a tensor.
+
+    Args:
+        direction: "forward" shows tensors and the ops that computed them, from the leaves down to the result;
+            "backward" shows the nodes (`grad_fn`) as gradients pass them, from the result down to the leaves, with the
+            number of the input at each edge, and what every node saves for its formulas.
+        module: the model that computed it. Its parameters are then called by their names, and ops folded by module.
+            What runs between two parameters is assigned by their modules; a graph made inside `viz.record(model)` knows
+            it exactly, and needs no `module` here.
+        names: names for other tensors, as in `names={"x": x}`. A tensor's own attribute `name` counts too.
+        fold: how many levels of modules are told apart: with 1, each module of the model is one box. 0 shows every
+            op, None folds what has more than 60 ops.
+
+    Returns: a picture: the last value of a notebook's cell is shown; else `.save("graph.svg")` or `.show()`.
+
+    Raises: ValueError for an unknown direction, or for a graph of thousands of boxes that cannot be folded.
+
+    >>> import tensorgrad as torch
+    >>> w = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> loss = (w.exp() * w).sum()
+    >>> loss.render(names={"w": w})
+    <GraphPicture: Graph of sum: 3 ops, 1 leaf, 8 B saved>
+    >>> "MulBackward0" in loss.render("backward").svg
+    True
+    """
+    if direction not in (FORWARD, BACKWARD):
+        raise ValueError(f"direction: expected 'forward' or 'backward', got {direction!r}")
+    graph = folded(collect(tensor, module, names), fold)
+    if fold is None and len(graph.vertices) > MOST:
+        raise ValueError(
+            f"the graph has {len(graph.vertices)} boxes: fold it by giving the model, render(module=model), or ask for "
+            "all of them, fold=0"
+        )
+    return GraphPicture(draw(graph, direction)[0], graph, direction, title(graph))
+
+
+def title(graph: Graph) -> str:
+    """What the picture shows, in one line."""
+    leaves = sum(v.kind == LEAF for v in graph.vertices) + sum(len(v.parameters) for v in graph.vertices)
+    root = graph.vertices[graph.root]
+    if not graph.ops:
+        what = "A leaf without an operation yet" if root.kind == LEAF else "A tensor without a graph"
+        return f"{what}: {root.name} {root.outputs[0]}".replace(":  ", ": ")
+    saved = f", {svg.size(graph.saved_bytes)} saved" if graph.saved_bytes else ""
+    return f"Graph of {root.name}: {counted(graph.ops, 'op')}, {counted(leaves, 'leaf', 'leaves')}{saved}"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with its noun.
+
+    >>> counted(1, "op"), counted(2, "leaf", "leaves")
+    ('1 op', '2 leaves')
+    """
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+# --- boxes -------------------------------------------------------------------------------------------------------
+
+
+def label(vertex: Vertex, direction: str) -> list[tuple[str, str]]:
+    """The lines of a box: (text, how it is written), the first of them its heading."""
+    lines: list[tuple[str, str]] = []
+    if vertex.kind == LEAF:
+        lines.append((vertex.name or "leaf", "bold"))
+        if direction == BACKWARD:
+            lines.append(("accumulates .grad", "muted"))
+    elif vertex.kind == INPUT:
+        lines.append((vertex.name or "input", "bold"))
+    elif vertex.kind == MODULE:
+        lines.append((vertex.name, "bold"))
+        what = vertex.arguments or counted(vertex.ops, "op")
+        lines.append((f"{vertex.module} · {what}" if vertex.module else what, "plain"))
+    else:
+        lines.append((vertex.node_name if direction == BACKWARD else vertex.name, "bold"))
+        if vertex.arguments and len(vertex.arguments) <= 36:
+            lines.append((vertex.arguments, "muted"))
+    if direction == FORWARD or vertex.kind in (LEAF, INPUT):
+        lines += [(str(shape), "mono") for shape in vertex.outputs[:3]]
+    if vertex.parameters:
+        lines.append((f"{counted(len(vertex.parameters), 'parameter')}, {svg.count(vertex.elements)}", "muted"))
+    if direction == BACKWARD:
+        lines += saved_lines(vertex)
+    if vertex.kind == OP and vertex.scope:
+        lines.append((f"in {vertex.scope}{f' ({vertex.module})' if vertex.module else ''}", "muted"))
+    return lines
+
+
+def saved_lines(vertex: Vertex) -> list[tuple[str, str]]:
+    """What a box says of the saved values."""
+    tensors = [s for s in vertex.saved if s.shape is not None]
+    if vertex.kind == MODULE or len(tensors) > 4:
+        said = f"saves {counted(len(tensors), 'tensor')}, {svg.size(vertex.saved_bytes)}"
+        return [(said, "muted")] if tensors else []
+    lines = []
+    for s in vertex.saved:
+        if s.shape is not None:
+            size = svg.size(s.shape.nbytes) if s.memory else "a leaf"
+            lines.append((f"saves {s.name} {s.shape}, {size}", "mono"))
+        elif s.text.startswith(("packed", "used")):
+            lines.append((f"{s.name}: {s.text}", "muted"))
+    return lines
+
+
+def size_of(lines: list[tuple[str, str]]) -> tuple[float, float]:
+    """Width and height of a box with these lines."""
+    widths = (svg.text_width(t, *_font(how)) * (1.13 if how == "bold" else 1.0) for t, how in lines)
+    return min(max(60.0, *widths) + 2 * PAD, WIDEST + 2 * PAD), LINE * len(lines) + PAD
+
+
+def _font(how: str) -> tuple[float, bool]:
+    return (FONT if how == "bold" else SMALL), how == "mono"
+
+
+def box(
+    vertex: Vertex, lines: list[tuple[str, str]], at: Point, size: tuple[float, float], key: str, result: bool
+) -> str:
+    """One box as SVG. With `key`, scripts find it by that `id`. The result's has a bold border."""
+    fill, border, _ = KINDS[vertex.kind]
+    (x, y), (w, h) = at, size
+    shape: dict[str, Any] = {"rx": h / 2 if vertex.kind in (LEAF, INPUT) and len(lines) <= 2 else 7}
+    if vertex.kind == INPUT:
+        shape["stroke_dasharray"] = "4 3"
+    parts = [svg.element("title", svg.escape(tooltip(vertex)))]
+    outline = {
+        "fill": svg.colour(fill),
+        "stroke": svg.colour(border),
+        "stroke_width": 2.6 if result else 1.3,
+        "class_": "tg-box",
+    }
+    if vertex.kind == MODULE:  # a second box peeps out from behind: there is more inside
+        parts.append(svg.element("rect", x=x + 4, y=y + 4, width=w, height=h, **shape, **{**outline, "class_": None}))
+    parts.append(svg.element("rect", x=x, y=y, width=w, height=h, **shape, **outline))
+    for i, (content, how) in enumerate(lines):
+        size_, mono = _font(how)
+        attributes: dict[str, Any] = {"text_anchor": "middle", "font_size": size_}
+        attributes["font_weight"] = 600 if how == "bold" else None
+        attributes["class_"] = {"mono": "tg-mono", "muted": "tg-muted"}.get(how)
+        cut = svg.shortened(content, WIDEST, size_, mono)
+        parts.append(svg.text(x + w / 2, y + PAD / 2 + LINE * (i + 0.74), cut, **attributes))
+    return svg.element("g", parts, id=key or None, class_=f"tg-{vertex.kind}")
+
+
+def tooltip(vertex: Vertex) -> str:
+    """All that is known of a box."""
+    lines = [f"{vertex.name or vertex.kind} ({vertex.module or vertex.kind})"]
+    if vertex.node_name:
+        lines.append(f"backward: {vertex.node_name}")
+    lines += [f"gives {shape}" for shape in vertex.outputs[:6]]
+    if vertex.arguments:
+        lines.append(vertex.arguments)
+    if vertex.scope:
+        lines.append(f"in module {vertex.scope}")
+    for s in vertex.saved[:12]:
+        lines.append(f"saves {s.name}: {s.shape or s.text}")
+    lines += [f"parameter {name}" for name in vertex.parameters[:12]]
+    return "\n".join(lines)
+
+
+# --- edges and the whole -----------------------------------------------------------------------------------------
+
+
+def edge(points: list[Point], key: str = "", note: str = "") -> str:
+    """An edge as SVG: a smooth line with an arrow at its end, and `note` beside its beginning."""
+    path = f"M{svg.number(points[0][0])} {svg.number(points[0][1])}"
+    for (x0, y0), (x1, y1) in pairwise([*points[:-1], (points[-1][0], points[-1][1] - 5.0)]):
+        if abs(x0 - x1) < 0.5:
+            path += f"V{svg.number(y1)}"
+        else:
+            middle = svg.number((y0 + y1) / 2)
+            path += f"C{svg.number(x0)} {middle} {svg.number(x1)} {middle} {svg.number(x1)} {svg.number(y1)}"
+    x, y = points[-1]
+    tip = f"M{svg.number(x - 3.6)} {svg.number(y - 7.0)}h7.2L{svg.number(x)} {svg.number(y)}Z"
+    grey = svg.colour("edge")
+    parts = [
+        svg.element("path", d=path, fill="none", stroke=grey, stroke_width=1.3),
+        svg.element("path", d=tip, fill=grey, class_="tg-tip"),
+    ]
+    if note:
+        (x, y), turns_left = points[0], next((b < a for (a, _), (b, _) in pairwise(points) if a != b), True)
+        beside = {"text_anchor": None if turns_left else "end", "class_": "tg-muted", "font_size": 10}
+        parts.append(svg.text(x + (4 if turns_left else -4), y + 11, note, **beside))
+    return svg.element("g", parts, id=key or None, class_="tg-edge")
+
+
+def links_of(graph: Graph, direction: str) -> list[Link]:
+    """The links that the picture shows: backward, those that gradients take."""
+    return graph.links if direction == FORWARD else [link for link in graph.links if link.number >= 0]
+
+
+def arranged(graph: Graph, direction: str) -> tuple[list[int], list[list[tuple[str, str]]], Placed, list[Link]]:
+    """Which vertices are drawn, their lines, their places, and the links between them."""
+    links = links_of(graph, direction)
+    drawn = list(range(len(graph.vertices)))
+    if direction == BACKWARD:
+        drawn = [i for i in drawn if graph.vertices[i].kind != INPUT or i == graph.root]
+    place = {v: i for i, v in enumerate(drawn)}
+    lines = [label(graph.vertices[i], direction) for i in drawn]
+    ends = [(place[a.source], place[a.target]) for a in links]
+    values = [a.output for a in links]
+    if direction == BACKWARD:
+        ends, values = [(target, source) for source, target in ends], [a.number for a in links]
+    return drawn, lines, layout([size_of(its) for its in lines], ends, values), links
+
+
+def draw(graph: Graph, direction: str, prefix: str = "") -> tuple[str, Placed]:
+    """The picture as SVG, and its layout. With `prefix`, boxes and edges have `id`s: prefix + "box3", prefix + "edge5"
+    are vertex 3 and link 5 of those drawn."""
+    drawn, lines, placed, links = arranged(graph, direction)
+    margin = 16.0
+    many = Counter(link.target for link in links)
+    body = []
+    for e, (link, points) in enumerate(zip(links, placed.edges)):
+        note = _note(graph, link, direction, many[link.target] == 1)
+        body.append(edge(points, f"{prefix}edge{e}" if prefix else "", note))
+    for i, its, at in zip(drawn, lines, placed.boxes):
+        body.append(box(graph.vertices[i], its, at, size_of(its), f"{prefix}box{i}" if prefix else "", i == graph.root))
+    legend, legend_width = _legend({graph.vertices[i].kind for i in drawn})
+    caption = title(graph)
+    wide = max(placed.width, legend_width, 1.1 * svg.text_width(caption, SMALL)) + 2 * margin
+    high = placed.height + 2 * margin + 46
+    shift = (wide - placed.width) / 2
+    moved = svg.element("g", body, transform=f"translate({svg.number(shift)} {svg.number(margin)})")
+    foot = svg.element("g", legend, transform=f"translate({svg.number(margin)} {svg.number(high - 38)})")
+    said = svg.text(margin, high - 12, caption, font_size=SMALL, class_="tg-muted")
+    markup = svg.document(wide, high, moved, foot, said, title=caption, description=description(graph, direction))
+    return markup, placed
+
+
+def _note(graph: Graph, link: Link, direction: str, alone: bool) -> str:
+    """What stands at the beginning of an edge: which input of its op it belongs to, or which output it comes from."""
+    if direction == BACKWARD:
+        folded = graph.vertices[link.target].kind == MODULE
+        return "" if folded or (alone and not link.number) else str(link.number)
+    return str(link.output) if len(graph.vertices[link.source].outputs) > 1 else ""
+
+
+def _legend(kinds: set[str]) -> tuple[list[str], float]:
+    """Samples of the kinds of box, and how wide they are together."""
+    parts, x = [], 0.0
+    for kind, (fill, border, says) in KINDS.items():
+        if kind in kinds:
+            look: dict[str, Any] = {"fill": svg.colour(fill), "stroke": svg.colour(border)}
+            look["stroke_dasharray"] = "4 3" if kind == INPUT else None
+            look["rx"] = 5 if kind in (LEAF, INPUT) else 2
+            parts.append(svg.element("rect", x=x, y=0, width=18, height=11, **look))
+            parts.append(svg.text(x + 24, 9.5, says, font_size=SMALL, class_="tg-muted"))
+            x += 24 + 1.1 * svg.text_width(says, SMALL) + 14
+    return parts, x
+
+
+def description(graph: Graph, direction: str) -> str:
+    """The picture in words: each op with what goes into it, in order; the first forty."""
+    sources: dict[int, list[str]] = {}
+    for link in graph.links:
+        sources.setdefault(link.target, []).append(graph.vertices[link.source].name or graph.vertices[link.source].kind)
+    ops = [i for i, v in enumerate(graph.vertices) if v.kind in (OP, MODULE)]
+    if not ops:
+        return f"One tensor, {graph.vertices[graph.root].outputs[0]}."
+    said = []
+    for i in ops if direction == FORWARD else reversed(ops):
+        results = ", ".join(map(str, graph.vertices[i].outputs))
+        said.append(f"{graph.vertices[i].name} of {', '.join(sources.get(i, ['nothing']))}: {results}")
+    rest = f"; and {len(said) - 40} more" if len(said) > 40 else ""
+    order = "in the order of computation" if direction == FORWARD else "from the result back"
+    return f"{counted(len(ops), 'box', 'boxes')} {order}: {'; '.join(said[:40])}{rest}."

@@ -1,0 +1,122 @@
+"""What an op's row says, as text for people: its signature, what it computes, its derivatives as they are written."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tensorgrad.autograd.function import FunctionCtx
+from tensorgrad.autograd.graph import Node
+from tensorgrad.autograd.views import CopySlices
+from tensorgrad.ops.kinds import FUNCTIONAL, FUNCTIONS
+from tensorgrad.ops.op import Op, arguments_of
+
+MOST_LINES = 24
+
+
+class Formula(NamedTuple):
+    """An op in words and formulas. `derivatives` are (input, source text) pairs."""
+
+    signature: str
+    says: str
+    derivatives: list[tuple[str, str]]
+    twin: str = ""
+
+
+def of_node(node: Node) -> Formula:
+    """What the node computed and how its gradients are found.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> formula = of_node(x.exp().grad_fn)
+    >>> formula.signature, formula.derivatives
+    ('exp(input)', [('input', 'g * conj(out)')])
+    """
+    if isinstance(node, FunctionCtx):
+        function = node.function
+        derivative = _definition(function.backward)
+        return Formula(f"{function.__name__}.apply(...)", first_sentence(function.__doc__), [("", derivative)])
+    if isinstance(node, CopySlices):
+        says = "A write through a view: the written part's gradient goes through the write, the rest passes."
+        return Formula(node.name(), says, [])
+    op = node.op
+    if not isinstance(op, Op):
+        return Formula(node.name(), "", [])
+    derivatives = [(name, source(formula)) for name, formula in op.formulas.items() if name in op.wrt]
+    if op.all_at_once is not None:
+        derivatives = [(", ".join(op.wrt), source(op.all_at_once))]
+    public = FUNCTIONAL.get(op.name.strip("_")) or FUNCTIONS.get(op.name.strip("_"))
+    says = first_sentence(op.doc) or first_sentence(getattr(public, "__doc__", ""))
+    if says.startswith(f"{op.name}("):  # a row without a text: what stands there is the signature once more
+        says = ""
+    return Formula(op.signature, says, derivatives, source(op.twin) if op.twin else "")
+
+
+def first_sentence(doc: str | None) -> str:
+    """The first paragraph of a docstring, on one line.
+
+    >>> first_sentence("One\\n    thing.\\n\\n    More.")
+    'One thing.'
+    """
+    return " ".join((doc or "").strip().split("\n\n")[0].split())
+
+
+@functools.lru_cache(maxsize=4096)
+def source(function: Callable) -> str:
+    """The text of a formula as it stands in its file: of a lambda the expression, of a function the definition.
+
+    Long ones are cut. "" if the text is in no file.
+    """
+    code = function.__code__
+    for node in _functions(code.co_filename).get(code.co_firstlineno, ()):
+        names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        if names != [*arguments_of(function)]:
+            continue
+        if isinstance(node, ast.Lambda) and function.__name__ == "<lambda>":
+            return " ".join(_text(code.co_filename, node.body).split())
+        if isinstance(node, ast.FunctionDef) and function.__name__ == node.name:
+            return shortened(" " * node.col_offset + _text(code.co_filename, node))
+    return ""
+
+
+def _definition(function: Callable) -> str:
+    try:
+        return shortened(inspect.getsource(function))
+    except (OSError, TypeError):
+        return ""
+
+
+def shortened(text: str) -> str:
+    """At most 24 lines, moved to the left margin."""
+    lines = textwrap.dedent(text).rstrip().split("\n")
+    return "\n".join(lines if len(lines) <= MOST_LINES else [*lines[:MOST_LINES], "..."])
+
+
+@functools.lru_cache(maxsize=64)
+def _tree(path: str) -> tuple[str, ast.Module | None]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        return text, ast.parse(text)
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return "", None
+
+
+@functools.lru_cache(maxsize=64)
+def _functions(path: str) -> dict[int, list]:
+    """The functions and lambdas of a file, by the line that they begin in."""
+    found: dict[int, list] = {}
+    tree = _tree(path)[1]
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Lambda | ast.FunctionDef):
+            decorated = getattr(node, "decorator_list", None)
+            found.setdefault(decorated[0].lineno if decorated else node.lineno, []).append(node)
+    return found
+
+
+def _text(path: str, node: ast.AST) -> str:
+    return ast.get_source_segment(_tree(path)[0], node) or ""

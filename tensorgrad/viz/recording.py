@@ -1,0 +1,126 @@
+"""Notes taken while a graph is made: in which module each node was made, and what went in and came out.
+
+The graph itself keeps only what backward needs. `with viz.record(model):` lets every op pass by an observer (the one
+that DEBUG and the profiler use), which leaves its notes on the node: they live as long as the node, and no longer.
+"""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from tensorgrad.autograd.graph import Node, save
+from tensorgrad.ops import callpath, slowpath
+from tensorgrad.tensor import Tensor
+
+_KEY = "tensorgrad.viz"  # in `node.metadata`
+
+
+class Model(NamedTuple):
+    """What notes tell of the model: no more than names, so that they do not keep it alive."""
+
+    classes: dict[str, str]  # path of a module -> its class
+    owners: list[tuple[weakref.ref, str]]  # parameters and buffers, with their names
+
+
+class Made(NamedTuple):
+    """The notes on one node.
+
+    `constants` are the tensors among its arguments that need no gradient, and `values` its results, by output number:
+    both as nodes save them, (array, storage, version), or None if values were not asked for.
+    """
+
+    scope: str
+    module: str  # the class of the module
+    constants: list[tuple[str, tuple]] | None
+    values: dict[int, tuple] | None
+    model: Model
+
+
+def noted(node: Node) -> Made | None:
+    """The notes on a node; None if it was made outside `viz.record()`."""
+    notes = node.__dict__.get("_metadata") if hasattr(node, "__dict__") else None
+    return None if notes is None else notes.get(_KEY)
+
+
+class record(AbstractContextManager):
+    """Notes, for the graph made inside, what went into and came out of every op, and which module it ran in.
+
+    Pictures then fold exactly by module (`tensor.render()`), and the explorer knows every value. Ops are slower
+    inside, and with `values=True` results stay in memory as long as the graph that they belong to.
+
+    Args:
+        module: the model whose modules are to be told apart.
+        values: whether to keep inputs and results.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad import viz
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
+    >>> with viz.record(model):
+    ...     y = model(torch.ones(1, 2))
+    >>> [(v.name, v.scope, v.module) for v in viz.collect(y).vertices if v.kind == "op"]
+    [('linear', '0', 'Linear'), ('relu', '1', 'ReLU')]
+    """
+
+    def __init__(self, module: Any = None, values: bool = True):
+        self.values, self.module = values, module
+        self.model = Model({}, [])
+        if module is not None:
+            tensors = (*module.named_parameters(), *module.named_buffers())
+            classes = {name: type(m).__name__ for name, m in module.named_modules()}
+            self.model = Model(classes, [(weakref.ref(tensor), name) for name, tensor in tensors])
+        self.stack: list[str] = []
+        self.handles: list = []
+
+    def __enter__(self) -> record:
+        slowpath.OBSERVERS.append(self._observe)
+        callpath.rare(+1)
+        if self.module is not None:
+            self.stack = []
+            for name, module in self.module.named_modules():
+                self.handles += [
+                    module.register_forward_pre_hook(self._enter(name), prepend=True),
+                    module.register_forward_hook(self._leave, always_call=True),
+                ]
+        return self
+
+    def __exit__(self, *exception) -> None:
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []
+        slowpath.OBSERVERS.remove(self._observe)
+        callpath.rare(-1)
+
+    def _enter(self, name: str):
+        def enter(module, args):
+            self.stack.append(name)
+
+        return enter
+
+    def _leave(self, module, args, output) -> None:
+        self.stack.pop()
+
+    def _observe(self, op, args, result, start: float, seconds: float) -> None:
+        results = result if isinstance(result, tuple) else (result,)
+        edges = [(t, t._edge) for t in results if isinstance(t, Tensor) and t._edge is not None]
+        if not edges or not isinstance(edges[0][1][0], Node):
+            return
+        node = edges[0][1][0]
+        values = constants = None
+        if self.values:
+            values = {edge[1]: save(t) for t, edge in edges}
+            constants = [(name, save(t)) for name, t in _tensors(op, args) if not t.requires_grad]
+        scope = self.stack[-1] if self.stack else ""
+        node.metadata[_KEY] = Made(scope, self.model.classes.get(scope, ""), constants, values, self.model)
+
+
+def _tensors(op, args: tuple):
+    """The tensors among an op's arguments, with the names of their parameters."""
+    for p, value in zip(op.params, args):
+        if isinstance(value, Tensor):
+            yield p.name, value
+        elif p.annotation == "tensors":
+            for i, v in enumerate(value):
+                if isinstance(v, Tensor):
+                    yield f"{p.name}[{i}]", v
