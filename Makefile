@@ -1,14 +1,15 @@
 # Every target makes what it needs on first use: a virtual environment in .venv, with what pyproject.toml lists for it.
-# The stamps .venv/.examples, .venv/.test and .venv/.dev say what is installed; editing pyproject.toml renews them.
+# The stamps .venv/.examples, .venv/.test, .venv/.dev and .venv/.docs say what is installed; editing pyproject.toml
+# renews them.
 #   PYTHON=/path/to/python3   the interpreter that .venv is made from (otherwise the first good one that is found)
 
 SHELL := /bin/sh
 VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
-CLEAN := .venv .venv-smoke-* digits.npz build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+CLEAN := .venv .venv-smoke-* digits.npz digits.svg out build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help train test conformance check clean venv-matches
+.PHONY: help train test conformance check docs clean venv-matches
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -30,6 +31,10 @@ check: $(VENV)/.dev ## lint, format and types
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
+
+docs: $(VENV)/.docs ## build the documentation into build/docs; a warning is an error
+	@$(RUN) -m sphinx -b html -n -W --keep-going -q docs build/docs
+	@echo 'build/docs/index.html'
 
 clean: ## remove everything that these targets made
 	rm -rf $(CLEAN)
@@ -56,6 +61,11 @@ $(VENV)/.test: pyproject.toml $(RUN)
 $(VENV)/.dev: pyproject.toml $(RUN)
 	@echo 'installing tensorgrad, ruff and mypy into $(VENV)'
 	@$(INSTALL) '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml $(RUN)
+	@echo 'installing tensorgrad and what builds its documentation into $(VENV)'
+	@$(INSTALL) '.[docs]'
 	@touch $@
 
 # A PYTHON that an existing .venv was not made from would otherwise be passed over in silence.

@@ -44,7 +44,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(n: int) -> None:
-    """Limits the threads of matrix products, if the package threadpoolctl is installed.
+    """Limits the threads of compiled kernels, and those of matrix products if the package threadpoolctl is installed.
 
     Raises: RuntimeError if `n` is no positive integer.
 

@@ -25,8 +25,9 @@ PUBLIC = [
     "jit", "linalg", "masked", "mps", "multiprocessing", "nn", "nn.functional", "nn.grad", "nn.init", "nn.parallel",
     "nn.parameter", "nn.utils", "nn.utils.fusion", "nn.utils.memory_format", "nn.utils.parametrizations",
     "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "nn.utils.stateless", "onnx", "optim",
-    "optim.lr_scheduler", "random", "serialization", "signal.windows", "special", "testing",
-    "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack", "utils.hooks", "version", "xpu",
+    "optim.lr_scheduler", "profiler", "random", "serialization", "signal.windows", "special", "testing",
+    "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack", "utils.flop_counter", "utils.hooks",
+    "utils.module_tracker", "version", "xpu",
 ]  # fmt: skip
 # What the package's own files take from these rooms: no names of PyTorch's.
 HELPERS = {
@@ -56,10 +57,11 @@ for _name in MODULES:  # now: a package may not gain names while its examples ar
 def examples_of(name):
     """The doctests of a module; those of functions that were made from rows or in loops belong to `tensorgrad.ops`.
 
-    Examples of the API stand alone, as a reader would copy them; those of kernels may use what their module imports.
+    Examples of the API stand alone, as a reader would copy them; those of kernels, and of the parts that pictures are
+    made of, may use what their module imports.
     """
     module, finder = importlib.import_module(name), doctest.DocTestFinder()
-    scope = vars(module) if name.startswith("tensorgrad.kernels") else {}
+    scope = vars(module) if name.startswith(("tensorgrad.kernels", "tensorgrad.viz.")) else {}
     found = finder.find(module, globs=scope)
     if name == "tensorgrad.ops":
         exported = {**FUNCTIONAL, **FUNCTIONS, **SPECIAL, **vars(tensorgrad.Tensor)}

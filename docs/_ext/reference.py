@@ -1,0 +1,224 @@
+"""The directive that writes the API reference: ``{reference} nn.functional`` lists a room's public names.
+
+The names and their docstrings come from the package itself; nothing is written twice. Docstrings here are plain text
+with `code` in backquotes, labelled lists (Args, Raises) and examples, so they are turned into nodes directly: that
+takes seconds for two thousand names, and no character in a formula can be mistaken for markup.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from public_names import family, first_names, full_name, known, public
+from sphinx import addnodes
+from sphinx.util.docutils import SphinxDirective
+
+import tensorgrad
+
+# --- docstrings ------------------------------------------------------------------------------------------------------
+
+_SIGNATURE = re.compile(r"\w+\(.*\)( -> .*)?")
+_LABEL = re.compile(r"(Args|Raises|Returns|Attributes|Yields):$")
+_INLINE = re.compile(r":\w+:`~?(?P<role>[^`]+)`|``(?P<double>[^`]+)``|`(?P<single>[^`]+)`|\*(?P<strong>[^*\s][^*]*)\*")
+
+
+def docstring_of(value) -> str:
+    """The docstring, without the signature that rows put on its first line."""
+    text = inspect.cleandoc((value.__dict__.get("__doc__") if isinstance(value, type) else value.__doc__) or "")
+    first, _, rest = text.partition("\n")
+    return rest.strip() if _SIGNATURE.fullmatch(first) else text
+
+
+def signature_of(value) -> str:
+    """What stands behind a name: its parameters, without annotations."""
+    if isinstance(value, property):
+        return ""
+    first = (getattr(value, "__doc__", None) or "").strip().partition("\n")[0]
+    if not isinstance(value, type) and _SIGNATURE.fullmatch(first):
+        return first.partition("(")[1] + first.partition("(")[2]
+    try:
+        signature = inspect.signature(inspect.unwrap(value))
+    except (TypeError, ValueError):
+        return "(…)"
+    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values() if p.name not in ("self", "cls")]
+    return str(signature.replace(parameters=parameters, return_annotation=signature.empty))
+
+
+def blocks(text: str) -> Iterator[tuple[str, str]]:
+    """A docstring as ("text" | "example" | "list", content)."""
+    for block in re.split(r"\n\s*\n", text):
+        lines = inspect.cleandoc(block).splitlines()
+        if not lines or lines == ["Example::"]:
+            continue
+        while lines:
+            if lines[0].lstrip().startswith(">>>"):
+                yield "example", "\n".join(inspect.cleandoc("\n".join(lines)).splitlines())
+                break
+            end = next((i for i, line in enumerate(lines) if line.lstrip().startswith(">>>")), len(lines))
+            part, lines = lines[:end], lines[end:]
+            label = next((i for i, line in enumerate(part) if _LABEL.match(line.strip())), None)
+            if label is None:
+                yield "text", "\n".join(part)
+                continue
+            if label:
+                yield "text", "\n".join(part[:label])
+            yield "list", "\n".join(part[label:])
+
+
+def inline(text: str, room: str = "") -> list[nodes.Node]:
+    """A sentence, with its `code` and *emphasis*; names are first looked for in `room`."""
+    made, at = [], 0
+    for match in _INLINE.finditer(text):
+        made.append(nodes.Text(text[at : match.start()]))
+        strong = match["strong"]
+        code = match["role"] or match["double"] or match["single"]
+        made.append(nodes.emphasis(text=strong) if strong else reference_to(code, room))
+        at = match.end()
+    return [*made, nodes.Text(text[at:])]
+
+
+def reference_to(code: str, room: str) -> nodes.Node:
+    """Code, as a link where it names something of the reference."""
+    literal = nodes.literal(text=code)
+    name = code.removeprefix("tensorgrad.").removesuffix("()")
+    candidates = (name, full_name("", name) if "." in name else "", full_name(room, name) if room else "")
+    target = next((c for c in candidates if c in known()), None)
+    if target is None:
+        return literal
+    return addnodes.pending_xref("", literal, refdomain="py", reftype="obj", reftarget=target, refexplicit=False)
+
+
+def described(text: str, room: str) -> list[nodes.Node]:
+    """A docstring as nodes."""
+    made: list[nodes.Node] = []
+    for kind, content in blocks(text):
+        if kind == "example":
+            made.append(nodes.literal_block(content, content, language="pycon"))
+        elif kind == "text":
+            made.append(nodes.paragraph("", "", *inline(content, room)))
+        else:
+            made += labelled(content, room)
+    return made
+
+
+def labelled(content: str, room: str) -> list[nodes.Node]:
+    """`Args:` and the like, with what stands below, as a small heading and a list."""
+    title, *lines = content.splitlines()
+    items: list[list[str]] = []
+    for line in inspect.cleandoc("\n".join(lines)).splitlines():
+        if items and line.startswith(" "):
+            items[-1].append(line.strip())
+        else:
+            items.append([line])
+    entries = []
+    for item in items:
+        name, colon, meaning = " ".join(item).partition(": ")
+        is_name = bool(colon) and "`" not in name
+        words = [nodes.literal(text=name), nodes.Text(" – ")] if is_name else []
+        words += inline(meaning if is_name else " ".join(item), room)
+        entries.append(nodes.list_item("", nodes.paragraph("", "", *words)))
+    heading = nodes.paragraph("", "", nodes.strong(text=title.strip().rstrip(":")), classes=["label"])
+    return [heading, nodes.bullet_list("", *entries)]
+
+
+# --- the directive ---------------------------------------------------------------------------------------------------
+
+
+class Reference(SphinxDirective):
+    """Lists the public names of a room, each with its signature, docstring and, for classes, members."""
+
+    optional_arguments = 1
+    has_content = False
+    option_spec = {"except": directives.unchanged, "by-family": directives.flag}  # noqa: RUF012
+
+    def run(self) -> list[nodes.Node]:
+        """The nodes: one description per name, in sections if asked for."""
+        room = self.arguments[0] if self.arguments else ""
+        self.room, self.prefix = room, f"torch.{room}." if room else "torch."
+        names = public(room)
+        if "by-family" not in self.options:
+            return [self.one(name, value) for name, value in names.items()]
+        sections: dict[tuple[str, str], list] = {}
+        for name, value in names.items():
+            sections.setdefault(family(room, name, value), []).append(self.one(name, value))
+        order = sorted(sections, key=lambda about: (about[0] == "Others", about))
+        return [self.section(*about, sections[about]) for about in order]
+
+    def section(self, title: str, about: str, entries: list[nodes.Node]) -> nodes.section:
+        """A section with a heading of its own, and a sentence on what it is about."""
+        opening = [nodes.paragraph("", "", *inline(about))] if about else []
+        section = nodes.section("", nodes.title(text=title), *opening, *entries)
+        section["names"] = [nodes.fully_normalize_name(title)]
+        self.state.document.note_implicit_target(section, section)
+        return section
+
+    def one(self, name: str, value) -> nodes.Node:
+        """One name. An in-place form, a method that is a function too, and a second name only say so."""
+        kind = "class" if isinstance(value, type) else "attribute" if isinstance(value, property) else "function"
+        entry = self.entry(self.prefix + name, kind, name, self.parameters(name, value))
+        same = self.same_as(name, value)
+        if same:
+            entry["classes"].append("brief")
+        content = [nodes.paragraph("", "", *same)] if same else described(docstring_of(value), self.room)
+        if isinstance(value, type) and value is not tensorgrad.Tensor and not same:
+            content += [self.member(f"{self.prefix}{name}", n, v) for n, v in members(value)]
+        entry += addnodes.desc_content("", *content)
+        return entry
+
+    def parameters(self, name: str, value) -> str:
+        """The parameters: of an in-place form those of the op, of a method those behind the tensor itself."""
+        shown = signature_of(value)
+        if "*args, **kwargs" in shown and name.endswith("_") and name[:-1] in public(self.room):
+            shown = re.sub(r"(, \*)?, out=None", "", signature_of(public(self.room)[name[:-1]]))
+        if self.room == "Tensor":
+            shown = re.sub(r"^\((input|self)(, |(?=\)))", "(", shown)
+        return shown
+
+    def same_as(self, name: str, value) -> list[nodes.Node]:
+        if (first := first_names().get(id(value), "")) != self.prefix + name:
+            return inline(f"The same as `{first}`.")
+        if self.room == "Tensor" and docstring_of(public("").get(name)) == docstring_of(value):
+            return inline(f"See `torch.{name}`; this tensor is its first argument.")
+        if name[:-1] in public(self.room) and docstring_of(value).startswith("In-place version of"):
+            return inline(f"In-place version of `{self.prefix}{name[:-1]}`.")
+        return []
+
+    def member(self, owner: str, name: str, value) -> nodes.Node:
+        """A method or property of a class."""
+        kind = "property" if isinstance(value, property) else "method"
+        entry = self.entry(f"{owner}.{name}", kind, name, signature_of(getattr(value, "__func__", value)))
+        entry += addnodes.desc_content("", *described(docstring_of(getattr(value, "__func__", value)), self.room))
+        return entry
+
+    def entry(self, full: str, kind: str, name: str, parameters: str) -> addnodes.desc:
+        """The heading of one name, known to the search and to links."""
+        signature = addnodes.desc_signature("", ids=[full], first=False, classes=["sig"], module="", fullname=full)
+        signature += addnodes.desc_addname(text=full.removesuffix(name))
+        signature += addnodes.desc_name(text=name)
+        signature += nodes.inline(text=parameters, classes=["sig-parameters"])
+        if kind == "class":
+            signature.insert(0, addnodes.desc_annotation(text="class "))
+        self.env.get_domain("py").note_object(full, kind, full, location=signature)
+        self.state.document.note_explicit_target(signature)
+        return addnodes.desc("", signature, domain="py", objtype=kind, desctype=kind, no_index=False, classes=["py"])
+
+
+def members(cls: type) -> list[tuple[str, Any]]:
+    """The methods and properties that a class itself describes."""
+    found = []
+    for name, value in sorted(vars(cls).items()):
+        is_member = inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
+        if not name.startswith("_") and is_member and getattr(value, "__doc__", None):
+            found.append((name, value))
+    return found
+
+
+def setup(app) -> dict:
+    """Sphinx's entry."""
+    app.add_directive("reference", Reference)
+    return {"parallel_read_safe": True, "version": "1"}

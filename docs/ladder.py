@@ -1,0 +1,8 @@
+"""A program for the DEBUG ladder."""
+
+import tensorgrad as torch
+
+x = torch.ones(2, 3, requires_grad=True)
+for _ in range(2):
+    loss = (x * 2).exp().sum()
+    loss.backward()

@@ -1,0 +1,6 @@
+"""A loss on a device that has no kernels, only shapes."""
+
+import tensorgrad as torch
+
+x = torch.empty(2, 3, device="meta")
+torch.nn.functional.mse_loss(x, x)
