@@ -16,7 +16,7 @@ import argparse
 import re
 from typing import NamedTuple
 
-from benchmarks import overhead  # first: it sets the number of threads
+from benchmarks import overhead, report  # first: overhead sets the number of threads
 
 # isort: split
 import numpy as np
@@ -230,7 +230,7 @@ def main() -> None:
     if arguments.write:
         table = "\n".join([head, *(line(*each) for each in found)])
         text = f"{overhead.facts(rounds, seconds)}\n\n{table}\n\n{summary(found)}"
-        overhead.store("ops", text, "## Ops: `python -m benchmarks.ops`")
+        report.store("ops", text, "## Ops: `python -m benchmarks.ops`")
 
 
 if __name__ == "__main__":

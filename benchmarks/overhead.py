@@ -17,7 +17,6 @@ import os
 import platform
 import statistics
 import time
-from pathlib import Path
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
@@ -26,10 +25,10 @@ import numpy as np
 import torch
 
 import tensorgrad
+from benchmarks.report import processor, store
 
 ROUNDS = 41
 ROUND_SECONDS = 0.02  # how long one library runs before it is the other's turn
-REPORT = Path(__file__).parent.parent / "BENCHMARK.md"
 
 
 def matrices(lib, requires_grad):
@@ -190,17 +189,6 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def processor() -> str:
-    """The processor's name, where the system tells."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
 def facts(rounds=ROUNDS, seconds=ROUND_SECONDS) -> str:
     """When, on what and how it was measured."""
     text = (
@@ -212,17 +200,6 @@ def facts(rounds=ROUNDS, seconds=ROUND_SECONDS) -> str:
     if core:  # NumPy's BLAS then runs another processor's kernels: say so, for it costs up to half of the speed
         text += f"; OPENBLAS_CORETYPE={core} was set"
     return text
-
-
-def store(name: str, text: str, title: str = "") -> None:
-    """Puts a text between its marks in BENCHMARK.md (under a title at the end, if they are not there yet)."""
-    start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-    page = REPORT.read_text()
-    if start not in page:
-        page += f"\n{title}\n\n{start}{end}\n"
-    head, _, rest = page.partition(start)
-    REPORT.write_text(f"{head}{start}{text}\n{end}{rest.partition(end)[2]}")
-    print(f"written to {REPORT.name}")
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 
-from benchmarks.overhead import REPORT
+from benchmarks.report import REPORT
 
 RUNS = 15
 PROGRAMS = {"numpy": "import numpy", "tensorgrad": "import tensorgrad", "torch": "import torch"}

@@ -124,14 +124,21 @@ def _serve() -> None:
         try:
             row.ready = compiled(row)
         except Exception as error:  # NumPy serves on
+            _failed.append(row)
             warnings.warn(f"tensorgrad: the compiled kernel of {row.op} is not used: {error!s:.300}", stacklevel=1)
 
 
+_failed: list[Any] = []  # the rows whose kernel could not be compiled
+
+
 def wait() -> None:
-    """Waits until everything that was requested is compiled (for tests and measurements)."""
+    """Waits until everything that was requested is compiled, or cannot be (for tests and measurements)."""
     import time
 
     from tensorgrad.kernels.numba.table import ROWS
 
-    while any(row.asked and row.ready is None and _thread is not None and _thread.is_alive() for row in ROWS):
+    while any(
+        row.asked and row.ready is None and row not in _failed and _thread is not None and _thread.is_alive()
+        for row in ROWS
+    ):
         time.sleep(0.01)

@@ -1,0 +1,140 @@
+"""Measures a row in several processes: compares what they compute, then lets them run in turns."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.processes import Failure, Process
+from benchmarks.rows import Row
+
+PAIRS = {"fast/torch": ("fast", "torch"), "fast/raised": ("fast", "raised"), "numpy/torch": ("numpy", "torch")}
+
+
+def differences(files: dict[str, Path], tolerance: float) -> dict[str, str]:
+    """What each column's results differ in from torch's (or the last column's): name -> a sentence."""
+    import numpy as np
+
+    names = list(files)
+    reference = "torch" if "torch" in files else names[-1]
+    stored = {name: np.load(file) for name, file in files.items()}
+    expected, found = stored[reference], {}
+    for name in names:
+        actual = stored[name]
+        if len(actual.files) != len(expected.files):
+            found[name] = f"{len(actual.files)} results, not {len(expected.files)}"
+            continue
+        for i, key in enumerate(expected.files):
+            told = difference(actual[key], expected[key], tolerance)
+            if told:
+                found[name] = f"result {i}: {told}"
+                break
+    return found
+
+
+def difference(actual, expected, tolerance: float) -> str:
+    """How two arrays differ by more than `tolerance` of the largest element; "" if they do not."""
+    import numpy as np
+
+    if actual.shape != expected.shape:
+        return f"shape {actual.shape}, not {expected.shape}"
+    if expected.dtype.kind in "biu" or actual.dtype.kind in "biu":
+        return "" if np.array_equal(actual, expected) else f"{np.mean(actual != expected):.0%} of the numbers differ"
+    actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    finite = expected[np.isfinite(expected)]
+    largest = float(abs(finite).max()) if finite.size else 0.0
+    if np.allclose(actual, expected, tolerance, tolerance * largest, equal_nan=True):
+        return ""
+    return f"differs by {np.nanmax(abs(actual - expected)):.3g} where the largest is {largest:.3g}"
+
+
+def spread(values: list[float]) -> tuple[float, float, float]:
+    """Median, first and third quartile."""
+    ordered = sorted(values)
+    return statistics.median(ordered), ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]
+
+
+def summary(times: dict[str, list[float]]) -> dict[str, Any]:
+    """The median and the best time of each column, and of each pair the ratio of every round in a few numbers."""
+    found: dict[str, Any] = {
+        "seconds": {name: statistics.median(values) for name, values in times.items()},
+        "best": {name: min(values) for name, values in times.items()},
+        "ratios": {},
+    }
+    for pair, (ours, theirs) in PAIRS.items():
+        if ours in times and theirs in times:
+            middle, low, high = spread([a / b for a, b in zip(times[ours], times[theirs], strict=True)])
+            best = found["best"][ours] / found["best"][theirs]
+            found["ratios"][pair] = {"median": middle, "low": low, "high": high, "best": best}
+    return found
+
+
+def plan(each: dict[str, float], rounds: int | None, seconds: float) -> tuple[int, dict[str, int]]:
+    """How many rounds, and how many steps a round for each column, so that a column runs for about `seconds`."""
+    if rounds is None:
+        rounds = int(min(15, max(3, seconds / max(each.values()))))
+    return rounds, {name: max(1, round(seconds / rounds / one)) for name, one in each.items()}
+
+
+def together(row: Row, processes: dict[str, Process], rounds: int | None, seconds: float) -> dict[str, Any]:
+    """The figures of one row from processes that take turns."""
+    name = f"{row.theme}: {row.name}"
+    found: dict[str, Any] = {
+        "theme": row.theme,
+        "name": row.name,
+        "is_small_model": row.is_small_model,
+        "wrong": {},
+        "without kernel": {},
+    }
+    working = dict(processes)
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
+        files = {}
+        for column, process in processes.items():
+            files[column] = Path(folder) / f"{column}.npz"
+            try:
+                missing = process.ask(do="prepare", row=name, file=str(files[column])).get("without kernel")
+                if missing:
+                    found["without kernel"][column] = ", ".join(missing)
+            except Failure as failure:
+                found["wrong"][column] = str(failure)
+                del working[column], files[column]
+        if files:
+            found["wrong"].update(differences(files, row.tolerance))
+    working = {column: process for column, process in working.items() if column not in found["wrong"]}
+    try:
+        each = {column: process.ask(do="warm", seconds=seconds / 4)["seconds"] for column, process in working.items()}
+        times: dict[str, list[float]] = {column: [] for column in working}
+        rounds, counts = plan(each, rounds, seconds) if each else (0, {})
+        for _ in range(rounds):
+            for column, process in working.items():
+                times[column].append(process.ask(do="time", count=counts[column])["seconds"])
+        found.update(summary(times), rounds=rounds)
+    except Failure as failure:
+        found["wrong"]["timing"] = str(failure)
+        found.update(summary({}))
+    return found
+
+
+def measured(row: Row, processes: dict[str, Process], rounds: int | None, seconds: float) -> dict[str, Any]:
+    """The figures of one row (`summary`'s), or what is wrong with it under "wrong".
+
+    A heavy row is measured in fresh processes and pair by pair, so that the machine never holds all of it at once.
+    """
+    pairs = [pair for pair in PAIRS.values() if set(pair) <= set(processes)]
+    if not row.heavy or not pairs:
+        return together(row, processes, rounds, seconds)
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        for process in processes.values():
+            process.close()
+        part = together(row, {name: processes[name] for name in pair}, rounds, seconds)
+        for name, value in part.items():
+            if isinstance(value, dict):
+                found.setdefault(name, {}).update({key: value[key] for key in value if key not in found.get(name, {})})
+            else:
+                found.setdefault(name, value)
+    for process in processes.values():
+        process.close()
+    return found

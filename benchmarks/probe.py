@@ -1,0 +1,115 @@
+"""What can be seen only once in a process: its first step, its memory. Prints one line of JSON.
+
+    python -m benchmarks.probe first-step tensorgrad 2 "training: MNIST ConvNet, batch 64, Adam"
+    python -m benchmarks.probe memory torch 2 "training: MNIST ConvNet, batch 64, Adam"
+
+Started by `benchmarks.fresh`.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import sys
+import threading
+import time
+from pathlib import Path
+
+from benchmarks.rows import all_rows
+from benchmarks.worker import COMPILING, library, settle
+
+STEPS = 5
+
+
+def first_step(name: str, threads: int, row) -> dict[str, float]:
+    """Seconds from before the import to several points, and those of single steps.
+
+    The program steps on while kernels are compiled in the background, as a training does.
+    """
+    start = time.perf_counter()
+    torch = library(name, threads)
+    imported = time.perf_counter() - start
+    step, _ = row.build(torch, **row.sizes)
+    ready = time.perf_counter() - start
+    step()
+    found = {"import": imported, "set-up": ready - imported, "first step": time.perf_counter() - start - ready}
+    found["import to first step"] = found["first step"] + ready
+    while compiling():
+        if time.perf_counter() - start > COMPILING:
+            raise RuntimeError(f"kernels were not compiled after {COMPILING} s")
+        step()
+    found["everything compiled"] = time.perf_counter() - start
+    found["later step"] = statistics.median(timed(step) for _ in range(2 * STEPS))
+    return found
+
+
+def compiling() -> bool:
+    """Whether a kernel is still being compiled."""
+    runtime = sys.modules.get("tensorgrad.kernels.numba.runtime")
+    if runtime is None:
+        return False
+    waiting = threading.Thread(target=runtime.wait, daemon=True)
+    waiting.start()
+    waiting.join(0.01)
+    return waiting.is_alive()
+
+
+def timed(step) -> float:
+    """The seconds that one step takes."""
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start
+
+
+def resident(field: str) -> float:
+    """MB in memory now (VmRSS), or at most since the mark was reset (VmHWM)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def highest(step) -> float:
+    """MB that some steps take at most, above what was in memory before them."""
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
+    before = resident("VmRSS")
+    for _ in range(STEPS):
+        step()
+    return resident("VmHWM") - before
+
+
+def trim() -> None:
+    """Gives free memory back to the system, so that what a step takes counts again."""
+    import ctypes
+
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+
+
+def memory(name: str, threads: int, row) -> dict[str, float]:
+    """MB: of the import and the set-up, of the first steps above that, of later steps, of the whole process."""
+    torch = library(name, threads)
+    imported = resident("VmRSS")
+    step, _ = row.build(torch, **row.sizes)
+    ready = resident("VmRSS")
+    first = highest(step)
+    whole = resident("VmHWM")
+    settle(step)
+    trim()
+    later = highest(step)
+    return {"import": imported, "set-up": ready - imported, "first steps": first, "later steps": later, "whole": whole}
+
+
+KINDS = {"first-step": first_step, "memory": memory}
+
+
+def main() -> None:
+    """Measures one thing and ends."""
+    kind, name, threads, wanted = sys.argv[1:]
+    row = next(each for each in all_rows() if f"{each.theme}: {each.name}" == wanted)
+    print(json.dumps(KINDS[kind](name, int(threads), row)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The processes that are measured: which columns there are, their environments, and how they are talked to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+LONGEST = 600  # seconds that an answer may take
+
+# glibc gives a large block back to the system when it is freed, and pages fresh from the system cost more than
+# the arithmetic on them. With these it keeps what it has.
+RAISED = {
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 33),
+    "MALLOC_TOP_PAD_": str(1 << 26),
+}
+
+
+class Column(NamedTuple):
+    """A way to run the rows."""
+
+    title: str
+    library: str
+    environment: dict[str, str]
+
+
+COLUMNS = {
+    "fast": Column("tensorgrad `fast`", "tensorgrad", {}),
+    "numpy": Column("tensorgrad, NumPy alone", "tensorgrad", {"TENSORGRAD_FAST": "0"}),
+    "torch": Column("torch", "torch", {}),
+    "raised": Column("torch, raised thresholds", "torch", RAISED),
+}
+
+# What a shell may have set for other purposes: each library is measured as it comes.
+UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "TENSORGRAD_FAST", "TENSORGRAD_DEBUG", "DEBUG", "LD_PRELOAD", *RAISED)
+BYTECODE = tempfile.TemporaryDirectory(prefix="benchmarks-")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def environment(column: Column, threads: int, **more: str) -> dict[str, str]:
+    """What a process of a column finds in its environment."""
+    kept = {name: value for name, value in os.environ.items() if name not in UNSET}
+    if "PYTHONDONTWRITEBYTECODE" in kept:  # compiled files are kept, as in any installation, but elsewhere
+        del kept["PYTHONDONTWRITEBYTECODE"]
+        kept["PYTHONPYCACHEPREFIX"] = BYTECODE.name
+    numbers = dict.fromkeys(THREADS, str(threads))
+    return {**kept, **numbers, "PYTHONPATH": str(ROOT), **column.environment, **more}
+
+
+def busy() -> tuple[float, float]:
+    """Seconds that the processors have worked since they started: for all programs, and for this and its children."""
+    own = sum(os.times()[:4])
+    try:
+        parts = [int(part) for part in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    except OSError:  # only Linux tells
+        return own, own
+    return (sum(parts) - parts[3] - parts[4]) / os.sysconf("SC_CLK_TCK"), own
+
+
+class Failure(Exception):
+    """A worker answered with an error, took too long or died."""
+
+
+class Process:
+    """A worker of one column, started when it is first asked."""
+
+    def __init__(self, column: Column, threads: int, clock: str = "wall", module: str = "benchmarks.worker"):
+        self.column, self.threads, self.clock, self.module = column, threads, clock, module
+        self.process: subprocess.Popen | None = None
+        # What it prints: warnings, and the traceback if it dies. Kept as long as this object.
+        self.told = tempfile.TemporaryFile("w+")  # noqa: SIM115
+
+    def last_words(self) -> str:
+        """The last line that the process printed."""
+        self.told.seek(0)
+        return self.told.read().strip().rpartition("\n")[2][:300] or "without a word"
+
+    def start(self) -> None:
+        """Starts the process; it answers when its library is imported."""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", self.module, self.column.library, str(self.threads), self.clock],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.told, text=True, cwd=ROOT,
+            env=environment(self.column, self.threads),
+        )  # fmt: skip
+
+    def send(self, **command) -> None:
+        """Hands over a command without waiting for the answer."""
+        if self.process is None:
+            self.start()
+        with contextlib.suppress(BrokenPipeError):  # `receive` says so
+            self.process.stdin.write(json.dumps(command) + "\n")
+            self.process.stdin.flush()
+
+    def receive(self) -> dict:
+        """The answer to the command. Raises: Failure."""
+        late = threading.Timer(LONGEST, self.process.kill)
+        late.start()
+        line = self.process.stdout.readline()
+        late.cancel()
+        if not line:
+            self.kill()
+            raise Failure(f"the process died, or took more than {LONGEST} s: {self.last_words()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise Failure(answer["error"])
+        return answer
+
+    def ask(self, **command) -> dict:
+        """The answer to one command. Raises: Failure."""
+        self.send(**command)
+        return self.receive()
+
+    def kill(self) -> None:
+        """Ends the process at once."""
+        if self.process is not None:
+            self.process.kill()
+            self.close()
+
+    def close(self) -> None:
+        """Lets the process end; the next command starts another."""
+        if self.process is not None:
+            for pipe in (self.process.stdin, self.process.stdout):
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process = None

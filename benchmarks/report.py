@@ -1,0 +1,241 @@
+"""The tables: how figures become Markdown, and where they are stored."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import PAIRS
+from benchmarks.reasons import REASONS
+from benchmarks.rows import THEMES
+
+REPORT = Path(__file__).parent.parent / "BENCHMARK.md"
+RESULTS = Path(__file__).parent / "results.json"
+BUSY = 0.1  # the part of the processors that other programs may take
+NOISE = 1.03  # a ratio up to so many times its limit, or whose quartiles reach it, is within noise of it
+AIMS: dict[str, tuple[float, float | None]] = {  # pair -> geometric mean, limit of each row
+    "fast/torch": (0.7, 1.0),
+    "fast/raised": (1.0, None),
+    "numpy/torch": (2.0, 6.0),
+}
+SMALL_MEMORY = 1.0  # MB: a difference of so few pages is noise
+SMALL_AIM = 0.6  # of fast/torch, where the model is small
+
+HEAD = (
+    "| row | fast | NumPy | torch | torch raised | fast/torch | fast/raised | NumPy/torch | |\n"
+    "|---|---:|---:|---:|---:|---:|---:|---:|---|"
+)
+
+
+def processor() -> str:
+    """The processor's name, where the system tells."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def facts(answers: dict[str, dict], arguments) -> dict[str, Any]:
+    """On what and how it is measured."""
+    versions = {"Python": platform.python_version()}
+    for answer in answers.values():
+        versions.update({name: value for name, value in answer.items() if name not in ("threads", "fast")})
+    return {
+        "date": str(datetime.date.today()),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "threads": arguments.threads,
+        "clock": arguments.clock,
+        "quick": arguments.quick,
+        "versions": versions,
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+    }
+
+
+def told(facts: dict[str, Any]) -> str:
+    """The facts as a sentence."""
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    text = f"{facts['date']}, {facts['processor']}, {facts['cores']} cores, {facts['threads']} threads; {versions}"
+    if facts["clock"] != "wall":
+        text += f"; {facts['clock']} time, not the clock on the wall"
+    if facts["quick"]:
+        text += "; quick: fewer and shorter rounds"
+    if facts["load"] is not None:
+        text += f"; load of the machine before: {facts['load']}"
+    if "others" in facts:
+        text += f", used by other programs meanwhile: {facts['others']:.0%}"
+    return text
+
+
+def remark(facts: dict[str, Any]) -> str:
+    """A warning where the machine was busy; "" where it was quiet."""
+    if facts.get("others", 0.0) <= BUSY:
+        return ""
+    return (
+        f"**The machine was busy: other programs took {facts['others']:.0%} of its processors meanwhile.** "
+        "Threads that wait for each other then lose more than their share, so only `--threads 1 --clock cpu` says much."
+    )
+
+
+def duration(seconds: float | None) -> str:
+    """A time with its unit, in three digits."""
+    if seconds is None:
+        return "–"
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def met(ratio: dict[str, float], limit: float = 1.0) -> bool:
+    """Whether a ratio is at the limit or below, or within noise of it."""
+    return ratio["median"] <= NOISE * limit or ratio["low"] <= limit
+
+
+def line(found: dict[str, Any]) -> str:
+    """A row of a table."""
+    times = [duration(found.get("seconds", {}).get(column)) for column in ("fast", "numpy", "torch", "raised")]
+    cells = []
+    for pair in PAIRS:
+        ratio = found.get("ratios", {}).get(pair)
+        text = "–" if ratio is None else f"{ratio['median']:.2f} ({ratio['low']:.2f}–{ratio['high']:.2f})"
+        cells.append(f"**{text}**" if pair == "fast/torch" and ratio is not None and not met(ratio) else text)
+    remarks = [f"**{column}: {text}**" for column, text in found["wrong"].items()]
+    remarks += [f"**not compiled: {text}**" for text in found.get("without kernel", {}).values()]
+    remarks += [REASONS.get(f"{found['theme']}: {found['name']}", "")]
+    return f"| {found['name']} | {' | '.join(times + cells)} | {'; '.join(filter(None, remarks))} |"
+
+
+def geometric_mean(values: list[float]) -> float:
+    """The n-th root of the product."""
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
+
+
+def means(found: list[dict[str, Any]]) -> str:
+    """The geometric mean of each pair, the rows that are above its limit, and the aims that both are held against."""
+    lines = []
+    for pair, (mean_aim, limit) in AIMS.items():
+        ratios = [row["ratios"][pair] for row in found if pair in row.get("ratios", {})]
+        if ratios:
+            values = [ratio["median"] for ratio in ratios]
+            text = f"- {pair}: geometric mean {geometric_mean(values):.2f} over {len(values)} rows (aim: {mean_aim})"
+            if limit is not None:
+                over = sum(not met(ratio, limit) for ratio in ratios)
+                text += f"; {over} rows above {limit}, the largest {max(values):.2f}"
+            lines.append(text)
+    small = [row for row in found if row["is_small_model"] and "fast/torch" in row.get("ratios", {})]
+    if small:
+        cells = ", ".join(f"{row['name']} {row['ratios']['fast/torch']['median']:.2f}" for row in small)
+        lines.append(f"- small models (aim: {SMALL_AIM}): {cells}")
+    wrong = [f"{row['theme']}: {row['name']}" for row in found if row["wrong"]]
+    if wrong:
+        lines.append(f"- computed something else, or not at all: {', '.join(wrong)}")
+    return "\n".join(lines)
+
+
+def tables(found: list[dict[str, Any]]) -> str:
+    """A table for each theme."""
+    parts = []
+    for theme, title in THEMES.items():
+        rows = [line(row) for row in found if row["theme"] == theme]
+        if rows:
+            parts.append("\n".join([f"### {title}\n", HEAD, *rows]))
+    return "\n\n".join(parts)
+
+
+def seconds_table(found: dict[str, dict[str, float]]) -> str:
+    """Of the import times: a library in a row."""
+    lines = ["| process | median s | quartiles |", "|---|---:|---:|"]
+    for library, figures in found.items():
+        lines.append(f"| `import {library}` | {figures['median']:.3f} | {figures['low']:.3f}–{figures['high']:.3f} |")
+    return "\n".join(lines)
+
+
+def first_step_table(found: dict[str, dict[str, float]]) -> str:
+    """Of the first step: a column of the other tables in a row, its parts side by side; and what was aimed at."""
+    names = list(next(iter(found.values())))
+    lines = [f"| | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+    lines += [f"| {title} | {' | '.join(duration(part[name]) for name in names)} |" for title, part in found.items()]
+    empty, full = (next((part for title, part in found.items() if kind in title), None) for kind in ("empty", "full"))
+    if empty and full:
+        later = empty["first step"] - full["first step"]
+        aims = (
+            ("first step with an empty cache, above that with a full one", later, 2.0),
+            ("everything compiled", empty["everything compiled"], 30.0),
+            ("`import` to first step with a full cache", full["import to first step"], 1.5),
+        )
+        lines.append("")
+        for text, value, limit in aims:
+            lines.append(f"- {text}: {value:.2f} s (aim: {limit:g} s, {'met' if value <= limit else '**missed**'})")
+    return "\n".join(lines)
+
+
+def memory_table(found: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Of the memory: a training step in a row; steps that come later, the first ones, and the whole process."""
+    columns = [name for name in ("fast", "numpy", "torch") if any(name in row for row in found.values())]
+    titles = {"fast": "fast", "numpy": "NumPy", "torch": "torch"}
+    kinds = ("later steps", "first steps", "whole")
+    heads = [f"{kind}: {titles[name]}" if name == columns[0] else titles[name] for kind in kinds for name in columns]
+    lines = [f"| MB | {' | '.join(heads)} | fast/torch, later steps |", f"|---|{'---:|' * (len(heads) + 1)}"]
+    for row, parts in found.items():
+        cells = [f"{parts[name][kind]:.1f}" for kind in kinds for name in columns]
+        ratio = "–"
+        if "fast" in parts and "torch" in parts:
+            value = parts["fast"]["later steps"] / max(parts["torch"]["later steps"], 0.01)
+            more = parts["fast"]["later steps"] - parts["torch"]["later steps"]
+            ratio = f"{value:.2f}" if more <= SMALL_MEMORY else f"**{value:.2f}**"
+        lines.append(f"| {row} | {' | '.join(cells)} | {ratio} |")
+    return "\n".join(lines)
+
+
+def peers_table(found: list[dict[str, Any]]) -> str:
+    """Of the other libraries: the time of each row, and its ratio to torch's; "–" where it cannot run."""
+    titles = {name: title for row in found for name, title in row["titles"].items()}
+    lines = [f"| row | {' | '.join(titles.values())} |", f"|---|{'---:|' * len(titles)}"]
+    remarks = []
+    for row in found:
+        theirs, cells = row["seconds"].get("torch"), []
+        for name in titles:
+            own = row["seconds"].get(name)
+            ratio = f" ({own / theirs:.2f})" if own and theirs and name != "torch" else ""
+            cells.append(duration(own) + ratio)
+        lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+        remarks += [f"- {titles[name]}, {row['name']}: {text}" for name, text in row["wrong"].items() if name in titles]
+    return "\n".join([*lines, *([""] if remarks else []), *remarks])
+
+
+PARTS = {  # part of benchmarks.fresh -> its marks in BENCHMARK.md, its table
+    "import time": ("imports", seconds_table),
+    "first step of the MNIST ConvNet": ("first-step", first_step_table),
+    "peak memory of training": ("memory", memory_table),
+    "other libraries": ("peers", peers_table),
+}
+
+
+def store(name: str, text: str, title: str = "") -> None:
+    """Puts a text between its marks in BENCHMARK.md (under a title at the end, if they are not there yet)."""
+    start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    page = REPORT.read_text()
+    if start not in page:
+        page += f"\n{title}\n\n{start}{end}\n"
+    head, _, rest = page.partition(start)
+    REPORT.write_text(f"{head}{start}{text}\n{end}{rest.partition(end)[2]}")
+    print(f"written to {REPORT.name}")
+
+
+def write(facts: dict[str, Any], found: list[dict[str, Any]], parts: dict[str, Any]) -> None:
+    """Stores the tables in BENCHMARK.md and the figures in results.json."""
+    lead = "\n\n".join(part for part in (told(facts), remark(facts), means(found)) if part)
+    store("tables", f"{lead}\n\n{tables(found)}", "## Tables: `python -m benchmarks`")
+    for part, figures in parts.items():
+        mark, table = PARTS[part]
+        store(mark, table(figures), f"## {part[0].upper()}{part[1:]}")
+    RESULTS.write_text(json.dumps({"facts": facts, "rows": found, **parts}, indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,126 @@
+"""Whole training steps: forward, loss, `zero_grad`, backward, optimizer."""
+
+from __future__ import annotations
+
+from benchmarks.rows import Row, drawn, models, whole
+
+
+def training(make_model, make_batch, make_optimizer, clip: float | None = None):
+    """The build function of a row. Compared are the first step's gradients and the losses of three steps."""
+
+    def build(torch, **sizes):
+        torch.manual_seed(0)
+        model, (x, y) = make_model(torch), make_batch(torch, **sizes)
+        optimizer, function = make_optimizer(torch, model.parameters()), torch.nn.CrossEntropyLoss()
+
+        def step():
+            output = model(x)
+            loss = function(output.view(-1, output.shape[-1]), y)
+            optimizer.zero_grad()
+            loss.backward()
+            if clip is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+            optimizer.step()
+            return loss
+
+        def results():
+            losses = [step()]
+            gradients = [parameter.grad.clone() for parameter in model.parameters()]
+            return [*losses, step(), step(), *gradients]
+
+        return step, results
+
+    return build
+
+
+def xor(torch):
+    """The four rows of the table."""
+    x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    return x, torch.tensor([0, 1, 1, 0])
+
+
+def digits(torch, batch: int, shape: tuple = (1, 28, 28)):
+    """Images and their classes."""
+    return drawn(torch, batch, *shape), whole(torch, 10, batch)
+
+
+def text(torch, batch: int, length: int):
+    """Pieces of a text, and the character after each."""
+    numbers = whole(torch, 65, batch, length + 1)
+    return numbers[:, :-1].contiguous(), numbers[:, 1:].reshape(-1)
+
+
+def adam_over(torch, tensors: int, rows: int, columns: int):
+    """One Adam step over `tensors` parameters."""
+    parameters = [torch.nn.Parameter(drawn(torch, rows, columns, seed=i)) for i in range(tensors)]
+    for i, parameter in enumerate(parameters):
+        parameter.grad = drawn(torch, rows, columns, seed=100 + i)
+    optimizer = torch.optim.Adam(parameters, lr=1e-3)
+
+    def results():
+        optimizer.step()
+        return [parameter.detach() for parameter in parameters]
+
+    return optimizer.step, results
+
+
+def sgd(torch, parameters):
+    """Plain."""
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def momentum(torch, parameters):
+    """As ResNets are trained."""
+    return torch.optim.SGD(parameters, lr=0.01, momentum=0.9, weight_decay=5e-4)
+
+
+def adam(torch, parameters):
+    """As small networks are trained."""
+    return torch.optim.Adam(parameters, lr=1e-3)
+
+
+def adamw(torch, parameters):
+    """As transformers are trained."""
+    return torch.optim.AdamW(parameters, lr=1e-3)
+
+
+ROWS = [
+    Row("XOR 2-8-2, batch 4, SGD", training(lambda torch: models.mlp(torch, 2, 8, 2), xor, sgd), is_small_model=True),
+    Row(
+        "MLP 784-128-10, batch 32, SGD",
+        training(models.mlp, digits, sgd),
+        {"batch": 32, "shape": (784,)},
+        is_small_model=True,
+    ),
+    Row("MNIST ConvNet, batch 64, Adam", training(models.convnet, digits, adam), {"batch": 64}, {"batch": 8}, 1e-3),
+    Row("MNIST ViT, batch 64, AdamW", training(models.vit, digits, adamw), {"batch": 64}, {"batch": 4}, 1e-3),
+    Row(
+        "ResNet-18 32×32, batch 32, SGD",
+        training(models.resnet18, digits, momentum),
+        {"batch": 32, "shape": (3, 32, 32)},
+        {"batch": 2, "shape": (3, 32, 32)},
+        # In float32 a ReLU here and there falls to the other side of 0, and batch norm makes much of it: the gradients
+        # of either library are up to 0.07 away from those in float64.
+        0.2,
+    ),
+    Row(
+        "GPT 4×128, context 64, batch 12, AdamW",
+        training(models.gpt, text, adamw, clip=1.0),
+        {"batch": 12, "length": 64},
+        {"batch": 2, "length": 64},
+        1e-3,
+    ),
+    Row(
+        "LSTM characters, 32×64, Adam",
+        training(models.lstm, text, adam, clip=1.0),
+        {"batch": 32, "length": 64},
+        {"batch": 4, "length": 16},
+        1e-3,
+    ),
+    Row(
+        "Adam over 10 M parameters",
+        adam_over,
+        {"tensors": 20, "rows": 512, "columns": 1000},
+        {"tensors": 20, "rows": 8, "columns": 1000},
+    ),
+]

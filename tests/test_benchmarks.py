@@ -1,0 +1,368 @@
+"""The benchmarks measure what they say: both libraries compute the same in every row. No test looks at a time."""
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensorgrad
+from benchmarks import fresh, measure, peers, reasons, report, worker
+from benchmarks.processes import COLUMNS, RAISED, ROOT, Column, Failure, Process, environment
+from benchmarks.rows import THEMES, Row, all_rows, matching
+from benchmarks.worker import LARGEST_SAMPLE, fingerprint
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is what the rows are compared with")
+NAMES = [f"{row.theme}: {row.name}" for row in all_rows()]
+
+
+# --- rows ----------------------------------------------------------------------------------------------------------
+
+
+@needs_torch
+@pytest.mark.parametrize("row", all_rows(), ids=NAMES)
+def test_a_row_computes_the_same_in_both_libraries(row):
+    import torch
+
+    sizes = row.sizes if row.small is None else row.small
+    made = []
+    for library in (tensorgrad, torch):
+        step, results = row.build(library, **sizes)
+        made.append([part for tensor in results() for part in fingerprint(tensor)])
+        step()
+    ours, theirs = made
+    assert len(ours) == len(theirs) > 0
+    assert all(part.size for part in ours)
+    assert [measure.difference(a, b, row.tolerance) for a, b in zip(ours, theirs)] == [""] * len(ours)
+
+
+def test_names_are_unique_and_themes_known():
+    assert len(set(NAMES)) == len(NAMES)
+    assert {row.theme for row in all_rows()} == set(THEMES)
+    assert set(reasons.REASONS) <= set(NAMES)
+    assert set(peers.ROWS) <= set(NAMES)
+    assert fresh.FIRST in NAMES
+
+
+def test_rows_are_found_by_what_a_keyboard_writes():
+    assert [row.name for row in matching(all_rows(), ["conv2d 4x3*>16, forward"])] == [
+        "Conv2d 4×3×32²→16, forward",
+        "Conv2d 4×3×32²→16, forward and backward",
+    ]
+    assert {row.theme for row in matching(all_rows(), ["inference", "DATA"])} == {"inference", "data"}
+    assert matching(all_rows(), ["no such row"]) == []
+
+
+# --- comparing -----------------------------------------------------------------------------------------------------
+
+
+def test_results_are_compared():
+    x = np.array([1.0, 100.0, np.nan, np.inf], np.float32)
+    assert measure.difference(x, x.copy(), 1e-4) == ""
+    assert measure.difference(x + np.float32(0.005), x, 1e-4) == ""  # of the largest, not of each
+    assert measure.difference(x + np.float32(0.05), x, 1e-4) != ""
+    assert measure.difference(np.nan_to_num(x), x, 1e-4) != ""
+    assert measure.difference(x[:3], x, 1e-4) == "shape (3,), not (4,)"
+    assert measure.difference(np.array([1, 2]), np.array([1, 3]), 1e-4) == "50% of the numbers differ"
+
+
+def test_of_large_results_every_part_counts():
+    x = np.zeros(3 * LARGEST_SAMPLE, np.float32)
+    whole = fingerprint(x)
+    assert sum(part.size for part in whole) < LARGEST_SAMPLE + 10
+    for place in (0, 1, x.size // 2, x.size - 1):
+        changed = x.copy()
+        changed[place] = 1.0
+        assert any(measure.difference(a, b, 1e-4) for a, b in zip(fingerprint(changed), whole)), place
+
+
+def test_a_column_that_computes_something_else_is_named(tmp_path):
+    files = {name: tmp_path / f"{name}.npz" for name in ("fast", "numpy", "torch")}
+    np.savez(files["torch"], np.ones(3), np.zeros(2))
+    np.savez(files["fast"], np.ones(3), np.zeros(2))
+    np.savez(files["numpy"], np.ones(3), np.ones(2))
+    assert measure.differences(files, 1e-4) == {"numpy": "result 1: differs by 1 where the largest is 0"}
+    np.savez(files["fast"], np.ones(3))
+    assert measure.differences(files, 1e-4)["fast"] == "1 results, not 2"
+
+
+# --- processes -----------------------------------------------------------------------------------------------------
+
+
+def test_columns_differ_in_what_they_say(monkeypatch):
+    monkeypatch.setenv("TENSORGRAD_FAST", "0")
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "1")
+    found = {name: environment(column, 3) for name, column in COLUMNS.items()}
+    assert all(each["OMP_NUM_THREADS"] == "3" and "OPENBLAS_CORETYPE" not in each for each in found.values())
+    assert [name for name, each in found.items() if each.get("TENSORGRAD_FAST") == "0"] == ["numpy"]
+    assert [name for name, each in found.items() if set(RAISED) & set(each)] == ["raised"]
+
+
+def test_a_worker_measures_and_says_what_is_wrong(tmp_path):
+    process = Process(COLUMNS["numpy"], 1)
+    try:
+        facts = process.ask(do="facts")
+        assert facts["threads"] == 1 and facts["tensorgrad"] == tensorgrad.__version__
+        process.ask(do="prepare", row="pointwise: add 16", file=str(tmp_path / "found.npz"))
+        assert [array.shape for array in np.load(tmp_path / "found.npz").values()] == [(16,)]
+        assert process.ask(do="warm", seconds=0.01)["seconds"] > 0
+        assert process.ask(do="time", count=3)["seconds"] > 0
+        with pytest.raises(Failure, match="StopIteration"):
+            process.ask(do="prepare", row="no such row", file="")
+        with pytest.raises(Failure, match="no command exit"):
+            process.ask(do="exit")
+        assert process.ask(do="facts") == facts  # it goes on
+        process.process.kill()
+        with pytest.raises(Failure, match="the process died"):
+            process.ask(do="facts")
+    finally:
+        process.kill()
+    with pytest.raises(Failure, match="No module named 'no_such_library'"):
+        Process(Column("none", "no_such_library", {}), 1).ask(do="facts")
+
+
+class Told:
+    """A process that answers without one."""
+
+    def __init__(self, value, seconds):
+        self.value, self.seconds, self.asked, self.open = value, seconds, [], False
+
+    def ask(self, do, **given):
+        self.asked.append(do)
+        self.open = True
+        if do == "prepare":
+            np.savez(given["file"], np.full(3, self.value))
+        return {"seconds": self.seconds}
+
+    def close(self):
+        self.open = False
+
+
+def test_a_row_is_measured_unless_it_is_wrong():
+    processes = {"fast": Told(1.0, 0.125), "numpy": Told(2.0, 0.5), "torch": Told(1.0, 0.25)}
+    row = Row("name", lambda torch: None, theme="modules")
+    found = measure.measured(row, processes, None, 0.75)
+    assert list(found["wrong"]) == ["numpy"] and "time" not in processes["numpy"].asked
+    assert found["rounds"] == 3 and processes["fast"].asked.count("time") == 3
+    assert found["ratios"] == {"fast/torch": {"median": 0.5, "low": 0.5, "high": 0.5, "best": 0.5}}
+
+
+def test_a_heavy_row_is_never_in_more_than_two_processes():
+    most = 0
+
+    class Counted(Told):
+        def ask(self, do, **given):
+            nonlocal most
+            answer = super().ask(do, **given)
+            most = max(most, sum(process.open for process in processes.values()))
+            return answer
+
+    seconds = {"fast": 0.125, "numpy": 0.5, "torch": 0.25, "raised": 0.25}
+    processes = {name: Counted(1.0, each) for name, each in seconds.items()}
+    found = measure.measured(Row("name", lambda torch: None, theme="modules", heavy=True), processes, 3, 0.75)
+    assert most == 2 and not any(process.open for process in processes.values())
+    assert found["seconds"] == seconds and found["wrong"] == {}
+    assert {pair: ratio["median"] for pair, ratio in found["ratios"].items()} == {
+        "fast/torch": 0.5, "fast/raised": 0.5, "numpy/torch": 2.0
+    }  # fmt: skip
+
+
+def test_the_time_decides_on_the_rounds():
+    assert measure.plan({"a": 2**-20, "b": 0.125}, None, 0.75) == (6, {"a": 2**17, "b": 1})
+    assert measure.plan({"a": 5.0}, None, 0.6) == (3, {"a": 1})
+    assert measure.plan({"a": 0.01}, 2, 0.6) == (2, {"a": 30})
+
+
+def test_a_kernel_that_cannot_be_compiled_is_waited_for_no_longer_and_named(monkeypatch):
+    pytest.importorskip("numba", reason="it compiles the kernels")
+    from tensorgrad.kernels.numba import runtime, table
+
+    row = table.Row("an_op", "no_such_family.kernel", 0)
+    monkeypatch.setattr(table, "ROWS", [row])
+    with pytest.warns(UserWarning, match="the compiled kernel of an_op is not used"):
+        runtime.request(row)
+        assert worker.compiled_kernels(30) == 1
+    assert worker.without_kernel() == ["an_op"]
+    assert "**not compiled: an_op**" in report.line({**FOUND[0], "without kernel": {"fast": "an_op"}})
+
+
+@needs_torch
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak is read as Linux tells it")
+def test_memory_and_the_first_step_come_from_processes_of_their_own():
+    row = "training: MLP 784-128-10, batch 32, SGD"
+    for name in ("numpy", "torch"):
+        found = fresh.probe("memory", COLUMNS[name], 1, row)
+        assert found["whole"] >= found["import"] > 10 and found["first steps"] >= 0
+    first = fresh.probe("first-step", COLUMNS["numpy"], 1, row)
+    assert first["import to first step"] == pytest.approx(first["import"] + first["set-up"] + first["first step"])
+    with pytest.raises(Failure):
+        fresh.probe("memory", COLUMNS["numpy"], 1, "no such row")
+
+
+# --- reports -------------------------------------------------------------------------------------------------------
+
+FACTS = {
+    "date": "2030-01-02", "processor": "a processor", "cores": 2, "threads": 2, "clock": "wall", "quick": False,
+    "versions": {"torch": "2.13.0"}, "load": 0.1, "others": 0.02,
+}  # fmt: skip
+
+
+def figures(name, theme, fast, numpy, wrong=None):
+    """What `measured` gives for made-up times, relative to torch's of one millisecond."""
+    times = {"fast": [fast * 1e-3] * 3, "numpy": [numpy * 1e-3] * 3, "torch": [1e-3] * 3, "raised": [0.5e-3] * 3}
+    for column in wrong or {}:
+        del times[column]
+    return {
+        "theme": theme,
+        "name": name,
+        "is_small_model": name == "Linear",
+        "wrong": wrong or {},
+        **measure.summary(times),
+    }
+
+
+FOUND = [
+    figures("Linear", "modules", 0.5, 2.0),
+    figures("Conv2d", "modules", 2.0, 8.0),
+    figures("sort 1 M", "reductions", 1.02, 1.0, {"numpy": "result 0: differs"}),
+]
+
+
+def test_tables_show_figures_misses_and_reasons(monkeypatch):
+    monkeypatch.setitem(report.REASONS, "modules: Conv2d", "a made-up reason")
+    text = report.tables(FOUND)
+    assert (
+        "| Linear | 500 µs | 2 ms | 1 ms | 500 µs | 0.50 (0.50–0.50) | 1.00 (1.00–1.00) | 2.00 (2.00–2.00) |  |" in text
+    )
+    assert "**2.00 (2.00–2.00)** | 4.00 (4.00–4.00) | 8.00 (8.00–8.00) | a made-up reason |" in text
+    assert "| sort 1 M | 1.02 ms | – | 1 ms | 500 µs | 1.02 (1.02–1.02) |" in text
+    assert "**numpy: result 0: differs**" in text
+    assert text.index("### Modules") < text.index("### Reductions")
+
+
+def test_means_are_geometric():
+    assert report.geometric_mean([0.5, 2.0]) == pytest.approx(1.0)
+    assert math.isnan(report.geometric_mean([]))
+    assert report.means(FOUND).splitlines() == [
+        "- fast/torch: geometric mean 1.01 over 3 rows (aim: 0.7); 1 rows above 1.0, the largest 2.00",
+        "- fast/raised: geometric mean 2.01 over 3 rows (aim: 1.0)",
+        "- numpy/torch: geometric mean 4.00 over 2 rows (aim: 2.0); 1 rows above 6.0, the largest 8.00",
+        "- small models (aim: 0.6): Linear 0.50",
+        "- computed something else, or not at all: reductions: sort 1 M",
+    ]
+
+
+def test_a_busy_machine_is_admitted():
+    assert report.remark(FACTS) == ""
+    assert "other programs took 50%" in report.remark({**FACTS, "others": 0.5})
+    assert report.told(FACTS).endswith("load of the machine before: 0.1, used by other programs meanwhile: 2%")
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    """A copy of the report and of its figures."""
+    monkeypatch.setattr(report, "REPORT", tmp_path / "BENCHMARK.md")
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results.json")
+    report.REPORT.write_text(
+        "# A title\n\n<!-- overhead -->\nkept\n<!-- /overhead -->\n\n"
+        "<!-- tables -->\nold\n<!-- /tables -->\n\nThe end.\n"
+    )
+    return report.REPORT
+
+
+def test_the_report_is_written_between_its_marks(page):
+    first = {"fast, empty cache": 2.5, "fast, full cache": 1.0}
+    parts = {
+        "import time": {"numpy": {"median": 0.1, "low": 0.09, "high": 0.11}},
+        "first step of the MNIST ConvNet": {
+            title: {"import to first step": 1.4, "first step": value, "everything compiled": 31.0}
+            for title, value in first.items()
+        },
+        "peak memory of training": {
+            "XOR": {name: {"later steps": size, "first steps": 9.0, "whole": 99.0} for name, size in
+                    (("fast", 6.0), ("numpy", 2.0), ("torch", 4.0))},
+        },
+    }  # fmt: skip
+    report.write(FACTS, FOUND, parts)
+    report.write(FACTS, FOUND, parts)  # again: nothing piles up
+    text = page.read_text()
+    assert "kept" in text and "old" not in text and "The end." in text
+    assert text.count("| Conv2d |") == 1 and text.count("<!-- tables -->") == text.count("<!-- memory -->") == 1
+    assert "| `import numpy` | 0.100 | 0.090–0.110 |" in text
+    assert "above that with a full one: 1.50 s (aim: 2 s, met)" in text
+    assert "everything compiled: 31.00 s (aim: 30 s, **missed**)" in text
+    assert "| XOR | 6.0 | 2.0 | 4.0 | 9.0 | 9.0 | 9.0 | 99.0 | 99.0 | 99.0 | **1.50** |" in text
+    stored = json.loads(report.RESULTS.read_text())
+    assert stored["facts"]["processor"] == "a processor" and len(stored["rows"]) == 3 and "import time" in stored
+
+
+def test_other_libraries_have_a_table():
+    row = {
+        "name": "exp 1 M", "titles": {"torch": "torch", "jax": "JAX", "tinygrad": "tinygrad"},
+        "seconds": {"torch": 1e-3, "jax": 5e-4}, "wrong": {"tinygrad": "no clang"},
+    }  # fmt: skip
+    assert report.peers_table([row]).splitlines() == [
+        "| row | torch | JAX | tinygrad |",
+        "|---|---:|---:|---:|",
+        "| exp 1 M | 1 ms | 500 µs (0.50) | – |",
+        "",
+        "- tinygrad, exp 1 M: no clang",
+    ]
+
+
+def test_facts_are_those_of_the_workers():
+    arguments = argparse.Namespace(threads=2, clock="cpu", quick=True)
+    found = report.facts({"torch": {"torch": "2.13.0", "NumPy": "2", "threads": 2}}, arguments)
+    assert found["versions"]["torch"] == "2.13.0" and "threads" not in found["versions"]
+    assert "cpu time, not the clock on the wall; quick" in report.told(found)
+
+
+@pytest.mark.parametrize("name", list(peers.BUILDS))
+def test_other_libraries_compute_the_same(name, tmp_path):
+    columns = peers.columns(1)
+    if name not in columns:
+        pytest.skip(f"{name} is not installed")
+    process, ours = Process(columns[name], 1), Process(COLUMNS["numpy"], 1)
+    files = {"torch": tmp_path / "ours.npz", name: tmp_path / "theirs.npz"}
+    try:
+        for row in peers.ROWS:
+            ours.ask(do="prepare", row=row, file=str(files["torch"]))
+            process.ask(do="prepare", row=row, file=str(files[name]))
+            assert measure.differences(files, 1e-4) == {}, row
+    finally:
+        process.kill()
+        ours.kill()
+
+
+# --- the commands --------------------------------------------------------------------------------------------------
+
+
+def run(*arguments, **more):
+    """What a command of this package prints."""
+    command = [sys.executable, "-m", *arguments]
+    given = environment(COLUMNS["numpy"], 1, **more)
+    done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_rows_are_listed_and_one_is_measured():
+    assert run("benchmarks", "--list").splitlines() == [*NAMES, *fresh.PARTS]
+    told = run("benchmarks", "--only", "add 16", "--columns", "numpy", "--quick", "--rounds", "2", "--threads", "1")
+    assert "\n| add 16 | – | " in told
+
+
+@pytest.mark.parametrize("fast", ["0", "1"])
+def test_training_in_threads_beside_numpys_products_ends_and_is_right(fast):
+    if fast == "1" and find_spec("numba") is None:
+        pytest.skip("numba is not installed")
+    small = ["--threads", "2", "--steps", "2", "--batch", "8", "--products", "5", "--size", "256", "--repeats", "1"]
+    told = run("benchmarks.stress", *small, TENSORGRAD_FAST=fast, OPENBLAS_NUM_THREADS="2", OMP_NUM_THREADS="2")
+    assert told.startswith("tensorgrad on 2 threads, 4 Python threads of 2 ConvNet steps")
+    assert float(told.rpartition("losses differ by ")[2]) < 1e-4
