@@ -23,7 +23,6 @@ AIMS: dict[str, tuple[float, float | None]] = {  # pair -> geometric mean, limit
     "fast/raised": (1.0, None),
     "numpy/torch": (2.0, 6.0),
 }
-SMALL_MEMORY = 1.0  # MB: a difference of so few pages is noise
 SMALL_AIM = 0.6  # of fast/torch, where the model is small
 
 HEAD = (
@@ -190,8 +189,7 @@ def memory_table(found: dict[str, dict[str, dict[str, float]]]) -> str:
         ratio = "–"
         if "fast" in parts and "torch" in parts:
             value = parts["fast"]["later steps"] / max(parts["torch"]["later steps"], 0.01)
-            more = parts["fast"]["later steps"] - parts["torch"]["later steps"]
-            ratio = f"{value:.2f}" if more <= SMALL_MEMORY else f"**{value:.2f}**"
+            ratio = f"{value:.2f}" if value <= 1.0 else f"**{value:.2f}**"
         lines.append(f"| {row} | {' | '.join(cells)} | {ratio} |")
     return "\n".join(lines)
 
