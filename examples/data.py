@@ -1,18 +1,69 @@
-"""Handwritten digits as NumPy arrays: scikit-learn's embedded scans, or MNIST's files from a folder.
+"""The examples' data: handwritten digits as NumPy arrays, and texts.
 
-Both loaders return ``(train_images, train_labels, test_images, test_labels)``: images are float32 of shape
+Everything has a small form that needs no network: scikit-learn's embedded scans, and what Python's own library says of
+itself. A folder that ``python examples/download.py`` filled has the larger one: MNIST, Shakespeare, and 32,033 first
+names.
+
+The loaders of digits return ``(train_images, train_labels, test_images, test_labels)``: images are float32 of shape
 (count, 1, height, width) between 0 (paper) and 1 (ink), labels are int64 from 0 to 9. The split never depends on a
 random seed, so that a saved model is evaluated on digits that it has not seen.
 """
 
 import gzip
+import importlib
+import inspect
 import math
+import re
+import sys
 import zlib
 from pathlib import Path
 
 import numpy as np
 
 UNSIGNED_BYTE = 0x08  # the idx format's code for the one element type that MNIST uses
+LIBRARY = (
+    "argparse", "builtins", "calendar", "collections", "csv", "datetime", "decimal", "difflib", "email.utils",
+    "fractions", "functools", "heapq", "inspect", "itertools", "json", "logging", "math", "operator", "os", "pathlib",
+    "random", "shutil", "socket", "statistics", "string", "subprocess", "tempfile", "textwrap", "threading", "time",
+    "urllib.parse", "zipfile",
+)  # fmt: skip
+
+
+def load_images(folder):
+    """MNIST if `folder` is given, otherwise the embedded digits."""
+    return load_mnist(folder) if folder else load_digits()
+
+
+def load_text(folder):
+    """A million characters of Shakespeare's plays from `folder`, or 40,000 from the docstrings of Python's library."""
+    return read_text(folder, "tinyshakespeare.txt") if folder else "\n\n".join(library()[1])[:40_000]
+
+
+def load_names(folder):
+    """A list of names in small letters: 32,033 first names from `folder`, or those of things in Python's library."""
+    return read_text(folder, "names.txt").split() if folder else library()[0]
+
+
+def library():
+    """The names of what is in some modules of Python's library, and the docstrings: English on every machine."""
+    names, texts = set(sys.stdlib_module_names), []
+    for module in map(importlib.import_module, LIBRARY):
+        things = [(name, thing) for name, thing in sorted(vars(module).items()) if not name.startswith("_")]
+        names.update(name for name, _ in things)
+        texts += [thing.__doc__ for _, thing in things if callable(thing) and getattr(thing, "__doc__", None)]
+    return (
+        sorted(name for name in names if re.fullmatch("[a-z]{3,12}", name)),
+        [inspect.cleandoc(text) for text in dict.fromkeys(texts) if text.isascii()],
+    )
+
+
+def read_text(folder, name):
+    """The text of the file `name` in `folder`. Raises ValueError if it is missing."""
+    file = Path(folder) / name
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ValueError(f"{file} is missing") from None
 
 
 def load_digits():

@@ -1,42 +1,89 @@
-import tensorgrad
+import tensorgrad as torch
 
-# XOR, the smallest problem a single layer cannot solve, learned by a 2-8-2 network.
-# The program uses nothing beyond PyTorch's own names: change the first line to
-# "import torch as tensorgrad" and it runs under PyTorch, printing the same losses.
+__doc__ = """XOR, the smallest problem that a single linear layer cannot solve, learned by a 2-8-2 network.
 
-SEED, STEPS, LEARNING_RATE = 0, 5000, 0.5
+    python examples/xor.py
+
+The first line is the only one that names the library: change it to `import torch`, and the program runs under PyTorch
+and prints the same losses. The picture, out/xor.svg, shows the loss and what the network says between the four corners.
+
+Measured: a loss of 0.00048 after 2,000 steps, in 1 s under tensorgrad and 4 s, most of it starting, under torch.
+Processor time; README.md says on which machine.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from common import Checkpoint, make_parser, progress, run, say, start
+from picture import save_panels
+
+nn = torch.nn
+REPORT = 100  # steps from one report and checkpoint to the next
 
 
-class MLP(tensorgrad.nn.Module):
+class MLP(nn.Module):
     """Two inputs, eight hidden units, one score for each of the two classes."""
 
     def __init__(self):
         super().__init__()
-        self.hidden = tensorgrad.nn.Linear(2, 8)
-        self.relu = tensorgrad.nn.ReLU()
-        self.out = tensorgrad.nn.Linear(8, 2)
+        self.hidden = nn.Linear(2, 8)
+        self.relu = nn.ReLU()
+        self.out = nn.Linear(8, 2)
 
     def forward(self, x):
         return self.out(self.relu(self.hidden(x)))
 
 
-tensorgrad.manual_seed(SEED)
-x = tensorgrad.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-y = tensorgrad.tensor([0, 1, 1, 0])
+def train(model, optimizer, checkpoint, x, y, steps):
+    """Gradient descent on all four cases at once."""
+    loss_fn = nn.CrossEntropyLoss()
+    for step in progress(steps, checkpoint.done):
+        optimizer.zero_grad()
+        loss = loss_fn(model(x), y)
+        loss.backward()
+        optimizer.step()
+        if step % REPORT == 0 or step == steps - 1:
+            say(f"step {step + 1:4d}  loss {loss.item():.6f}")
+            checkpoint.save(step + 1, loss=loss.item())
 
-model = MLP()
-loss_fn = tensorgrad.nn.CrossEntropyLoss()
-optimizer = tensorgrad.optim.SGD(model.parameters(), lr=LEARNING_RATE)
 
-for step in range(1, STEPS + 1):
-    optimizer.zero_grad()
-    loss = loss_fn(model(x), y)
-    loss.backward()
-    optimizer.step()
-    if step == 1 or step % 500 == 0:
-        print(f"step {step:4d}  loss {loss.item():.6f}")
+def draw(model, history, file, device):
+    """Left the loss; right a grid of points, each with the class that the network gives it."""
+    side = torch.linspace(-0.5, 1.5, 41, device=device)
+    points = torch.cartesian_prod(side, side)
+    with torch.no_grad():
+        classes = model(points).argmax(dim=1)
+    regions = {f"xor is {c}": tuple(points[classes == c].t().tolist()) for c in (0, 1) if (classes == c).any()}
+    regions["the four cases"] = ([0, 0, 1, 1], [0, 1, 0, 1])
+    save_panels(
+        [
+            {"title": "Loss", "lines": {"cross entropy": (history["done"], history["loss"])}},
+            {"title": "What the network says", "points": regions, "range": (-0.5, 1.5, -0.5, 1.5)},
+        ],
+        file,
+    )
 
-with tensorgrad.no_grad():
-    predictions = model(x).argmax(dim=1)
-for inputs, answer in zip(x.tolist(), predictions.tolist(), strict=True):
-    print(f"{inputs[0]:.0f} xor {inputs[1]:.0f} = {answer}")
+
+def main():
+    parser = make_parser(__doc__, "xor", steps=2000)
+    parser.add_argument("--lr", type=float, default=0.5, help="size of a step (%(default)s)")
+    options = start(torch, parser)
+
+    x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], device=options.device)
+    y = torch.tensor([0, 1, 1, 0], device=options.device)
+    model = MLP().to(options.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=options.lr)
+    checkpoint = Checkpoint(torch, options, model=model, optimizer=optimizer)
+    train(model, optimizer, checkpoint, x, y, options.steps)
+
+    with torch.no_grad():
+        predictions = model(x).argmax(dim=1)
+    for inputs, answer in zip(x.tolist(), predictions.tolist(), strict=True):
+        print(f"{inputs[0]:.0f} xor {inputs[1]:.0f} = {answer}")
+    draw(model, checkpoint.history, options.out / "xor.svg", options.device)
+    print(f"picture: {options.out / 'xor.svg'}")
+
+
+if __name__ == "__main__":
+    run(main)

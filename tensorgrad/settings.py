@@ -13,10 +13,19 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _default_threads() -> int:
+    """OMP_NUM_THREADS, which PyTorch goes by too, or else the processors that this process may use."""
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if given.isdecimal() and int(given):
+        return int(given)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class _Settings:
     """What the setters below were given."""
 
-    threads = interop_threads = os.cpu_count() or 1
+    threads = _default_threads()
+    interop_threads = os.cpu_count() or 1
     interop_was_set = False
     deterministic = warn_only = False
     warn_always = False
@@ -34,7 +43,7 @@ def _check_threads(name: str, n) -> None:
 
 
 def get_num_threads() -> int:
-    """The number of threads last set, or that of the processors.
+    """The number of threads last set, or OMP_NUM_THREADS, or that of the processors.
 
     >>> import tensorgrad as torch
     >>> torch.get_num_threads() >= 1

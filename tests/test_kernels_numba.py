@@ -139,6 +139,225 @@ def test_layer_norm(shape, axes, affine):
         check(with_gradient(lambda t, w, b: F.layer_norm(t, inner, w, b)), x, w, b, rtol=1e-4, atol=3e-5)
 
 
+# --- arithmetic, comparisons, choices --------------------------------------------------------------------------------
+
+ARITHMETIC = ["add", "sub", "mul", "div"]
+COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
+SHAPES = [((40, 33), (33,)), ((40, 33), (40, 1)), ((3, 5, 4, 9), (5, 1, 1)), ((3, 5, 4, 9), (1, 5, 4, 1)), ((9,), (1,)),
+          ((7, 1), (1, 30)), ((5, 1, 30), (4, 1)), ((2, 3, 2, 3, 8), (3, 1, 3, 1)), ((6, 3), (3,)), ((0, 9), (9,)),
+          ((1, 1), (9,)), ((4, 8), (2, 4, 8))]  # fmt: skip
+
+
+def normal(*shape, seed=0):
+    return np.asarray(np.random.default_rng(seed).standard_normal(shape), np.float32)
+
+
+@pytest.mark.parametrize("name", [*ARITHMETIC, *COMPARISONS, "maximum", "minimum"])
+def test_two_operands(name):
+    x, y = normal(300, 7), normal(300, 7, seed=1)
+    x[:16, 0], y[:16, 0] = SPECIAL, SPECIAL[::-1]
+    y[20:60] = x[20:60]
+    check(getattr(tg, name), x, y, rtol=0, atol=0)
+    if name in ARITHMETIC + COMPARISONS:
+        for number in (2.5, -3, 0, float("inf")):
+            check(lambda t, number=number: getattr(tg, name)(t, number), x, rtol=0, atol=0)
+    if name in ARITHMETIC:
+        check(with_gradient(getattr(tg, name)), x[60:], y[60:], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ARITHMETIC)
+@pytest.mark.parametrize(("one", "other"), SHAPES)
+def test_broadcasting(name, one, other):
+    x, y = normal(*one), normal(*other, seed=1)
+    check(getattr(tg, name), x, y, rtol=0, atol=0)
+    check(getattr(tg, name), y, x, rtol=0, atol=0)
+    x[...], y[...] = np.resize(np.float32(SPECIAL), one), np.resize(np.float32(SPECIAL[::-1]), other)
+    check(getattr(tg, name), x, y, rtol=0, atol=0)
+
+
+def test_shapes_that_do_not_fit():
+    with pytest.raises(RuntimeError, match="must match the size"):
+        tg.ones(4, 9) + tg.ones(3, 9)
+
+
+@pytest.mark.parametrize("name", ["neg", "abs", "sqrt", "reciprocal", "log", "log2", "log10", "log1p", "expm1", "exp2",
+                                  "tanh", "sin", "cos", "square"])  # fmt: skip
+def test_functions_that_threads_share(name):
+    x = normal(3, 1001)
+    x[0, :16] = SPECIAL
+    before = tg.get_num_threads()
+    tg.set_num_threads(3)
+    try:
+        with np.errstate(all="ignore"):
+            check(getattr(tg, name), x, rtol=3e-7)
+            check(getattr(tg, name), x.astype(np.float64), rtol=1e-15)
+            check(lambda t: getattr(t, name + "_")(), x, rtol=3e-7)
+            check(getattr(tg, name), x[:, ::2], rtol=3e-7)
+    finally:
+        tg.set_num_threads(before)
+    check(lambda t: t**2, x, rtol=0)
+    check(lambda t: t**0.5, np.abs(x), rtol=0)
+
+
+@pytest.mark.parametrize("name", ["add_", "sub_", "mul_", "div_"])
+def test_two_operands_in_place(name):
+    x, y = normal(200_000), normal(200_000, seed=1)
+    check(lambda x, y: getattr(x, name)(y), x, y, rtol=0, atol=0)
+    check(lambda x: getattr(x, name)(x), x, rtol=0, atol=0)
+    check(lambda x: getattr(x, name)(1.7), x, rtol=0, atol=0)
+    check(lambda x, y: getattr(x[1:], name)(x[:-1]), x, y, rtol=0, atol=0)  # memory that overlaps
+    check(lambda x, y: getattr(x.view(400, 500), name)(y[:500]), x, y, rtol=0, atol=0)
+
+
+def test_choices():
+    x, y = normal(60, 31), normal(60, 31, seed=1)
+    x[0, :16] = y[1, :16] = SPECIAL
+    mask = y > 0
+    check(tg.where, mask, x, y, rtol=0, atol=0)
+    check(lambda c, x: tg.where(c, x, 2.0), mask, x, rtol=0, atol=0)
+    check(lambda c, x: tg.where(c, float("-inf"), x), mask, x, rtol=0, atol=0)
+    for part in (mask, mask[0], mask[:, :1], mask[:1, :1]):
+        check(lambda c, x: x.masked_fill(c, float("nan")), part, x, rtol=0, atol=0)
+        check(lambda c, x, y: tg.where(c, x, y), part, x, y, rtol=0, atol=0)
+    check(lambda c, x: x.masked_fill(c, 0.0), mask[None], x, rtol=0, atol=0)
+    check(lambda c, x, y: with_gradient(lambda x, y: tg.where(c, x, y))(x, y), mask, x, y, rtol=0, atol=0)
+
+
+# --- reductions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "amax", "amin", "norm", "argmax", "argmin", "max", "min"])
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [
+        ((17,), [None, 0]), ((70_001,), [None]), ((5, 1000), [None, 0, 1]), ((1000, 40), [0, 1]), ((3, 40_000), [1]),
+        ((3, 7, 19, 4), [None, 0, 1, (0, 2), (1, 2), (2, 3), (0, 1, 2, 3), (0, 3)]), ((1, 1), [None, 0]),
+        ((0, 3), [1]), ((4, 1, 33), [1, (0, 1), 0]), ((600, 3, 17), [0, 1]),
+    ],
+)  # fmt: skip
+def test_reductions(name, shape, dims):
+    x = normal(*shape)
+    for dim in dims:
+        if name not in ("sum", "mean", "amax", "amin", "norm") and not (dim is None or isinstance(dim, int)):
+            continue
+        for options in ({}, {"keepdim": True}):
+            if dim is None and (options or name == "norm"):
+                options = {}
+            given = options if dim is None else {"dim": dim, **options}
+            check(lambda t, given=given: tuple(_tensors(getattr(t, name)(**given))), x, rtol=2e-6, atol=1e-4)
+
+
+def _tensors(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "sum", "max", "argmin", "argmax", "min"])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_reductions_of_special_values(name, dim):
+    x = normal(40, 32)
+    for k, value in enumerate([np.nan, -np.float32(np.nan), np.inf, -np.inf, -0.0]):
+        x[k, k + 3], x[k + 8, 3] = value, value
+    x[20], x[21], x[22, 4:6], x[23] = np.inf, -np.inf, np.nan, 0.0
+    x[23, ::2] = -0.0
+    check(lambda t: tuple(_tensors(getattr(t, name)(dim))), x, rtol=1e-6, atol=2e-6)
+    check(lambda t: tuple(_tensors(getattr(t, name)())), x[8:20], rtol=1e-6, atol=2e-6)
+
+
+def test_a_long_sum_is_as_exact_as_numpys():
+    x = np.random.default_rng(0).random(3_000_000, np.float32)
+    true = x.astype(np.float64).sum()
+    assert abs(tg.from_numpy(x).sum().item() - true) < 2e-7 * true
+    assert abs(tg.from_numpy(x.reshape(-1, 30)).sum(0).double().sum().item() - true) < 2e-7 * true
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("shape", [(64, 100), (3, 5000), (600_001,), (2, 3, 999), (7, 20)])
+def test_topk(shape, largest):
+    x = normal(*shape)
+    x.reshape(-1)[:16] = SPECIAL
+    for k in (1, 3, 10):
+        (values, places), (expected, _) = zip(*both(lambda t, k=k: tuple(t.topk(k, -1, largest)), x), strict=True)
+        values, expected = both(lambda t, k=k: t.topk(k, -1, largest)[0], x)[0]
+        np.testing.assert_array_equal(values, expected)
+        places = tg.from_numpy(x.copy()).topk(k, -1, largest)[1].numpy()
+        np.testing.assert_array_equal(np.take_along_axis(x, places, -1), expected)
+        assert all(len(set(row)) == k for row in places.reshape(-1, k).tolist())
+    if len(shape) > 1:
+        check(lambda t: t.topk(2, 0, largest)[0], x[..., 20:] if shape[-1] > 40 else x, rtol=0, atol=0)
+
+
+# --- dropout ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 7, 311, 312, 313, 2048, 2049, 100_001])
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.999])
+def test_dropout_takes_the_same_bits(n, p):
+    def run(x):
+        tg.manual_seed(n)
+        tg.rand(3)
+        return F.dropout(x, p), tg.rand(3), tg.get_rng_state()
+
+    check(run, normal(n), rtol=0, atol=0)
+    check(with_gradient(lambda x: (tg.manual_seed(0), F.dropout(x, p))[1]), normal(n), rtol=0, atol=0)
+
+
+# --- optimizers ------------------------------------------------------------------------------------------------------
+
+STEPS = [
+    ("SGD", {"lr": 0.1}), ("SGD", {"lr": 0.1, "weight_decay": 0.1, "maximize": True}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9}), ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "maximize": True}),
+    ("Adam", {"lr": 0.1}), ("Adam", {"lr": 0.1, "weight_decay": 0.1}), ("Adam", {"lr": 0.1, "amsgrad": True}),
+    ("AdamW", {"lr": 0.1}), ("AdamW", {"lr": 0.1, "amsgrad": True, "maximize": True, "betas": (0.5, 0.6)}),
+    ("RMSprop", {"lr": 0.1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options"), STEPS)
+def test_steps_of_optimizers(name, options):
+    """Several parameters in one launch, among them small ones, a transposed one, and one of another dtype."""
+    shapes = [(3,), (70, 41), (5001,), (1,), (33, 2, 3)]
+
+    def run(*arrays):
+        params = [a.requires_grad_() for a in arrays]
+        params += [arrays[1].detach().t().clone(memory_format=tg.preserve_format).requires_grad_()]
+        params += [arrays[2].detach().double().requires_grad_()]
+        optimizer = getattr(tg.optim, name)(params, **options)
+        for turn in range(4):
+            for k, p in enumerate(params):
+                p.grad = None if turn == 1 and k == 2 else ((p * (k + 1)).detach().sin() + turn)
+            optimizer.step()
+        state = [v for s in optimizer.state_dict()["state"].values() for v in s.values() if v is not None]
+        return (*params, *state)
+
+    check(run, *(normal(*shape, seed=k) for k, shape in enumerate(shapes)), rtol=1e-5, atol=2e-6)
+
+
+def test_a_step_counts_as_a_write():
+    w = tg.ones(5000, requires_grad=True)
+    y = (w * w).sum()
+    w.grad = tg.ones(5000)
+    tg.optim.Adam([w]).step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 1e6])
+def test_clip_grad_norm(max_norm):
+    def run(*grads):
+        params = [tg.zeros(g.shape, requires_grad=True) for g in grads]
+        for p, g in zip(params, grads, strict=True):
+            p.grad = g
+        return (tg.nn.utils.clip_grad_norm_(params, max_norm), *(p.grad for p in params))
+
+    check(run, normal(70_000), normal(3), normal(40, 50), normal(0), rtol=1e-6)
+    bad = normal(70_000)
+    bad[5] = np.nan
+    check(run, bad, normal(3))
+    bad[5] = np.inf
+    check(run, bad, normal(3))
+
+
 def test_gaps_and_other_dtypes_go_to_numpy():
     x = tg.linspace(-2, 2, 24).reshape(4, 6)
     for view in (x.t(), x[:, ::2], x.double(), x.half()):
@@ -158,9 +377,29 @@ def test_threads_share_the_work_and_agree():
     before = tg.get_num_threads()
     try:
         tg.set_num_threads(1)
-        one = [x.exp(), x.softmax(-1), F.layer_norm(x, (1000,))]
+        one = [
+            x.exp(),
+            x.softmax(-1),
+            F.layer_norm(x, (1000,)),
+            x.sum(),
+            x.sum(0),
+            x.amax(),
+            x + x[0],
+            x * 2.0,
+            x.norm(),
+        ]
         tg.set_num_threads(4)
-        four = [x.exp(), x.softmax(-1), F.layer_norm(x, (1000,))]
+        four = [
+            x.exp(),
+            x.softmax(-1),
+            F.layer_norm(x, (1000,)),
+            x.sum(),
+            x.sum(0),
+            x.amax(),
+            x + x[0],
+            x * 2.0,
+            x.norm(),
+        ]
     finally:
         tg.set_num_threads(before)
     assert all(bool((a == b).all()) for a, b in zip(one, four))

@@ -13,7 +13,7 @@ if not table.wanted():
     pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
 
 from tensorgrad.kernels.numba import conv as conv_loops
-from tensorgrad.kernels.numba import pooling, runtime, tiles
+from tensorgrad.kernels.numba import images, pooling, runtime, tiles
 
 F = tg.nn.functional
 OURS = [row for row in table.ROWS if row.kernel.partition(".")[0] in ("conv", "pooling")]
@@ -79,6 +79,61 @@ def test_tiles(shape):
     rng = np.random.default_rng(1)
     check_conv(rng, *shape, (3, 3), (1, 1), (1, 1), (1, 1), 1)
     check_conv(rng, *shape, (3, 3), (2, 2), (1, 1), (1, 1), 1)
+
+
+@pytest.fixture
+def innermost(monkeypatch):
+    """Images (or channels, for a weight's gradient) lie innermost whatever it costs."""
+    monkeypatch.setattr(images, "convolve_cost", lambda *shape: 0.0)
+    monkeypatch.setattr(conv_loops, "_innermost_weights", lambda *shape: True)
+    conv_loops._plan.cache_clear()
+    yield
+    conv_loops._plan.cache_clear()
+
+
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (2, 3), (5, 5)])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (1, 3)])
+@pytest.mark.parametrize(("channels", "outs", "groups"), [(3, 16, 1), (17, 9, 1), (4, 4, 4), (40, 36, 2), (1, 70, 1)])
+def test_images_innermost(innermost, kernel, stride, channels, outs, groups):
+    rng = np.random.default_rng(13)
+    for size in ((7, 7), (9, 21), (2, 2), (4, 4)):
+        for padding, dilation in (((0, 0), (1, 1)), ((1, 2), (1, 1)), ((2, 2), (2, 2))):
+            spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+            if all(n + 2 * p >= s for n, p, s in zip(size, padding, spans, strict=True)):
+                batch = int(rng.choice([1, 3, 16, 17, 35, 100]))
+                check_conv(rng, batch, channels, outs, size, kernel, stride, padding, dilation, groups)
+
+
+def test_images_innermost_in_strips(innermost):
+    """More source than fits the cache, more than three panels of images or channels, sums in several parts."""
+    rng = np.random.default_rng(14)
+    check_conv(rng, 70, 24, 20, (24, 24), (3, 3), (1, 1), (1, 1), (1, 1), 1)
+    check_conv(rng, 33, 130, 100, (6, 5), (3, 3), (2, 2), (1, 1), (1, 1), 1)
+
+
+def test_images_are_divided():
+    """Whole vectors of images lie innermost; what is left over may be done by tiles."""
+    rng = np.random.default_rng(15)
+    plan = conv_loops._plan(False, 100, (14, 14), None, (3, 3), (1, 1), (1, 1), (1, 1), 1, 32, 64)
+    assert plan.innermost % tiles.LANES == 0 or plan.innermost == 100
+    check_conv(rng, 100, 32, 64, (14, 14), (3, 3), (1, 1), (1, 1), (1, 1), 1)
+    check_conv(rng, 18, 64, 32, (4, 4), (3, 3), (1, 1), (1, 1), (1, 1), 1)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_images_innermost_keep_to_themselves(innermost, value):
+    """What is no number stays in its image and channel, also in vectors that are not full of images."""
+    rng = np.random.default_rng(16)
+    x, w, g = random(rng, 19, 5, 6, 6), random(rng, 9, 5, 3, 3), random(rng, 19, 9, 6, 6)
+    x[18, 4, 0, 5] = g[18, 8, 5, 0] = value
+    rest = ((1, 1), (1, 1), (1, 1), 1)
+    finite = np.isfinite(conv_loops.conv(x, w, None, *rest))
+    assert finite[:18].all()
+    np.testing.assert_array_equal(finite, np.isfinite(conv_arrays.conv(np, x, w, None, *rest)))
+    finite = np.isfinite(conv_loops.conv_grad_input(g, w, x.shape, *rest))
+    assert finite[:18].all() and not finite[18].all()
+    finite = np.isfinite(conv_loops.conv_grad_weight(g, x, w.shape, *rest))
+    assert finite[:8, :4].all() and not finite[:8, 4].all() and not finite[8].all()
 
 
 def test_one_dimension():
@@ -194,6 +249,25 @@ def test_max_pool():
     assert done > 200
 
 
+@pytest.mark.parametrize("size", [(2, 2), (3, 5), (8, 30), (14, 14), (7, 64), (40, 33), (5, 70)])
+def test_max_pool_of_four(size):
+    """Windows of 2x2 points: rows shorter and longer than vectors, edges left over, nan, equal values, threads."""
+    rng, windows = np.random.default_rng(17), ((2, 2), (2, 2), (0, 0), (1, 1))
+    kernel = next(row.ready for row in OURS if row.op == "max_pool")
+    x = rng.integers(-2, 3, (5, 7, *size)).astype(np.float32)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    x[rng.random(x.shape) < 0.2] = -np.inf
+    expected = pool_arrays.max_pool(np, x, *windows, False)
+    before = tg.get_num_threads()
+    try:
+        for threads in (1, 3):
+            tg.set_num_threads(threads)
+            for found, wanted in zip(kernel(x, *windows, False), expected, strict=True):
+                np.testing.assert_array_equal(found, wanted)
+    finally:
+        tg.set_num_threads(before)
+
+
 def test_avg_pool():
     rng, kernel_of = np.random.default_rng(9), {row.op: row.ready for row in OURS}
     done = 0
@@ -246,7 +320,8 @@ def test_results_do_not_depend_on_the_threads():
         for threads in (1, 2, 5):
             tg.set_num_threads(threads)
             out = F.max_pool2d(F.avg_pool2d(F.conv2d(x, w, padding=1), 2), 2)
-            results.append([out.detach(), *tg.autograd.grad(out.sum(), [x, w])])
+            many = F.conv2d(x.reshape(64, 16, 10, 10), w, padding=1)  # images innermost
+            results.append([out.detach(), *tg.autograd.grad(out.sum() + many.sum(), [x, w])])
     finally:
         tg.set_num_threads(before)
     for other in results[1:]:

@@ -1,5 +1,7 @@
 """Threads: what one does is not seen in another, and eight at once give what they give one after another."""
 
+import os
+import subprocess
 import sys
 import threading
 
@@ -213,3 +215,34 @@ def test_checkpoints_in_many_threads():
         return x.grad.tolist()
 
     assert at_once(work) == [work(i) for i in range(THREADS)]
+
+
+def test_the_blas_of_numpy_is_told_to_wait_briefly_and_computes_on():
+    code = """
+import os, threading
+import numpy as np
+from tensorgrad.kernels.numba import blas
+
+a = np.random.default_rng(0).random((300, 300))
+before = a @ a
+print(blas.wait_briefly() or "no OpenBLAS here", "OPENBLAS_THREAD_TIMEOUT" in os.environ, np.array_equal(a @ a, before))
+event = threading.Event()
+other = threading.Thread(target=event.wait)
+other.start()
+print(blas.wait_briefly())
+event.set()
+other.join()
+os.environ["OPENBLAS_THREAD_TIMEOUT"] = "20"
+print(blas.wait_briefly(), os.environ["OPENBLAS_THREAD_TIMEOUT"])
+"""
+    kept = {k: v for k, v in os.environ.items() if k != "OPENBLAS_THREAD_TIMEOUT"} | {"TENSORGRAD_FAST": "0"}
+    lines = subprocess.check_output([sys.executable, "-c", code], env=kept, text=True).splitlines()
+    assert lines[0] in ("True False True", "no OpenBLAS here False True")
+    assert lines[1:] == ["False", "False 20"]
+
+
+def test_the_number_of_threads_is_that_of_the_environment():
+    code = "import tensorgrad; print(tensorgrad.get_num_threads())"
+    for given, expected in {"1": "1", "3": "3", "3,2": "3"}.items():
+        environment = os.environ | {"OMP_NUM_THREADS": given}
+        assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).strip() == expected

@@ -145,7 +145,7 @@ class MultiheadAttention(Module):
             return self_attention(
                 query, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias,
                 self.dropout if self.training else 0.0, need_weights, average_attn_weights, attn_mask is not None,
-                batch_dim=0,
+                batch_dim=0, rows_first=self.training,
             )  # fmt: skip
         if swap:
             same_key, same_value = key is query, value is key

@@ -143,7 +143,7 @@ def multi_head_attention_forward(
 
     if not training:
         dropout_p = 0.0
-    attention: Tensor | None = None
+    attention = None
     if need_weights:
         scores = torch.bmm(q * math.sqrt(1.0 / q.shape[-1]), k.transpose(-2, -1))
         attention = F.softmax(scores if mask is None else scores + mask, dim=-1)
@@ -181,11 +181,13 @@ def self_attention(
     average_attn_weights: bool,
     is_causal: bool,
     batch_dim: int,
+    rows_first: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """What most layers need: a sequence (or, with ``batch_dim`` 1, a batch of rows of sequences) attends to itself.
 
     Nothing is masked but, if ``is_causal``, what comes later; nothing is moved in memory between the projections: heads
-    are views. The result is laid out as ``x``; the weights are (N, L, S) or (N, heads, L, S).
+    are views. The result is laid out as ``x`` or, with ``rows_first``, (length, batch) in memory: a dropout after it
+    draws its numbers in that order, as PyTorch's does. The weights are (N, L, S) or (N, heads, L, S).
     """
     first, second, features = x.shape
     places = (first, second, num_heads, features // num_heads)
@@ -201,6 +203,9 @@ def self_attention(
             attention = attention.mean(dim=1)
     else:
         mixed = F.scaled_dot_product_attention(q, k, v, None, dropout_p, is_causal)
+    if batch_dim == 0 and rows_first:
+        mixed = mixed.permute(2, 0, 1, 3).reshape(second, first, features)
+        return F.linear(mixed, out_proj_weight, out_proj_bias).transpose(0, 1), attention
     return F.linear(mixed.permute(back).reshape(x.shape), out_proj_weight, out_proj_bias), attention
 
 

@@ -64,7 +64,7 @@ def _forward_kernel(xp, q, k, v, mask, dropout_mask, is_causal, scale):
 
 
 def _grad_kernel(xp, g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, need):
-    grads = kernels.attention_grad(xp, g, q, k, v, out, p, scale, dropout_mask, need)
+    grads = kernels.attention_grad(xp, g, q, k, v, out, p, scale, dropout_mask, need, is_causal)
     return tuple(xp.empty(0, g.dtype) if a is None else a for a in grads)
 
 
@@ -74,6 +74,7 @@ def _shapes(q, k, v, mask, dropout_mask, is_causal, scale):
     return [((*lead, q.shape[-2], v.shape[-1]), q.dtype), ((*lead, q.shape[-2], k.shape[-2]), wide)]
 
 
+# Kept as `p` are the weights or, by the compiled kernel, the logarithms of their sums, (*, L).
 _attention = op(
     "attention(query, key, value, attn_mask=None, dropout_mask=None, is_causal: bool = False, scale: float = 1.0)",
     _forward_kernel,

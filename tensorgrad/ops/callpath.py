@@ -29,6 +29,7 @@ new = object.__new__
 
 # --- the one flag ------------------------------------------------------------------------------------------------
 
+MANY = 131_072  # elements of a gradient from which formulas run on tensors
 RARE = 0  # how many rare things are on, in any thread; the slow path finds out which, and in which
 _lock = threading.Lock()
 
@@ -203,9 +204,12 @@ def _run(op: Op, tensors, variant: str) -> list[str]:
     array = "array" if len(op.outputs) == 1 else "arrays"
     if op.cache:
         array += f", {op.cache}"
+    kernels = "KERNELS"
+    if op.name in LARGE:
+        kernels = f"(KERNELS if x{LARGE[op.name].sized}.size < OP.few else OP.large)"
     return [
         "    try:",
-        f"        {array} = KERNELS[{first}.__class__]({', '.join(_values(op))})",
+        f"        {array} = {kernels}[{first}.__class__]({', '.join(_values(op))})",
         "    except Exception as error:",
         f"        {array} = explain(OP, error, ({', '.join(_values(op))},), ({names},))",
     ]
@@ -372,7 +376,10 @@ def _has_array_backward(op: Op) -> bool:
 def array_backward_source(op: Op, arguments: tuple[str, ...] | None) -> str:
     """The text of a backward that stays among arrays: of a kernel with these arguments, or (None) of the formulas."""
     differentiated = [p for p in op.params if p.is_tensor and p.name in op.wrt]
-    lines = ["def on_arrays(node, g):", "    saved = node.saved"]
+    lines = ["def on_arrays(node, g):"]
+    if arguments is None and LARGE:  # the ops have kernels for large arrays, which plain arithmetic has not
+        lines += ["    if g._array.size >= MANY:", "        return NotImplemented"]
+    lines.append("    saved = node.saved")
     lines.append(f"    {', '.join(f'e_{p.name}' for p in differentiated)}, = node.edges")
     for k, saved in enumerate(op.saved):
         edge = f"e_{saved}" if saved in op.wrt else "None"
@@ -438,7 +445,7 @@ class ArrayBackwards(dict):
             function = array_kernel(op.backward_kernel, storage.xp)
             arguments = arguments_of(function.func)[1:]
             if f"{op.name}.backward" in LARGE and storage.device_type == "cpu":
-                function = LARGE[f"{op.name}.backward"](function)
+                function = LARGE[f"{op.name}.backward"].over(function)
         scope = {"BACKWARD": function, **{f"D_{name}": formula for name, formula in op.formulas.items()}}
         text = array_backward_source(op, arguments)
         exec(compile(text, "<tensorgrad call path>", "exec"), {**globals(), **scope}, scope)

@@ -56,20 +56,21 @@ def _changed(name: str) -> None:
     """An op finds its kernels anew."""
     if name in OPS:
         OPS[name].kernels.clear()
+        OPS[name].large.clear()
         ON_CHANGE(OPS[name])
 
 
-# Ops with a second kernel for large arrays on the CPU (kernels/numba/): name -> function (kernel) -> both in one.
+# Ops with a second kernel for large arrays on the CPU: name -> its row (kernels/numba/table.py).
 LARGE: dict = {}
 
 
 class KernelTable(dict):
-    """The kernels of one op by array class; found when first needed."""
+    """The kernels of one op by array class; found when first needed. `large`: those for large arrays."""
 
-    __slots__ = ("op",)
+    __slots__ = ("large", "op")
 
-    def __init__(self, op):
-        self.op = op
+    def __init__(self, op, large=False):
+        self.op, self.large = op, large
 
     def __missing__(self, array_type):
         op, storage = self.op, STORAGES[array_type]
@@ -78,8 +79,8 @@ class KernelTable(dict):
         if registered is not None:
             candidates.append(getattr(registered, "forward", registered))
         general = general_kernel(op, storage)
-        if op.name in LARGE and storage.device_type == "cpu":
-            general = LARGE[op.name](general)
+        if self.large and op.name in LARGE and storage.device_type == "cpu":
+            general = LARGE[op.name].over(general)
         if general is not None:
             candidates.append(general)
         if not candidates:

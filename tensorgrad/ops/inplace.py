@@ -57,7 +57,7 @@ def _unary(op):
         if storage.version is None:
             storage.bump()
         try:
-            kernels[array.__class__](array, out=array)
+            (op.large if array.size >= op.few else kernels)[array.__class__](array, out=array)
         except (RuntimeWarning, FloatingPointError):
             pass  # overflow and the like, by the user's filters: the result is complete (see errors.explain)
         except Exception:
@@ -89,7 +89,7 @@ def _binary(op):
                 if storage.version is None:
                     storage.bump()
                 try:
-                    kernels[array.__class__](array, y, out=array)
+                    (op.large if array.size >= op.few else kernels)[array.__class__](array, y, out=array)
                 except (RuntimeWarning, FloatingPointError):
                     pass
                 except Exception:

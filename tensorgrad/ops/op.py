@@ -14,6 +14,7 @@ of tensors, and every other annotation is a plain value, passed to the kernel as
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -106,6 +107,8 @@ class Op:
         self.wrt = tuple(p.name for p in self.params if p.name in self.formulas or p.name in wrt)
         self._read_formulas()
         self.kernels = KernelTable(self)
+        self.large = KernelTable(self, large=True)  # those for arrays of `few` elements and more (kernels/numba/)
+        self.few = sys.maxsize
         self.on_arrays = on_arrays  # the formulas are plain arithmetic, which arrays understand as well as tensors
         self.backward_kernel = backward_kernel  # all gradients in one go, on arrays; the formulas are its twin
         self.array_backwards: Any = None  # array class -> backward on arrays (ops/callpath.py)

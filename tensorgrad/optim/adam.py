@@ -69,6 +69,7 @@ class Adam(Elementwise):
     """
 
     _move = staticmethod(_adam)
+    compiled = "step of Adam"
     scratch = 2
     older: ClassVar = {
         "amsgrad": False, "maximize": False, "foreach": None, "capturable": False, "differentiable": False,

@@ -11,14 +11,19 @@ with tensor ops would cost ten times as much for a small model.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 import tensorgrad as torch
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.numba import pool
+from tensorgrad.ops.dispatch import LARGE
 from tensorgrad.optim import optimizer
 from tensorgrad.optim.optimizer import Optimizer, run_hooked
+from tensorgrad.settings import _Settings as SETTINGS
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
@@ -39,6 +44,7 @@ class Elementwise(Optimizer):
     """
 
     _move: ClassVar[Callable]  # _move(xp, x, (gradient, *state arrays), temporaries, numbers), a static method
+    compiled = ""  # the name of the same update as a compiled kernel (kernels/numba/table.py)
     scratch = 1  # how many temporary arrays the update needs
     real = True  # does it treat real and imaginary parts of complex parameters as separate numbers?
     timeless = False  # are there no numbers that change with time?
@@ -136,6 +142,9 @@ class Elementwise(Optimizer):
         kept = self._constants_of(i, fixed)
         cache = kept if self.timeless else {}
         move, time, fresh = self._move, None, False
+        row: Any = LARGE.get(self.compiled)
+        few = sys.maxsize if row is None or SETTINGS.deterministic else row.elements
+        moves: list = []  # what is left to the compiled kernel
         for p in group["params"]:
             grad = p._grad
             if grad is None:
@@ -150,6 +159,14 @@ class Elementwise(Optimizer):
                 time = self._time(state, group, fresh)
                 for name in names:
                     arrays.append(state[name]._array if name else None)
+            if x.size >= few and _plain(x, arrays) and row.available():
+                numbers = cache.get((time, "numbers"))
+                if numbers is None:
+                    numbers = cache[time, "numbers"] = self._moving(time, group, number) + fixed
+                moves.append((x, arrays, numbers))
+                if p._memory is not None:
+                    p._memory.version += 1
+                continue
             key = time, x.dtype, x.__class__
             constants = cache.get(key)
             if constants is None:
@@ -158,6 +175,8 @@ class Elementwise(Optimizer):
                     settled = kept[key[1:]] = scalars(x, fixed)
                 constants = cache[key] = scalars(x, self._moving(time, group, number)) + settled
             self._advance(move, p, arrays, constants)
+        if moves:
+            row.ready(moves)
         return None
 
     def _constants_of(self, i: int, settings: tuple) -> dict:
@@ -314,6 +333,16 @@ def check_betas(betas: Any) -> None:
         check(f"beta parameter at index {i}", beta, bool(0.0 <= beta < 1.0))
 
 
+def _plain(x: Any, arrays: list) -> bool:
+    """Whether a compiled kernel takes a parameter's array along with the gradient's and the state's."""
+    if x.__class__ is not np.ndarray:
+        return False
+    for a in (x, *arrays):
+        if a is not None and not (a.dtype is F32 and a.flags.c_contiguous and a.shape == x.shape):
+            return False
+    return True
+
+
 def _native(dtype: np.dtype, real: bool) -> bool:
     """Whether an update can run on arrays of this dtype as they are."""
     return (dtype.kind == "f" and dtype.itemsize > 2) or (dtype.kind == "c" and not real)
@@ -342,10 +371,17 @@ def _advance_large(update: Callable, x: Any, arrays: list, constants: tuple, scr
 
     if xp is np and x.size > BLOCK and all(a is None or a.flags.c_contiguous for a in (x, *arrays)):
         flat = [None if a is None else a.reshape(-1) for a in (x, *arrays)]
-        temporaries = [np.empty(BLOCK, x.dtype) for _ in range(scratch)]
-        for start in range(0, x.size, BLOCK):
-            block: Any
-            block, *others = (None if a is None else a[start : start + BLOCK] for a in flat)
-            update(np, block, others, [t[: block.size] for t in temporaries], constants)
+
+        def advance(first: int, last: int) -> None:
+            temporaries = [np.empty(BLOCK, x.dtype) for _ in range(scratch)]
+            for start in range(first * BLOCK, min(last * BLOCK, x.size), BLOCK):
+                block: Any
+                block, *others = (None if a is None else a[start : start + BLOCK] for a in flat)
+                update(np, block, others, [t[: block.size] for t in temporaries], constants)
+
+        if LARGE:  # threads are wanted: NumPy's loops hold no lock
+            pool.run(advance, -(-x.size // BLOCK), (), x.size)
+        else:
+            advance(0, -(-x.size // BLOCK))
     else:
         update(xp, x, arrays, [xp.empty_like(x) for _ in range(scratch)], constants)

@@ -62,6 +62,7 @@ class SGD(Elementwise):
     """
 
     _move = staticmethod(_sgd)
+    compiled = "step of SGD"
     scratch = 2
     real = False
     timeless = True

@@ -118,7 +118,19 @@ def _backward(xp, g, q, k, v, out, p, dropout, scale, gq, gk, gv, gs):
         gk *= scale
 
 
-def attention_grad(xp, g, q, k, v, out, p, scale=None, dropout_mask=None, need=(True, True, True, False)):
+def _probabilities_again(xp, q, k, logs, is_causal, scale):
+    """The probabilities from the logarithms of their sums (*, L), which is all that the compiled kernel keeps."""
+    scores = xp.matmul(q * q.dtype.type(scale), k.swapaxes(-1, -2))
+    if is_causal:
+        scores += xp.asarray(_causal_bias(*scores.shape[-2:], scores.dtype))
+    with np.errstate(all="ignore"):
+        scores -= logs[..., None]
+        return xp.exp(scores, scores)
+
+
+def attention_grad(
+    xp, g, q, k, v, out, p, scale=None, dropout_mask=None, need=(True, True, True, False), is_causal=False
+):
     """Gradients `(gq, gk, gv, gmask)` of `attention` from its output and probabilities.
 
     `need` has a flag for each (None where not needed); `gmask` is that of an added mask. All have the broadcast
@@ -128,6 +140,8 @@ def attention_grad(xp, g, q, k, v, out, p, scale=None, dropout_mask=None, need=(
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if dtype.itemsize == 2:
         g, q, k, v, out = (a.astype(np.float32) for a in (g, q, k, v, out))
+    if p.ndim < q.ndim:
+        p = _probabilities_again(xp, q, k, p, is_causal, scale)
     lead, (q, k, v, g) = _common(xp, q, k, v, g)
     grads = [
         xp.empty(lead + shape[-2:], p.dtype) if wanted else None

@@ -144,8 +144,8 @@ def added(xp, c, product, beta, alpha):
         if alpha != 1:
             product = product * product.dtype.type(alpha)
         if beta == 1:
-            return product + c
-        return product + c * c.dtype.type(beta) if beta else xp.array(product)
+            return xp.add(product, c, product)
+        return xp.add(product, c * c.dtype.type(beta), product) if beta else product
 
 
 def addmm(xp, c, a, b, beta, alpha):

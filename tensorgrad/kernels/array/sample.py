@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.generator import Generator
+from tensorgrad.ops.dispatch import LARGE
 
 F32, F64, I64, U32, U64, B1 = (np.dtype(n) for n in ("float32", "float64", "int64", "uint32", "uint64", "bool"))
 
@@ -500,6 +501,12 @@ def _coins(gen: Generator, shape, dtype: np.dtype, p: float, value) -> np.ndarra
     flat = out.reshape(-1)
     # u < p for u = k / 2**53 is k < p * 2**53, and scaling by a power of two is exact.
     limit = np.uint64(math.ceil(p * 2.0**53))
+    row = LARGE.get("coins")
+    if (
+        row is not None and flat.size >= row.elements and dtype == np.float32 and row.available()
+        and row.ready(gen, limit, value, out) is not NotImplemented
+    ):  # fmt: skip
+        return out
     plain = dtype == B1 or value == 1
     with gen.lock:
         for block in _blocks(flat.size):

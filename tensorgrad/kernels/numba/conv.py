@@ -5,7 +5,8 @@ lies outside is zero. The gradient for the input is the same thing with the role
 points i * s + r of the input are, for each r, a convolution of the output's gradient with some of the taps and step 1.
 
 The work goes by tiles (`tiles.py`), in which one tap of a channel reads one run of numbers for all output points: so
-the inner loop of the product (`vectors.py`) needs no columns, only a table of where the runs begin.
+the inner loop of the product (`vectors.py`) needs no columns, only a table of where the runs begin. Many small images
+are better laid side by side (`images.py`): which way costs less is estimated from the shape.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import pool
+from tensorgrad.kernels.numba import images, pool
 from tensorgrad.kernels.numba.functions import compiled
 from tensorgrad.kernels.numba.tiles import FORM, ITEMS, WIDEST, Layout, fill, layout, move, odd, up
 from tensorgrad.kernels.numba.vectors import (
@@ -30,12 +32,17 @@ from tensorgrad.kernels.numba.vectors import (
     LINE,
     block_dots,
     block_products,
+    block_products_1,
+    block_products_2,
+    carry,
     line_dots,
     line_products,
 )
 
 _DEEP, _USEFUL = 1 << 15, 0.7  # products of channels from which on NumPy is faster where fewer points are of use
 _CHUNK = 64  # input and output channels that a weight's gradient takes at a time
+_START = 4  # cycles to begin and end a vector of sums
+_MOVING = 1.0  # cycles to move a number to or from a tile (measured), where a product of vectors takes one
 _STRAY = 8 << 20  # bytes at most of the parts of a weight's gradient
 
 _ROW, _ZERO = "float32[::1]", np.float32(0)
@@ -72,6 +79,12 @@ def _spill(tile, pitch, out, image, total, channel, channels, count, row, form, 
     for r in range(count):
         for m in range(min(images, total - image)):
             base = ((image + m) * channels + channel + r) * size_y * size_x + first_x
+            if step_x == 1 and out_x >= LANES and not done:  # whole vectors, all rows at a time
+                at, to = r * pitch + m * height * width, base + (row * step_y + first_y) * size_x
+                for j in range(0, out_x, LANES):
+                    j = min(j, out_x - LANES)
+                    carry(tile, at + j, width, out, to + j, step_y * size_x, min(rows, out_y - row))
+                continue
             for i in range(done // width, min(rows, out_y - row)):
                 skip = max(0, done - i * width)
                 to = base + ((row + i) * step_y + first_y) * size_x + skip
@@ -114,42 +127,68 @@ def _convolve(line: bool):
                     target, to, apart = (out, first_out + at, plane_out) if at < done else (made, at, pitch)
                     if line:
                         line_products(weights, w, buffer, offsets, at, shift, s, target, to, apart)
-                    else:
+                    elif points - at > 2 * LANES:
                         block_products(weights, w, buffer, offsets, at, shift, s, target, to, apart)
+                    elif points - at > LANES:
+                        block_products_2(weights, w, buffer, offsets, at, shift, s, target, to, apart)
+                    else:
+                        block_products_1(weights, w, buffer, offsets, at, shift, s, target, to, apart)
                 _spill(made, pitch, out, image, total, channel, groups * outs, count, row, form, place, done)
 
     return loop
 
 
-def _run(x, weights, bias, out, taps, steps, points, place):
-    """Convolves `x` (N, C, H, W) with `weights` (groups, out, in, taps) into the points of `out` that `place` tells.
+class _Tiling(NamedTuple):
+    """What `_run` takes besides arrays."""
 
-    `taps` holds (index, y, x) of the taps to take. `place` is (height, width, steps, first point) of the output.
-    Returns whether it did: small deep images, where a tile has too much between its rows, are better off elsewhere.
+    chosen: np.ndarray  # indices of taps
+    offsets: np.ndarray
+    rests: np.ndarray
+    form: tuple
+    sizes: tuple
+    items: int
+    rows: int  # of a block of the product
+    blocks: int  # of the groups' output channels
+    none: np.ndarray  # a bias of zeros
+    place: tuple  # height, width, steps and first point of the output's points that this makes
+    work: int
+
+
+def _tiling(size, points, steps, taps, batch, groups, ins, outs, place):
+    """The `_Tiling` of a convolution; None for small deep images, where a tile has too much between its rows.
+
+    `taps` holds (index, y, x) of the taps to take, `points` counts the output points that `place` tells.
     """
-    batch, (groups, outs, ins, _) = x.shape[0], weights.shape
-    line = outs <= 2
-    rows = (LINE if line else BLOCK)[0]
+    rows = (LINE if outs <= 2 else BLOCK)[0]
     blocks = -(-outs // rows)
-    form, offsets, rests = layout(x.shape[2:], points, steps, tuple(t[1:] for t in taps), ins, batch)
+    form, offsets, rests = layout(size, points, steps, tuple(t[1:] for t in taps), ins, batch)
     tiles = -(-batch // form.images) * form.strips
-    if ins * outs >= _DEEP and batch * prod(points) < _USEFUL * tiles * up(form.points, BLOCK[1] * LANES):
-        return False
-    packed = np.empty(groups * blocks * rows * offsets.size, F32)
-    chosen = np.array([t[0] for t in taps], np.int64)
-    pool.run(_pack(), groups * blocks, (weights, chosen, packed, rows), packed.size)
-    shift = np.zeros((groups, blocks * rows), F32)
-    if bias is not None:
-        shift[:, :outs] = bias.reshape(groups, outs)
+    if ins * outs >= _DEEP and batch * prod(points) < _USEFUL * tiles * up(form.points, LANES):
+        return None
     tiles *= groups
     chunks = min(-(-ITEMS // tiles), -(-blocks * rows // 32))
     chunk = -(-blocks // chunks)
     chunks = -(-blocks // chunk)
-    sizes = (batch, groups, ins, outs, chunks, chunk)
-    given = (x.reshape(-1), packed, shift.reshape(-1), offsets, rests, out.reshape(-1), tuple(form), place, sizes)
-    work = batch * prod(points) * groups * outs * offsets.size
-    pool.run(_convolve(line), tiles * chunks, given, work // 16)
-    return True
+    sizes, chosen = (batch, groups, ins, outs, chunks, chunk), np.array([t[0] for t in taps], np.int64)
+    none = np.zeros(groups * blocks * rows, F32)
+    work = batch * prod(points) * groups * outs * offsets.size // 16
+    return _Tiling(
+        chosen, offsets, rests, tuple(form), sizes, tiles * chunks, rows, groups * blocks, none, place, work
+    )  # fmt: skip
+
+
+def _run(x, weights, bias, out, tiling):
+    """Convolves `x` (N, C, H, W) with `weights` (groups, out, in, taps) into some points of `out`."""
+    groups, outs = weights.shape[:2]
+    chosen, offsets, rests, form, sizes, items, rows, blocks, shift, place, work = tiling
+    packed = np.empty(blocks * rows * offsets.size, F32)
+    pool.run(_pack(), blocks, (weights, chosen, packed, rows), packed.size)
+    if bias is not None:
+        shift = np.zeros((groups, shift.size // groups), F32)
+        shift[:, :outs] = bias.reshape(groups, outs)
+        shift = shift.reshape(-1)
+    given = (x.reshape(-1), packed, shift, offsets, rests, out.reshape(-1), form, place, sizes)
+    pool.run(_convolve(outs <= 2), items, given, work)
 
 
 def _planar(array):
@@ -176,50 +215,119 @@ def _reads(kernel, padding, dilation):
     )
 
 
+class _Plan(NamedTuple):
+    """How a convolution, or the gradient of its input, is done."""
+
+    points: tuple[int, int]  # of the result
+    taps: tuple  # (y, x): point i reads its source at (i * steps + tap) / over, where that is whole
+    steps: tuple[int, int]
+    over: tuple[int, int]
+    innermost: int  # the leading images that are done innermost (images.py), the others by tiles
+    tilings: tuple[_Tiling, ...]
+    gaps: bool  # whether there are points that no tap reaches
+
+
+@lru_cache(maxsize=256)
+def _plan(backwards, batch, size, points, kernel, stride, padding, dilation, groups, ins, outs):
+    """The `_Plan` for a source of `size` and a result of `points` (None: as many as fit), each (height, width).
+
+    None for what neither way is good at: small deep images, if there are few of them.
+
+    `ins` and `outs` are channels of a group, in the source and the result. `backwards`: the gradient of the input.
+    """
+    reads = _reads(kernel, padding, dilation)
+    if not backwards:
+        points = tuple(
+            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
+        )
+        taps, steps, over = tuple(t[1:] for t in reads), stride, (1, 1)
+        parts: tuple = ((0, 0, points, reads),)
+    else:
+        taps, steps, over = tuple((-y, -x) for _, y, x in reads), (1, 1), stride
+        parts = tuple(
+            # The points y, y + stride, ...: the taps that reach them, as steps of one point of the source.
+            (y, x, (-(-(points[0] - y) // stride[0]), -(-(points[1] - x) // stride[1])), tuple(
+                (n, (y - b) // stride[0], (x - a) // stride[1])
+                for n, b, a in reads if not (y - b) % stride[0] and not (x - a) % stride[1]
+            ))
+            for y, x in product(*[range(min(s, n)) for s, n in zip(stride, points, strict=True)])
+        )  # fmt: skip
+    by_tiles = 0.0
+    for *_, some, reached in parts:
+        if reached:
+            form, offsets, _ = layout(size, some, steps, tuple(t[1:] for t in reached), ins, batch)
+            rows = (LINE if outs <= 2 else BLOCK)[0]
+            tiles = -(-batch // form.images) * form.strips
+            by_tiles += tiles * (up(form.points, LANES) // LANES) * (offsets.size + _START) * up(outs, rows) * groups
+    by_tiles += _MOVING * batch * groups * (ins * prod(size) + outs * prod(points))
+    whole = batch - batch % LANES
+
+    def cost(n):
+        return images.convolve_cost(n, size, points, taps, steps, over, groups, ins, outs) if n else 0.0
+
+    innermost = min({0, whole, batch}, key=lambda n: cost(n) + by_tiles * (batch - n) / batch)
+    tilings = _tilings(batch - innermost, size, points, parts, steps, over, groups, ins, outs)
+    if None in tilings and 0 < innermost < batch:
+        innermost, tilings = batch, ()
+    gaps = not all(reached for *_, reached in parts)
+    return None if None in tilings else _Plan(points, taps, steps, over, innermost, tilings, gaps)
+
+
+def _tilings(batch, size, points, parts, steps, over, groups, ins, outs):
+    return tuple(
+        _tiling(size, some, steps, reached, batch, groups, ins, outs, (*points, *over, y, x))
+        for y, x, some, reached in parts if batch and reached
+    )  # fmt: skip
+
+
+def _carry_out(plan, x, weights, bias, out):
+    """Does what the plan says."""
+    n = plan.innermost
+    if n:
+        images.convolve(x[:n], weights, bias, out[:n], plan.taps, plan.steps, plan.over)
+    if n < len(x):
+        if n:
+            x, out = x[n:], out[n:]
+        if plan.gaps:
+            out[...] = 0 if bias is None else bias.reshape(-1, 1, 1)
+        for tiling in plan.tilings:
+            _run(x, weights, bias, out, tiling)
+
+
 def conv(x, w, bias, stride, padding, dilation, groups):
     """The convolution of `x` (N, C, *S) with `w` (O, C / groups, *K)."""
     if not _suit(x, w) or w.shape[0] % groups or x.shape[-1] > WIDEST or (bias is not None and bias.dtype is not F32):
         return NotImplemented
-    dims = x.ndim - 2
+    flat = x.ndim == 3
+    if flat:
+        stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
     x, w = _planar(x), _planar(w)
-    stride, padding, dilation = _pairs(stride, 1), _pairs(padding, 0), _pairs(dilation, 1)
-    points = tuple(
-        (n + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, k, s, p, d in zip(x.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)
-    )
-    out = np.empty((x.shape[0], w.shape[0], *points), F32)
-    weights = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1)
-    if not _run(x, weights, bias, out, _reads(w.shape[2:], padding, dilation), stride, points, (*points, 1, 1, 0, 0)):
+    outs, ins, *kernel = w.shape
+    own = outs // groups
+    plan = _plan(False, len(x), x.shape[2:], None, tuple(kernel), stride, padding, dilation, groups, ins, own)
+    if plan is None:
         return NotImplemented
-    return out if dims == 2 else out.reshape(*out.shape[:2], -1)
+    out = np.empty((len(x), outs, *plan.points), F32)
+    _carry_out(plan, x, w.reshape(groups, own, ins, -1), bias, out)
+    return out.reshape(len(x), outs, -1) if flat else out
 
 
 def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups, bias=None):
     """The gradient of `conv` for its input, from the output's gradient `g`; `bias` is added to it."""
     if not _suit(g, w) or 0 in x_shape or x_shape[-1] > WIDEST or (bias is not None and bias.dtype is not F32):
         return NotImplemented
-    out = np.empty(x_shape, F32)
     g, w = _planar(g), _planar(w)
     stride, padding, dilation = _pairs(stride, 1), _pairs(padding, 0), _pairs(dilation, 1)
     size = _pairs(x_shape[2:], 1)
     weights = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1).swapaxes(1, 2)
-    taps = [(n, -y, -x) for n, y, x in _reads(w.shape[2:], padding, dilation)]
-    parts = []
-    for y, x in product(*[range(min(s, n)) for s, n in zip(stride, size, strict=True)]):
-        # The input's points y, y + stride, ...: the taps that reach them, as steps of one output point.
-        reached = tuple(
-            (n, (y + b) // stride[0], (x + a) // stride[1])
-            for n, b, a in taps if not (y + b) % stride[0] and not (x + a) % stride[1]
-        )  # fmt: skip
-        parts.append((y, x, reached))
-    if not all(reached for *_, reached in parts):
-        out[...] = 0 if bias is None else bias.reshape(-1, *[1] * (out.ndim - 2))
-    for y, x, reached in parts:
-        if reached:
-            points = (-(-(size[0] - y) // stride[0]), -(-(size[1] - x) // stride[1]))
-            if not _run(g, weights, bias, out, reached, (1, 1), points, (*size, *stride, y, x)):
-                return NotImplemented
-    return out
+    channels = (groups, weights.shape[2], weights.shape[1])
+    plan = _plan(True, len(g), g.shape[2:], size, w.shape[2:], stride, padding, dilation, *channels)
+    if plan is None:
+        return NotImplemented
+    out = np.empty((*x_shape[:2], *size), F32)
+    _carry_out(plan, g, weights, bias, out)
+    return out.reshape(x_shape)
 
 
 def conv_transpose(x, w, bias, stride, padding, output_padding, dilation, groups):
@@ -274,6 +382,18 @@ def _correlate(line: bool):
     return loop
 
 
+@lru_cache(maxsize=256)
+def _innermost_weights(batch, size, points, taps, stride, groups, ins, outs):
+    """Whether a weight's gradient is better summed with channels innermost (images.py)."""
+    rows, columns = DOTS_LINE if outs <= 2 else DOTS
+    form = layout(size, points, stride, taps, _even(ins, _CHUNK), batch)[0]
+    tiles = -(-batch // form.images) * form.strips
+    places = up(outs, rows) * up(ins * len(taps), columns) * groups
+    by_tiles = tiles * (-(-form.points // LANES) + 2 * _START) * places
+    by_tiles += _MOVING * batch * groups * (ins * prod(size) + outs * prod(points))
+    return images.correlate_cost(batch, size, points, taps, stride, groups, ins, outs) < by_tiles
+
+
 def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
     """The gradient of `conv` for its weights, from the output's gradient `g` (N, O, *P) and the input `x`."""
     if not _suit(g, x) or 0 in w_shape or w_shape[0] % groups or max(g.shape[-1], x.shape[-1]) > WIDEST:
@@ -281,11 +401,13 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
     g, x = _planar(g), _planar(x)
     stride, padding, dilation = _pairs(stride, 1), _pairs(padding, 0), _pairs(dilation, 1)
     batch, points, outs, ins = x.shape[0], g.shape[2:], w_shape[0] // groups, w_shape[1]
+    taps = tuple(t[1:] for t in _reads(_pairs(w_shape[2:], 1), padding, dilation))
+    if _innermost_weights(batch, x.shape[2:], points, taps, stride, groups, ins, outs):
+        return images.correlate(g, x, w_shape, taps, stride, groups)
     line = outs <= 2
     rows, columns = DOTS_LINE if line else DOTS
     out_chunk, in_chunk = up(_even(outs, _CHUNK), rows), _even(ins, _CHUNK)
     out_chunks, in_chunks = -(-outs // out_chunk), -(-ins // in_chunk)
-    taps = tuple(t[1:] for t in _reads(_pairs(w_shape[2:], 1), padding, dilation))
     form, offsets, rests = layout(x.shape[2:], points, stride, taps, in_chunk, batch)
     depth = offsets.size
     offsets = np.append(offsets, np.full(-depth % columns, offsets[0]))
@@ -332,10 +454,12 @@ def _made(kernel, *loops):
     return make
 
 
-_PRODUCTS = (_pack, lambda: _convolve(False), lambda: _convolve(True))
+_PRODUCTS = (_pack, lambda: _convolve(False), lambda: _convolve(True), images.panels_loop, images.convolve_loop)
 KERNELS: dict[str, Callable[[], Callable]] = {
     "conv": _made(conv, *_PRODUCTS),
     "conv_grad_input": _made(conv_grad_input, *_PRODUCTS),
     "conv_transpose": _made(conv_transpose, *_PRODUCTS),
-    "conv_grad_weight": _made(conv_grad_weight, lambda: _correlate(False), lambda: _correlate(True)),
+    "conv_grad_weight": _made(
+        conv_grad_weight, lambda: _correlate(False), lambda: _correlate(True), images.panels_loop, images.correlate_loop
+    ),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.index import extremes
@@ -86,12 +87,21 @@ def _starts(indices, starts):
     return np.append(starts, indices.size).astype(np.int64, copy=False)
 
 
+@njit(error_model="numpy")
+def _add_four(a, b, c, d, to):
+    for i in range(to.size):
+        to[i] = to[i] + a[i] + b[i] + c[i] + d[i]
+
+
 def _lookup():
     @compiled(f"void({_MATRIX}, int64[::1], int64[::1], boolean, {_MATRIX}, int64, int64)")
     def loop(table, indices, starts, mean, out, first, last):
         for bag in range(first, last):
             to, size = out[bag], starts[bag + 1] - starts[bag]
-            for k in range(starts[bag], starts[bag + 1]):
+            end = starts[bag + 1]
+            for k in range(starts[bag], end - 3, 4):
+                _add_four(table[indices[k]], table[indices[k + 1]], table[indices[k + 2]], table[indices[k + 3]], to)
+            for k in range(end - size % 4, end):
                 row = table[indices[k]]
                 for i in range(to.size):
                     to[i] += row[i]

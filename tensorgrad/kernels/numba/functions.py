@@ -45,9 +45,45 @@ def exp(x):
 
 
 @njit(inline="always", error_model="numpy")
+def exp_to_add(x):
+    """eˣ where 1 is then added: what is too small for that may be anything tiny, and from e^88.4 on it is inf."""
+    y = x if x < F(89.0) else F(89.0)
+    y = y if y > F(-87.0) else F(-87.0)
+    n = np.floor(y * _LOG2E + F(0.5))
+    r = y - n * _LN2_HIGH
+    r = r - n * _LN2_LOW
+    p = F(1.9875691500e-4)
+    p = p * r + F(1.3981999507e-3)
+    p = p * r + F(8.3334519073e-3)
+    p = p * r + F(4.1665795894e-2)
+    p = p * r + F(1.6666665459e-1)
+    p = p * r + F(5.0000001201e-1)
+    p = p * (r * r) + r + F(1.0)
+    value = p * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+    return value if x == x else x
+
+
+@njit(inline="always", error_model="numpy")
+def exp_below(x):
+    """eˣ for x that is not above 0; exactly 0 below -87.7, where `exp` still has numbers of fewer digits."""
+    y = F(-88.0) if x < F(-88.0) else x
+    n = np.floor(y * _LOG2E + F(0.5))
+    r = y - n * _LN2_HIGH
+    r = r - n * _LN2_LOW
+    p = F(1.9875691500e-4)
+    p = p * r + F(1.3981999507e-3)
+    p = p * r + F(8.3334519073e-3)
+    p = p * r + F(4.1665795894e-2)
+    p = p * r + F(1.6666665459e-1)
+    p = p * r + F(5.0000001201e-1)
+    p = p * (r * r) + r + F(1.0)
+    return p * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+
+
+@njit(inline="always", error_model="numpy")
 def sigmoid(x):
     """1 / (1 + e⁻ˣ)."""
-    return F(1.0) / (F(1.0) + exp(-x))
+    return F(1.0) / (F(1.0) + exp_to_add(-x))
 
 
 @njit(inline="always", error_model="numpy")
@@ -61,22 +97,24 @@ def tanh(x):
     p = p * s + F(0.13331127533750836)
     p = p * s + F(-0.3333326052758411)
     near = x + x * s * p
-    far = F(1.0) - F(2.0) / (exp(a + a) + F(1.0))
+    far = F(1.0) - F(2.0) / (exp_to_add(a + a) + F(1.0))
     far = -far if x < F(0.0) else far
     return near if a < F(0.625) else far
 
 
 @njit(inline="always", error_model="numpy")
-def normal_cdf(x):
-    """The standard normal distribution's Φ(x), to 1e-7 (not relative to Φ): Abramowitz & Stegun 7.1.26."""
-    a = abs(x) * F(0.7071067811865476)
-    t = F(1.0) / (F(1.0) + F(0.3275911) * a)
+def normal_cdf(x, density):
+    """The standard normal distribution's Φ(x), to 1e-7 (not relative to Φ), given `density` = exp(-x²/2).
+
+    Abramowitz & Stegun 7.1.26.
+    """
+    t = F(1.0) / (F(1.0) + F(0.23164189) * abs(x))
     p = F(1.061405429)
     p = p * t + F(-1.453152027)
     p = p * t + F(1.421413741)
     p = p * t + F(-0.284496736)
     p = p * t + F(0.254829592)
-    tail = F(0.5) * p * t * exp(-a * a)
+    tail = F(0.5) * p * t * density
     return tail if x < F(0.0) else F(1.0) - tail
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tensorgrad.dtypes import F32
+from tensorgrad.dtypes import F32, I64
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.array.loss import _is_small
 from tensorgrad.kernels.numba import pool
@@ -19,20 +19,20 @@ from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.rows import _MATRIX, _exps, _largest, _total
 
 _TARGETS = "int64[::1]"
-_CLASSES = 96  # shorter rows make few vectors: NumPy, which takes many rows at once, is quicker
+_CLASSES = 32  # shorter rows make few vectors: NumPy, which takes many rows at once, is quicker
 
 
-def _takes(x, target, weight, smoothing, reduction, ignore_index) -> bool:
-    """Whether the kernels are for these logits (or this softmax) and class numbers, all of which exist."""
-    if weight is not None or smoothing or not suits(x) or x.ndim != 2 or not x.size or target.dtype != np.int64:
-        return False
+def _counted(x, target, weight, smoothing, reduction, ignore_index) -> int | None:
+    """How many of the targets count; None if the kernels are not for these logits (or this softmax) and targets."""
+    if weight is not None or smoothing or not suits(x) or x.ndim != 2 or not x.size or target.dtype is not I64:
+        return None
     if not target.flags.c_contiguous or target.shape != x.shape[:1] or _is_small(np, x, None, 0.0, reduction):
-        return False
+        return None
     low, high = extremes(np, target)
-    if low >= 0 and high < x.shape[1]:
-        return True
+    if low >= 0 and high < x.shape[1] and not low <= ignore_index <= high:
+        return target.size
     counted = target[target != ignore_index]
-    return not counted.size or (counted.min() >= 0 and counted.max() < x.shape[1])
+    return counted.size if not counted.size or (counted.min() >= 0 and counted.max() < x.shape[1]) else None
 
 
 def _cross_entropy():
@@ -53,7 +53,8 @@ def _cross_entropy():
     def kernel(x, target, weight, ignore_index, smoothing, reduction):
         if x.ndim != 2 or x.shape[1] < _CLASSES:
             return NotImplemented
-        if not _takes(x, target, weight, smoothing, reduction, ignore_index):
+        count = _counted(x, target, weight, smoothing, reduction, ignore_index)
+        if count is None:
             return NotImplemented
         shares, losses = np.empty(x.shape, F32), np.empty(len(x), F32)
         pool.run(loop, len(x), (x, target, ignore_index, shares, losses), 5 * x.size)
@@ -61,8 +62,7 @@ def _cross_entropy():
             return losses, shares
         total = losses.sum()
         if reduction == "mean":
-            with np.errstate(all="ignore"):
-                total = total / F(np.count_nonzero(target != ignore_index))
+            total = total / F(count) if count else F(np.nan)
         return np.asarray(total), shares
 
     return kernel
@@ -82,11 +82,12 @@ def _cross_entropy_grad():
                 to[target[n]] -= slope
 
     def kernel(g, shares, target, weight, ignore_index, smoothing, reduction):
-        if not _takes(shares, target, weight, smoothing, reduction, ignore_index) or g.dtype is not F32:
+        count = _counted(shares, target, weight, smoothing, reduction, ignore_index)
+        if count is None or g.dtype is not F32:
             return NotImplemented
         if reduction == "mean":
             with np.errstate(all="ignore"):
-                g = g / F(np.count_nonzero(target != ignore_index))
+                g = g / F(count)
         slopes = np.ascontiguousarray(g, F32).reshape(-1)
         if slopes.size not in (1, len(target)):
             return NotImplemented

@@ -55,6 +55,12 @@ def _slopes(g, row, mean, factor, along, plain, to):
         to[i] = g[i] * factor - ((row[i] - mean) * along + plain)
 
 
+@njit(error_model="numpy", fastmath={"contract"})
+def _scale_and_shift(row, factor, shift, to):
+    for i in range(row.size):
+        to[i] = row[i] * factor + shift
+
+
 @njit(error_model="numpy")
 def _scaled(g, factor, to):
     for i in range(g.size):
@@ -75,7 +81,7 @@ def _given(parameter, count: int, number: float):
 # --- batch norm ------------------------------------------------------------------------------------------------------
 
 
-_SHORT = 64  # positions per channel below which threads go along rows of many channels instead of channel by channel
+_SHORT = 100  # positions per channel below which threads go along rows of many channels instead of channel by channel
 _BLOCK = 1 << 16  # elements that are visited three times before the next ones come
 
 
@@ -134,13 +140,23 @@ def _batch_norm():
                 for i in range(scale.size):
                     to[i] = (row[i] - mean[i]) * scale[i] + shift[i]
 
+    @compiled(f"void({_VECTOR}, {_VECTOR}, {_VECTOR}, {_VECTOR}, float64, int64, UniTuple({_VECTOR}, 5))")
+    def factors(mean, variance, weight, bias, eps, length, made):
+        """Copies of the statistics, the reciprocal deviations, and a factor and a shift for each (or each position)."""
+        means, rstds, variances, factor, shift = made
+        for c in range(mean.size):
+            means[c], variances[c] = mean[c], variance[c]
+            rstds[c] = F(1.0) / math.sqrt(variance[c] + F(eps))
+            scale = rstds[c] * weight[c] if weight.size else rstds[c]
+            offset = -mean[c] * scale + bias[c] if bias.size else -mean[c] * scale
+            factor[c * length : (c + 1) * length] = scale
+            shift[c * length : (c + 1) * length] = offset
+
     @compiled(f"void({_IMAGES}, {_VECTOR}, {_VECTOR}, {_IMAGES}, int64, int64)")
     def by_running(x, factors, shifts, out, first, last):
         for n in range(first, last):
             for c in range(x.shape[1]):
-                row, to, factor, shift = x[n, c], out[n, c], factors[c], shifts[c]
-                for i in range(row.size):
-                    to[i] = row[i] * factor + shift
+                _scale_and_shift(x[n, c], factors[c], shifts[c], out[n, c])
 
     @compiled(f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, {_MATRIX}, int64, int64)")
     def short_by_running(x, factors, shifts, out, first, last):
@@ -150,16 +166,17 @@ def _batch_norm():
                 to[i] = row[i] * factors[i] + shifts[i]
 
     def evaluated(x, shape, weight, bias, mean, var, eps):
-        mean, var = np.array(mean), np.array(var)
-        rstd = (F(1.0) / np.sqrt(var + F(eps))).astype(F32, copy=False)
-        factor = rstd if weight is None else rstd * weight
-        shift = -mean * factor if bias is None else bias - mean * factor
         n, c, length = shape
-        out, loop = np.empty(x.shape, F32), by_running
-        if length < _SHORT:
-            shape, factor, shift, loop = (n, c * length), factor.repeat(length), shift.repeat(length), short_by_running
+        short = length < _SHORT
+        repeated = length if short else 1
+        out, memory = np.empty(x.shape, F32), np.empty(c * (3 + 2 * repeated), F32)
+        parts = memory[:c], memory[c : 2 * c], memory[2 * c : 3 * c]
+        factor, shift = memory[3 * c : (3 + repeated) * c], memory[(3 + repeated) * c :]
+        given = (_EMPTY if weight is None else weight, _EMPTY if bias is None else bias)
+        factors(mean, var, *given, eps, repeated, (*parts, factor, shift))
+        shape, loop = ((n, c * length), short_by_running) if short else (shape, by_running)
         pool.run(loop, n, (x.reshape(shape), factor, shift, out.reshape(shape)), x.size)
-        return out, mean, rstd, var
+        return (out, *parts)
 
     def kernel(x, weight, bias, running_mean, running_var, training, eps):
         shape = _per_channel(x, weight, bias, running_mean, running_var)

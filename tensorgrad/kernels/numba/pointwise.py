@@ -35,7 +35,7 @@ def relu_grad(g, y):
 @njit(inline="always", error_model="numpy")
 def silu(x):
     """x σ(x)."""
-    return x / (F(1.0) + functions.exp(-x))
+    return x / (F(1.0) + functions.exp_to_add(-x))
 
 
 @njit(inline="always", error_model="numpy")
@@ -60,13 +60,14 @@ def tanh_grad(g, y):
 @njit(inline="always", error_model="numpy")
 def gelu(x):
     """x Φ(x)."""
-    return x * functions.normal_cdf(x)
+    return x * functions.normal_cdf(x, functions.exp_below(F(-0.5) * x * x))
 
 
 @njit(inline="always", error_model="numpy")
 def gelu_grad(g, x):
     """g (Φ(x) + x φ(x))."""
-    return g * (functions.normal_cdf(x) + x * _DENSITY * functions.exp(F(-0.5) * x * x))
+    density = functions.exp_below(F(-0.5) * x * x)
+    return g * (functions.normal_cdf(x, density) + x * _DENSITY * density)
 
 
 @njit(inline="always", error_model="numpy")
@@ -90,11 +91,23 @@ def _loop(function, operands: int):
     """The compiled loop over a range, for a function of one or of two numbers."""
     if operands == 1:
 
-        @compiled("void(float32[::1], float32[::1], int64, int64)")
-        def unary(x, out, first, last):
-            a, b = x[first:last], out[first:last]  # from 0 on: an index that could be negative makes no vectors
+        @njit(error_model="numpy", fastmath={"contract"})
+        def from_to(a, b):
             for i in range(a.size):
                 b[i] = function(a[i])
+
+        @njit(error_model="numpy", fastmath={"contract"})
+        def in_place(b):
+            for i in range(b.size):
+                b[i] = function(b[i])
+
+        @compiled("void(float32[::1], float32[::1], int64, int64)")
+        def unary(x, out, first, last):
+            # Slices that count from 0: an index that could be negative makes no vectors, nor do arrays that are one.
+            if x.ctypes.data == out.ctypes.data:
+                in_place(out[first:last])
+            else:
+                from_to(x[first:last], out[first:last])
 
         return unary
 
@@ -112,24 +125,41 @@ def suits(array: Any) -> bool:
     return array.__class__ is np.ndarray and array.dtype is F32 and array.flags.c_contiguous
 
 
-def _elementwise(function, operands: int, cost: int) -> Callable:
+def _elementwise(function, operands: int, cost: float) -> Callable:
     """The kernel of an op: arrays in, a new array (or `out`) back. `cost` is relative to that of an addition."""
     loop = _loop(function, operands)
+    if operands == 1:
+        return partial(_apply, loop, cost)
 
-    def kernel(*arrays, out=None):
-        shape = arrays[0].shape
-        for array in arrays:
-            if not suits(array) or array.shape != shape:
-                return NotImplemented
-        if out is None:
-            out = np.empty(shape, F32)
-        elif not suits(out):
+    def kernel(x, y):
+        shape = x.shape
+        if not suits(x) or not suits(y) or y.shape != shape:
             return NotImplemented
-        flat = [a.reshape(-1) for a in (*arrays, out)]
-        pool.run(loop, out.size, tuple(flat), out.size * cost)
+        out = np.empty(shape, F32)
+        pool.run(loop, out.size, (x.reshape(-1), y.reshape(-1), out.reshape(-1)), int(out.size * cost))
         return out
 
     return kernel
+
+
+def _apply(loop, cost: float, x, out=None):
+    """`loop` on each element of x. (Arrays of a few thousand come by here: each call of NumPy's counts.)"""
+    if x.__class__ is not np.ndarray or x.dtype is not F32 or not x.flags.c_contiguous:
+        return NotImplemented
+    n = x.size
+    if out is None:
+        flat = np.empty(n, F32)
+        made = flat if x.ndim == 1 else flat.reshape(x.shape)
+    elif not suits(out) or out.shape != x.shape or (out is not x and np.may_share_memory(x, out)):
+        return NotImplemented
+    else:
+        flat, made = out.reshape(-1), out
+    given = x if x.ndim == 1 else x.reshape(-1)
+    if n * cost < pool.GRAIN:
+        loop(given, flat, 0, n)
+    else:
+        pool.run(loop, n, (given, flat), int(n * cost))
+    return made
 
 
 def _gelu(exact, approximate, operands: int) -> Callable:
@@ -150,12 +180,12 @@ KERNELS: dict[str, Callable[[], Callable]] = {
     "tanh": partial(_elementwise, functions.tanh, 1, 6),
     "sigmoid": partial(_elementwise, functions.sigmoid, 1, 4),
     "erf": partial(_elementwise, functions.erf, 1, 6),
-    "relu": partial(_elementwise, relu, 1, 1),
+    "relu": partial(_elementwise, relu, 1, 0.25),
     "silu": partial(_elementwise, silu, 1, 4),
-    "relu_grad": partial(_elementwise, relu_grad, 2, 1),
+    "relu_grad": partial(_elementwise, relu_grad, 2, 0.25),
     "silu_grad": partial(_elementwise, silu_grad, 2, 4),
-    "sigmoid_grad": partial(_elementwise, sigmoid_grad, 2, 1),
-    "tanh_grad": partial(_elementwise, tanh_grad, 2, 1),
+    "sigmoid_grad": partial(_elementwise, sigmoid_grad, 2, 0.25),
+    "tanh_grad": partial(_elementwise, tanh_grad, 2, 0.25),
     "gelu": partial(_gelu, gelu, gelu_tanh, 1),
     "gelu_grad": partial(_gelu, gelu_grad, gelu_tanh_grad, 2),
 }

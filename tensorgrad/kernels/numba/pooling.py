@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -14,11 +15,13 @@ from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, compiled
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.tiles import FORM, WIDEST, fill, layout, move
+from tensorgrad.kernels.numba.vectors import LANES, largest_of_four
 
 _ROW, _PLANES = "float32[::1]", "float32[:,::1]"
 _ANY_ORDER = {"contract", "reassoc"}
 _LARGE = 2**30  # places in a plane are counted in 32 bits
 _NONE = np.int32(-(2**31))
+_FOUR = ((2, 2), (2, 2), (0, 0), (1, 1))  # the commonest windows: each point is in one of them, none goes over the edge
 
 
 def _takes(x, dims):
@@ -61,7 +64,54 @@ def _write_places(found, at, row, step, pad, top, out, to, count):
         out[to + j] = here + row + across if here != _NONE else first
 
 
+@njit(error_model="numpy")
+def _largest_of_four(x, top, bottom, first, out, indices, to, count):
+    """Windows of 2x2 points in two rows that begin at `top` and `bottom`; `first` is the place of the first point."""
+    top, bottom, to, width = np.uint64(top), np.uint64(bottom), np.uint64(to), np.int64(bottom - top)
+    for j in range(np.uint64(count)):
+        i = j + j
+        best, at = x[top + i], np.int64(0)
+        value = x[top + i + np.uint64(1)]
+        better = (value > best) | (value != value)
+        best, at = value if better else best, np.int64(1) if better else at
+        value = x[bottom + i]
+        better = (value > best) | (value != value)
+        best, at = value if better else best, width if better else at
+        value = x[bottom + i + np.uint64(1)]
+        better = (value > best) | (value != value)
+        best, at = value if better else best, width + np.int64(1) if better else at
+        out[to + j], indices[to + j] = best, at + np.int64(i) + first
+
+
+@lru_cache(maxsize=128)
+def _max_plan(x_shape, kernel, stride, padding, dilation, ceil_mode):
+    """The shape of the result, and what the loop takes besides arrays: offsets, places, rests, form; the tiles."""
+    shape = pool_shape(x_shape, kernel, stride, padding, dilation, ceil_mode)
+    taps, planes = _taps(kernel, padding, dilation), x_shape[0] * x_shape[1]
+    form, offsets, rests = layout(x_shape[2:], shape[2:], tuple(stride), taps, 1, planes)
+    places = np.array([y * x_shape[3] + x for y, x in taps], np.int32)
+    return shape, (offsets, places, rests, tuple(form)), -(-planes // form.images) * form.strips
+
+
 def _max_pool():
+    @compiled(f"void({_ROW}, {_ROW}, int64[::1], UniTuple(int64, 4), int64, int64)")
+    def of_four(x, out, indices, sizes, first, last):
+        height, width, points_y, points_x = sizes
+        end, border = last * points_y * points_x, last * height * width
+        for n in range(first, last):
+            for y in range(points_y):
+                top = n * height * width + 2 * y * width
+                to, done = (n * points_y + y) * points_x, 0
+                # Whole vectors may go over the end of a row, as the next one is written later, but not of the last.
+                while done < points_x and to + done + LANES <= end and top + width + 2 * (done + LANES) <= border:
+                    at = top + 2 * done
+                    largest_of_four(x, at, at + width, 2 * (y * width + done), out, indices, to + done)
+                    done += LANES
+                if done < points_x:
+                    at = top + 2 * done
+                    place = 2 * (y * width + done)
+                    _largest_of_four(x, at, at + width, place, out, indices, to + done, points_x - done)
+
     @compiled(
         f"void({_ROW}, {_ROW}, int64[::1], int64[::1], int32[::1], int64[:,::1], {FORM}, int64, int64, int64, int64, "
         "int64)"
@@ -96,14 +146,15 @@ def _max_pool():
             return NotImplemented
         if max(dilation) > 1 and (any(padding) or ceil_mode):  # a window may miss the input altogether
             return NotImplemented
-        shape = pool_shape(x.shape, kernel, stride, padding, dilation, ceil_mode)
+        # A tuple from a list: the plan is looked up.
+        windows = (tuple(kernel), tuple(stride), tuple(padding), tuple(dilation))
+        shape, rest, tiles = _max_plan(x.shape, *windows, ceil_mode)
         out, indices = np.empty(shape, F32), np.empty(shape, np.int64)
-        taps, planes = _taps(kernel, padding, dilation), x.shape[0] * x.shape[1]
-        form, offsets, rests = layout(x.shape[2:], shape[2:], tuple(stride), taps, 1, planes)
-        places = np.array([y * x.shape[3] + x_ for y, x_ in taps], np.int32)
-        given = (x.reshape(-1), out.reshape(-1), indices.reshape(-1), offsets, places, rests, tuple(form))
-        tiles = -(-planes // form.images) * form.strips
-        pool.run(loop, tiles, (*given, planes, *padding), x.size + out.size * len(taps))
+        planes, flat = x.shape[0] * x.shape[1], (x.reshape(-1), out.reshape(-1), indices.reshape(-1))
+        if windows == _FOUR and not ceil_mode:
+            pool.run(of_four, planes, (*flat, (*x.shape[2:], *shape[2:])), x.size + 3 * out.size)
+        else:
+            pool.run(loop, tiles, (*flat, *rest, planes, *padding), x.size + out.size * len(rest[1]))
         return out, indices
 
     return kernel

@@ -1,8 +1,15 @@
-"""Products of all elements or of rows, which NumPy takes one element at a time. (Its other reductions are quick.)"""
+"""Sums, sums of squares, extrema and products over dimensions that lie side by side in memory.
+
+What is folded is (outer, n, inner) to the loops: each result is folded from n elements, which are neighbours where
+`inner` is 1. Long ones are folded in parts whose size depends on the shape alone, so that results do not depend on the
+number of threads. Sums are kept in single precision for a few thousand elements at most, beyond that in double.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import cache, lru_cache, partial
 
 import numpy as np
 from numba import njit
@@ -13,7 +20,11 @@ from tensorgrad.kernels.numba.functions import F, compiled
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX
 
-_PART = 16384  # elements whose product is one thread's: fixed, so that results do not depend on threads
+_PART = 16384  # neighbours that are one thread's
+_RUN = 4096  # of which so many are summed in single precision
+_LINES, _COLUMNS = 512, 512  # the part of a plane that is one thread's
+_NARROW = 16  # columns for which the loop over planes is not worth it
+_COST = 0.2
 
 
 @njit(error_model="numpy", fastmath=_ANY_ORDER)
@@ -22,6 +33,283 @@ def _product(row):
     for i in range(row.size):
         total *= row[i]
     return total
+
+
+# --- loops -----------------------------------------------------------------------------------------------------------
+
+
+def _loops(fold, fold_run, fold_lines, start: float) -> tuple[Callable, Callable]:
+    """The compiled loops over neighbours and over lines, from functions that fold a row, a long row, and lines."""
+
+    @compiled([f"void(float32[::1], {kind}[::1], int64, int64, int64)" for kind in ("float32", "float64")])
+    def neighbours(x, out, n, first, last):
+        if n <= _RUN:
+            for k in range(first, last):
+                out[k] = fold(x[k * n : (k + 1) * n])
+            return
+        parts = -(-n // _PART)
+        for k in range(first, last):
+            at = k // parts * n + k % parts * _PART
+            end = min(at + _PART, (k // parts + 1) * n)
+            out[k] = fold_run(x[at:end])
+
+    @compiled("void(float32[:,:,::1], float32[:,:,::1], int64, int64)")
+    def lines(x, out, first, last):
+        n, chunks, parts = x.shape[1], -(-x.shape[2] // _COLUMNS), out.shape[1]
+        for k in range(first, last):
+            outer, part, column = k // (chunks * parts), k // chunks % parts, k % chunks * _COLUMNS
+            end = min(column + _COLUMNS, x.shape[2])
+            to = out[outer, part, column:end]
+            for c in range(to.size):
+                to[c] = F(start)
+            stop = min((part + 1) * _LINES, n)
+            four = stop - (stop - part * _LINES) % 4
+            plane = x[outer]
+            for i in range(part * _LINES, four, 4):
+                fold_lines(
+                    to,
+                    plane[i, column:end],
+                    plane[i + 1, column:end],
+                    plane[i + 2, column:end],
+                    plane[i + 3, column:end],
+                )
+            for i in range(four, stop):
+                fold_lines(to, plane[i, column:end], to[:0], to[:0], to[:0])
+
+    return neighbours, lines
+
+
+@cache
+def _sum_loops(square: bool) -> tuple[Callable, Callable]:
+    @njit(error_model="numpy", fastmath=_ANY_ORDER)
+    def fold(row):
+        total = F(0.0)
+        for i in range(row.size):
+            total += row[i] * row[i] if square else row[i]
+        return total
+
+    @njit(error_model="numpy")
+    def fold_run(row):
+        total = 0.0
+        for at in range(0, row.size, _RUN):
+            total += fold(row[at : min(at + _RUN, row.size)])
+        return total
+
+    @njit(error_model="numpy", fastmath={"contract"})
+    def fold_lines(to, a, b, c, d):
+        if b.size:
+            for i in range(to.size):
+                if square:
+                    to[i] += (a[i] * a[i] + b[i] * b[i]) + (c[i] * c[i] + d[i] * d[i])
+                else:
+                    to[i] += (a[i] + b[i]) + (c[i] + d[i])
+        else:
+            for i in range(to.size):
+                to[i] += a[i] * a[i] if square else a[i]
+
+    return _loops(fold, fold_run, fold_lines, 0.0)
+
+
+_SIGN, _REST = np.int32(31), np.int32(0x7FFFFFFF)
+_LOWEST, _HIGHEST = np.int32(-2139095041), np.int32(0x7F800000)  # the infinities' places in the order below
+_OTHER = np.uint32(0xFF000001)  # the place of one infinity, counted from the other
+
+
+@cache
+def extreme(largest: bool) -> Callable:
+    """The compiled function that finds the largest or smallest number of an array, or nan if there is one.
+
+    Of comparisons of floating-point numbers the compiler makes no vectors, so they are compared as integers,
+    whose order is that of the numbers once all bits but the sign's are turned over in negative ones. Counted from the
+    infinity that loses, without a sign, every nan is beyond the other infinity, whatever its sign.
+    """
+
+    @njit(error_model="numpy")
+    def fold(row):
+        bits, top = row.view(np.int32), np.uint32(0)
+        for i in range(bits.size):
+            b = bits[i]
+            place = np.int32(b ^ np.int32(np.int32(b >> _SIGN) & _REST))
+            top = max(top, np.uint32(place - _LOWEST) if largest else np.uint32(_HIGHEST - place))
+        if top > _OTHER:
+            return F(np.nan)
+        place = np.int32(np.int32(top) + _LOWEST) if largest else np.int32(_HIGHEST - np.int32(top))
+        return np.int32(place ^ np.int32(np.int32(place >> _SIGN) & _REST)).view(np.float32)
+
+    return fold
+
+
+@cache
+def _extreme_loops(largest: bool) -> tuple[Callable, Callable]:
+    fold = extreme(largest)
+
+    @njit(inline="always")
+    def further(a, b):
+        """The one of two numbers that is further out; nan if either is."""
+        beyond = (b > a) if largest else (b < a)
+        return b if beyond or b != b else a
+
+    @njit(error_model="numpy")
+    def fold_lines(to, a, b, c, d):
+        if b.size:
+            for i in range(to.size):
+                to[i] = further(further(to[i], further(a[i], b[i])), further(c[i], d[i]))
+        else:
+            for i in range(to.size):
+                to[i] = further(to[i], a[i])
+
+    return _loops(fold, fold, fold_lines, -math.inf if largest else math.inf)
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=512)
+def plan(shape: tuple, dim: tuple | None, keepdim: bool):
+    """(outer, n, inner) for the last group of neighbouring dimensions in `dim`, the shape after it is folded, and the
+    dimensions that are then left to fold; None if there is nothing to fold."""
+    dims = range(len(shape)) if dim is None else dim
+    wanted = sorted(d for d in dims if shape[d] != 1)
+    if not wanted:
+        return None
+    last = first = wanted.pop()
+    while wanted and math.prod(shape[wanted[-1] + 1 : first]) == 1:
+        first = wanted.pop()
+    sizes = math.prod(shape[:first]), math.prod(shape[first : last + 1]), math.prod(shape[last + 1 :])
+    after = (*shape[:first], *[1] * (last + 1 - first), *shape[last + 1 :])
+    if not wanted and not keepdim:
+        after = tuple(n for d, n in enumerate(after) if d not in dims)
+    return sizes, after, tuple(wanted)
+
+
+def _fold_all(loops, join, x, dim, keepdim, once=False):
+    """x folded over `dim`; NotImplemented where NumPy is no slower, or (`once`) where it takes several passes."""
+    planned = plan(x.shape, dim, keepdim) if x.size else None
+    if planned is None:
+        return NotImplemented
+    (outer, n, inner), shape, left = planned
+    if once and left:
+        return NotImplemented
+    work = int(x.size * _COST)
+    if inner == 1:
+        parts = -(-n // _PART)
+        out = np.empty(outer * parts, F32 if parts == 1 else np.float64)
+        if work < pool.GRAIN:
+            loops[0](x.reshape(-1), out, n, 0, out.size)
+        else:
+            pool.run(loops[0], out.size, (x.reshape(-1), out, n), work)
+        if parts > 1:
+            out = join(out.reshape(outer, parts), 1).astype(F32)
+    elif inner < _NARROW:
+        return NotImplemented
+    else:
+        parts = -(-n // _LINES)
+        out = np.empty((outer, parts, inner), F32)
+        pool.run(loops[1], outer * parts * -(-inner // _COLUMNS), (x.reshape(outer, n, inner), out), work)
+        if parts > 1:
+            out = join(out, 1, np.float64).astype(F32)
+    out = out.reshape(shape)
+    if left:
+        out = _fold_all(loops, join, out, left, True)
+        if out is not NotImplemented and not keepdim:
+            out = out.reshape([n for d, n in enumerate(x.shape) if dim is not None and d not in dim])
+    return out
+
+
+def _sum() -> Callable:
+    loops = _sum_loops(False)
+
+    def kernel(x, dim, keepdim, dtype):
+        return _fold_all(loops, np.add.reduce, x, dim, keepdim) if suits(x) else NotImplemented
+
+    return kernel
+
+
+def _mean() -> Callable:
+    loops = _sum_loops(False)
+
+    def kernel(x, dim, keepdim, dtype):
+        total = _fold_all(loops, np.add.reduce, x, dim, keepdim) if suits(x) else NotImplemented
+        if total is not NotImplemented:
+            np.true_divide(total, F32.type(x.size // total.size), total)
+        return total
+
+    return kernel
+
+
+def _norm() -> Callable:
+    loops = _sum_loops(True)
+
+    def kernel(x, ord, dim, keepdim, dtype):
+        if ord != 2 or not suits(x):
+            return NotImplemented
+        squares = _fold_all(loops, np.add.reduce, x, dim, keepdim, once=True)  # later sums would square them again
+        return squares if squares is NotImplemented else np.sqrt(squares, squares)
+
+    return kernel
+
+
+def _extreme(largest: bool) -> Callable:
+    loops, join = _extreme_loops(largest), np.maximum.reduce if largest else np.minimum.reduce
+
+    def kernel(x, dim=None, keepdim=False):
+        return _fold_all(loops, join, x, dim, keepdim) if suits(x) else NotImplemented
+
+    return kernel
+
+
+@cache
+def _places() -> Callable:
+    """The first largest or smallest elements along a dimension that is not the last, and their places."""
+
+    @njit(error_model="numpy")
+    def compare(values, places, row, i, largest):
+        for c in range(row.size):
+            a, b = values[c], row[c]
+            further = ((b > a) if largest else (b < a)) or (b != b and a == a)
+            values[c] = b if further else a
+            places[c] = i if further else places[c]
+
+    @compiled("void(float32[:,:,::1], float32[:,::1], int64[:,::1], boolean, int64, int64)")
+    def lines(x, values, places, largest, first, last):
+        chunks = -(-x.shape[2] // _COLUMNS)
+        small = np.empty(_COLUMNS, np.int32)
+        for k in range(first, last):
+            outer, column = k // chunks, k % chunks * _COLUMNS
+            end = min(column + _COLUMNS, x.shape[2])
+            value, place = values[outer, column:end], small[: end - column]
+            row = x[outer, 0, column:end]
+            for c in range(row.size):
+                value[c], place[c] = row[c], np.int32(0)
+            for i in range(1, x.shape[1]):
+                compare(value, place, x[outer, i, column:end], np.int32(i), largest)
+            to = places[outer, column:end]
+            for c in range(to.size):
+                to[c] = place[c]
+
+    def find(x, dim, keepdim, name):
+        inner = math.prod(x.shape[dim + 1 :])
+        if not suits(x) or not x.size or inner < _NARROW or x.shape[dim] >= 2**31:
+            return NotImplemented
+        shape = x.size // (x.shape[dim] * inner), x.shape[dim], inner
+        values, places = np.empty(shape[::2], F32), np.empty(shape[::2], np.int64)
+        work = shape[0] * -(-inner // _COLUMNS)
+        pool.run(lines, work, (x.reshape(shape), values, places, not name.endswith("min")), x.size // 2)
+        shape = (*x.shape[:dim], *[1] * keepdim, *x.shape[dim + 1 :])
+        return values.reshape(shape), places.reshape(shape)
+
+    return find
+
+
+def _arg_extreme() -> Callable:
+    find = _places()
+
+    def kernel(x, dim, keepdim, name):
+        dim = dim[0] if dim.__class__ is tuple and len(dim) == 1 else dim
+        found = find(x, dim, keepdim, name) if dim.__class__ is int else NotImplemented
+        return found if found is NotImplemented else found[1]
+
+    return kernel
 
 
 def _prod():
@@ -51,4 +339,7 @@ def _prod():
     return kernel
 
 
-KERNELS: dict[str, Callable[[], Callable]] = {"prod": _prod}
+KERNELS: dict[str, Callable[[], Callable]] = {
+    "sum": _sum, "mean": _mean, "vector_norm": _norm, "prod": _prod, "amax": partial(_extreme, True),
+    "amin": partial(_extreme, False), "extreme_dim": _places, "arg_extreme": _arg_extreme,
+}  # fmt: skip

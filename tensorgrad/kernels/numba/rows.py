@@ -54,7 +54,7 @@ def _dot(a, b):
 @njit(error_model="numpy", fastmath={"contract"})
 def _exps(row, top, out):
     for i in range(row.size):
-        out[i] = functions.exp(row[i] - top)
+        out[i] = functions.exp_below(row[i] - top)
 
 
 # --- softmax ---------------------------------------------------------------------------------------------------------

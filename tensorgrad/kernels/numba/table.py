@@ -12,6 +12,7 @@ from functools import update_wrapper
 from importlib.util import find_spec
 from typing import Any
 
+from tensorgrad.kernels.numba import blas
 from tensorgrad.ops import dispatch
 from tensorgrad.settings import _Settings as SETTINGS
 
@@ -23,29 +24,39 @@ class Row:
     op's `backward_kernel`.
     """
 
-    __slots__ = ("asked", "elements", "kernel", "op", "ready", "sized")
+    __slots__ = ("_elements", "asked", "kernel", "op", "ready", "sized")
 
     def __init__(self, op: str, kernel: str, elements: int, sized: int = 0):
-        self.op, self.kernel, self.elements, self.sized = op, kernel, elements, sized
+        self.op, self.kernel, self._elements, self.sized = op, kernel, elements, sized
         self.ready: Any = None  # the kernel, once it is compiled
         self.asked = False
 
+    @property
+    def elements(self) -> int:
+        return self._elements
+
+    @elements.setter
+    def elements(self, elements: int) -> None:
+        self._elements = elements
+        if self.op in dispatch.OPS:  # the call path looks there
+            dispatch.OPS[self.op].few = elements
+
+    def available(self) -> bool:
+        """Whether the kernel is compiled; if not, asks for it."""
+        if self.ready is None:
+            from tensorgrad.kernels.numba.runtime import request
+
+            request(self)
+        return self.ready is not None
+
     def over(self, general: Callable) -> Callable:
-        """The kernel of an op: the compiled one for large arrays, once there is one, else NumPy's."""
+        """The kernel of an op for large arrays: the compiled one, once there is one, else NumPy's."""
         from tensorgrad.kernels.numba.runtime import request
 
-        def kernel(x, *rest, **options):
-            if x.size >= self.elements and not SETTINGS.deterministic:
-                if self.ready is None:
-                    request(self)
-                else:
-                    made = self.ready(x, *rest, **options)
-                    if made is not NotImplemented:
-                        return made
-            return general(x, *rest, **options)
+        sized = self.sized
 
-        def by_another(*given, **options):
-            if given[sized].size >= self.elements and not SETTINGS.deterministic:
+        def kernel(*given, **options):
+            if given[sized].size >= self._elements and not SETTINGS.deterministic:
                 if self.ready is None:
                     request(self)
                 else:
@@ -54,23 +65,42 @@ class Row:
                         return made
             return general(*given, **options)
 
-        sized = self.sized
-        return update_wrapper(by_another if sized else kernel, getattr(general, "func", general))
+        return update_wrapper(kernel, getattr(general, "func", general))
 
+
+# NumPy's functions that threads share (ufuncs.py); those of arithmetic are compiled too, for shapes that broadcast.
+ARITHMETIC = ("add", "sub", "mul", "div")
+UFUNCS = (
+    "neg", "abs", "sqrt", "reciprocal", "log", "log2", "log10", "log1p", "expm1", "exp2", "tanh", "sin", "cos", "pow",
+    "square", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not",
+)  # fmt: skip
 
 ROWS = (
-    Row("exp", "pointwise.exp", 16384),
+    *(Row(name, f"ufuncs.{name}", 131072) for name in UFUNCS),
+    *(Row(name, f"ufuncs.{name}", 32768) for name in ARITHMETIC),
+    Row("where", "broadcast.where", 2048), Row("masked_fill", "broadcast.masked_fill", 2048),
+    Row("step of SGD", "optim.sgd", 16384), Row("step of Adam", "optim.adam", 512),
+    Row("norm of gradients", "optim.squares", 4096), Row("coins", "dropout.coins", 2048),
+    Row("topk_", "sort.topk", 2048),
+    Row("exp", "pointwise.exp", 8192),
     Row("sigmoid", "pointwise.sigmoid", 4096), Row("silu", "pointwise.silu", 4096),
-    Row("relu", "pointwise.relu", 65536), Row("erf", "pointwise.erf", 4096),
-    Row("gelu", "pointwise.gelu", 2048), Row("gelu_grad", "pointwise.gelu_grad", 2048),
+    Row("relu", "pointwise.relu", 4096), Row("erf", "pointwise.erf", 4096),
+    Row("gelu", "pointwise.gelu", 512), Row("gelu_grad", "pointwise.gelu_grad", 512),
     Row("silu_grad", "pointwise.silu_grad", 4096), Row("sigmoid_grad", "pointwise.sigmoid_grad", 16384),
     Row("tanh_grad", "pointwise.tanh_grad", 16384),
-    Row("softmax_", "rows.softmax", 2048), Row("log_softmax_", "rows.log_softmax", 2048),
+    Row("softmax_", "rows.softmax", 1024), Row("log_softmax_", "rows.log_softmax", 1024),
     Row("softmax_grad", "rows.softmax_grad", 4096), Row("log_softmax_grad", "rows.log_softmax_grad", 4096),
-    Row("layer_norm", "rows.layer_norm", 2048), Row("layer_norm_grad", "rows.layer_norm_grad", 2048),
-    Row("conv", "conv.conv", 2048), Row("conv_transpose", "conv.conv_transpose", 2048),
+    Row("layer_norm", "rows.layer_norm", 256), Row("layer_norm_grad", "rows.layer_norm_grad", 256),
+    Row("gather", "index.gather", 2048), Row("scatter", "index.scatter", 2048),
+    Row("scatter_add", "index.scatter_add", 2048), Row("index_add", "index.index_add", 2048),
+    Row("attention", "attention.attention", 512), Row("attention_grad", "attention.attention_grad", 512),
+    Row("conv", "conv.conv", 512), Row("conv_transpose", "conv.conv_transpose", 2048),
     Row("conv_grad_input", "conv.conv_grad_input", 2048), Row("conv_grad_weight", "conv.conv_grad_weight", 32768),
-    Row("max_pool", "pooling.max_pool", 2048), Row("max_pool_grad", "pooling.max_pool_grad", 2048),
+    Row("linear", "matmul.linear", 1024), Row("linear.backward", "matmul.linear_backward", 2048),
+    Row("matmul", "matmul.matmul", 2048), Row("mm", "matmul.mm", 2048), Row("bmm", "matmul.bmm", 2048),
+    Row("matmul_nt", "matmul.nt", 2048), Row("matmul_tn", "matmul.tn", 2048),
+    Row("addmm", "matmul.addmm", 2048, 1),
+    Row("max_pool", "pooling.max_pool", 1024), Row("max_pool_grad", "pooling.max_pool_grad", 2048),
     Row("avg_pool", "pooling.avg_pool", 2048), Row("avg_pool_grad", "pooling.avg_pool_grad", 2048),
     Row("adaptive_avg_pool", "pooling.adaptive_avg_pool", 8192),
     Row("adaptive_avg_pool_grad", "pooling.adaptive_avg_pool_grad", 2048),
@@ -78,12 +108,17 @@ ROWS = (
     Row("group_norm", "norms.group_norm", 1024), Row("group_norm_grad", "norms.group_norm_grad", 1024),
     Row("cross_entropy_", "loss.cross_entropy", 2048), Row("cross_entropy_grad", "loss.cross_entropy_grad", 2048, 1),
     Row("cross_entropy_.backward", "loss.cross_entropy_backward", 2048, 1),
+    Row("sum", "reduce.sum", 4096), Row("mean", "reduce.mean", 4096), Row("vector_norm_", "reduce.vector_norm", 4096),
+    Row("amax", "reduce.amax", 4096), Row("amin", "reduce.amin", 4096), Row("max_all", "reduce.amax", 4096),
+    Row("min_all", "reduce.amin", 4096), Row("extreme_dim", "reduce.extreme_dim", 4096),
+    Row("arg_extreme", "reduce.arg_extreme", 4096),
     Row("prod_", "reduce.prod", 4096), Row("embedding_grad", "embedding.embedding_grad", 1024),
     Row("bag_sum", "embedding.bag_sum", 1024),
     Row("bag_lookup", "embedding.lookup", 256, 1), Row("bag_lookup_grad", "embedding.lookup_grad", 256, 1),
-    Row("lstm_layer", "rnn.lstm", 2048), Row("lstm_layer_grad", "rnn.lstm_grad", 2048),
+    Row("lstm_layer", "rnn.lstm", 512), Row("lstm_layer_grad", "rnn.lstm_grad", 512),
+    Row("gru_layer", "rnn.gru", 512), Row("gru_layer_grad", "rnn.gru_grad", 512),
     Row("cumsum", "scan.cumsum", 1024), Row("cumsum_reversed", "scan.cumsum_reversed", 1024),
-    Row("tanh.backward", "pointwise.tanh_grad", 16384), Row("relu.backward", "pointwise.relu_grad", 65536),
+    Row("tanh.backward", "pointwise.tanh_grad", 16384), Row("relu.backward", "pointwise.relu_grad", 4096),
 )  # fmt: skip
 
 
@@ -94,5 +129,6 @@ def wanted() -> bool:
 
 def install() -> None:
     """Puts the rows in front of the ops' NumPy kernels."""
+    blas.wait_briefly()
     for row in ROWS:
-        dispatch.LARGE[row.op] = row.over
+        dispatch.LARGE[row.op], row.elements = row, row.elements

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from tensorgrad.kernels.numba.vectors import BLOCK, LANES, LINE, every_other
+from tensorgrad.kernels.numba.vectors import BLOCK, LANES, LINE, carry, every_other
 
 _TILE = 768 << 10  # bytes of a tile's source: with the weights in use it stays in a second-level cache of 1 MiB
 _POINTS = 2048  # of a tile at most: so that the results of a block of channels stay in the cache, too
@@ -87,8 +87,8 @@ def layout(size, out, steps, taps, channels, batch):
 
 
 def _blocks(points):
-    """What a tile of so many points costs, in blocks of them: the last is seldom full, and a tile has its borders."""
-    return -(-points // (BLOCK[1] * LANES)) + 1
+    """What a tile of so many points costs, in vectors of them: the last is seldom full, and a tile has its borders."""
+    return -(-points // LANES) + BLOCK[1]
 
 
 def up(n, unit):
@@ -146,8 +146,16 @@ def fill(x, image, total, channel, channels, row, rests, form, outside, fresh, b
                 first = (left + low_x) * step_x + rest_x
                 top = max(0, -(row + low_y))
                 bottom = min(filled, (size_y - 1 - rest_y) // step_y - low_y - row + 1)
+                width = right - left
                 for m in range(present):
                     base = ((image + m) * all_channels + c) * size_y * size_x
+                    if step_x == 1 and width >= LANES:  # whole vectors, all rows at a time
+                        start = base + ((row + top + low_y) * step_y + rest_y) * size_x + first
+                        to = at + (m * height + top) * pitch + left
+                        for j in range(0, width, LANES):
+                            j = min(j, width - LANES)
+                            carry(x, start + j, step_y * size_x, buffer, to + j, pitch, bottom - top)
+                        continue
                     for i in range(top, bottom):
                         y = (row + i + low_y) * step_y + rest_y
                         to = at + (m * height + i) * pitch + left

@@ -22,6 +22,8 @@ _MANY = LANES != 8 and (LANES == 16 or "neon" in _FEATURES)  # 32 registers, els
 
 # Blocks that fill the registers without spilling: (rows of weights, registers of pixels), and for one row alone.
 BLOCK, LINE = ((8, 3) if _MANY else (4, 3)), (1, 8)
+# The rows of a block of `runs_1`, `runs_2`, `runs_3`, which are named for their registers.
+ROWS = min(LANES, 8 if _MANY else 4)
 # The same for sums over pixels: (rows, columns), and for one row alone.
 DOTS, DOTS_LINE = ((4, 6) if _MANY else (3, 3)), (1, 9)
 
@@ -215,6 +217,191 @@ def every_other(typing, source, at, out, to, blocks):
     return signature, code
 
 
+def _runs(rows: int, registers: int):
+    """Makes the function that computes a block of a product whose inner dimension comes in runs.
+
+    out[to + r pitch + n beside + p] = first + Σ over runs (a, b, count) of Σₖ left[w + a + k step + r] ·
+    right[start + b + k LANES + n apart + p], for `rows` rows r, `registers` n and LANES lanes p, over the runs
+    `begin` ... `end` - 1 (one at least, none empty). `first` is shift[s + r], or with s below zero what `out` holds.
+    Nothing checks bounds.
+    """
+
+    @intrinsic
+    def runs(typing, left, w, step, right, start, apart, table, begin, end, shift, s, out, to, pitch, beside):
+        index = types.int64
+        signature = types.void(
+            left, index, index, right, index, index, table, index, index, shift, index, out, index, index, index
+        )
+
+        def code(context, builder, signature, given):
+            kinds = signature.args
+            factors = _pointer(context, builder, kinds[0], given[0], given[1])
+            lanes = _pointer(context, builder, kinds[3], given[3], given[4])
+            entries = _pointer(context, builder, kinds[6], given[6], builder.mul(given[7], ir.Constant(_I64, 3)))
+            shifts = _pointer(context, builder, kinds[9], given[9])
+            target = _pointer(context, builder, kinds[11], given[11], given[12])
+            fused = _multiply_add(builder)
+            steps = [builder.mul(given[5], ir.Constant(_I64, n)) for n in range(registers)]
+            places = [
+                builder.add(builder.mul(given[13], ir.Constant(_I64, r)), builder.mul(given[14], ir.Constant(_I64, n)))
+                for r in range(rows)
+                for n in range(registers)
+            ]
+
+            def run(j, sums):
+                entry = _at(builder, entries, builder.mul(j, ir.Constant(_I64, 3)))
+                column = _at(builder, factors, builder.load(entry))
+                row = _at(builder, lanes, builder.load(_at(builder, entry, 1)))
+
+                def step_of(k, held):
+                    number = _at(builder, column, builder.mul(k, given[2]))
+                    place = _at(builder, row, builder.mul(k, ir.Constant(_I64, LANES)))
+                    loaded = [_load(builder, place, n) for n in steps]
+                    made = []
+                    for r in range(rows):
+                        factor = _spread(builder, builder.load(_at(builder, number, r)))
+                        for n in range(registers):
+                            made.append(builder.call(fused, [factor, loaded[n], held[r * registers + n]]))
+                    return made
+
+                return _accumulate(builder, builder.load(_at(builder, entry, 2)), sums, step_of)
+
+            anew = builder.icmp_signed(">=", given[10], ir.Constant(_I64, 0))
+            starts = []
+            with builder.if_else(anew) as (yes, no):
+                with yes:
+                    spread = [
+                        _spread(
+                            builder, builder.load(_at(builder, shifts, builder.add(given[10], ir.Constant(_I64, r))))
+                        )
+                        for r in range(rows)
+                    ]
+                    from_shift = builder.block
+                with no:
+                    held = [_load(builder, target, place) for place in places]
+                    from_out = builder.block
+            for n, old in enumerate(held):
+                phi = builder.phi(_VECTOR)
+                phi.add_incoming(spread[n // registers], from_shift)
+                phi.add_incoming(old, from_out)
+                starts.append(phi)
+            sums = _accumulate(builder, builder.sub(given[8], given[7]), starts, run)
+            for place, total in zip(places, sums, strict=True):
+                _store(builder, total, target, place)
+            return context.get_dummy_value()
+
+        return signature, code
+
+    return runs
+
+
+@intrinsic
+def turn(typing, source, at, apart, present, out, to, step, kept):
+    """Transposes LANES x LANES numbers: out[to + j step + i] = source[at + i apart + j].
+
+    Of the rows i only `present` are read (the last one again for those beyond), of the rows j only `kept` are written.
+    Nothing checks bounds.
+    """
+    index = types.int64
+    signature = types.void(source, index, index, index, out, index, index, index)
+
+    def code(context, builder, signature, given):
+        data = _pointer(context, builder, signature.args[0], given[0], given[1])
+        target = _pointer(context, builder, signature.args[4], given[4], given[5])
+
+        def rows(number, apart):
+            last = builder.sub(number, ir.Constant(_I64, 1))
+            for i in range(LANES):
+                here = ir.Constant(_I64, i)
+                here = builder.select(builder.icmp_signed("<", here, last), here, last)
+                yield builder.mul(here, apart)
+
+        held = [_load(builder, data, row) for row in rows(given[3], given[2])]
+        part = 1
+        while part < LANES:  # swaps blocks of `part` numbers between rows `part` apart
+            low = [i if not i & part else i - part + LANES for i in range(LANES)]
+            high = [i + part if not i & part else i + LANES for i in range(LANES)]
+            new = list(held)
+            for i in range(LANES):
+                if not i & part:
+                    new[i] = _shuffle(builder, held[i], held[i + part], low)
+                    new[i + part] = _shuffle(builder, held[i], held[i + part], high)
+            held, part = new, part * 2
+        # Backwards, so that of rows written to the same place the one that is meant is the last.
+        for vector, row in reversed(list(zip(held, rows(given[7], given[6]), strict=True))):
+            _store(builder, vector, target, row)
+        return context.get_dummy_value()
+
+    return signature, code
+
+
+@intrinsic
+def carry(typing, source, at, apart, out, to, step, count):
+    """out[to + n step + i] = source[at + n apart + i] for LANES i and `count` n. Nothing checks bounds."""
+    index = types.int64
+    signature = types.void(source, index, index, out, index, index, index)
+
+    def code(context, builder, signature, given):
+        data = _pointer(context, builder, signature.args[0], given[0], given[1])
+        target = _pointer(context, builder, signature.args[3], given[3], given[4])
+        with cgutils.for_range(builder, given[6]) as loop:
+            vector = _load(builder, data, builder.mul(loop.index, given[2]))
+            _store(builder, vector, target, builder.mul(loop.index, given[5]))
+        return context.get_dummy_value()
+
+    return signature, code
+
+
+@intrinsic
+def largest_of_four(typing, source, top, bottom, first, out, places, to):
+    """The largest of each 2x2 points of two rows that begin at `top` and `bottom`, for LANES of them.
+
+    out[to + j] is the largest, places[to + j] where it is, `first` being the place of source[top]. The first of equals
+    wins, and the last that is no number. Nothing checks bounds.
+    """
+    index = types.int64
+    signature = types.void(source, index, index, index, out, places, index)
+    wide, flags = ir.VectorType(_I64, LANES), ir.VectorType(_I32, LANES)
+
+    def code(context, builder, signature, given):
+        best = at = None
+        for row, start in enumerate(given[1:3]):
+            data = _pointer(context, builder, signature.args[0], given[0], start)
+            halves = _load(builder, data, 0), _load(builder, data, LANES)
+            for column in range(2):
+                values = _shuffle(builder, *halves, list(range(column, 2 * LANES, 2)))
+                if best is None:
+                    best, at = values, ir.Constant(flags, [0] * LANES)
+                    continue
+                larger = builder.fcmp_unordered(">", values, best)  # also true of what is no number
+                number = builder.fcmp_ordered("ord", values, values)
+                kept = builder.and_(number, builder.fcmp_unordered("uno", best, best))
+                better = builder.and_(larger, builder.not_(kept))
+                best = builder.select(better, values, best)
+                at = builder.select(better, ir.Constant(flags, [2 * row + column] * LANES), at)
+        target = _pointer(context, builder, signature.args[4], given[4])
+        _store(builder, best, target, given[6])
+        at = builder.zext(at, wide)
+
+        def each(number):
+            empty = ir.Constant(wide, ir.Undefined)
+            one = builder.insert_element(empty, number, ir.Constant(_I32, 0))
+            return builder.shuffle_vector(one, empty, ir.Constant(flags, [0] * LANES))
+
+        down = builder.mul(builder.lshr(at, ir.Constant(wide, [1] * LANES)), each(builder.sub(given[2], given[1])))
+        across = builder.add(
+            builder.and_(at, ir.Constant(wide, [1] * LANES)), ir.Constant(wide, list(range(0, 2 * LANES, 2)))
+        )
+        place = builder.add(builder.add(down, across), each(given[3]))
+        goal = _at(builder, _pointer(context, builder, signature.args[5], given[5]), given[6])
+        builder.store(place, builder.bitcast(goal, wide.as_pointer()), align=8)
+        return context.get_dummy_value()
+
+    return signature, code
+
+
 # In the module, not in a closure: Numba's cache looks at what a closure holds, and would find these new every time.
 block_products, line_products = _products(*BLOCK), _products(*LINE)
+block_products_2, block_products_1 = _products(BLOCK[0], 2), _products(BLOCK[0], 1)
 block_dots, line_dots = _dots(*DOTS), _dots(*DOTS_LINE)
+runs_1, runs_2, runs_3 = _runs(ROWS, 1), _runs(ROWS, 2), _runs(ROWS, 3)

@@ -73,7 +73,7 @@ def _euclidean(tensors: list[Tensor]) -> Tensor | None:
     arrays = [tensor._array for tensor in tensors]
     if not all(a.__class__ is np.ndarray and a.dtype is F32 and a.flags.c_contiguous for a in arrays):
         return None
-    row = LARGE.get("norm of gradients")
+    row: Any = LARGE.get("norm of gradients")
     many = row is not None and not SETTINGS.deterministic and sum(a.size for a in arrays) >= row.elements
     if many and row.available():
         total = row.ready(arrays).sum()

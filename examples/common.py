@@ -1,0 +1,119 @@
+"""What the examples share: options, progress and checkpoints.
+
+It imports neither tensorgrad nor torch: whoever needs the library is handed it, so that an example runs under the
+other one when its own first line is changed.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+try:
+    from tqdm import tqdm
+except ImportError:  # then progress is plain lines
+    tqdm = None
+
+SECONDS_BETWEEN_LINES = 10
+
+
+def positive(text):
+    """An argparse type: a whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def make_parser(description, name, **defaults):
+    """A parser with the options that all examples have; `defaults` are whole numbers, each an option of its own."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0, help="of every random number (%(default)s)")
+    parser.add_argument("--device", default="cpu", help="where to compute (%(default)s)")
+    parser.add_argument("--data", metavar="FOLDER", default=os.environ.get("DATA"), help="folder from download.py")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("out"), help="for results (%(default)s)")
+    parser.add_argument("--resume", action="store_true", help=f"go on from the checkpoint {name}.pt in that folder")
+    parser.set_defaults(name=name)
+    for option, default in defaults.items():
+        parser.add_argument(f"--{option}", type=positive, default=default, metavar="N", help="(%(default)s)")
+    return parser
+
+
+def start(torch, parser):
+    """Parse the command line, make the folder for results and seed the random numbers."""
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(options.seed)
+    options.began = time.perf_counter()
+    return options
+
+
+def seconds(options):
+    """The time since the start, as the examples print it."""
+    return f"{time.perf_counter() - options.began:.1f} s"
+
+
+def progress(total, done=0, unit="step"):
+    """Count from `done` to `total` - 1 with a progress bar, or a plain line now and then where tqdm is missing."""
+    if tqdm is not None:
+        # disable=None: no bar where nobody watches, as when the output goes into a file
+        yield from tqdm(range(done, total), initial=done, total=total, unit=unit, dynamic_ncols=True, disable=None)
+        return
+    last = time.perf_counter()
+    for i in range(done, total):
+        yield i
+        if time.perf_counter() - last > SECONDS_BETWEEN_LINES:
+            last = time.perf_counter()
+            print(f"{unit} {i + 1} of {total}", file=sys.stderr, flush=True)
+
+
+def say(line):
+    """Print a line, above the progress bar if there is one."""
+    if tqdm is not None:
+        tqdm.write(line, file=sys.stdout)
+        sys.stdout.flush()
+    else:
+        print(line, flush=True)
+
+
+class Checkpoint:
+    """Where a training run stands, in one file: weights, optimizers, random numbers and the history of losses.
+
+    `parts` are things with a ``state_dict``. With ``--resume`` they are read again, and a run that was stopped goes on
+    as if it had not been: `done` says how many rounds lie behind it.
+    """
+
+    def __init__(self, torch, options, **parts):
+        self.torch, self.parts = torch, parts
+        self.file = options.out / f"{options.name}.pt"
+        self.done, self.history = 0, {}
+        if options.resume:
+            if not self.file.exists():
+                raise ValueError(f"--resume: there is no {self.file}")
+            self.read(options.device)
+
+    def read(self, device):
+        state = self.torch.load(self.file, map_location=device)
+        for name, part in self.parts.items():
+            part.load_state_dict(state[name])
+        self.torch.set_rng_state(state["random"].cpu())
+        self.done, self.history = state["done"], state["history"]
+
+    def save(self, done, **values):
+        """Write the file after `done` rounds, adding `values`, and `done` itself, to the history."""
+        self.done = done
+        for name, value in {"done": done, **values}.items():
+            self.history.setdefault(name, []).append(value)
+        state = {name: part.state_dict() for name, part in self.parts.items()}
+        state |= {"random": self.torch.get_rng_state(), "done": done, "history": self.history}
+        self.torch.save(state, self.file)
+
+
+def run(main):
+    """Call `main`; what the user can mend (a missing file, a wrong option) is said in one line."""
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(f"{sys.argv[0]}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(f"{sys.argv[0]}: stopped")

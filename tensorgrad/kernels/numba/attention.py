@@ -1,0 +1,364 @@
+"""Scaled dot-product attention, tile by tile: the scores of a tile live in the cache and are never written out.
+
+Forward the softmax runs along with the keys: a larger maximum rescales what was summed so far. Kept are the result and,
+for each query, the logarithm of its sum; back, the weights are computed again from these.
+
+Source: Dao, Fu, Ermon, Rudra, Ré, "FlashAttention", 2022; Milakov & Gimelshein, "Online normalizer calculation for
+softmax", 2018.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numba import njit
+
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.numba import pool
+from tensorgrad.kernels.numba.functions import F, compiled, exp_below
+from tensorgrad.kernels.numba.panels import EVEN, LANES, PAD, across, along, flat
+
+_HEADS = "float32[:,:,:,:]"  # batch, head, place, feature, in any order in memory but for the last
+_QUERIES, _KEYS = 64, 240  # of a tile: scores that stay in the second level of the cache; the keys a multiple of EVEN
+
+
+@njit(error_model="numpy")
+def _even(n, step):
+    return (n + step - 1) // step * step
+
+
+@njit(error_model="numpy")
+def _turn(x, at, step, count, features, scale, out, pitch):
+    """out[e, i] = scale · x[i, e], with zeros up to `pitch`; row i of x begins at `at + i step`."""
+    out[: features * pitch] = F(0.0)
+    for i in range(count):
+        row = x[at + i * step : at + i * step + features]
+        for e in range(features):
+            out[e * pitch + i] = row[e] * scale
+
+
+@njit(error_model="numpy")
+def _pack(x, at, step, count, features, out, pitch):
+    """out[i, e] = x[i, e], with zeros up to `pitch`; row i of x begins at `at + i step`."""
+    for i in range(count):
+        row, to = x[at + i * step : at + i * step + features], out[i * pitch : (i + 1) * pitch]
+        for e in range(features):
+            to[e] = row[e]
+        to[features:] = F(0.0)
+
+
+@njit(error_model="numpy")
+def _unpack(rows, pitch, count, features, x, at, step):
+    """Back again: x[i, e] = rows[i, e]."""
+    for i in range(count):
+        row, to = rows[i * pitch : i * pitch + features], x[at + i * step : at + i * step + features]
+        for e in range(features):
+            to[e] = row[e]
+
+
+@njit(error_model="numpy")
+def _steps(x):
+    """How far apart the batches, heads and places of an array lie, in elements."""
+    return x.strides[0] // 4, x.strides[1] // 4, x.strides[2] // 4
+
+
+@njit(error_model="numpy")
+def _raise(scores, top):
+    """The largest score of each query and `top`; any number where one is nan."""
+    for k in range(scores.shape[0]):
+        row = scores[k]
+        for j in range(top.size):
+            top[j] = row[j] if row[j] > top[j] else top[j]
+
+
+@njit(error_model="numpy", fastmath={"contract"})
+def _shares(scores, shift, total):
+    for k in range(scores.shape[0]):
+        row = scores[k]
+        for j in range(total.size):
+            share = exp_below(row[j] - shift[j])
+            row[j] = share
+            total[j] += share
+
+
+@njit(error_model="numpy")
+def _hide_later(scores, first_key, first_query):
+    """Keys after their query get -inf; scores[key, query]."""
+    for k in range(scores.shape[0]):
+        row = scores[k]
+        for j in range(min(row.size, max(0, first_key + k - first_query))):
+            row[j] = -np.inf
+
+
+@njit(error_model="numpy")
+def _rescale(rows, factors):
+    for j in range(rows.shape[0]):
+        row, factor = rows[j], factors[j]
+        for d in range(row.size):
+            row[d] *= factor
+
+
+@njit(error_model="numpy")
+def _shift_of(top, new, blind, factor, shift):
+    """The new maxima as what is subtracted, and what the sums so far are multiplied by."""
+    for j in range(top.size):
+        shift[j] = F(0.0) if blind and new[j] == -np.inf else new[j]
+        old = F(0.0) if top[j] == -np.inf else exp_below(top[j] - shift[j])
+        factor[j] = F(1.0) if top[j] == new[j] else old
+        top[j] = new[j]
+
+
+@njit(error_model="numpy", fastmath={"contract"})
+def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, length, first, count, causal, scale,
+          turned, scores, sums, top, total, work):  # fmt: skip
+    """The results `sums` (not yet divided by `total`) of `count` queries, each with its largest score, `top`."""
+    wide = top.size
+    _turn(q, q_at, q_step, count, features, scale, turned, wide)
+    for j in range(wide):
+        top[j], total[j] = -np.inf, F(0.0)
+    new, factor, shift = work[0], work[1], work[2]
+    end = min(length, first + count) if causal else length
+    flat, flat_sums = scores.reshape(-1), sums.reshape(-1)
+    for start in range(0, end, _KEYS):
+        several = min(_KEYS, end - start)
+        across(k, k_at + start * k_step, k_step, turned, 0, wide, features, flat, 0, wide, True, several, wide)
+        here = scores[:several]
+        if causal and start + several > first + 1:
+            _hide_later(here, start, first)
+        for j in range(wide):
+            new[j] = top[j]
+        _raise(here, new)
+        _shift_of(top, new, causal, factor, shift)
+        if start:
+            for j in range(wide):
+                total[j] *= factor[j]
+            _rescale(sums[:count], factor)
+        _shares(here, shift, total)
+        along(flat, 0, wide, v, v_at + start * v_step, v_step, several, flat_sums, 0, width, start == 0, count, width)
+
+
+def _attention():
+    @compiled(f"void({_HEADS}, {_HEADS}, {_HEADS}, boolean, float32, int64, int64, {_HEADS}, float32[:,:,::1], int64, "
+              "int64)")  # fmt: skip
+    def loop(q4, k4, v4, causal, scale, tile, parts, out4, logs, first, last):
+        heads, length, features = q4.shape[1:]
+        source, narrow = v4.shape[2:]
+        width, wide = _even(narrow, LANES), _even(tile, LANES)
+        q, k, v, out = flat(q4), flat(k4), flat(v4), flat(out4)
+        (qb, qh, qs), (kb, kh, ks), (vb, vh, vs), (ob, oh, os) = _steps(q4), _steps(k4), _steps(v4), _steps(out4)
+        turned, scores = np.empty(features * wide, F32), np.empty((_KEYS + PAD, wide), F32)
+        padded = np.empty(0 if width == narrow else source * width, F32)
+        sums, top, total = np.empty((wide + PAD, width), F32), np.empty(wide, F32), np.empty(wide, F32)
+        work, packed = np.empty((3, wide), F32), -1
+        tiles = (length + tile - 1) // tile
+        each = (tiles + parts - 1) // parts
+        for unit in range(first, last):
+            head, part = unit // parts, unit % parts
+            b, h = head // heads, head % heads
+            values, v_at, v_step = v, b * vb + h * vh, vs
+            if width != narrow:
+                if head != packed:
+                    _pack(v, v_at, vs, source, narrow, padded, width)
+                    packed = head
+                values, v_at, v_step = padded, 0, width
+            for t in range(part * each, min((part + 1) * each, tiles)):
+                begin = t * tile
+                count = min(tile, length - begin)
+                _tile(q, b * qb + h * qh + begin * qs, qs, features, k, b * kb + h * kh, ks, values, v_at, v_step,
+                      width, source, begin, count, causal, scale, turned, scores, sums, top, total, work)  # fmt: skip
+                at = b * ob + h * oh + begin * os
+                for j in range(count):
+                    row, to = sums[j], out[at + j * os : at + j * os + narrow]
+                    if causal and total[j] == F(0.0):
+                        total[j] = F(1.0)
+                    share = F(1.0) / total[j]
+                    for d in range(narrow):
+                        to[d] = row[d] * share
+                    seen = F(0.0) if causal and top[j] == -np.inf else top[j]
+                    logs[b, h, begin + j] = seen + F(math.log(total[j]))
+
+    def kernel(q, k, v, mask, dropout_mask, is_causal, scale):
+        if mask is not None or dropout_mask is not None:
+            return NotImplemented
+        given = _as_heads(q, k, v)
+        if given is None:
+            return NotImplemented
+        q4, k4, v4 = given
+        batch, heads, length, features = q4.shape
+        source, width = v4.shape[2:]
+        out4, out = _result(q, q4, width)
+        logs = np.empty((batch, heads, length), F32)
+        tile = _tile_of(length)
+        parts = max(1, min(-(-length // tile), 16 // (batch * heads)))
+        work = batch * heads * length * source * (features + width + 16) // 48
+        args = (q4, k4, v4, is_causal, F(scale), tile, parts, out4, logs)
+        pool.run(loop, batch * heads * parts, args, work)
+        return out, logs.reshape(q.shape[:-1])
+
+    return kernel
+
+
+def _tile_of(length: int) -> int:
+    """Queries of a tile: about equally many in each."""
+    tiles = -(-length // _QUERIES)
+    return -(-length // (tiles * LANES)) * LANES
+
+
+def _result(x, like, width):
+    """An empty result (four dimensions, and those of x) in the order of `like` in memory.
+
+    Where that is the order of dimensions, the heads of a place come side by side: so those who join them like it.
+    """
+    shape, strides = (*like.shape[:3], width), like.strides
+    order = sorted(range(3), key=lambda d: -strides[d])
+    if order == [0, 1, 2]:
+        order = [0, 2, 1]
+    made = np.empty([*(shape[d] for d in order), width], F32)
+    made = made.transpose(*(order.index(d) for d in range(3)), 3)
+    return made, made if x.ndim == 4 else made.reshape(*x.shape[:-1], width)
+
+
+def _four(x):
+    return x if x.ndim == 4 else x.reshape((1,) * (4 - x.ndim) + x.shape)
+
+
+def _as_heads(*arrays):
+    """The arrays with four dimensions, the last of which lies in one piece; None if the kernels are not for them."""
+    lead = arrays[0].shape[:-2]
+    if len(lead) > 2:
+        return None
+    found = []
+    for x in arrays:
+        if x.dtype is not F32 or x.shape[:-2] != lead or not x.size:
+            return None
+        if x.strides[-1] != 4 and x.shape[-1] > 1:
+            x = np.ascontiguousarray(x)
+        found.append(_four(x))
+    return found
+
+
+# --- back ------------------------------------------------------------------------------------------------------------
+
+
+@njit(error_model="numpy", fastmath={"contract"})
+def _again(scores, pitch, wide, scale, logs):
+    """The weights from the scores, in place; query j's begin at `j pitch`."""
+    for j in range(logs.size):
+        row, log = scores[j * pitch : j * pitch + wide], logs[j]
+        for k in range(wide):
+            away = row[k] * scale - log
+            row[k] = exp_below(F(0.0) if away > F(0.0) else away)
+
+
+@njit(error_model="numpy")
+def _cut_later(shares, pitch, wide, first_key, first_query, count):
+    for j in range(count):
+        shares[j * pitch + min(wide, max(0, first_query + j + 1 - first_key)) : j * pitch + wide] = F(0.0)
+
+
+@njit(error_model="numpy", fastmath={"contract"})
+def _slopes(shares, slopes, pitch, wide, less, scale):
+    for j in range(less.size):
+        p, to, off = shares[j * pitch : j * pitch + wide], slopes[j * pitch : j * pitch + wide], less[j]
+        for k in range(wide):
+            to[k] = p[k] * ((to[k] - off) * scale)
+
+
+@njit(error_model="numpy", fastmath={"contract", "reassoc"})
+def _inner(a, b):
+    total = F(0.0)
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+def _attention_grad():
+    @compiled(f"void({_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, float32[:,:,::1], boolean, float32, int64, "
+              f"{_HEADS}, {_HEADS}, {_HEADS}, int64, int64)")  # fmt: skip
+    def loop(g4, q4, k4, v4, out4, logs, causal, scale, tile, gq4, gk4, gv4, first, last):
+        heads, length, less = q4.shape[1:]
+        source, narrow = v4.shape[2:]
+        features, width = _even(less, LANES), _even(narrow, LANES)
+        padded = _even(source, _KEYS) if source > _KEYS else _even(source, LANES)
+        keys = min(_KEYS, padded)
+        g, q, k, v, out = flat(g4), flat(q4), flat(k4), flat(v4), flat(out4)
+        gq, gk, gv = flat(gq4), flat(gk4), flat(gv4)
+        (gb, gh, gs), (qb, qh, qs), (kb, kh, ks) = _steps(g4), _steps(q4), _steps(k4)
+        (vb, vh, vs), (ob, oh, os) = _steps(v4), _steps(out4)
+        (gqb, gqh, gqs), (gkb, gkh, gks), (gvb, gvh, gvs) = _steps(gq4), _steps(gk4), _steps(gv4)
+        k_turned, v_turned = np.empty(less * padded, F32), np.empty(narrow * padded, F32)
+        packed_k = np.empty(0 if features == less else source * features, F32)
+        packed_q = np.empty(0 if features == less else tile * features, F32)
+        packed_g = np.empty(0 if width == narrow else tile * width, F32)
+        sum_k, sum_v = np.empty((padded + EVEN) * features, F32), np.empty((padded + EVEN) * width, F32)
+        sum_q, inner = np.empty((tile + PAD) * features, F32), np.empty(tile, F32)
+        shares, slopes = np.empty((tile + PAD) * keys, F32), np.empty((tile + PAD) * keys, F32)
+        for head in range(first, last):
+            b, h = head // heads, head % heads
+            _turn(k, b * kb + h * kh, ks, source, less, F(1.0), k_turned, padded)
+            _turn(v, b * vb + h * vh, vs, source, narrow, F(1.0), v_turned, padded)
+            rows_k, k_at, k_step = k, b * kb + h * kh, ks
+            if features != less:
+                _pack(k, k_at, ks, source, less, packed_k, features)
+                rows_k, k_at, k_step = packed_k, 0, features
+            sum_k[:], sum_v[:] = F(0.0), F(0.0)
+            for begin in range(0, length, tile):
+                count = min(tile, length - begin)
+                rows_q, q_at, q_step = q, b * qb + h * qh + begin * qs, qs
+                rows_g, g_at, g_step = g, b * gb + h * gh + begin * gs, gs
+                out_at = b * ob + h * oh + begin * os
+                for j in range(count):
+                    row = g[g_at + j * gs : g_at + j * gs + narrow]
+                    inner[j] = _inner(row, out[out_at + j * os : out_at + j * os + narrow])
+                if features != less:
+                    _pack(q, q_at, qs, count, less, packed_q, features)
+                    rows_q, q_at, q_step = packed_q, 0, features
+                if width != narrow:
+                    _pack(g, g_at, gs, count, narrow, packed_g, width)
+                    rows_g, g_at, g_step = packed_g, 0, width
+                end = min(source, begin + count) if causal else source
+                for start in range(0, end, _KEYS):
+                    # Where later keys follow, whole blocks of rows: what is more than wanted must be zeros.
+                    several = min(_KEYS, source - start, _even(end - start, EVEN))
+                    wide = min(keys, _even(several, LANES))
+                    across(rows_q, q_at, q_step, k_turned, start, padded, less, shares, 0, keys, True, count,
+                           wide)  # fmt: skip
+                    across(rows_g, g_at, g_step, v_turned, start, padded, narrow, slopes, 0, keys, True, count,
+                           wide)  # fmt: skip
+                    _again(shares, keys, wide, scale, logs[b, h, begin : begin + count])
+                    if causal and start + several > begin + 1:
+                        _cut_later(shares, keys, wide, start, begin, count)
+                    along(shares, 0, keys, rows_g, g_at, g_step, count, sum_v, start * width, width, False,
+                          several, width)  # fmt: skip
+                    _slopes(shares, slopes, keys, wide, inner[:count], scale)
+                    along(slopes, 0, keys, rows_q, q_at, q_step, count, sum_k, start * features, features, False,
+                          several, features)  # fmt: skip
+                    across(slopes, 0, keys, rows_k, k_at + start * k_step, k_step, several, sum_q, 0, features,
+                           start == 0, count, features)  # fmt: skip
+                _unpack(sum_q, features, count, less, gq, b * gqb + h * gqh + begin * gqs, gqs)
+            _unpack(sum_k, features, source, less, gk, b * gkb + h * gkh, gks)
+            _unpack(sum_v, width, source, narrow, gv, b * gvb + h * gvh, gvs)
+
+    def kernel(g, q, k, v, mask, dropout_mask, out, kept, is_causal, scale, need):
+        if mask is not None or dropout_mask is not None or kept is None or kept.ndim == q.ndim:
+            return NotImplemented
+        given = _as_heads(g, q, k, v, out)
+        if given is None or kept.dtype is not F32:
+            return NotImplemented
+        batch, heads, length, features = given[1].shape
+        source, width = given[3].shape[2:]
+        (gq4, gq), (gk4, gk), (gv4, gv) = (
+            _result(x, four, n) for x, four, n in zip((q, k, v), given[1:], (features, features, width), strict=False)
+        )
+        logs = np.ascontiguousarray(kept).reshape(batch, heads, length)
+        work = batch * heads * length * source * (3 * features + 2 * width + 32) // 48
+        args = (*given, logs, is_causal, F(scale), _tile_of(length), gq4, gk4, gv4)
+        pool.run(loop, batch * heads, args, work)
+        return gq, gk, gv, np.empty(0, F32)
+
+    return kernel
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {"attention": _attention, "attention_grad": _attention_grad}

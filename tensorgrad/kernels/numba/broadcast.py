@@ -1,0 +1,231 @@
+"""Arithmetic on float32 arrays of different shapes (a bias, a factor for each row or channel), and choices.
+
+NumPy copies operands that broadcast through a buffer; here each row is one loop over memory as it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from itertools import zip_longest
+
+import numpy as np
+from numba import njit
+
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.numba import pool
+from tensorgrad.kernels.numba.functions import compiled
+from tensorgrad.kernels.numba.pointwise import suits
+
+_SHORTEST = 8  # elements of a row: for shorter ones NumPy is no slower
+_COST = 0.25
+
+
+@lru_cache(maxsize=512)
+def plan(xs: tuple, ys: tuple):
+    """How to walk two arrays without gaps together: the result's shape, and numbers for `walk`; None if it is not easy.
+
+    The numbers are: elements of a row, rows of a plane, and for each array its step from plane to plane, from row to
+    row, and within a row (0 or 1).
+    """
+    shape: list[int] = []
+    dims: list[tuple] = []
+    steps = [1, 1]
+    for n, m in zip_longest(reversed(xs), reversed(ys), fillvalue=1):
+        if n != m and 1 not in (n, m):
+            return None  # NumPy says what is wrong
+        longer = m if n == 1 else n
+        shape.append(longer)
+        here = (0 if n == 1 else steps[0], 0 if m == 1 else steps[1])
+        steps = [steps[0] * n, steps[1] * m]
+        if longer == 1:
+            continue
+        if dims and all(a == dims[-1][0] * b for a, b in zip(here, dims[-1][1:], strict=True)):
+            dims[-1] = (dims[-1][0] * longer, *dims[-1][1:])  # goes on where the dimension inside ends
+        else:
+            dims.append((longer, *here))
+    if 0 in shape or not dims or len(dims) > 3 or dims[0][0] < _SHORTEST:
+        return None
+    row, *outer = dims
+    outer += [(1, 0, 0)] * (2 - len(outer))
+    (rows, *in_plane), (_, *planes) = outer
+    numbers = row[0], rows, planes[0], in_plane[0], row[1], planes[1], in_plane[1], row[2]
+    return tuple(reversed(shape)), numbers
+
+
+@njit(inline="always")
+def _start(row, rows, plane_step, row_step):
+    return row // rows * plane_step + row % rows * row_step
+
+
+def _walk(function):
+    """The loop of a function of two numbers over elements first ... last of the result."""
+
+    @njit(error_model="numpy", fastmath={"contract"})
+    def arrays(a, b, to):
+        for i in range(to.size):
+            to[i] = function(a[i], b[i])
+
+    @njit(error_model="numpy", fastmath={"contract"})
+    def one_right(a, y, to):
+        for i in range(to.size):
+            to[i] = function(a[i], y)
+
+    @njit(error_model="numpy", fastmath={"contract"})
+    def one_left(x, b, to):
+        for i in range(to.size):
+            to[i] = function(x, b[i])
+
+    @compiled("void(float32[::1], float32[::1], float32[::1], UniTuple(int64, 8), int64, int64)")
+    def walk(x, y, out, numbers, first, last):
+        length, rows, x_plane, x_row, x_step, y_plane, y_row, y_step = numbers
+        at = first
+        while at < last:
+            row, column = at // length, at % length
+            n = min(length - column, last - at)
+            p = _start(row, rows, x_plane, x_row) + column * x_step
+            q = _start(row, rows, y_plane, y_row) + column * y_step
+            to = out[at : at + n]
+            if x_step == 0:
+                one_left(x[p], y[q : q + n], to)
+            elif y_step == 0:
+                one_right(x[p : p + n], y[q], to)
+            else:
+                arrays(x[p : p + n], y[q : q + n], to)
+            at += n
+
+    return walk
+
+
+def _joined(function) -> Callable:
+    walk = _walk(njit(inline="always", error_model="numpy")(function))
+
+    def kernel(x, y):
+        if not suits(x) or not suits(y):
+            return NotImplemented
+        planned = plan(x.shape, y.shape)
+        if planned is None:
+            return NotImplemented
+        shape, numbers = planned
+        out = np.empty(shape, F32)
+        pool.run(walk, out.size, (x.reshape(-1), y.reshape(-1), out.reshape(-1), numbers), int(out.size * _COST))
+        return out
+
+    return kernel
+
+
+# --- choices ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _chosen() -> Callable:
+    """x where a condition holds, else y; each an array of the condition's shape, or one number."""
+
+    @njit
+    def arrays(c, x, y, to):
+        for i in range(to.size):
+            a, b = x[i], y[i]
+            to[i] = a if c[i] else b
+
+    @njit
+    def one_right(c, x, y, to):
+        for i in range(to.size):
+            a = x[i]
+            to[i] = a if c[i] else y
+
+    @njit
+    def one_left(c, x, y, to):
+        for i in range(to.size):
+            b = y[i]
+            to[i] = x if c[i] else b
+
+    @njit
+    def copied(x, to):
+        if x.size == 1:
+            for i in range(to.size):
+                to[i] = x[0]
+        else:
+            for i in range(to.size):
+                to[i] = x[i]
+
+    @compiled("void(boolean[::1], float32[::1], float32[::1], float32[::1], UniTuple(int64, 8), int64, int64)")
+    def walk(condition, x, y, out, numbers, first, last):
+        """`numbers` are those of the result and the condition."""
+        length, rows, _, _, _, c_plane, c_row, c_step = numbers
+        at = first
+        while at < last:
+            row, column = at // length, at % length
+            n = min(length - column, last - at)
+            q = _start(row, rows, c_plane, c_row) + column * c_step
+            to, p = out[at : at + n], at
+            if c_step == 0:
+                here = x if condition[q] else y
+                copied(here[:1] if here.size == 1 else here[p : p + n], to)
+            elif x.size == 1:
+                one_left(condition[q : q + n], x[0], y[p : p + n], to)
+            elif y.size == 1:
+                one_right(condition[q : q + n], x[p : p + n], y[0], to)
+            else:
+                arrays(condition[q : q + n], x[p : p + n], y[p : p + n], to)
+            at += n
+
+    def choose(condition, x, y, shape):
+        if not suits(x) or not suits(y) or condition.dtype.kind != "b" or not condition.flags.c_contiguous:
+            return NotImplemented
+        planned = plan(shape, condition.shape)
+        if planned is None or planned[0] != shape:
+            return NotImplemented
+        for value in (x, y):
+            if value.shape != shape and (value.size != 1 or value.ndim > len(shape)):
+                return NotImplemented
+        out = np.empty(shape, F32)
+        flat = condition.reshape(-1), x.reshape(-1), y.reshape(-1), out.reshape(-1)
+        pool.run(walk, out.size, (*flat, planned[1]), int(out.size * _COST))
+        return out
+
+    return choose
+
+
+def _where() -> Callable:
+    choose = _chosen()
+
+    def kernel(condition, x, y):
+        if x.dtype is not F32 or y.dtype is not F32:
+            return NotImplemented
+        return choose(condition, x, y, max(x, y, key=lambda a: a.size).shape)
+
+    return kernel
+
+
+def _masked_fill() -> Callable:
+    choose = _chosen()
+
+    def kernel(x, mask, value):
+        if x.dtype is not F32:
+            return NotImplemented
+        with np.errstate(all="ignore"):
+            return choose(mask, np.full(1, value, F32), x, x.shape)
+
+    return kernel
+
+
+def _add(a, b):
+    return a + b
+
+
+def _sub(a, b):
+    return a - b
+
+
+def _mul(a, b):
+    return a * b
+
+
+def _div(a, b):
+    return a / b
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {
+    "add": lambda: _joined(_add), "sub": lambda: _joined(_sub), "mul": lambda: _joined(_mul),
+    "div": lambda: _joined(_div), "where": _where, "masked_fill": _masked_fill,
+}  # fmt: skip

@@ -1,0 +1,111 @@
+"""Coin tosses from PyTorch's stream of random bits: the masks of dropout.
+
+The stream is Mersenne Twister's (see `generator.py`). NumPy hands its words out one by one; here a block of them is
+made and compared by vector instructions. The words and the generator's state afterwards are the same.
+
+Source: M. Matsumoto and T. Nishimura, "Mersenne Twister", ACM TOMACS 8 (1998).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numba import njit
+
+from tensorgrad.dtypes import F32
+from tensorgrad.generator import WORDS
+from tensorgrad.kernels.numba.functions import F, compiled
+
+_LAG = 397
+_U = np.uint32
+_UPPER, _LOWER, _MATRIX = _U(0x80000000), _U(0x7FFFFFFF), _U(0x9908B0DF)
+_B, _C = _U(0x9D2C5680), _U(0xEFC60000)
+_ONE, _S7, _S11, _S15, _S18 = _U(1), _U(7), _U(11), _U(15), _U(18)
+_TOP, _HALF = np.uint64(0x1FFFFF), np.uint64(32)  # of 64 bits 53 count, the first word's on top
+_BLOCK = 2048  # coins at a time
+
+
+@njit(inline="always")
+def _twisted(here, after, far):
+    y = _U(_U(here & _UPPER) | _U(after & _LOWER))
+    return _U(far ^ _U(y >> _ONE) ^ _U(_U(_U(0) - _U(y & _ONE)) & _MATRIX))
+
+
+@njit
+def _twist(key):
+    """The next 624 words of the state."""
+    for i in range(WORDS - _LAG):
+        key[i] = _twisted(key[i], key[i + 1], key[i + _LAG])
+    for i in range(WORDS - _LAG, WORDS - 1):
+        key[i] = _twisted(key[i], key[i + 1], key[i + _LAG - WORDS])
+    key[WORDS - 1] = _twisted(key[WORDS - 1], key[0], key[_LAG - 1])
+
+
+@njit
+def _temper(words, out):
+    for i in range(out.size):
+        y = words[i]
+        y = _U(y ^ _U(y >> _S11))
+        y = _U(y ^ _U(_U(y << _S7) & _B))
+        y = _U(y ^ _U(_U(y << _S15) & _C))
+        out[i] = _U(y ^ _U(y >> _S18))
+
+
+@njit
+def _compare(pairs, limit, value, out):
+    for i in range(out.size):
+        pair = pairs[i]
+        number = np.uint64(np.uint64(np.uint64(pair & _TOP) << _HALF) | np.uint64(pair >> _HALF))
+        out[i] = value if number < limit else F(0.0)
+
+
+def _coins() -> Callable:
+    @compiled("void(uint32[::1], uint64, float32, float32[::1])")
+    def toss(state, limit, value, out):
+        key, at = state[:WORDS], int(state[WORDS])
+        words = np.empty(2 * _BLOCK, np.uint32)
+        for start in range(0, out.size, _BLOCK):
+            end = min(start + _BLOCK, out.size)
+            wanted, have = 2 * (end - start), 0
+            while have < wanted:
+                if at == WORDS:
+                    _twist(key)
+                    at = 0
+                n = min(WORDS - at, wanted - have)
+                _temper(key[at : at + n], words[have : have + n])
+                at += n
+                have += n
+            _compare(words[:wanted].view(np.uint64), limit, value, out[start:end])
+        state[WORDS] = np.uint32(at)
+
+    states: WeakKeyDictionary = WeakKeyDictionary()
+
+    def kernel(gen, limit, value, out):
+        """Fills `out` with `value` where a number of 53 random bits is below `limit`, with 0 elsewhere."""
+        if out.dtype is not F32 or not out.flags.c_contiguous:
+            return NotImplemented
+        with gen.lock:
+            state = states.get(gen)
+            if state is None:
+                state = states[gen] = _state(gen._bits)
+            if state is False:
+                return NotImplemented
+            gen._untouched = False
+            toss(state, limit, value, out.reshape(-1))
+        return out
+
+    return kernel
+
+
+def _state(bits):
+    """The words of a generator of NumPy's and the place among them, in its own memory; False if they are not there."""
+    memory = (ctypes.c_uint32 * (WORDS + 1)).from_address(bits.ctypes.state_address)
+    state: np.ndarray = np.ctypeslib.as_array(memory)
+    known = bits.state["state"]
+    return state if (state[:WORDS] == known["key"]).all() and int(state[WORDS]) == known["pos"] else False
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {"coins": _coins}

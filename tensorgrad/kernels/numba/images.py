@@ -1,0 +1,330 @@
+"""Convolution of many images that lie innermost: one vector holds the same point of LANES images.
+
+Then every output point is a product of its own, of just those taps that meet the image: no zeros are multiplied around
+small images, and neither stride nor dilation costs anything. What it takes is turning the input so that its images lie
+side by side, and the output back; with many channels that is little beside the products. The gradient of the weights
+is the same with other roles: channels side by side, and the sum runs over points and images.
+
+Everything is laid out in panels, (lanes / LANES, points, inner, LANES), where the lanes are images or channels.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+from numba import njit
+
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.numba import pool
+from tensorgrad.kernels.numba.functions import compiled
+from tensorgrad.kernels.numba.vectors import LANES, ROWS, runs_1, runs_2, runs_3, turn
+
+_STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a second-level cache beside the weights
+_SUMMED = 1024  # points and images that a weight's gradient sums at a time, for the same reason
+_SCALAR = 4  # points below which turning a whole block for them is slower than number by number
+_MOST_POINTS = 2048  # of an image: beyond, the table of what each point reads gets large
+# Cycles to turn a number, where a product of vectors takes one (measured): up to so many numbers, and more.
+_TURNING, _MANY, _TURNING_MANY = 1.0, 3 << 20, 2.0
+_ITEMS = 16  # parts of the work where it can be had
+
+_ROW, _TABLE = "float32[::1]", "int64[:,::1]"
+
+
+@lru_cache(maxsize=1)
+def panels_loop():
+    @compiled(f"void({_ROW}, {_ROW}, UniTuple(int64, 7), int64, int64)")
+    def loop(source, out, sizes, first, last):
+        """Numbers source[group, lane, m, p] into panels out[group, lane / LANES, p, m, lane % LANES].
+
+        Where there is no such lane, the panel holds what another has.
+        """
+        group_step, lanes, lane_step, inner, inner_step, points, panels = sizes
+        step = inner * LANES
+        for item in range(first, last):
+            m, panel, group = item % inner, item // inner % panels, item // inner // panels
+            present = min(LANES, lanes - panel * LANES)
+            at = group * group_step + panel * LANES * lane_step + m * inner_step
+            to = (item // inner * points * inner + m) * LANES
+            if points >= LANES:
+                for p in range(0, points, LANES):
+                    p = min(p, points - LANES)
+                    turn(source, at + p, lane_step, present, out, to + p * step, step, LANES)
+            elif points >= _SCALAR and at + (present - 1) * lane_step + LANES <= source.size:
+                turn(source, at, lane_step, present, out, to, step, points)
+            else:
+                for p in range(points):
+                    for i in range(LANES):
+                        out[np.uint64(to + p * step + i)] = source[np.uint64(at + min(i, present - 1) * lane_step + p)]
+
+    return loop
+
+
+def _panels(source, groups, group_step, lanes, lane_step, inner, inner_step, points):
+    count = -(-lanes // LANES)
+    out = np.empty(groups * count * inner * points * LANES, F32)
+    if points == 1 and inner_step == 1:
+        inner, points = 1, inner
+    sizes = (group_step, lanes, lane_step, inner, inner_step, points, count)
+    pool.run(panels_loop(), groups * count * inner, (source.reshape(-1), out, sizes), out.size)
+    return out
+
+
+def _images_innermost(x):
+    """Images (N, C, H, W) as panels (N / LANES, H W, C, LANES)."""
+    channels, points = x.shape[1], x.shape[2] * x.shape[3]
+    return _panels(x, 1, 0, x.shape[0], channels * points, channels, points, points)
+
+
+def _channels_innermost(x, groups):
+    """Images (N, C, H, W) as panels (groups, C / groups / LANES, H W, N, LANES)."""
+    channels, points = x.shape[1] // groups, x.shape[2] * x.shape[3]
+    return _panels(x, groups, channels * points, channels, points, x.shape[0], x[0].size, points)
+
+
+def _packed(weights):
+    """Weights (groups, outs, ins, taps) as panels (groups, outs / LANES, taps, ins, LANES)."""
+    groups, outs, ins, taps = weights.shape
+    group_step, out_step, in_step, _ = (step // weights.itemsize for step in weights.strides)
+    memory = weights if out_step > in_step else weights.swapaxes(1, 2)
+    return _panels(memory, groups, group_step, outs, out_step, ins, in_step, taps)
+
+
+def _turning(numbers):
+    return numbers * (_TURNING if numbers < _MANY else _TURNING_MANY)
+
+
+def _up(n, unit):
+    return -(-n // unit) * unit
+
+
+# --- forward, and the gradient of the input --------------------------------------------------------------------------
+
+
+@njit(error_model="numpy")
+def _back(made, registers, strip, count, channels, out, to, channel_step, image_step, images):
+    """Sums (channel, register, point, lane) to where they belong in images (image, channel, point)."""
+    for r in range(channels):
+        for n in range(registers):
+            at, goal = (r * registers + n) * strip * LANES, to + r * channel_step + n * LANES * image_step
+            present = min(LANES, images - n * LANES)
+            if count >= LANES:
+                for p in range(0, count, LANES):
+                    p = min(p, count - LANES)
+                    turn(made, at + p * LANES, LANES, LANES, out, goal + p, image_step, present)
+            else:
+                for i in range(present):
+                    for p in range(count):
+                        out[goal + i * image_step + p] = made[at + p * LANES + i]
+
+
+@lru_cache(maxsize=1)
+def convolve_loop():
+    @compiled(f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, {_ROW}, UniTuple(int64, 9), int64, int64)")
+    def loop(weights, x, table, starts, shift, out, sizes, first, last):
+        images, image_panels, image_blocks, groups, outs, ins, size, strip, strips = sizes
+        points, blocks = starts.size - 1, -(-outs // LANES)
+        depth = weights.size // (groups * blocks)
+        made = np.empty(LANES * 3 * strip * LANES, np.float32)
+        apart = size * groups * ins * LANES
+        for item in range(first, last):
+            block, group, rest = item % blocks, item // blocks % groups, item // blocks // groups
+            begin, part = rest % strips * strip, rest // strips
+            panel = part * image_panels // image_blocks
+            registers = (part + 1) * image_panels // image_blocks - panel
+            stop, channel = min(begin + strip, points), group * blocks + block
+            at = (panel * size * groups + group) * ins * LANES
+            beside, pitch = strip * LANES, registers * strip * LANES
+            for p in range(begin, stop):
+                to, low, high = (p - begin) * LANES, starts[p], starts[p + 1]
+                for r in range(0, min(LANES, outs - block * LANES), ROWS):
+                    w, s, here = channel * depth + r, channel * LANES + r, to + r * pitch
+                    if low == high:
+                        for i in range(r, r + ROWS):
+                            for n in range(registers):
+                                made[i * pitch + n * beside + to : i * pitch + n * beside + to + LANES] = shift[
+                                    s + i - r
+                                ]
+                    elif registers == 3:
+                        runs_3(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
+                    elif registers == 2:
+                        runs_2(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
+                    else:
+                        runs_1(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
+            channels, first_channel = min(LANES, outs - block * LANES), group * outs + block * LANES
+            goal = (panel * LANES * groups * outs + first_channel) * points + begin
+            _back(
+                made, registers, strip, stop - begin, channels, out, goal, points, groups * outs * points,
+                images - panel * LANES,
+            )  # fmt: skip
+
+    return loop
+
+
+def _met(size, points, step, shift, over):
+    """For each output point along one dimension, where a tap reads its source; -1 outside, or between two steps."""
+    at = np.arange(points) * step + shift
+    at = np.where(at % over == 0, at // over, -1)
+    return np.where(at < size, at, -1)
+
+
+@lru_cache(maxsize=32)
+def _forward_table(size, points, taps, steps, over, ins, pitch):
+    """The runs (place in the weights, place in the source, count) of every output point.
+
+    Also: where each point's start, and the sum of the counts.
+    """
+    rows: dict[int, np.ndarray] = {}
+    columns: dict[int, np.ndarray] = {}
+    for y, x in taps:
+        rows.setdefault(y, _met(size[0], points[0], steps[0], y, over[0]))
+        columns.setdefault(x, _met(size[1], points[1], steps[1], x, over[1]))
+    places = np.full((len(taps), *points), -1, np.int64)
+    for n, (y, x) in enumerate(taps):
+        down, across = rows[y][:, None], columns[x][None, :]
+        places[n] = np.where((down < 0) | (across < 0), -1, down * size[1] + across)
+    point, tap = np.nonzero(places.reshape(len(taps), -1).T >= 0)
+    place = places.reshape(len(taps), -1)[tap, point]
+    table = np.stack([tap * ins, place * pitch, np.full(len(tap), ins)], 1)
+    if pitch == ins and len(table):  # taps side by side that read points side by side are one run
+        new = np.ones(len(table), bool)
+        new[1:] = (np.diff(point) != 0) | (np.diff(tap) != 1) | (np.diff(place) != 1)
+        table[:, 2] = 0
+        of = np.cumsum(new) - 1
+        table = np.stack([table[new, 0], table[new, 1], np.bincount(of) * ins], 1)
+        point = point[new]
+    table = np.ascontiguousarray(table * (LANES, LANES, 1))
+    starts = np.searchsorted(point, np.arange(points[0] * points[1] + 1))
+    return table, starts.astype(np.int64), int(table[:, 2].sum())
+
+
+def convolve_cost(images, size, points, taps, steps, over, groups, ins, outs):
+    """About how many cycles `convolve` takes; infinite for what it is not meant for."""
+    if images < LANES // 2 or points[0] * points[1] > _MOST_POINTS or outs < ROWS:
+        return math.inf
+    count = _forward_table(size, points, taps, steps, over, ins, groups * ins)[2]
+    padded = _up(images, LANES)
+    moved = padded * groups * (ins * size[0] * size[1] + outs * points[0] * points[1])
+    return padded // LANES * count * groups * _up(outs, ROWS) + _turning(moved)
+
+
+def convolve(x, weights, bias, out, taps, steps, over):
+    """Convolves `x` (N, C, H, W) into `out` (N, O, P, Q): point i reads (i steps + tap) / over, where that is whole.
+
+    `weights` is (groups, outs, ins, taps), with outs and ins in either order in memory.
+    """
+    groups, outs, ins, _ = weights.shape
+    packed = _packed(weights)
+    images, size, points = x.shape[0], x.shape[2:], out.shape[2:]
+    table, starts, count = _forward_table(size, points, taps, steps, over, ins, groups * ins)
+    x = _images_innermost(x)
+    blocks = -(-outs // LANES)
+    shift = np.zeros((groups, blocks * LANES), F32)
+    if bias is not None:
+        shift[:, :outs] = bias.reshape(groups, outs)
+    image_panels = -(-images // LANES)
+    image_blocks = -(-image_panels // 3)
+    # Rows of output points whose source, with the rows that the taps reach beyond, fits the cache.
+    row = 4 * LANES * -(-image_panels // image_blocks) * ins * size[1]
+    rows = max(1, min(points[0], int(_STRIP / row * points[0] / size[0])))
+    rows = -(-points[0] // -(-points[0] // rows))
+    strip = rows * points[1]
+    strips = -(-points[0] // rows)
+    sizes = (images, image_panels, image_blocks, groups, outs, ins, size[0] * size[1], strip, strips)
+    given = (packed, x, table, starts, shift.reshape(-1), out.reshape(-1), sizes)
+    work = count * images * outs * groups
+    pool.run(convolve_loop(), image_blocks * strips * groups * blocks, given, work // 16)
+
+
+# --- the gradient of the weights -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def correlate_loop():
+    @compiled(f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, UniTuple(int64, 9), int64, int64)")
+    def loop(g, x, table, starts, out, sizes, first, last):
+        images, groups, outs, ins, in_blocks, size, points, strips, parts = sizes
+        blocks, panels, taps = -(-outs // LANES), -(-ins // LANES), (starts.size - 1) // strips
+        made = np.empty(taps * LANES * 3 * LANES, np.float32)
+        apart = size * images * LANES
+        for item in range(first, last):
+            block, rest = item % blocks, item // blocks
+            in_block, group, part = rest % in_blocks, rest // in_blocks % groups, rest // in_blocks // groups
+            panel = in_block * panels // in_blocks
+            registers = (in_block + 1) * panels // in_blocks - panel
+            at, pitch = (group * panels + panel) * apart, registers * LANES
+            left = (group * blocks + block) * points * images * LANES
+            made[:] = 0
+            for strip in range(part * strips // parts, (part + 1) * strips // parts):
+                for tap in range(taps):
+                    low, high = starts[strip * taps + tap], starts[strip * taps + tap + 1]
+                    for r in range(0, min(LANES, outs - block * LANES) if low < high else 0, ROWS):
+                        w, to = left + r, (tap * LANES + r) * pitch
+                        if registers == 3:
+                            runs_3(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
+                        elif registers == 2:
+                            runs_2(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
+                        else:
+                            runs_1(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
+            for o in range(min(LANES, outs - block * LANES)):
+                to = (((part * groups + group) * outs + block * LANES + o) * ins + panel * LANES) * taps
+                for c in range(min(registers * LANES, ins - panel * LANES)):
+                    for tap in range(taps):
+                        out[np.uint64(to + c * taps + tap)] = made[np.uint64((tap * LANES + o) * pitch + c)]
+
+    return loop
+
+
+@lru_cache(maxsize=32)
+def _weight_table(size, points, taps, steps, images):
+    """The runs (place in the output's gradient, place in the input, count) of every strip of points and tap.
+
+    Also: where they start, the number of strips, and the sum of the counts.
+    """
+    rows = max(1, min(points[0], _SUMMED // (images * points[1])))
+    strips = -(-points[0] // rows)
+    table, starts = [], [0]
+    for strip, (y, x) in product(range(strips), taps):
+        across = _met(size[1], points[1], steps[1], x, 1)
+        met = np.flatnonzero(across >= 0)
+        for i in range(strip * rows, min(strip * rows + rows, points[0])):
+            down = i * steps[0] + y
+            if 0 <= down < size[0] and met.size:
+                base, source = i * points[1], down * size[1]
+                if steps[1] == 1:
+                    table.append((base + met[0], source + across[met[0]], len(met)))
+                else:
+                    table += [(base + q, source + across[q], 1) for q in met]
+        starts.append(len(table))
+    runs = np.array(table, np.int64).reshape(-1, 3) * images * (LANES, LANES, 1)
+    return runs, np.array(starts, np.int64), strips, int(runs[:, 2].sum())
+
+
+def correlate_cost(images, size, points, taps, steps, groups, ins, outs):
+    """About how many cycles `correlate` takes; infinite for what it is not meant for."""
+    if points[0] * points[1] > _MOST_POINTS or outs < ROWS:
+        return math.inf
+    count = _weight_table(size, points, taps, steps, images)[3]
+    ins, outs = _up(ins, LANES), _up(outs, ROWS)
+    moved = images * groups * (ins * size[0] * size[1] + _up(outs, LANES) * points[0] * points[1])
+    return ins // LANES * outs * groups * count + _turning(moved)
+
+
+def correlate(g, x, w_shape, taps, steps, groups):
+    """The gradient of a convolution for its weights, of `w_shape`, from its output's gradient and its input."""
+    images, size, points = x.shape[0], x.shape[2:], g.shape[2:]
+    outs, ins = w_shape[0] // groups, w_shape[1]
+    area, span = size[0] * size[1], points[0] * points[1]
+    runs, starts, strips, count = _weight_table(size, points, taps, steps, images)
+    left, right = _channels_innermost(g, groups), _channels_innermost(x, groups)
+    in_panels = -(-ins // LANES)
+    in_blocks, blocks = -(-in_panels // 3), -(-outs // LANES)
+    parts = min(strips, max(1, _ITEMS // (groups * blocks * in_blocks)))
+    out = np.empty((parts, *w_shape), F32)
+    sizes = (images, groups, outs, ins, in_blocks, area, span, strips, parts)
+    given = (left, right, runs, starts, out.reshape(-1), sizes)
+    work = count * outs * ins * groups
+    pool.run(correlate_loop(), parts * groups * in_blocks * blocks, given, work // 16)
+    return out[0] if parts == 1 else out.sum(0)

@@ -1,0 +1,303 @@
+"""Matrix products of float32, shared by threads without the BLAS: both factors copied into panels, then blocks.
+
+A factor is copied once for each stretch of the inner dimension, into panels that lie in memory as the innermost loop
+(`vectors.runs_3`) reads them, whichever of its dimensions is contiguous: no transposed copy is ever made. A column of
+the result belongs to one thread, and its sums run over the inner dimension in order, so results do not depend on the
+number of threads.
+
+Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from numba import njit
+
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.matmul import added, column_sum
+from tensorgrad.kernels.numba import pool
+from tensorgrad.kernels.numba.functions import compiled
+from tensorgrad.kernels.numba.vectors import LANES, ROWS, carry, runs_1, runs_2, runs_3, turn
+
+_DEPTH = 512  # of the inner dimension at a time: a panel of the left factor then stays in a first-level cache
+_TALL = 192  # rows of the left factor at a time: they stay in a second-level cache
+_WIDE = 480  # columns of the right factor at a time: these panels are in the last cache, if not in the second
+_ROWS = 8  # of a factor that are copied side by side
+_FEW = 1 << 18  # multiplications below which the BLAS is called at less cost
+_FEW_ALONE = 1 << 20  # the same for two matrices none of which lies the wrong way for the BLAS
+_ALONE = 1 << 18  # multiplications of one matrix of a stack up to which the BLAS uses no threads, and we do
+_THIN = 4  # rows of the result below which the right factor is hardly read twice: the BLAS does not copy it
+
+_ROW = "float32[::1]"
+
+
+@njit(error_model="numpy")
+def _packed(source, at, lane_step, step, lanes, depth, out):
+    """Numbers source[at + lane · lane_step + k · step] into panels out[lane / LANES, k, lane % LANES].
+
+    One of the steps is 1. Where there is no such lane, the panel holds what another has.
+    """
+    whole = lanes // LANES
+    if lane_step == 1:  # some rows at a time, from one panel to the next: neighbours in memory
+        for k in range(0, depth, _ROWS):
+            count = min(_ROWS, depth - k)
+            for panel in range(whole):
+                to = (panel * depth + k) * LANES
+                carry(source, at + panel * LANES + k * step, step, out, to, LANES, count)
+    for panel in range(whole if lane_step == 1 else 0, -(-lanes // LANES)):
+        here, to, present = at + panel * LANES * lane_step, panel * depth * LANES, min(LANES, lanes - panel * LANES)
+        if step == 1 and depth >= LANES:
+            for k in range(0, depth, LANES):
+                k = min(k, depth - LANES)
+                turn(source, here + k, lane_step, present, out, to + k * LANES, LANES, LANES)
+        else:
+            for k in range(depth):
+                for i in range(LANES):
+                    i = min(i, present - 1)
+                    out[np.uint64(to + k * LANES + i)] = source[np.uint64(here + i * lane_step + k * step)]
+
+
+@njit(error_model="numpy")
+def _begun(bias, start, out, to, pitch, rows, columns):
+    """Rows of the result before the first product: the bias."""
+    for r in range(rows):
+        at = np.uint64(to + r * pitch)
+        for i in range(np.uint64(columns)):
+            out[at + i] = bias[np.uint64(start) + i]
+
+
+@njit(error_model="numpy")
+def _copied(source, at, step, out, to, pitch, rows, columns):
+    for r in range(rows):
+        a, b = np.uint64(at + r * step), np.uint64(to + r * pitch)
+        for i in range(np.uint64(columns)):
+            out[b + i] = source[a + i]
+
+
+@njit(error_model="numpy")
+def _block(left, w, right, at, depth, registers, table, zeros, s, out, to, pitch):
+    apart = depth * LANES
+    if registers == 3:
+        runs_3(left, w, LANES, right, at, apart, table, 0, 1, zeros, s, out, to, pitch, LANES)
+    elif registers == 2:
+        runs_2(left, w, LANES, right, at, apart, table, 0, 1, zeros, s, out, to, pitch, LANES)
+    else:
+        runs_1(left, w, LANES, right, at, apart, table, 0, 1, zeros, s, out, to, pitch, LANES)
+
+
+@njit(error_model="numpy")
+def _blocks(left, right, table, zeros, bias, bias_at, fresh, rows, columns, out, to, width, edge):
+    """Adds the product of panels to `rows` and `columns` of the result (`fresh`: which begins with the bias)."""
+    panels, deep = -(-columns // LANES), table[0, 2]
+    s = 0 if fresh and not bias.size else -1
+    count = -(-panels // 3)
+    for block in range(count):
+        panel = block * panels // count
+        registers = (block + 1) * panels // count - panel
+        full, at = registers * LANES, panel * deep * LANES
+        wide, start = min(full, columns - panel * LANES), bias_at + panel * LANES
+        for r in range(0, rows, ROWS):
+            w, goal, high = r // LANES * LANES * deep + r % LANES, to + r * width + panel * LANES, min(ROWS, rows - r)
+            whole = wide == full and high == ROWS
+            target, place, pitch = (out, goal, width) if whole else (edge, 0, full)
+            if fresh and s < 0:
+                _begun(bias, start, target, place, pitch, high, wide)
+            elif s < 0 and not whole:
+                _copied(out, goal, width, edge, 0, full, high, wide)
+            _block(left, w, right, at, deep, registers, table, zeros, s, target, place, pitch)
+            if not whole:
+                _copied(edge, 0, full, out, goal, width, high, wide)
+
+
+@lru_cache(maxsize=1)
+def product_loop():
+    @compiled(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 11), int64, int64)")
+    def loop(a, b, bias, out, sizes, first, last):
+        """out[n, r, c] = bias[c] + Σₖ a[n, r, k] b[n, c, k], over the units (of LANES rows or columns) of all n."""
+        a_next, b_next, a_row, a_step, b_column, b_step, rows, columns, depth, by_rows, units = sizes
+        deepest = min(depth, _DEPTH)
+        left = np.empty(min(-(-rows // LANES) * LANES, _TALL) * deepest, np.float32)
+        right = np.empty(min(-(-columns // LANES) * LANES, _WIDE) * deepest, np.float32)
+        edge, zeros = np.empty(ROWS * 3 * LANES, np.float32), np.zeros(ROWS, np.float32)
+        table = np.zeros((1, 3), np.int64)
+        while first < last:
+            n, unit = first // units, first % units
+            stop = min(units, unit + last - first)
+            first += stop - unit
+            top, end, begin, border = 0, rows, unit * LANES, min(stop * LANES, columns)
+            if by_rows:
+                top, end, begin, border = unit * LANES, min(stop * LANES, rows), 0, columns
+            for c in range(begin, border, _WIDE):
+                wide = min(_WIDE, border - c)
+                for k in range(0, depth, _DEPTH):
+                    deep = min(_DEPTH, depth - k)
+                    table[0, 2] = deep
+                    _packed(b, n * b_next + c * b_column + k * b_step, b_column, b_step, wide, deep, right)
+                    for r in range(top, end, _TALL):
+                        tall = min(_TALL, end - r)
+                        _packed(a, n * a_next + r * a_row + k * a_step, a_row, a_step, tall, deep, left)
+                        to = (n * rows + r) * columns + c
+                        _blocks(left, right, table, zeros, bias, c, k == 0, tall, wide, out, to, columns, edge)
+
+    return loop
+
+
+_NO_BIAS = np.empty(0, F32)
+
+
+def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):
+    """The product of `a` and (transposed) `b`, over a stack of matrices, into `out`.
+
+    Each factor is a triple: its numbers in one row, the steps from row to row and along the inner dimension.
+    """
+    by_rows = rows > columns
+    units = -(-(rows if by_rows else columns) // LANES)
+    sizes = (rows * depth, columns * depth, a[1], a[2], b[1], b[2], rows, columns, depth, by_rows, units)
+    work = stack * rows * columns * depth // 16
+    pool.run(product_loop(), stack * units, (a[0], b[0], bias, out.reshape(-1), sizes), work)
+    return out
+
+
+def _memory(x, inner):
+    """A factor of `_product`, or None where it has gaps; `inner` is the inner dimension, -1 or -2."""
+    if x.flags.c_contiguous:
+        return (x.reshape(-1), x.shape[-1], 1) if inner == -1 else (x.reshape(-1), 1, x.shape[-1])
+    x = x.swapaxes(-1, -2)
+    if not x.flags.c_contiguous:
+        return None
+    return (x.reshape(-1), 1, x.shape[-1]) if inner == -1 else (x.reshape(-1), x.shape[-1], 1)
+
+
+def _some(a, b, out, first, last):
+    """Part of a stack, by NumPy."""
+    with np.errstate(all="ignore"):
+        np.matmul(a[first:last], b[first:last], out=out[first:last])
+
+
+def _stacked(a, b, inner_a, inner_b):
+    """The product of two matrices, of two stacks of the same shape, or of a stack's rows and a matrix."""
+    if a.dtype is not F32 or b.dtype is not F32 or a.ndim < 2 or b.ndim < 2:
+        return NotImplemented
+    rows, depth, columns = a.shape[-3 - inner_a], a.shape[inner_a], b.shape[-3 - inner_b]
+    lead, own = a.shape[:-2], b.shape[:-2]
+    if b.shape[inner_b] != depth or (own and own != lead) or min(rows, columns, depth) < _THIN:
+        return NotImplemented
+    stack = 1
+    shape = (*lead, rows, columns)
+    if lead:
+        if own:
+            stack = math.prod(lead)
+        elif inner_a == -1 and a.flags.c_contiguous:
+            rows *= math.prod(lead)
+        else:
+            return NotImplemented
+    work = rows * columns * depth
+    if stack > 1 and work <= _ALONE and inner_b == -2 and b.flags.c_contiguous:
+        if work * stack < _FEW or (a.ndim > 3 and not (a.flags.c_contiguous and b.flags.c_contiguous)):
+            return NotImplemented
+        a, b, out = a.reshape(stack, *a.shape[-2:]), b.reshape(stack, *b.shape[-2:]), np.empty(shape, F32)
+        given = (a if inner_a == -1 else a.swapaxes(1, 2), b if inner_b == -2 else b.swapaxes(1, 2))
+        pool.run(_some, stack, (*given, out.reshape(stack, rows, columns)), stack * work // 16)
+        return out
+    if work * stack < (_FEW if stack > 1 else _FEW_ALONE):
+        return NotImplemented
+    left, right = _memory(a, inner_a), _memory(b, inner_b)
+    if left is None or right is None:
+        return NotImplemented
+    return _product(left, right, stack, rows, columns, depth, np.empty(shape, F32))
+
+
+def matmul(a, b):
+    """`a @ b`."""
+    return _stacked(a, b, -1, -2)
+
+
+def mm(a, b):
+    """`a @ b` of two matrices."""
+    return _stacked(a, b, -1, -2) if a.ndim == b.ndim == 2 else NotImplemented
+
+
+def bmm(a, b):
+    """`a @ b` of two stacks of matrices."""
+    return _stacked(a, b, -1, -2) if a.ndim == b.ndim == 3 else NotImplemented
+
+
+def nt(a, b):
+    """`a @ bᵀ`."""
+    return _stacked(a, b, -1, -1)
+
+
+def tn(a, b):
+    """`aᵀ @ b`."""
+    return _stacked(a, b, -2, -2)
+
+
+def linear(x, w, bias):
+    """`x @ wᵀ + bias`."""
+    if w.ndim != 2 or x.ndim < 2:
+        return NotImplemented
+    (columns, depth), shape = w.shape, x.shape
+    if x.size * columns < _FEW or shape[-1] != depth or min(columns, x.size // max(depth, 1)) < _THIN:
+        return NotImplemented
+    if x.dtype is not F32 or w.dtype is not F32 or not x.flags.c_contiguous:
+        return NotImplemented
+    if bias is None:
+        bias = _NO_BIAS
+    elif bias.dtype is not F32 or bias.shape != (columns,) or not bias.flags.c_contiguous:
+        return NotImplemented
+    right = _memory(w, -1)
+    if right is None:
+        return NotImplemented
+    out = np.empty((*shape[:-1], columns), F32)
+    return _product((x.reshape(-1), depth, 1), right, 1, x.size // depth, columns, depth, out, bias)
+
+
+def addmm(c, a, b, beta, alpha):
+    """`beta · c + alpha · (a @ b)`."""
+    if a.ndim != 2 or b.ndim != 2 or a.dtype is not F32 or b.dtype is not F32 or c.dtype is not F32:
+        return NotImplemented
+    (rows, depth), columns = a.shape, b.shape[1]
+    if b.shape[0] != depth or min(rows, columns, depth) < _THIN or rows * columns * depth < _FEW_ALONE:
+        return NotImplemented
+    left, right = _memory(a, -1), _memory(b, -2)
+    if left is None or right is None or c.ndim > 2:
+        return NotImplemented
+    out = np.empty((rows, columns), F32)
+    if beta == alpha == 1 and c.shape == (columns,) and c.flags.c_contiguous:
+        return _product(left, right, 1, rows, columns, depth, out, c)
+    return added(np, c, _product(left, right, 1, rows, columns, depth, out), beta, alpha)
+
+
+def linear_backward(g, input, weight, bias_shape, needs):
+    """The gradients of `linear` for a batch of rows."""
+    if g.ndim != 2 or g.dtype is not F32 or (needs[2] and len(bias_shape) != 1):
+        return NotImplemented
+    gx = _stacked(g, weight, -1, -2) if needs[0] else None
+    gw = _stacked(g, input, -2, -2) if needs[1] else None
+    if gx is NotImplemented or gw is NotImplemented:
+        return NotImplemented
+    return gx, gw, column_sum(np, g) if needs[2] else None
+
+
+def _made(kernel):
+    def make():
+        product_loop()
+        return kernel
+
+    return make
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {
+    "matmul": _made(matmul),
+    "mm": _made(mm),
+    "bmm": _made(bmm),
+    "nt": _made(nt),
+    "tn": _made(tn),
+    "addmm": _made(addmm),
+    "linear": _made(linear),
+    "linear_backward": _made(linear_backward),
+}

@@ -1,0 +1,166 @@
+"""Steps of optimizers, and the norm of all gradients: one pass over memory, one launch for all parameters.
+
+The formulas are those of `optim/sgd.py` and `optim/adam.py`, in the same order of operations.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
+
+import numpy as np
+from numba import njit
+
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.numba import pool
+from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.rows import _dot
+
+_ARRAY = "float32[::1]"
+_BLOCK = 2048  # elements that stay in the first cache from one loop over them to the next
+_PART = 65536  # elements whose squares are one sum: fixed, so that results do not depend on threads
+
+
+def _over_all(step: Callable, arrays: int, missing: tuple, cost: float) -> Callable:
+    """The function that moves many parameters: it takes a list of (parameter, gradient and state arrays, numbers).
+
+    `arrays` is how many arrays `step` takes; for those that are None the parameter stands in. `missing` are the numbers
+    that stand for None.
+    """
+
+    def part(jobs, starts, first, last):
+        for k in range(bisect_right(starts, first) - 1, len(jobs)):
+            start, job = starts[k], jobs[k]
+            if start >= last:
+                break
+            step(*job, max(first - start, 0), min(last - start, job[0].size))
+
+    def advance(moves):
+        jobs: list[tuple] = []
+        made: dict[tuple, np.ndarray] = {}
+        for x, others, values in moves:
+            numbers = made.get(values)
+            if numbers is None:
+                given = [m if v is None else v for v, m in zip(values, missing, strict=True)]
+                numbers = made[values] = np.array(given, F32)
+            flat = [x if a is None else a for a in (x, *others)]
+            flat += [x] * (arrays - len(flat))
+            jobs.append((*(a if a.ndim == 1 else a.reshape(-1) for a in flat), numbers))
+        *starts, total = accumulate((job[0].size for job in jobs), initial=0)
+        pool.run(part, total, (jobs, starts), int(total * cost))
+
+    return advance
+
+
+# --- SGD -------------------------------------------------------------------------------------------------------------
+
+
+def _sgd() -> Callable:
+    @njit(error_model="numpy", fastmath={"contract"})
+    def plain(x, g, lr, decay, sign):
+        if decay != F(0.0):
+            for i in range(x.size):
+                x[i] -= lr * (sign * g[i] + decay * x[i])
+        else:
+            lr = lr * sign
+            for i in range(x.size):
+                x[i] -= lr * g[i]
+
+    @njit(error_model="numpy", fastmath={"contract"})
+    def with_buffer(x, g, buffer, numbers):
+        fresh, nesterov = numbers[0] != F(0.0), numbers[6] != F(0.0)
+        lr, decay, momentum, take = numbers[1], numbers[2], numbers[3], numbers[4]
+        sign = F(1.0) - F(2.0) * numbers[5]
+        decays = decay != F(0.0)
+        for i in range(x.size):
+            slope = sign * g[i]
+            slope = slope + decay * x[i] if decays else slope
+            moved = slope if fresh else momentum * buffer[i] + take * slope
+            buffer[i] = moved
+            x[i] -= lr * (slope + momentum * moved if nesterov else moved)
+
+    @compiled(f"void({_ARRAY}, {_ARRAY}, {_ARRAY}, {_ARRAY}, int64, int64)")
+    def step(x, g, buffer, numbers, first, last):
+        if buffer.ctypes.data == x.ctypes.data:  # there is none
+            plain(x[first:last], g[first:last], numbers[1], numbers[2], F(1.0) - F(2.0) * numbers[5])
+        else:
+            with_buffer(x[first:last], g[first:last], buffer[first:last], numbers)
+
+    return _over_all(step, 3, (0, 0, 0, 0, 1, 0, 0), 0.5)
+
+
+# --- Adam ------------------------------------------------------------------------------------------------------------
+
+
+def _adam() -> Callable:
+    @njit(error_model="numpy", fastmath={"contract"})
+    def average(x, g, m, v, numbers):
+        decay, take1, keep2, take2 = numbers[3], numbers[4], numbers[5], numbers[6]
+        sign = F(1.0) - F(2.0) * numbers[7]
+        if decay != F(0.0):
+            for i in range(x.size):
+                slope = sign * g[i] + decay * x[i]
+                m[i] += take1 * (slope - m[i])
+                v[i] = keep2 * v[i] + take2 * (slope * slope)
+        else:
+            for i in range(x.size):
+                slope = sign * g[i]
+                m[i] += take1 * (slope - m[i])
+                v[i] = keep2 * v[i] + take2 * (slope * slope)
+
+    @njit(error_model="numpy", fastmath={"contract"})
+    def largest_so_far(v, largest):
+        for i in range(v.size):
+            a, b = largest[i], v[i]
+            larger = a if a > b else b
+            largest[i] = larger if a == a else a
+
+    @njit(error_model="numpy", fastmath={"contract"})
+    def move(x, m, v, rate, eps, shrink):
+        for i in range(x.size):
+            x[i] = x[i] * shrink - rate * (m[i] / (np.sqrt(v[i]) + eps))
+
+    @compiled(f"void({', '.join([_ARRAY] * 6)}, int64, int64)")
+    def step(x, g, m, v, largest, numbers, first, last):
+        has_largest = largest.ctypes.data != x.ctypes.data
+        for start in range(first, last, _BLOCK):
+            end = min(start + _BLOCK, last)
+            here, averages, squares = x[start:end], m[start:end], v[start:end]
+            average(here, g[start:end], averages, squares, numbers)
+            if has_largest:
+                largest_so_far(squares, largest[start:end])
+                squares = largest[start:end]
+            move(here, averages, squares, numbers[0], numbers[1], numbers[2])
+
+    return _over_all(step, 5, (0, 0, 1, 0, 0, 0, 0, 0), 1.0)
+
+
+# --- norms -----------------------------------------------------------------------------------------------------------
+
+
+def _squares() -> Callable:
+    """The sum of the squares of each array of a list, in double precision."""
+
+    @compiled(f"void({_ARRAY}, float64[::1], int64, int64, int64)")
+    def loop(x, sums, at, first, last):
+        part = x[first:last]
+        sums[at] = _dot(part, part)
+
+    def part(parts, sums, first, last):
+        for at in range(first, last):
+            x, start = parts[at]
+            loop(x, sums, at, start, min(start + _PART, x.size))
+
+    def kernel(arrays):
+        flat = [a if a.ndim == 1 else a.reshape(-1) for a in arrays]
+        parts = [(x, start) for x in flat for start in range(0, x.size, _PART)]
+        sums = np.zeros(len(parts))
+        if parts:
+            pool.run(part, len(parts), (parts, sums), sum(x.size for x in flat) // 4)
+        return sums
+
+    return kernel
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {"sgd": _sgd, "adam": _adam, "squares": _squares}

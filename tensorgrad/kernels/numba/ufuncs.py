@@ -1,0 +1,129 @@
+"""NumPy's own elementwise functions, shared by threads: each computes a range, and holds no lock meanwhile.
+
+One thread of NumPy's adds as fast as memory allows, so there is nothing to compile for operands of one shape. Operands
+of float32 that broadcast go to the compiled loop of `broadcast`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.kernels.numba import pool
+from tensorgrad.settings import get_num_threads
+
+_BOOL = np.dtype(bool)
+
+# op -> NumPy's function, and what an element costs, relative to an addition in the cache
+UNARY: dict[str, tuple[Any, float]] = {
+    "neg": (np.negative, 0.25), "abs": (np.absolute, 0.25), "sqrt": (np.sqrt, 1.0), "reciprocal": (np.reciprocal, 0.5),
+    "log": (np.log, 1.0), "log2": (np.log2, 1.0), "log10": (np.log10, 2.0), "log1p": (np.log1p, 8.0),
+    "expm1": (np.expm1, 8.0), "exp2": (np.exp2, 2.0), "tanh": (np.tanh, 1.0), "sin": (np.sin, 1.0),
+    "cos": (np.cos, 1.0), "logical_not": (np.logical_not, 0.125),
+}  # fmt: skip
+BINARY: dict[str, tuple[Any, float]] = {
+    "add": (np.add, 0.25), "sub": (np.subtract, 0.25), "mul": (np.multiply, 0.25), "div": (np.true_divide, 0.25),
+    "maximum": (np.maximum, 0.25), "minimum": (np.minimum, 0.25),
+    "eq": (np.equal, 0.25), "ne": (np.not_equal, 0.25), "lt": (np.less, 0.25), "le": (np.less_equal, 0.25),
+    "gt": (np.greater, 0.25), "ge": (np.greater_equal, 0.25),
+    "logical_and": (np.logical_and, 0.125), "logical_or": (np.logical_or, 0.125),
+}  # fmt: skip
+_TRUTHS = {"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not"}
+
+
+def _range_of_one(function, x, out, first, last):
+    function(x[first:last], out=out[first:last])
+
+
+def _range_of_two(function, x, y, out, first, last):
+    function(x[first:last], y[first:last], out=out[first:last])
+
+
+def _range_beside_number(function, x, number, out, first, last):
+    function(x[first:last], number, out=out[first:last])
+
+
+def real(array: Any) -> bool:
+    """Whether it is an array without gaps, of a floating-point dtype that NumPy computes in, or of booleans."""
+    dtype = array.dtype
+    return (
+        array.__class__ is np.ndarray
+        and array.flags.c_contiguous
+        and ((dtype.kind == "f" and dtype.itemsize > 2) or dtype.kind == "b")
+    )
+
+
+def _room(x, out, truth: bool):
+    """The flat array that results go to; None if it is not to be had."""
+    if out is None:
+        return np.empty(x.size, _BOOL if truth else x.dtype)
+    if out is x or (out.shape == x.shape and out.dtype is x.dtype and out.flags.c_contiguous and not truth):
+        return out.reshape(-1)
+    return None
+
+
+def _unary(function, truth: bool, cost: float) -> Callable:
+    def kernel(x, out=None):
+        if not real(x) or (x.dtype is _BOOL) is not truth or get_num_threads() == 1:
+            return NotImplemented
+        to = _room(x, out, truth)
+        if to is None or (out is not None and out is not x and np.may_share_memory(x, out)):
+            return NotImplemented
+        pool.run(_range_of_one, x.size, (function, x.reshape(-1), to), int(x.size * cost))
+        return to.reshape(x.shape) if out is None else out
+
+    return kernel
+
+
+@cache
+def _binary(name: str, function, cost: float) -> Callable:
+    from tensorgrad.kernels.numba import broadcast
+
+    truth, joined = name in _TRUTHS, broadcast.KERNELS[name]() if name in broadcast.KERNELS else None
+
+    def kernel(x, y, out=None):
+        if not real(x):
+            return NotImplemented
+        number = y.__class__ is float or y.__class__ is int
+        if number:
+            share = _range_beside_number
+        elif y.shape == x.shape and y.dtype is x.dtype and real(y):
+            share = _range_of_two
+        else:
+            return NotImplemented if joined is None or out is not None else joined(x, y)
+        if get_num_threads() == 1 or (x.dtype is _BOOL and not truth):
+            return NotImplemented
+        to = _room(x, out, truth)
+        if to is None or (out is not None and (overlap(out, x) or (not number and overlap(out, y)))):
+            return NotImplemented
+        pool.run(share, x.size, (function, x.reshape(-1), y if number else y.reshape(-1), to), int(x.size * cost))
+        return to.reshape(x.shape) if out is None else out
+
+    return kernel
+
+
+def overlap(out, x) -> bool:
+    """Whether writing to `out` may change what is yet to be read of `x`: they share memory, and not place by place."""
+    return out is not x and np.may_share_memory(out, x) and out.ctypes.data != x.ctypes.data
+
+
+def _power() -> Callable:
+    square, root = _binary("mul", *BINARY["mul"]), _unary(np.sqrt, False, 1.0)
+
+    def kernel(x, y, out=None):
+        if y.__class__ is not float and y.__class__ is not int:
+            return NotImplemented
+        return square(x, x, out) if y == 2 else root(x, out) if y == 0.5 and x.dtype.kind == "f" else NotImplemented
+
+    return kernel
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {
+    **{name: (lambda f=f, c=c, n=name: _unary(f, n in _TRUTHS, c)) for name, (f, c) in UNARY.items()},  # type: ignore[misc]
+    **{name: (lambda f=f, c=c, n=name: _binary(n, f, c)) for name, (f, c) in BINARY.items()},  # type: ignore[misc]
+    "square": lambda: (lambda kernel: lambda x: kernel(x, x))(_binary("mul", *BINARY["mul"])),
+    "pow": _power,
+}

@@ -1,0 +1,220 @@
+"""Attention by tiles against NumPy's kernel, which makes the whole matrix of scores, and against the twin."""
+
+import numpy as np
+import pytest
+
+import tensorgrad as tg
+from tensorgrad.kernels.numba import table
+
+pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
+if not table.wanted():
+    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
+
+from tensorgrad.kernels.numba import panels, runtime
+
+attention = tg.nn.functional.scaled_dot_product_attention
+ROWS = [row for row in table.ROWS if row.kernel.startswith("attention.")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """The kernels, used for arrays of any size; afterwards as before."""
+    runtime.wait()  # for what other tests asked for: it would take the place of what `used` puts there
+    before = {row: row.elements for row in ROWS}
+    for row in ROWS:
+        row.asked, row.ready = True, row.ready or runtime.compiled(row)
+        row.elements = 0
+    yield
+    for row, elements in before.items():
+        row.elements = elements
+
+
+@pytest.fixture
+def used(monkeypatch):
+    """The ops whose compiled kernel has returned a result."""
+    names = set()
+
+    def noting(row, ready):
+        def kernel(*args, **options):
+            made = ready(*args, **options)
+            if made is not NotImplemented:
+                names.add(row.op)
+            return made
+
+        return kernel
+
+    for row in ROWS:
+        monkeypatch.setattr(row, "ready", noting(row, row.ready))
+    return names
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def run(arrays, options):
+    q, k, v = (tg.from_numpy(a.copy()).requires_grad_() for a in arrays)
+    out = attention(q, k, v, **options)
+    weights = tg.arange(float(out.numel())).sin().reshape(out.shape)
+    return [t.detach().numpy() for t in (out, *tg.autograd.grad((out * weights).sum(), (q, k, v)))]
+
+
+def by_numpy(arrays, options):
+    tg.use_deterministic_algorithms(True)
+    try:
+        return run(arrays, options)
+    finally:
+        tg.use_deterministic_algorithms(False)
+
+
+def check(arrays, atol=2e-5, **options):
+    for a, b in zip(run(arrays, options), by_numpy(arrays, options), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=atol)
+
+
+SIZES = [  # leading dimensions, queries, keys, features, features of the values
+    ((), 5, 7, 4, 3), ((2,), 1, 9, 8, 8), ((1, 2), 64, 64, 32, 32), ((2, 3), 50, 50, 64, 64),
+    ((2, 1), 300, 300, 16, 16), ((1, 1), 130, 500, 20, 33),
+    ((1, 2), 500, 130, 16, 48), ((1, 1), 257, 257, 1, 1), ((1, 1), 70, 490, 96, 80),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lead", "queries", "keys", "features", "width"), SIZES)
+@pytest.mark.parametrize("causal", [False, True])
+def test_sizes(lead, queries, keys, features, width, causal, used):
+    arrays = normal(*lead, queries, features), normal(*lead, keys, features, seed=1), normal(*lead, keys, width, seed=2)
+    check(arrays, is_causal=causal)
+    assert used == {"attention", "attention_grad"}
+
+
+def test_heads_beside_one_another(used):
+    """As layers call it: views of one projection, (batch, place, head, feature)."""
+    x = tg.from_numpy(normal(2, 40, 3 * 4 * 16)).requires_grad_()
+
+    def call():
+        parts = [t.view(2, 40, 4, 16).transpose(1, 2) for t in x.split(64, 2)]
+        out = attention(*parts, is_causal=True).transpose(1, 2).reshape(2, 40, 64)
+        return out.detach().numpy(), tg.autograd.grad(out.square().sum(), x)[0].numpy()
+
+    fast = call()
+    assert used == {"attention", "attention_grad"}
+    tg.use_deterministic_algorithms(True)
+    slow = call()
+    tg.use_deterministic_algorithms(False)
+    for a, b in zip(fast, slow, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5)
+
+
+def test_gaps_between_features(used):
+    arrays = [normal(2, 3, 9, 40, seed=s).transpose(0, 1, 3, 2) for s in range(3)]
+    check(arrays)
+    assert used == {"attention", "attention_grad"}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_special_values(value):
+    arrays = [normal(1, 2, 70, 16, seed=s) for s in range(3)]
+    arrays[0][0, 0, 3, 2] = arrays[1][0, 1, 5, 1] = value
+    check(arrays)
+    arrays = [normal(1, 2, 70, 16, seed=s) for s in range(3)]
+    arrays[2][0, 0, 3, 2] = value
+    np.testing.assert_allclose(run(arrays, {})[0], by_numpy(arrays, {})[0], rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30])
+def test_special_values_that_only_later_queries_see(value):
+    arrays = [normal(1, 2, 70, 16, seed=s) for s in range(3)]
+    clean = run(arrays, {"is_causal": True})[0]
+    arrays[1][0, 1, 5, 1] = value
+    found = run(arrays, {"is_causal": True})[0]
+    np.testing.assert_array_equal(found[0, 0], clean[0, 0])
+    np.testing.assert_array_equal(found[0, 1, :5], clean[0, 1, :5])
+    slow = by_numpy(arrays, {"is_causal": True})[0]
+    np.testing.assert_allclose(found[0, 1, 5:], slow[0, 1, 5:], rtol=1e-4, atol=2e-5)
+
+
+def test_scores_far_apart():
+    """Weights beyond the range of exp: the largest score takes all."""
+    check([30 * normal(1, 1, 300, 16, seed=s) for s in range(3)], atol=2e-2)
+
+
+@pytest.mark.parametrize("options", [{"attn_mask": True}, {"dropout_p": 0.5}])
+def test_what_the_general_kernel_does(options, used):
+    arrays = [normal(1, 2, 40, 16, seed=s) for s in range(3)]
+    options = {**options, **({"attn_mask": tg.ones(40, 40).tril().bool()} if "attn_mask" in options else {})}
+    tg.manual_seed(0)
+    fast = run(arrays, options)
+    tg.manual_seed(0)
+    for a, b in zip(fast, by_numpy(arrays, options), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not used
+
+
+def test_shared_heads(used):
+    arrays = normal(2, 6, 30, 16), normal(2, 2, 30, 16, seed=1), normal(2, 3, 30, 16, seed=2)
+    check(arrays, enable_gqa=True, is_causal=True)
+    assert used == {"attention", "attention_grad"}
+
+
+def test_forward_compiled_and_backward_not():
+    """The logarithms that the compiled kernel keeps are enough for NumPy's."""
+    arrays = [normal(2, 2, 33, 16, seed=s) for s in range(3)]
+    q, k, v = (tg.from_numpy(a).requires_grad_() for a in arrays)
+    for causal in (False, True):
+        out = attention(q, k, v, is_causal=causal)
+        tg.use_deterministic_algorithms(True)
+        try:
+            found = tg.autograd.grad(out.square().sum(), (q, k, v))
+            expected = tg.autograd.grad(attention(q, k, v, is_causal=causal).square().sum(), (q, k, v))
+        finally:
+            tg.use_deterministic_algorithms(False)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=2e-5)
+
+
+def test_second_derivatives():
+    q, k, v = (tg.from_numpy(normal(1, 2, 20, 8, seed=s)).requires_grad_() for s in range(3))
+
+    def penalty():
+        grads = tg.autograd.grad(attention(q, k, v, is_causal=True).square().sum(), (q, k, v), create_graph=True)
+        return tg.autograd.grad(sum(g.square().sum() for g in grads), (q, k, v))
+
+    fast = penalty()
+    tg.use_deterministic_algorithms(True)
+    slow = penalty()
+    tg.use_deterministic_algorithms(False)
+    for a, b in zip(fast, slow, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_results_do_not_depend_on_threads():
+    arrays = [normal(2, 3, 200, 32, seed=s) for s in range(3)]
+    before, found = tg.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            tg.set_num_threads(threads)
+            found.append(run(arrays, {"is_causal": True}))
+    finally:
+        tg.set_num_threads(before)
+    assert all((a == b).all() for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("rows", [1, 7, 16, 50])
+@pytest.mark.parametrize("registers", [1, 2, 3, 4, 5, 7, 9])
+def test_products(rows, registers):
+    from numba import njit
+
+    @njit
+    def call(product, a, stride, b, count, out, pitch, fresh, rows, width):
+        product(a, 0, stride, b, 0, width, count, out, 0, pitch, fresh, rows, width)
+
+    width, count = registers * panels.LANES, 13
+    a, b = normal(rows, count), normal(count, width)
+    turned = np.zeros(rows * count + panels.PAD, np.float32)
+    turned[: rows * count] = a.T.reshape(-1)
+    out = np.zeros((rows + panels.PAD, width), np.float32)
+    call(panels.across, a.reshape(-1), count, b.reshape(-1), count, out.reshape(-1), width, True, rows, width)
+    np.testing.assert_allclose(out[:rows], a @ b, rtol=1e-4, atol=1e-5)
+    call(panels.along, turned, rows, b.reshape(-1), count, out.reshape(-1), width, False, rows, width)
+    np.testing.assert_allclose(out[:rows], 2 * (a @ b), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,148 @@
+"""Compiled matrix products against NumPy's: odd shapes, memory orders, stacks, bias, nan, threads."""
+
+import numpy as np
+import pytest
+
+import tensorgrad as tg
+from tensorgrad.kernels.array import matmul as arrays
+from tensorgrad.kernels.numba import table
+
+pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
+if not table.wanted():
+    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
+
+from tensorgrad.kernels.numba import matmul, runtime
+
+OURS = [row for row in table.ROWS if row.kernel.partition(".")[0] == "matmul"]
+SHAPES = [(4, 4, 4), (5, 70, 9), (33, 17, 50), (300, 600, 70), (16, 1030, 500), (8, 9, 1100), (200, 40, 16), (64, 4, 5)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """The kernels of this file, used for products of any size; afterwards as before."""
+    before = {row: row.elements for row in OURS}
+    kept = matmul._FEW, matmul._FEW_ALONE, matmul._ALONE
+    for row in OURS:
+        row.asked, row.ready = True, row.ready or runtime.compiled(row)
+        row.elements = 0
+    matmul._FEW = matmul._FEW_ALONE = matmul._ALONE = 0
+    yield
+    matmul._FEW, matmul._FEW_ALONE, matmul._ALONE = kept
+    for row, elements in before.items():
+        row.elements = elements
+
+
+def random(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def turned(x):
+    """The same numbers, the last dimension but one being contiguous."""
+    return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def close(found, expected):
+    assert found is not NotImplemented
+    assert found.shape == expected.shape and found.dtype == expected.dtype and found.flags.c_contiguous
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-6 * max(1.0, np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("stack", [(), (3,), (2, 3)])
+def test_all_orders(shape, stack):
+    rng, (rows, inner, columns) = np.random.default_rng(0), shape
+    a, b = random(rng, *stack, rows, inner), random(rng, *stack, inner, columns)
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    expected = expected.astype(np.float32)
+    for left in (a, turned(a)):
+        for right in (b, turned(b)):
+            close(matmul.matmul(left, right), expected)
+            close(matmul.nt(left, right.swapaxes(-1, -2)), expected)
+            close(matmul.tn(left.swapaxes(-1, -2), right), expected)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_linear(shape):
+    rng, (rows, inner, columns) = np.random.default_rng(1), shape
+    x, w, bias, g = (
+        random(rng, rows, inner),
+        random(rng, columns, inner),
+        random(rng, columns),
+        random(rng, rows, columns),
+    )
+    for weight in (w, turned(w)):
+        for shift in (None, bias):
+            close(matmul.linear(x, weight, shift), arrays.linear(np, x, weight, shift))
+            close(matmul.linear(x[None], weight, shift), arrays.linear(np, x[None], weight, shift))
+        found = matmul.linear_backward(g, x, weight, bias.shape, (True, True, True))
+        for ours, wanted in zip(
+            found, arrays.linear_backward(np, g, x, weight, bias.shape, (True, True, True)), strict=True
+        ):
+            close(ours, wanted)
+    assert matmul.linear_backward(g, None, w, None, (True, False, False))[1:] == (None, None)
+
+
+@pytest.mark.parametrize(("beta", "alpha"), [(1, 1), (0, 1), (0.5, -2.0), (1, 3)])
+def test_addmm(beta, alpha):
+    rng = np.random.default_rng(2)
+    a, b = random(rng, 20, 33), random(rng, 33, 50)
+    for c in (random(rng, 50), random(rng, 20, 50), random(rng, 20, 1), random(rng, 1)):
+        before = c.copy()
+        close(matmul.addmm(c, a, b, beta, alpha), arrays.addmm(np, c, a, b, beta, alpha))
+        np.testing.assert_array_equal(c, before)
+
+
+def test_small_matrices_of_a_stack_are_shared_too(monkeypatch):
+    monkeypatch.setattr(matmul, "_ALONE", 1 << 18)
+    rng = np.random.default_rng(3)
+    a, b = random(rng, 4, 10, 20, 30), random(rng, 4, 10, 30, 8)
+    close(matmul.matmul(a, b), a @ b)
+    close(matmul.tn(np.ascontiguousarray(a.swapaxes(-1, -2)), b), a @ b)
+    with np.errstate(over="raise"):
+        assert np.isinf(matmul.matmul(np.full((5, 4, 4), 3e38, np.float32), np.full((5, 4, 4), 3e38, np.float32))).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_no_number_stays_where_it_belongs(value):
+    rng = np.random.default_rng(4)
+    a, b = random(rng, 21, 600), random(rng, 600, 37)
+    a[20, 3], b[599, 36] = value, value
+    finite = np.isfinite(matmul.matmul(a, b))
+    assert finite[:20, :36].all() and not finite[20].any() and not finite[:, 36].any()
+
+
+def test_what_is_declined():
+    rng = np.random.default_rng(5)
+    a, b = random(rng, 8, 12), random(rng, 12, 6)
+    assert matmul.matmul(a, b[:, ::2]) is NotImplemented
+    assert matmul.matmul(a.astype(np.float64), b) is NotImplemented
+    assert matmul.matmul(a, b[:5]) is NotImplemented
+    assert matmul.matmul(a[0], b) is NotImplemented
+    assert matmul.matmul(a[None], b[None].repeat(2, 0)) is NotImplemented
+    assert matmul.mm(a[None], b[None]) is NotImplemented and matmul.bmm(a, b) is NotImplemented
+    assert matmul.linear(a, b, None) is NotImplemented
+    assert matmul.linear(a, b.T.copy(), np.zeros(5, np.float32)) is NotImplemented
+    assert matmul.addmm(b, a, b[:5], 1, 1) is NotImplemented
+    for shape in ((0, 12), (3, 12)):  # empty, or with too few rows to be worth copies
+        assert matmul.matmul(random(rng, *shape), b) is NotImplemented
+        assert tg.matmul(tg.from_numpy(random(rng, *shape)), tg.from_numpy(b)).shape == (shape[0], 6)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        tg.from_numpy(a) @ tg.from_numpy(b[:5])
+    with pytest.raises(RuntimeError, match="expanded size"):
+        tg.addmm(tg.zeros(7), tg.from_numpy(a), tg.from_numpy(b))
+
+
+def test_results_do_not_depend_on_the_threads():
+    rng = np.random.default_rng(6)
+    x, w, bias = (tg.from_numpy(random(rng, *s)).requires_grad_() for s in ((130, 300), (190, 300), (190,)))
+    stack = tg.from_numpy(random(rng, 9, 20, 21))
+    before, results = tg.get_num_threads(), []
+    try:
+        for threads in (1, 2, 5):
+            tg.set_num_threads(threads)
+            out = tg.nn.functional.linear(x, w, bias)
+            results.append([out.detach(), stack @ stack.mT, *tg.autograd.grad((out * out).sum(), [x, w, bias])])
+    finally:
+        tg.set_num_threads(before)
+    for other in results[1:]:
+        assert all(bool((a == b).all()) for a, b in zip(results[0], other, strict=True))
