@@ -206,7 +206,7 @@ def _run(op: Op, tensors, variant: str) -> list[str]:
         array += f", {op.cache}"
     kernels = "KERNELS"
     if op.name in LARGE:
-        kernels = f"(KERNELS if x{LARGE[op.name].sized}.size < OP.few else OP.large)"
+        kernels = f"(KERNELS if {_values(op)[LARGE[op.name].sized]}.size < OP.few else OP.large)"
     return [
         "    try:",
         f"        {array} = {kernels}[{first}.__class__]({', '.join(_values(op))})",
