@@ -9,9 +9,31 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+
+def compile_family(kernels: list[str]) -> None:
+    """Compiles kernels of one file, which share loops, in a process of their own, or here if there can be none."""
+    from tensorgrad.kernels.numba import runtime
+    from tensorgrad.kernels.numba.compiler import Compiler
+
+    compiler = Compiler()
+    for kernel in kernels:
+        if not runtime.in_cache(kernel) and not compiler.compile(kernel):
+            runtime.compiled(kernel)
+    compiler.close()
+
+
+def shown(steps: Iterable[Any], total: int) -> Iterable[Any]:
+    """The steps, with a progress bar if tqdm is installed."""
+    with contextlib.suppress(ImportError):
+        return importlib.import_module("tqdm").tqdm(steps, desc="compiling", unit="file", total=total)
+    return steps
 
 
 def main() -> int:
@@ -21,14 +43,18 @@ def main() -> int:
     if not table.wanted():
         print("nothing to compile: pip install '.[fast]' (numba), and do not set TENSORGRAD_FAST=0", file=sys.stderr)
         return 1
-    rows: Any = table.ROWS
-    with contextlib.suppress(ImportError):
-        rows = importlib.import_module("tqdm").tqdm(rows, desc="compiling", unit="kernel")
+    families: dict[str, list[str]] = {}
+    for row in table.ROWS:
+        names = families.setdefault(row.kernel.partition(".")[0], [])
+        if row.kernel not in names:
+            names.append(row.kernel)
     started = time.perf_counter()
-    for row in rows:
-        row.asked, row.ready = True, runtime.compiled(row)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        done = threads.map(compile_family, sorted(families.values(), key=len, reverse=True))
+        for _ in shown(done, len(families)):
+            pass
     seconds = time.perf_counter() - started
-    print(f"{len(table.ROWS)} kernels ready after {seconds:.1f} s, in {runtime.cache_folder()}")
+    print(f"{sum(map(len, families.values()))} kernels ready after {seconds:.1f} s, in {runtime.cache_folder()}")
     return 0
 
 

@@ -28,7 +28,7 @@ def compiled():
     """All kernels, used for arrays of any size; afterwards as before."""
     before = {row: row.elements for row in table.ROWS}
     for row in table.ROWS:
-        row.asked, row.ready = True, row.ready or runtime.compiled(row)
+        row.asked, row.ready = True, row.ready or runtime.compiled(row.kernel)
         row.elements = 0
     yield
     for row, elements in before.items():

@@ -22,7 +22,7 @@ def compiled():
     runtime.wait()  # for what other tests asked for: it would take the place of what `used` puts there
     before = {row: row.elements for row in ROWS}
     for row in ROWS:
-        row.asked, row.ready = True, row.ready or runtime.compiled(row)
+        row.asked, row.ready = True, row.ready or runtime.compiled(row.kernel)
         row.elements = 0
     yield
     for row, elements in before.items():

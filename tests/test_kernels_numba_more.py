@@ -23,7 +23,7 @@ def compiled():
     """The kernels of these files, used for arrays of any size; afterwards as before."""
     before = {row: row.elements for row in ROWS}
     for row in ROWS:
-        row.asked, row.ready = True, row.ready or runtime.compiled(row)
+        row.asked, row.ready = True, row.ready or runtime.compiled(row.kernel)
         row.elements = 0
     yield
     for row, elements in before.items():

@@ -1,7 +1,9 @@
 """Kernels that Numba compiles, for large arrays on the CPU: used by themselves when the package numba is installed.
 
     table.py      which ops have one, and from how many elements on
-    runtime.py    compiles them in the background, the first time that a large array comes by; NumPy serves meanwhile
+    runtime.py    gets them ready in the background, the first time that a large array comes by; NumPy serves meanwhile
+    compiler.py   the process that compiles them for it
+    blas.py       keeps NumPy's own threads from standing in their way
     pool.py       the threads that share the work of one kernel
     functions.py  exp, tanh, erf, ... as polynomials that the compiler can turn into vector instructions
     pointwise.py  elementwise kernels, all from one loop

@@ -1,11 +1,13 @@
-"""Compiles kernels in the background; NumPy serves until they are ready.
+"""Gets kernels ready in the background; NumPy serves meanwhile.
 
-Numba is imported in that thread too, so that a program that never meets a large array never waits for it. What was
-compiled is kept in the user's cache folder, by versions and processor.
+A process of its own compiles them (compiler.py) and keeps them in the user's cache folder, by versions and processor; a
+thread of the program reads them from there. Numba is imported in that thread too, so that a program that never meets a
+large array never waits for it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import platform
@@ -16,8 +18,10 @@ import warnings
 import zlib
 from functools import cache
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
+
+from tensorgrad.kernels.numba.compiler import Compiler
 
 _lock = threading.Lock()
 _queue: SimpleQueue = SimpleQueue()
@@ -83,23 +87,40 @@ def _key(family: str) -> str:
     )
 
 
-def compiled(row: Any) -> Any:
-    """The kernel of a row, compiled now (or read from the cache)."""
+def _folder(family: str) -> Path | None:
+    """Where a family's compiled kernels are kept; None if nothing can be written there."""
+    try:
+        folder = cache_folder() / _key(family)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder
+
+
+def compiled(kernel: str) -> Any:
+    """The kernel "family.name", compiled now or read from the cache."""
     import numba
 
     with _lock:
-        family, _, name = row.kernel.partition(".")
-        before = numba.config.CACHE_DIR
+        family, _, name = kernel.partition(".")
+        before, folder = numba.config.CACHE_DIR, _folder(family)
         try:
-            folder = cache_folder() / _key(family)
-            folder.mkdir(parents=True, exist_ok=True)
-            numba.config.CACHE_DIR = str(folder)
-        except OSError:
-            pass  # no folder to write to: Numba's own choice
-        try:
-            return importlib.import_module(f"tensorgrad.kernels.numba.{family}").KERNELS[name]()
+            if folder is not None:  # otherwise Numba's own choice
+                numba.config.CACHE_DIR = str(folder)
+            made = importlib.import_module(f"tensorgrad.kernels.numba.{family}").KERNELS[name]()
         finally:
             numba.config.CACHE_DIR = before
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                (folder / f"{name}.ready").touch()
+        return made
+
+
+def in_cache(kernel: str) -> bool | None:
+    """Whether a kernel only has to be read; None where nothing can be kept."""
+    family, _, name = kernel.partition(".")
+    folder = _folder(family)
+    return None if folder is None else (folder / f"{name}.ready").exists()
 
 
 def request(row: Any) -> None:
@@ -116,13 +137,21 @@ def request(row: Any) -> None:
 
 
 _starting = threading.Lock()
+_IDLE = 5.0  # seconds after which the compiler's process is ended
 
 
 def _serve() -> None:
+    compiler = Compiler()
     while True:
-        row = _queue.get()
         try:
-            row.ready = compiled(row)
+            row = _queue.get(timeout=_IDLE)
+        except Empty:
+            compiler.close()
+            row = _queue.get()
+        try:
+            if in_cache(row.kernel) is False:
+                compiler.compile(row.kernel)
+            row.ready = compiled(row.kernel)
         except Exception as error:  # NumPy serves on
             _failed.append(row)
             warnings.warn(f"tensorgrad: the compiled kernel of {row.op} is not used: {error!s:.300}", stacklevel=1)

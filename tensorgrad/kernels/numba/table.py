@@ -20,8 +20,8 @@ from tensorgrad.settings import _Settings as SETTINGS
 class Row:
     """An op, its compiled kernel as "file.name" in this folder, and the elements of its first array that it is for.
 
-    `sized` is the number of the argument that is measured, where it is not the first. "name.backward" is the kernel of an
-    op's `backward_kernel`.
+    `sized` is the number of the argument that is measured, where it is not the first. "name.backward" is the kernel of
+    an op's `backward_kernel`.
     """
 
     __slots__ = ("_elements", "asked", "kernel", "op", "ready", "sized")
