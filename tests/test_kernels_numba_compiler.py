@@ -64,7 +64,7 @@ else:
     time.sleep(1.0)
 print(torch.allclose(x.exp(), x.double().exp().float()))
 """
-    environment = os.environ | {"TENSORGRAD_CACHE": str(place), "TENSORGRAD_FAST": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    more = {"TENSORGRAD_CACHE": str(place), "TENSORGRAD_FAST": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | more, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "True", done.stderr  # returns only when nobody holds the pipes any more
     assert "Traceback" not in done.stderr
