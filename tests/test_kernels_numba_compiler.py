@@ -65,6 +65,7 @@ else:
 print(torch.allclose(x.exp(), x.double().exp().float()))
 """
     more = {"TENSORGRAD_CACHE": str(place), "TENSORGRAD_FAST": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=os.environ | more, capture_output=True, text=True, timeout=120)
+    command, environment = [sys.executable, "-c", code], os.environ | more
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "True", done.stderr  # returns only when nobody holds the pipes any more
     assert "Traceback" not in done.stderr
