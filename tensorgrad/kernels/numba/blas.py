@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import threading
-from pathlib import Path
 
 import numpy
 
@@ -26,11 +25,13 @@ def wait_briefly() -> bool:
     """
     if _VARIABLE in os.environ or threading.active_count() > 1:
         return False
-    done = False
-    for path in (Path(numpy.__file__).parent.parent / "numpy.libs").glob("libscipy_openblas*"):
+    done, folder = False, os.path.join(os.path.dirname(os.path.dirname(numpy.__file__)), "numpy.libs")
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        if not name.startswith("libscipy_openblas"):
+            continue
         import ctypes
 
-        library = ctypes.CDLL(str(path))  # NumPy has loaded it: this is the same
+        library = ctypes.CDLL(os.path.join(folder, name))  # NumPy has loaded it: this is the same
         read_settings = getattr(library, "openblas_read_env", None)
         end_threads = getattr(library, "blas_thread_shutdown_", None)
         if read_settings is None or end_threads is None:

@@ -12,7 +12,6 @@ from functools import update_wrapper
 from importlib.util import find_spec
 from typing import Any
 
-from tensorgrad.kernels.numba import blas
 from tensorgrad.ops import dispatch
 from tensorgrad.settings import _Settings as SETTINGS
 
@@ -129,6 +128,8 @@ def wanted() -> bool:
 
 def install() -> None:
     """Puts the rows in front of the ops' NumPy kernels."""
+    from tensorgrad.kernels.numba import blas
+
     blas.wait_briefly()
     for row in ROWS:
         dispatch.LARGE[row.op], row.elements = row, row.elements
