@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,11 @@ def summary(times: dict[str, list[float]]) -> dict[str, Any]:
     return found
 
 
+# Seconds between two turns. After their last product the threads of a BLAS wait for the next one in a loop, for tens of
+# milliseconds: whoever came next would have the processors only in part.
+REST = 0.05
+
+
 def plan(each: dict[str, float], rounds: int | None, seconds: float) -> tuple[int, dict[str, int]]:
     """How many rounds, and how many steps a round for each column, so that a column runs for about `seconds`."""
     if rounds is None:
@@ -109,6 +115,7 @@ def together(row: Row, processes: dict[str, Process], rounds: int | None, second
         rounds, counts = plan(each, rounds, seconds) if each else (0, {})
         for _ in range(rounds):
             for column, process in working.items():
+                time.sleep(REST)
                 times[column].append(process.ask(do="time", count=counts[column])["seconds"])
         found.update(summary(times), rounds=rounds)
     except Failure as failure:

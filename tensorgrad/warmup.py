@@ -23,10 +23,12 @@ def compile_family(kernels: list[str]) -> None:
     from tensorgrad.kernels.numba.compiler import Compiler
 
     compiler = Compiler()
-    for kernel in kernels:
-        if not runtime.in_cache(kernel) and not compiler.compile(kernel):
-            runtime.compiled(kernel)
-    compiler.close()
+    try:
+        for kernel in kernels:
+            if not runtime.in_cache(kernel) and not compiler.compile(kernel):
+                runtime.compiled(kernel)
+    finally:
+        compiler.close()
 
 
 def shown(steps: Iterable[Any], total: int) -> Iterable[Any]:
