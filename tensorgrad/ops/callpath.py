@@ -18,7 +18,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of, view_edge
 from tensorgrad.dtypes import F32
 from tensorgrad.ops import dispatch
-from tensorgrad.ops.dispatch import LARGE, REGISTERED, array_kernel, check_backward
+from tensorgrad.ops.dispatch import LARGE, REGISTERED, array_kernel, check_backward, with_own
 from tensorgrad.ops.errors import MISSING, NUMPY_NAMES, explain, missing
 from tensorgrad.ops.op import LIST, OPTIONAL, PLAIN_VALUE, Op, arguments_of
 from tensorgrad.ops.promote import as_array, operand, operands, other_operand, owner, promote, to_floating
@@ -444,8 +444,7 @@ class ArrayBackwards(dict):
         elif op.backward_kernel:
             function = array_kernel(op.backward_kernel, storage.xp)
             arguments = arguments_of(function.func)[1:]
-            if f"{op.name}.backward" in LARGE and storage.device_type == "cpu":
-                function = LARGE[f"{op.name}.backward"].over(function)
+            function = with_own(f"{op.name}.backward", storage, function)
         scope = {"BACKWARD": function, **{f"D_{name}": formula for name, formula in op.formulas.items()}}
         text = array_backward_source(op, arguments)
         exec(compile(text, "<tensorgrad call path>", "exec"), {**globals(), **scope}, scope)

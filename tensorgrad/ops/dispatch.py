@@ -3,7 +3,8 @@
 A table fills itself. The first call with a new array class looks for, in this order: a kernel registered for the op
 and the device; the general kernel of `kernels/array/`, where the device has a NumPy-like module; the op's rule for
 shapes (meta); its composite twin. What has none of these is an error that names the op and the device.
-A registered kernel may decline a call by returning `NotImplemented`: the next in the list then runs.
+A device of the house may bring kernels of its own (`OWN`): they come between the registered and the general ones.
+A kernel may decline a call by returning `NotImplemented`: the next in the list then runs.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ def _changed(name: str) -> None:
         ON_CHANGE(OPS[name])
 
 
+# Kernels written for one device: device type -> {op, or "op.backward" -> "file.function" of kernels/<device>/}.
+OWN: dict[str, dict[str, str]] = {}
+
 # Ops with a second kernel for large arrays on the CPU: name -> its row (kernels/numba/table.py).
 LARGE: dict = {}
 
@@ -74,21 +78,14 @@ class KernelTable(dict):
 
     def __missing__(self, array_type):
         op, storage = self.op, STORAGES[array_type]
-        candidates = []
         registered = REGISTERED.get((op.name, storage.device_type))
-        if registered is not None:
-            candidates.append(getattr(registered, "forward", registered))
-        general = general_kernel(op, storage)
-        if self.large and op.name in LARGE and storage.device_type == "cpu":
-            general = LARGE[op.name].over(general)
-        if general is not None:
-            candidates.append(general)
-        if not candidates:
+        kernel = with_own(op.name, storage, general_kernel(op, storage), self.large)
+        kernel = first_that_accepts(op.name, getattr(registered, "forward", registered), kernel)
+        if kernel is None:
             raise NotImplementedError(
                 f"{op.name}: no kernel for device '{storage.device_type}', and no composite twin to run instead. "
                 f"Register one with OpDispatch.register({op.name!r}, {storage.device_type!r})."
             )
-        kernel = candidates[0] if len(candidates) == 1 else _first_that_accepts(op, candidates)
         if NOTICE is not None and hasattr(kernel, "twin"):
             NOTICE(f"{op.name}: no kernel for {storage.device_type}, its twin runs instead")
         self[array_type] = kernel
@@ -109,19 +106,31 @@ def check_backward(op, backward):
     return backward
 
 
-def _first_that_accepts(op, candidates):
-    override, general = candidates
+def first_that_accepts(name, override, general):
+    """A kernel that runs `override`, or `general` where that declines; either may be missing (None)."""
+    if override is None or general is None:
+        return override or general
 
-    @wraps(override)
+    @wraps(getattr(override, "func", override))
     def kernel(*arrays, **params):
         result = override(*arrays, **params)
         if result is NotImplemented:
             if NOTICE is not None:
-                NOTICE(f"{op.name}: {getattr(override, '__name__', override)} declined, the general kernel runs")
+                NOTICE(f"{name}: {getattr(override, '__name__', override)} declined, the general kernel runs")
             result = general(*arrays, **params)
         return result
 
     return kernel
+
+
+def with_own(name, storage: type[Storage], general, large=True):
+    """The general kernel of an op (or of "op.backward") behind the one that its device has for it, if any."""
+    if storage.device_type == "cpu":
+        return LARGE[name].over(general) if large and name in LARGE else general
+    path = OWN.get(storage.device_type, {}).get(name)
+    if path is None:
+        return general
+    return first_that_accepts(name, _found(storage.device_type, path), general)
 
 
 def general_kernel(op, storage: type[Storage]):
@@ -145,8 +154,10 @@ def array_kernel(kernel, xp):
     """Resolves a row's `kernel`: the name of a function of `xp`, "family.function" of kernels/array, or a function."""
     if callable(kernel):
         return partial(kernel, xp)
-    family, _, name = kernel.rpartition(".")
-    if not family:
-        return getattr(xp, name)
-    module = importlib.import_module(f"tensorgrad.kernels.array.{family}")
-    return partial(getattr(module, name), xp)
+    return partial(_found("array", kernel), xp) if "." in kernel else getattr(xp, kernel)
+
+
+def _found(folder: str, path: str):
+    """A kernel by its "family.function" in a folder of kernels/."""
+    family, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(f"tensorgrad.kernels.{folder}.{family}"), name)

@@ -75,4 +75,7 @@ def load() -> type[Storage]:
         def data_ptr(self):
             return self.array.data.ptr
 
+    from tensorgrad.kernels.cuda import table
+
+    table.install()
     return CUDAStorage

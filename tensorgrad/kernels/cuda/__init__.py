@@ -1,0 +1,12 @@
+"""Kernels in CUDA C, for tensors on NVIDIA GPUs: used where they matter; everything else runs on CuPy.
+
+    table.py     which ops have one
+    program.py   puts the text of a program together, has CuPy compile it, and finds its functions
+    sources/     the texts: prelude.cuh (types, sums over warps and blocks), then one file per family
+    <family>.py  what the CPU's kernels of that family are here: checks, shapes, and a launch
+
+A kernel takes what the op's general kernel (`kernels/array/`) takes, without the array module, and declines by
+NotImplemented what it was not made for: then the general one runs on CuPy.
+
+`python -m tensorgrad.kernels.cuda.program FAMILY [DTYPE]` prints a program as the compiler gets it.
+"""

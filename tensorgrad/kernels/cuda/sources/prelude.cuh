@@ -1,0 +1,65 @@
+// What all programs share: the two half-precision types, and sums and maxima over a warp and over a block.
+//
+// No header of CUDA is included, so that a program compiles in a twentieth of a second and wherever NVRTC is.
+
+struct half { unsigned short bits; };
+struct bfloat16 { unsigned short bits; };
+
+#ifndef EMULATED  // the tests' emulator of a GPU says these in C++
+#define SHARED(type, name) extern __shared__ __align__(16) unsigned char name##_bytes[]; type* name = (type*)name##_bytes
+
+__device__ inline float widen(half x) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x.bits));
+    return value;
+}
+__device__ inline half as_half(float x) {
+    half value;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(value.bits) : "f"(x));
+    return value;
+}
+#endif
+
+__device__ inline float widen(bfloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+__device__ inline bfloat16 as_bfloat16(float x) {
+    unsigned bits = __float_as_uint(x);
+    bfloat16 value;
+    // To the nearest, ties to even; a NaN stays one.
+    value.bits = x != x ? 0x7fff : (unsigned short)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+    return value;
+}
+
+// A value from memory in the type that is computed with, and back: store(address, value).
+__device__ inline float widen(float x) { return x; }
+__device__ inline double widen(double x) { return x; }
+__device__ inline void store(float* to, float x) { *to = x; }
+__device__ inline void store(double* to, double x) { *to = x; }
+__device__ inline void store(half* to, float x) { *to = as_half(x); }
+__device__ inline void store(bfloat16* to, float x) { *to = as_bfloat16(x); }
+
+const unsigned ALL_LANES = 0xffffffffu;
+
+struct Sum {
+    template <class V> static __device__ V of(V a, V b) { return a + b; }
+};
+struct Max {  // a NaN wins
+    template <class V> static __device__ V of(V a, V b) { return a > b || a != a ? a : b; }
+};
+
+// Every lane gets the result over its warp of 32.
+template <class Op, class V> __device__ V over_warp(V value) {
+    for (int step = 16; step > 0; step /= 2) value = Op::of(value, __shfl_xor_sync(ALL_LANES, value, step));
+    return value;
+}
+
+// Every thread gets the result over its block (of whole warps). `neutral` is what adds nothing.
+template <class Op, class V> __device__ V over_block(V value, V neutral) {
+    __shared__ V parts[32];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    value = over_warp<Op>(value);
+    __syncthreads();  // nobody still reads the parts of the call before
+    if (lane == 0) parts[warp] = value;
+    __syncthreads();
+    value = lane < warps ? parts[lane] : neutral;
+    return over_warp<Op>(value);
+}
