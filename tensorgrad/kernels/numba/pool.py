@@ -1,58 +1,121 @@
 """The threads that share the work of one kernel.
 
 A kernel is called as `kernel(*arguments, first, last)` for ranges of its work, and lets other threads run meanwhile.
-Handing a range over takes about ten microseconds, so only work of a certain size is shared.
+Whoever has nothing to do waits a moment in a loop (waiting.py) before it sleeps, so that handing over a range takes a
+few microseconds where kernels follow upon each other; from sleep it takes some tens. Only work of a certain size is
+shared.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from _thread import allocate_lock
 from collections.abc import Callable
 from queue import SimpleQueue
 
+import numpy as np
+
+from tensorgrad.kernels.numba.table import WAITING
 from tensorgrad.settings import get_num_threads
 
 GRAIN = 32768  # elements (of ordinary cost) that are worth a thread
+ROUNDS = 400  # of a quarter of a microsecond, that a thread waits awake
+GRACE = 60  # pauses, until the one who handed over work holds Python's lock no longer
 
 
-class _Ticket:
-    """One range of a kernel's work, done by a worker."""
+class _Worker:
+    """A thread that does ranges of work for whoever has taken it.
 
-    __slots__ = ("call", "done", "error")
+    `given` and `finished` count the ranges. While both sides are awake they look at the counts, without a lock. A side
+    that goes to sleep says so first and then looks once more; the other puts a token into its bell. A bell may have
+    rung in vain, so whoever wakes looks again.
+    """
 
-    def __init__(self, call: tuple):
+    __slots__ = ("asleep", "awaited", "bell", "call", "done", "error", "finished", "given", "tasks", "todo", "wake")
+
+    def __init__(self) -> None:
+        counts = np.zeros((2, 16), np.int64)  # no line of the cache holds both
+        self.given, self.finished = counts[0, :1], counts[1, :1]
+        self.todo, self.done = self.given.ctypes.data, self.finished.ctypes.data  # where they are
+        self.tasks = 0
+        self.wake: SimpleQueue = SimpleQueue()
+        self.bell: SimpleQueue = SimpleQueue()
+        self.asleep = self.awaited = False
+        self.call: tuple = ()
+        self.error: BaseException | None = None
+        threading.Thread(target=self.serve, name="tensorgrad kernel", daemon=True).start()
+
+    def give(self, *call) -> None:
+        """Has the thread run kernel(*arguments, first, last)."""
         self.call, self.error = call, None
-        self.done = allocate_lock()
-        self.done.acquire()
+        self.tasks += 1
+        self.given[0] = self.tasks
+        if self.asleep:
+            self.wake.put(None)
+
+    def wait(self) -> None:
+        """Waits for the end of what was given."""
+        if WAITING.ready is not None:
+            WAITING.ready(0, 0, self.done, self.tasks - 1, ROUNDS, 0)
+        while self.finished[0] != self.tasks:
+            self.awaited = True
+            if self.finished[0] != self.tasks:
+                self.bell.get()
+        self.awaited = False
+
+    def serve(self) -> None:
+        """The thread: does what is given, for ever."""
+        count = 0
+        while True:
+            if WAITING.ready is None or self.awaited:
+                self.finished[0] = count
+            else:  # says so where Python's lock is not held
+                WAITING.ready(self.done, count, self.todo, count, ROUNDS, GRACE)
+            if self.awaited:
+                self.bell.put(None)
+            while self.given[0] == count:
+                self.asleep = True
+                if self.given[0] == count:
+                    self.wake.get()
+                self.asleep = False
+            count += 1
+            kernel, arguments, first, last = self.call
+            try:
+                kernel(*arguments, first, last)
+            except BaseException as error:  # it belongs to whoever waits
+                self.error = error
+            self.call = kernel = arguments = ()  # nothing is kept alive by a thread that waits
 
 
-_tickets: SimpleQueue = SimpleQueue()
-_workers: list[threading.Thread] = []
-
-
-def _work(tickets: SimpleQueue) -> None:
-    while True:
-        ticket = tickets.get()
-        kernel, arguments, first, last = ticket.call
-        try:
-            kernel(*arguments, first, last)
-        except BaseException as error:  # it belongs to whoever waits
-            ticket.error = error
-        ticket.done.release()
-        del ticket, kernel, arguments
+_idle: list[_Worker] = []
+_count = 0  # of all workers
+_making = threading.Lock()
 
 
 def _forget() -> None:
     """In a child after a fork the threads are gone: the next kernel starts others."""
-    global _tickets
-    _tickets = SimpleQueue()
-    _workers.clear()
+    global _idle, _count, _making
+    _idle, _count, _making = [], 0, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+
+def _take(wanted: int) -> list[_Worker]:
+    """Up to so many workers that nobody uses now; as many as there are threads less one exist at most."""
+    global _count
+    taken = []
+    while len(taken) < wanted:
+        try:
+            taken.append(_idle.pop())
+        except IndexError:
+            with _making:
+                if _count >= get_num_threads() - 1:
+                    break
+                _count += 1
+            taken.append(_Worker())
+    return taken
 
 
 def run(kernel: Callable, length: int, arguments: tuple, elements: int) -> None:
@@ -64,19 +127,19 @@ def run(kernel: Callable, length: int, arguments: tuple, elements: int) -> None:
     if parts <= 1:
         kernel(*arguments, 0, length)
         return
-    while len(_workers) < parts - 1:
-        worker = threading.Thread(target=_work, args=(_tickets,), name="tensorgrad kernel", daemon=True)
-        _workers.append(worker)
-        worker.start()
-    step = -(-length // parts)
-    tickets = [_Ticket((kernel, arguments, first, min(first + step, length))) for first in range(step, length, step)]
-    for ticket in tickets:
-        _tickets.put(ticket)
+    workers = _take(parts - 1)
+    if WAITING.ready is None:
+        WAITING.available()
+    step = -(-length // (len(workers) + 1))
+    used = workers[: -(-length // step) - 1]
+    for i, worker in enumerate(used, 1):
+        worker.give(kernel, arguments, i * step, min((i + 1) * step, length))
     try:
         kernel(*arguments, 0, step)
     finally:
-        for ticket in tickets:
-            ticket.done.acquire()
-    for ticket in tickets:
-        if ticket.error is not None:
-            raise ticket.error
+        for worker in used:
+            worker.wait()
+        _idle.extend(workers)
+    for worker in used:
+        if worker.error is not None:
+            raise worker.error

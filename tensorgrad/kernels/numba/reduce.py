@@ -22,7 +22,7 @@ from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX
 
 _PART = 16384  # neighbours that are one thread's
 _RUN = 4096  # of which so many are summed in single precision
-_LINES, _COLUMNS = 512, 512  # the part of a plane that is one thread's
+_LINES, _COLUMNS = 256, 2048  # the part of a plane that is one thread's
 _NARROW = 16  # columns for which the loop over planes is not worth it
 _COST = 0.2
 
@@ -182,14 +182,24 @@ def plan(shape: tuple, dim: tuple | None, keepdim: bool):
     return sizes, after, tuple(wanted)
 
 
-def _fold_all(loops, join, x, dim, keepdim, once=False):
-    """x folded over `dim`; NotImplemented where NumPy is no slower, or (`once`) where it takes several passes."""
+def _fold_lines(lines, x, work: int):
+    """(outer, n, inner) folded to (outer, parts, inner), by parts of so many lines."""
+    outer, n, inner = x.shape
+    parts = -(-n // _LINES)
+    out = np.empty((outer, parts, inner), F32)
+    pool.run(lines, outer * parts * -(-inner // _COLUMNS), (x, out), work)
+    return out
+
+
+def _fold_all(loops, again, join, x, dim, keepdim):
+    """x folded over `dim` by `loops`, and what comes out of its parts by `again` and NumPy's `join`.
+
+    NotImplemented where NumPy is no slower.
+    """
     planned = plan(x.shape, dim, keepdim) if x.size else None
     if planned is None:
         return NotImplemented
     (outer, n, inner), shape, left = planned
-    if once and left:
-        return NotImplemented
     work = int(x.size * _COST)
     if inner == 1:
         parts = -(-n // _PART)
@@ -203,14 +213,12 @@ def _fold_all(loops, join, x, dim, keepdim, once=False):
     elif inner < _NARROW:
         return NotImplemented
     else:
-        parts = -(-n // _LINES)
-        out = np.empty((outer, parts, inner), F32)
-        pool.run(loops[1], outer * parts * -(-inner // _COLUMNS), (x.reshape(outer, n, inner), out), work)
-        if parts > 1:
-            out = join(out, 1, np.float64).astype(F32)
+        out = _fold_lines(loops[1], x.reshape(outer, n, inner), work)
+        while out.shape[1] > 1:
+            out = _fold_lines(again[1], out, out.size)
     out = out.reshape(shape)
     if left:
-        out = _fold_all(loops, join, out, left, True)
+        out = _fold_all(again, again, join, out, left, True)
         if out is not NotImplemented and not keepdim:
             out = out.reshape([n for d, n in enumerate(x.shape) if dim is not None and d not in dim])
     return out
@@ -220,7 +228,7 @@ def _sum() -> Callable:
     loops = _sum_loops(False)
 
     def kernel(x, dim, keepdim, dtype):
-        return _fold_all(loops, np.add.reduce, x, dim, keepdim) if suits(x) else NotImplemented
+        return _fold_all(loops, loops, np.add.reduce, x, dim, keepdim) if suits(x) else NotImplemented
 
     return kernel
 
@@ -229,7 +237,7 @@ def _mean() -> Callable:
     loops = _sum_loops(False)
 
     def kernel(x, dim, keepdim, dtype):
-        total = _fold_all(loops, np.add.reduce, x, dim, keepdim) if suits(x) else NotImplemented
+        total = _fold_all(loops, loops, np.add.reduce, x, dim, keepdim) if suits(x) else NotImplemented
         if total is not NotImplemented:
             np.true_divide(total, F32.type(x.size // total.size), total)
         return total
@@ -238,12 +246,12 @@ def _mean() -> Callable:
 
 
 def _norm() -> Callable:
-    loops = _sum_loops(True)
+    loops, again = _sum_loops(True), _sum_loops(False)
 
     def kernel(x, ord, dim, keepdim, dtype):
         if ord != 2 or not suits(x):
             return NotImplemented
-        squares = _fold_all(loops, np.add.reduce, x, dim, keepdim, once=True)  # later sums would square them again
+        squares = _fold_all(loops, again, np.add.reduce, x, dim, keepdim)
         return squares if squares is NotImplemented else np.sqrt(squares, squares)
 
     return kernel
@@ -253,7 +261,7 @@ def _extreme(largest: bool) -> Callable:
     loops, join = _extreme_loops(largest), np.maximum.reduce if largest else np.minimum.reduce
 
     def kernel(x, dim=None, keepdim=False):
-        return _fold_all(loops, join, x, dim, keepdim) if suits(x) else NotImplemented
+        return _fold_all(loops, loops, join, x, dim, keepdim) if suits(x) else NotImplemented
 
     return kernel
 

@@ -74,7 +74,9 @@ UFUNCS = (
     "square", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not",
 )  # fmt: skip
 
+WAITING = Row("threads that wait", "waiting.wait", 0)  # what the pool's threads do until there is work
 ROWS = (
+    WAITING,
     *(Row(name, f"ufuncs.{name}", 131072) for name in UFUNCS),
     *(Row(name, f"ufuncs.{name}", 32768) for name in ARITHMETIC),
     Row("where", "broadcast.where", 2048), Row("masked_fill", "broadcast.masked_fill", 2048),
