@@ -14,21 +14,23 @@ import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 
-def compile_family(kernels: list[str]) -> None:
-    """Compiles kernels of one file, which share loops, in a process of their own, or here if there can be none."""
+def compile_file(compilers: SimpleQueue, kernels: list[str]) -> None:
+    """Compiles kernels of one file, which share loops, by a process that is free, or here if there can be none."""
     from tensorgrad.kernels.numba import runtime
-    from tensorgrad.kernels.numba.compiler import Compiler
 
-    compiler = Compiler()
+    compiler = compilers.get()
     try:
         for kernel in kernels:
             if not runtime.in_cache(kernel) and not compiler.compile(kernel):
                 runtime.compiled(kernel)
     finally:
-        compiler.close()
+        compilers.put(compiler)
 
 
 def shown(steps: Iterable[Any], total: int) -> Iterable[Any]:
@@ -41,6 +43,7 @@ def shown(steps: Iterable[Any], total: int) -> Iterable[Any]:
 def main() -> int:
     """Compiles, showing how far it is; 1 if the package numba is missing."""
     from tensorgrad.kernels.numba import runtime, table
+    from tensorgrad.kernels.numba.compiler import Compiler
 
     if not table.wanted():
         print("nothing to compile: pip install '.[fast]' (numba), and do not set TENSORGRAD_FAST=0", file=sys.stderr)
@@ -50,11 +53,21 @@ def main() -> int:
         names = families.setdefault(row.kernel.partition(".")[0], [])
         if row.kernel not in names:
             names.append(row.kernel)
+    folder = Path(runtime.__file__).parent
+    longest_first = sorted(families, key=lambda name: -(folder / f"{name}.py").stat().st_size)
     started = time.perf_counter()
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        done = threads.map(compile_family, sorted(families.values(), key=len, reverse=True))
-        for _ in shown(done, len(families)):
-            pass
+    free: SimpleQueue = SimpleQueue()
+    compilers = [Compiler() for _ in range(os.cpu_count() or 1)]
+    for compiler in compilers:
+        free.put(compiler)
+    try:
+        with ThreadPoolExecutor(len(compilers)) as threads:
+            done = threads.map(partial(compile_file, free), (families[name] for name in longest_first))
+            for _ in shown(done, len(families)):
+                pass
+    finally:
+        for compiler in compilers:
+            compiler.close()
     seconds = time.perf_counter() - started
     print(f"{sum(map(len, families.values()))} kernels ready after {seconds:.1f} s, in {runtime.cache_folder()}")
     return 0

@@ -91,9 +91,24 @@ def finish(array, requires_grad: bool, device) -> Tensor:
     return tensor
 
 
-def _check_memory_arguments(layout, pin_memory) -> None:
-    if layout is not None and str(layout) != "torch.strided":
-        raise RuntimeError(f"only the strided layout is supported, got layout={layout}")
+def _pinned(made: Tensor) -> Tensor:
+    """A new tensor moved to pinned memory. Raises: RuntimeError without a GPU, and for a tensor that is on one."""
+    from tensorgrad.storage.cuda import load
+
+    if made.is_meta:
+        return made
+    if not made.is_cpu:
+        raise RuntimeError("Only dense CPU tensors can be pinned")
+    try:
+        storage = load()
+    except RuntimeError:
+        raise RuntimeError(
+            "pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is available on "
+            "this system."
+        ) from None
+    pinned = wrap(storage.pin(made._array))  # type: ignore[attr-defined]
+    pinned._requires_grad = made._requires_grad
+    return pinned
 
 
 # --- from values ---------------------------------------------------------------------------------------------------
@@ -245,9 +260,13 @@ def tensor(data, *, dtype=None, device=None, requires_grad: bool = False, pin_me
             "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
         )
         device = data.device if device is None else device
+    elif data.__class__ is not list and hasattr(data, "__cuda_array_interface__"):  # torch.Tensor on a GPU has it, too
+        made = _on_gpu(data).clone().to(device=device, dtype=dtype)
+        return made.requires_grad_() if requires_grad else made
     if requires_grad and dtype is not None and dtype.category < dtypes.FLOATING:
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
-    return finish(_array_of(data, dtype), requires_grad, device)
+    made = finish(_array_of(data, dtype), requires_grad, device)
+    return _pinned(made) if pin_memory else made
 
 
 @composite("function", name="as_tensor")
@@ -264,7 +283,35 @@ def as_tensor(data, dtype=None, device=None) -> Tensor:
     if isinstance(data, np.ndarray):
         made = from_numpy(data)
         return made.to(device=device, dtype=dtype) if dtype is not None or device is not None else made
+    if hasattr(data, "__cuda_array_interface__"):
+        return _on_gpu(data).to(device=device, dtype=dtype)
     return finish(_array_of(data, dtype), False, device)
+
+
+def _on_gpu(array) -> Tensor:
+    """A tensor that shares the memory of another library's array on a GPU."""
+    storage_class(devices.device("cuda"))  # says what is missing
+    import cupy
+
+    return wrap(cupy.asarray(array))
+
+
+def _check_layout(ndarray: np.ndarray) -> None:
+    """Raises: ValueError for strides, or an order of bytes, that tensors cannot have."""
+    size = ndarray.itemsize
+    whole = ndarray.dtype.isnative
+    for stride in ndarray.strides:
+        if stride < 0:
+            raise ValueError(
+                "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
+                "currently supported. (You can probably work around this by making a copy of your array with "
+                "array.copy().)"
+            )
+        whole = whole and not stride % size
+    if not whole:
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size, or not in native byte order"
+        )
 
 
 @composite("function")
@@ -284,15 +331,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     dtypes.from_numpy_dtype(ndarray.dtype)
-    if any(s < 0 for s in ndarray.strides):
-        raise ValueError(
-            "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
-            "currently supported. (You can probably work around this by making a copy of your array with array.copy().)"
-        )
-    if any(s % ndarray.itemsize for s in ndarray.strides) or not ndarray.dtype.isnative:
-        raise ValueError(
-            "given numpy array strides not a multiple of the element byte size, or not in native byte order"
-        )
+    _check_layout(ndarray)
     return wrap(ndarray if type(ndarray) is np.ndarray else ndarray.view(np.ndarray))
 
 
@@ -334,7 +373,8 @@ def legacy_tensor(args: tuple, device) -> Tensor:
 # --- from shapes ---------------------------------------------------------------------------------------------------
 
 
-def _filled(maker, shape, dtype, device, requires_grad) -> Tensor:
+def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Tensor:
+    """A tensor of one value, which NumPy makes with `maker` and a device fills in; uninitialised for None."""
     dtype = dtype or dtypes.DEFAULT.floating
     if dtype.__class__ is not dtypes.dtype:
         raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
@@ -346,10 +386,13 @@ def _filled(maker, shape, dtype, device, requires_grad) -> Tensor:
     elif device.type == "meta":
         array = storage_class(device).empty(shape, dtype.numpy, device)
     else:
-        array = storage_class(device).from_host(maker(shape, dtype.numpy), device)
+        storage = storage_class(device)
+        array = storage.empty(shape, dtype.numpy, device)
+        if value is not None:
+            storage.write(array, value)
     made = wrap(array)
     made._requires_grad = bool(requires_grad)
-    return made
+    return _pinned(made) if pin_memory else made
 
 
 def _out(out, made: Tensor) -> Tensor:
@@ -382,7 +425,8 @@ def zeros(
             [0., 0.]])
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
-    return _out(out, _filled(np.zeros, resolve_shape(given_size("zeros", size, named)), dtype, device, requires_grad))
+    shape = resolve_shape(given_size("zeros", size, named))
+    return _out(out, _filled(np.zeros, 0, shape, dtype, device, requires_grad, pin_memory))
 
 
 @composite("function")
@@ -397,7 +441,8 @@ def ones(
             [1., 1., 1.]])
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
-    return _out(out, _filled(np.ones, resolve_shape(given_size("ones", size, named)), dtype, device, requires_grad))
+    shape = resolve_shape(given_size("ones", size, named))
+    return _out(out, _filled(np.ones, 1, shape, dtype, device, requires_grad, pin_memory))
 
 
 @composite("function")
@@ -419,7 +464,8 @@ def empty(
     torch.Size([2, 3])
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
-    return _out(out, _filled(np.empty, resolve_shape(given_size("empty", size, named)), dtype, device, requires_grad))
+    shape = resolve_shape(given_size("empty", size, named))
+    return _out(out, _filled(np.empty, None, shape, dtype, device, requires_grad, pin_memory))
 
 
 def wrapped(value, dtype: dtypes.dtype):
@@ -444,10 +490,8 @@ def full(
     dtype = (dtype or dtypes.of_number(fill_value)) if out is None else _dtype_of(out, dtype)
     check_number(fill_value, dtype)
     value = wrapped(fill_value, dtype)
-    return _out(
-        out,
-        _filled(lambda s, d: np.full(s, value, d), resolve_shape((size,)), dtype, device, requires_grad),
-    )
+    shape = resolve_shape((size,))
+    return _out(out, _filled(lambda s, d: np.full(s, value, d), value, shape, dtype, device, requires_grad, pin_memory))
 
 
 def _like(name: str, function, fills: bool):

@@ -13,23 +13,22 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled, exp_below
+from tensorgrad.kernels.numba.functions import F, compiled, exp_below, inner
 from tensorgrad.kernels.numba.panels import EVEN, LANES, PAD, across, along, flat
 
 _HEADS = "float32[:,:,:,:]"  # batch, head, place, feature, in any order in memory but for the last
 _QUERIES, _KEYS = 64, 240  # of a tile: scores that stay in the second level of the cache; the keys a multiple of EVEN
 
 
-@njit(error_model="numpy")
+@inner
 def _even(n, step):
     return (n + step - 1) // step * step
 
 
-@njit(error_model="numpy")
+@inner
 def _turn(x, at, step, count, features, scale, out, pitch):
     """out[e, i] = scale · x[i, e], with zeros up to `pitch`; row i of x begins at `at + i step`."""
     out[: features * pitch] = F(0.0)
@@ -39,7 +38,7 @@ def _turn(x, at, step, count, features, scale, out, pitch):
             out[e * pitch + i] = row[e] * scale
 
 
-@njit(error_model="numpy")
+@inner
 def _pack(x, at, step, count, features, out, pitch):
     """out[i, e] = x[i, e], with zeros up to `pitch`; row i of x begins at `at + i step`."""
     for i in range(count):
@@ -49,7 +48,7 @@ def _pack(x, at, step, count, features, out, pitch):
         to[features:] = F(0.0)
 
 
-@njit(error_model="numpy")
+@inner
 def _unpack(rows, pitch, count, features, x, at, step):
     """Back again: x[i, e] = rows[i, e]."""
     for i in range(count):
@@ -58,13 +57,13 @@ def _unpack(rows, pitch, count, features, x, at, step):
             to[e] = row[e]
 
 
-@njit(error_model="numpy")
+@inner
 def _steps(x):
     """How far apart the batches, heads and places of an array lie, in elements."""
     return x.strides[0] // 4, x.strides[1] // 4, x.strides[2] // 4
 
 
-@njit(error_model="numpy")
+@inner
 def _raise(scores, top):
     """The largest score of each query and `top`; any number where one is nan."""
     for k in range(scores.shape[0]):
@@ -73,7 +72,7 @@ def _raise(scores, top):
             top[j] = row[j] if row[j] > top[j] else top[j]
 
 
-@njit(error_model="numpy", fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _shares(scores, shift, total):
     for k in range(scores.shape[0]):
         row = scores[k]
@@ -83,7 +82,7 @@ def _shares(scores, shift, total):
             total[j] += share
 
 
-@njit(error_model="numpy")
+@inner
 def _hide_later(scores, first_key, first_query):
     """Keys after their query get -inf; scores[key, query]."""
     for k in range(scores.shape[0]):
@@ -92,7 +91,7 @@ def _hide_later(scores, first_key, first_query):
             row[j] = -np.inf
 
 
-@njit(error_model="numpy")
+@inner
 def _rescale(rows, factors):
     for j in range(rows.shape[0]):
         row, factor = rows[j], factors[j]
@@ -100,7 +99,7 @@ def _rescale(rows, factors):
             row[d] *= factor
 
 
-@njit(error_model="numpy")
+@inner
 def _shift_of(top, new, blind, factor, shift):
     """The new maxima as what is subtracted, and what the sums so far are multiplied by."""
     for j in range(top.size):
@@ -110,7 +109,7 @@ def _shift_of(top, new, blind, factor, shift):
         top[j] = new[j]
 
 
-@njit(error_model="numpy", fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, length, first, count, causal, scale,
           turned, scores, sums, top, total, work):  # fmt: skip
     """The results `sums` (not yet divided by `total`) of `count` queries, each with its largest score, `top`."""
@@ -242,7 +241,7 @@ def _as_heads(*arrays):
 # --- back ------------------------------------------------------------------------------------------------------------
 
 
-@njit(error_model="numpy", fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _again(scores, pitch, wide, scale, logs):
     """The weights from the scores, in place; query j's begin at `j pitch`."""
     for j in range(logs.size):
@@ -252,13 +251,13 @@ def _again(scores, pitch, wide, scale, logs):
             row[k] = exp_below(F(0.0) if away > F(0.0) else away)
 
 
-@njit(error_model="numpy")
+@inner
 def _cut_later(shares, pitch, wide, first_key, first_query, count):
     for j in range(count):
         shares[j * pitch + min(wide, max(0, first_query + j + 1 - first_key)) : j * pitch + wide] = F(0.0)
 
 
-@njit(error_model="numpy", fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _slopes(shares, slopes, pitch, wide, less, scale):
     for j in range(less.size):
         p, to, off = shares[j * pitch : j * pitch + wide], slopes[j * pitch : j * pitch + wide], less[j]
@@ -266,7 +265,7 @@ def _slopes(shares, slopes, pitch, wide, less, scale):
             to[k] = p[k] * ((to[k] - off) * scale)
 
 
-@njit(error_model="numpy", fastmath={"contract", "reassoc"})
+@inner(fastmath={"contract", "reassoc"})
 def _inner(a, b):
     total = F(0.0)
     for i in range(a.size):

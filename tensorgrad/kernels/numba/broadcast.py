@@ -14,7 +14,7 @@ from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import compiled
+from tensorgrad.kernels.numba.functions import compiled, inner
 from tensorgrad.kernels.numba.pointwise import suits
 
 _SHORTEST = 8  # elements of a row: for shorter ones NumPy is no slower
@@ -61,17 +61,17 @@ def _start(row, rows, plane_step, row_step):
 def _walk(function):
     """The loop of a function of two numbers over elements first ... last of the result."""
 
-    @njit(error_model="numpy", fastmath={"contract"})
+    @inner(fastmath={"contract"})
     def arrays(a, b, to):
         for i in range(to.size):
             to[i] = function(a[i], b[i])
 
-    @njit(error_model="numpy", fastmath={"contract"})
+    @inner(fastmath={"contract"})
     def one_right(a, y, to):
         for i in range(to.size):
             to[i] = function(a[i], y)
 
-    @njit(error_model="numpy", fastmath={"contract"})
+    @inner(fastmath={"contract"})
     def one_left(x, b, to):
         for i in range(to.size):
             to[i] = function(x, b[i])
@@ -121,25 +121,25 @@ def _joined(function) -> Callable:
 def _chosen() -> Callable:
     """x where a condition holds, else y; each an array of the condition's shape, or one number."""
 
-    @njit
+    @inner
     def arrays(c, x, y, to):
         for i in range(to.size):
             a, b = x[i], y[i]
             to[i] = a if c[i] else b
 
-    @njit
+    @inner
     def one_right(c, x, y, to):
         for i in range(to.size):
             a = x[i]
             to[i] = a if c[i] else y
 
-    @njit
+    @inner
     def one_left(c, x, y, to):
         for i in range(to.size):
             b = y[i]
             to[i] = x if c[i] else b
 
-    @njit
+    @inner
     def copied(x, to):
         if x.size == 1:
             for i in range(to.size):

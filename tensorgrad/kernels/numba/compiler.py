@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import os
 import subprocess
 import sys
@@ -22,6 +23,7 @@ def serve() -> None:
 
     with contextlib.suppress(AttributeError, OSError):
         os.nice(5)  # the program goes first
+    gc.set_threshold(200_000)  # the compiler makes very many objects that are not garbage
     for line in sys.stdin:
         try:
             compiled(line.strip())

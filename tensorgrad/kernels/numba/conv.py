@@ -18,11 +18,10 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import images, pool
-from tensorgrad.kernels.numba.functions import compiled
+from tensorgrad.kernels.numba.functions import compiled, inner
 from tensorgrad.kernels.numba.tiles import FORM, ITEMS, WIDEST, Layout, fill, layout, move, odd, up
 from tensorgrad.kernels.numba.vectors import (
     BLOCK,
@@ -70,7 +69,7 @@ def _pack():
     return pack
 
 
-@njit(error_model="numpy")
+@inner
 def _spill(tile, pitch, out, image, total, channel, channels, count, row, form, place, done):
     """Copies the points of `count` channels to where they belong in the output, but for the first `done` points."""
     images, rows, _, height, width = form[:5]

@@ -17,7 +17,7 @@ from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.generator import WORDS
-from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.functions import F, compiled, inner
 
 _LAG = 397
 _U = np.uint32
@@ -34,7 +34,7 @@ def _twisted(here, after, far):
     return _U(far ^ _U(y >> _ONE) ^ _U(_U(_U(0) - _U(y & _ONE)) & _MATRIX))
 
 
-@njit
+@inner
 def _twist(key):
     """The next 624 words of the state."""
     for i in range(WORDS - _LAG):
@@ -44,7 +44,7 @@ def _twist(key):
     key[WORDS - 1] = _twisted(key[WORDS - 1], key[0], key[_LAG - 1])
 
 
-@njit
+@inner
 def _temper(words, out):
     for i in range(out.size):
         y = words[i]
@@ -54,7 +54,7 @@ def _temper(words, out):
         out[i] = _U(y ^ _U(y >> _S18))
 
 
-@njit
+@inner
 def _compare(pairs, limit, value, out):
     for i in range(out.size):
         pair = pairs[i]

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import compiled
+from tensorgrad.kernels.numba.functions import compiled, inner
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.rows import _MATRIX
 
@@ -87,7 +86,7 @@ def _starts(indices, starts):
     return np.append(starts, indices.size).astype(np.int64, copy=False)
 
 
-@njit(error_model="numpy")
+@inner
 def _add_four(a, b, c, d, to):
     for i in range(to.size):
         to[i] = to[i] + a[i] + b[i] + c[i] + d[i]

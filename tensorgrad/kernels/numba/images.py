@@ -15,11 +15,10 @@ from functools import lru_cache
 from itertools import product
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import compiled
+from tensorgrad.kernels.numba.functions import compiled, inner
 from tensorgrad.kernels.numba.vectors import LANES, ROWS, runs_1, runs_2, runs_3, turn
 
 _STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a second-level cache beside the weights
@@ -103,7 +102,7 @@ def _up(n, unit):
 # --- forward, and the gradient of the input --------------------------------------------------------------------------
 
 
-@njit(error_model="numpy")
+@inner
 def _back(made, registers, strip, count, channels, out, to, channel_step, image_step, images):
     """Sums (channel, register, point, lane) to where they belong in images (image, channel, point)."""
     for r in range(channels):

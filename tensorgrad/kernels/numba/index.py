@@ -10,12 +10,11 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.functions import F, compiled, inner
 from tensorgrad.kernels.numba.pointwise import suits
 
 _CUBE, _NUMBERS = "float32[:,:,::1]", "int64[:,:,::1]"
@@ -78,7 +77,7 @@ def _gather():
     return kernel
 
 
-@njit(error_model="numpy")
+@inner
 def _put(to, row, values, add):
     for k in range(row.size):
         at = np.uint64(row[k])

@@ -15,12 +15,11 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import added, column_sum
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import compiled
+from tensorgrad.kernels.numba.functions import compiled, inner
 from tensorgrad.kernels.numba.vectors import LANES, ROWS, carry, runs_1, runs_2, runs_3, turn
 
 _DEPTH = 512  # of the inner dimension at a time: a panel of the left factor then stays in a first-level cache
@@ -35,7 +34,7 @@ _THIN = 4  # rows of the result below which the right factor is hardly read twic
 _ROW = "float32[::1]"
 
 
-@njit(error_model="numpy")
+@inner
 def _packed(source, at, lane_step, step, lanes, depth, out):
     """Numbers source[at + lane · lane_step + k · step] into panels out[lane / LANES, k, lane % LANES].
 
@@ -61,7 +60,7 @@ def _packed(source, at, lane_step, step, lanes, depth, out):
                     out[np.uint64(to + k * LANES + i)] = source[np.uint64(here + i * lane_step + k * step)]
 
 
-@njit(error_model="numpy")
+@inner
 def _begun(bias, start, out, to, pitch, rows, columns):
     """Rows of the result before the first product: the bias."""
     for r in range(rows):
@@ -70,7 +69,7 @@ def _begun(bias, start, out, to, pitch, rows, columns):
             out[at + i] = bias[np.uint64(start) + i]
 
 
-@njit(error_model="numpy")
+@inner
 def _copied(source, at, step, out, to, pitch, rows, columns):
     for r in range(rows):
         a, b = np.uint64(at + r * step), np.uint64(to + r * pitch)
@@ -78,7 +77,7 @@ def _copied(source, at, step, out, to, pitch, rows, columns):
             out[b + i] = source[a + i]
 
 
-@njit(error_model="numpy")
+@inner
 def _block(left, w, right, at, depth, registers, table, zeros, s, out, to, pitch):
     apart = depth * LANES
     if registers == 3:
@@ -89,7 +88,7 @@ def _block(left, w, right, at, depth, registers, table, zeros, s, out, to, pitch
         runs_1(left, w, LANES, right, at, apart, table, 0, 1, zeros, s, out, to, pitch, LANES)
 
 
-@njit(error_model="numpy")
+@inner
 def _blocks(left, right, table, zeros, bias, bias_at, fresh, rows, columns, out, to, width, edge):
     """Adds the product of panels to `rows` and `columns` of the result (`fresh`: which begins with the bias)."""
     panels, deep = -(-columns // LANES), table[0, 2]

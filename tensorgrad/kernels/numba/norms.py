@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.functions import F, compiled, inner
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX, _squares, _total
 
@@ -23,7 +22,7 @@ _IMAGES = "float32[:,:,::1]"
 _EMPTY = np.empty(0, F32)
 
 
-@njit(error_model="numpy", fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _along(g, row, mean):
     """Σ g and Σ g (x - mean) of a row."""
     plain = along = F(0.0)
@@ -33,7 +32,7 @@ def _along(g, row, mean):
     return plain, along
 
 
-@njit(error_model="numpy")
+@inner
 def _joined(count, mean, squares, row):
     """Count, mean and sum of squared deviations of some elements, a row of others added."""
     size = np.float64(row.size)
@@ -43,25 +42,25 @@ def _joined(count, mean, squares, row):
     return total, mean + away * (size / total), squares
 
 
-@njit(error_model="numpy", fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _normalise(row, mean, factor, shift, to):
     for i in range(row.size):
         to[i] = (row[i] - mean) * factor + shift
 
 
-@njit(error_model="numpy", fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _slopes(g, row, mean, factor, along, plain, to):
     for i in range(row.size):
         to[i] = g[i] * factor - ((row[i] - mean) * along + plain)
 
 
-@njit(error_model="numpy", fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _scale_and_shift(row, factor, shift, to):
     for i in range(row.size):
         to[i] = row[i] * factor + shift
 
 
-@njit(error_model="numpy")
+@inner
 def _scaled(g, factor, to):
     for i in range(g.size):
         to[i] = g[i] * factor
@@ -85,7 +84,7 @@ _SHORT = 100  # positions per channel below which threads go along rows of many 
 _BLOCK = 1 << 16  # elements that are visited three times before the next ones come
 
 
-@njit(error_model="numpy")
+@inner
 def _block(images, length):
     """Short channels that are taken together."""
     return max(_SHORT // length + 1, _BLOCK // (images * length))
@@ -322,7 +321,7 @@ def _group_norm():
     return kernel
 
 
-@njit(error_model="numpy", fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _weighted(g, row, weight, mean):
     """Σ g w and Σ g w (x - mean) of a row."""
     plain = along = F(0.0)

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from itertools import accumulate
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.functions import F, compiled, inner
 from tensorgrad.kernels.numba.rows import _dot
 
 _ARRAY = "float32[::1]"
@@ -57,7 +56,7 @@ def _over_all(step: Callable, arrays: int, missing: tuple, cost: float) -> Calla
 
 
 def _sgd() -> Callable:
-    @njit(error_model="numpy", fastmath={"contract"})
+    @inner(fastmath={"contract"})
     def plain(x, g, lr, decay, sign):
         if decay != F(0.0):
             for i in range(x.size):
@@ -67,7 +66,7 @@ def _sgd() -> Callable:
             for i in range(x.size):
                 x[i] -= lr * g[i]
 
-    @njit(error_model="numpy", fastmath={"contract"})
+    @inner(fastmath={"contract"})
     def with_buffer(x, g, buffer, numbers):
         fresh, nesterov = numbers[0] != F(0.0), numbers[6] != F(0.0)
         lr, decay, momentum, take = numbers[1], numbers[2], numbers[3], numbers[4]
@@ -94,7 +93,7 @@ def _sgd() -> Callable:
 
 
 def _adam() -> Callable:
-    @njit(error_model="numpy", fastmath={"contract"})
+    @inner(fastmath={"contract"})
     def average(x, g, m, v, numbers):
         decay, take1, keep2, take2 = numbers[3], numbers[4], numbers[5], numbers[6]
         sign = F(1.0) - F(2.0) * numbers[7]
@@ -109,14 +108,14 @@ def _adam() -> Callable:
                 m[i] += take1 * (slope - m[i])
                 v[i] = keep2 * v[i] + take2 * (slope * slope)
 
-    @njit(error_model="numpy", fastmath={"contract"})
+    @inner(fastmath={"contract"})
     def largest_so_far(v, largest):
         for i in range(v.size):
             a, b = largest[i], v[i]
             larger = a if a > b else b
             largest[i] = larger if a == a else a
 
-    @njit(error_model="numpy", fastmath={"contract"})
+    @inner(fastmath={"contract"})
     def move(x, m, v, rate, eps, shrink):
         for i in range(x.size):
             x[i] = x[i] * shrink - rate * (m[i] / (np.sqrt(v[i]) + eps))

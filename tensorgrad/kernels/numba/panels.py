@@ -7,11 +7,12 @@ in registers while the sum runs, as in vectors.py. Nothing checks bounds: see `a
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
+from tensorgrad.kernels.numba.functions import inner
 from tensorgrad.kernels.numba.vectors import (
     _I64,
     _MANY,
@@ -115,7 +116,7 @@ _along4, _across4 = (_block(4, True), _block(4, False)) if _MANY else (_along3, 
 _ROWS1, _ROWS2, _ROWS3, _ROWS4 = _ROWS[1], _ROWS[2], _ROWS[3], _ROWS.get(4, 0)
 
 
-@njit(error_model="numpy")
+@inner
 def _registers(left, rows):
     """How many registers the next block is wide, with `left` to do, so that few rows and few registers are wasted."""
     if _ROWS4:
@@ -125,7 +126,7 @@ def _registers(left, rows):
     return left if left <= 3 else 2 if left == 4 else 3
 
 
-@njit(error_model="numpy")
+@inner
 def along(a, at, stride, b, start, b_pitch, count, out, to, pitch, fresh, rows, width):
     """out[to + r pitch + p] = Σₖ a[at + k stride + r] b[start + k b_pitch + p], added to what is there unless `fresh`.
 
@@ -150,7 +151,7 @@ def along(a, at, stride, b, start, b_pitch, count, out, to, pitch, fresh, rows, 
         p += n * LANES
 
 
-@njit(error_model="numpy")
+@inner
 def across(a, at, stride, b, start, b_pitch, count, out, to, pitch, fresh, rows, width):
     """out[to + r pitch + p] = Σₖ a[at + r stride + k] b[start + k b_pitch + p], added to what is there unless `fresh`.
 

@@ -14,7 +14,7 @@ from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import functions, pool
-from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.functions import F, compiled, inner
 
 _DENSITY = F(0.3989422804014327)  # 1/√(2π)
 _SQRT_2_PI, _CUBIC = F(0.7978845608028654), F(0.044715)
@@ -91,12 +91,12 @@ def _loop(function, operands: int):
     """The compiled loop over a range, for a function of one or of two numbers."""
     if operands == 1:
 
-        @njit(error_model="numpy", fastmath={"contract"})
+        @inner(fastmath={"contract"})
         def from_to(a, b):
             for i in range(a.size):
                 b[i] = function(a[i])
 
-        @njit(error_model="numpy", fastmath={"contract"})
+        @inner(fastmath={"contract"})
         def in_place(b):
             for i in range(b.size):
                 b[i] = function(b[i])

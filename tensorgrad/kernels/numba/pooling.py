@@ -12,7 +12,7 @@ from numba import njit
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.pool import pool_shape
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.functions import F, compiled, inner
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.tiles import FORM, WIDEST, fill, layout, move
 from tensorgrad.kernels.numba.vectors import LANES, largest_of_four
@@ -44,7 +44,7 @@ def _planes(array):
 # --- maxima ----------------------------------------------------------------------------------------------------------
 
 
-@njit(error_model="numpy")
+@inner
 def _larger(best, at, source, place):
     """One tap of all windows: what is larger than the best so far (or no number) takes its place."""
     for j in range(best.size):
@@ -54,7 +54,7 @@ def _larger(best, at, source, place):
         at[j] = place if better else at[j]
 
 
-@njit(error_model="numpy")
+@inner
 def _write_places(found, at, row, step, pad, top, out, to, count):
     """Flat places of a row of windows; of windows in which all are -inf, the first point."""
     at, to = np.uint64(at), np.uint64(to)
@@ -64,7 +64,7 @@ def _write_places(found, at, row, step, pad, top, out, to, count):
         out[to + j] = here + row + across if here != _NONE else first
 
 
-@njit(error_model="numpy")
+@inner
 def _largest_of_four(x, top, bottom, first, out, indices, to, count):
     """Windows of 2x2 points in two rows that begin at `top` and `bottom`; `first` is the place of the first point."""
     top, bottom, to, width = np.uint64(top), np.uint64(bottom), np.uint64(to), np.int64(bottom - top)
@@ -189,7 +189,7 @@ def _added(total, to, apart, source, at, step, count):
         total[to + j * apart] += source[at + j * step]
 
 
-@njit(error_model="numpy")
+@inner
 def _add(total, to, apart, source, at, step, count):
     """Adds `count` numbers, `step` apart from `source[at]` on, to those `apart` apart from `total[to]` on."""
     if step == 1 and apart == 1:
@@ -202,14 +202,14 @@ def _add(total, to, apart, source, at, step, count):
         _added(total, to, apart, source, at, step, count)
 
 
-@njit(error_model="numpy")
+@inner
 def _quotients(source, at, over, divisors, out, to):
     at, to = np.uint64(at), np.uint64(to)
     for j in range(np.uint64(divisors.size)):
         out[to + j] = source[at + j] / (over * divisors[j])
 
 
-@njit(error_model="numpy", fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _total(row):
     total = F(0.0)
     for i in range(row.size):

@@ -16,7 +16,7 @@ from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.functions import F, compiled, inner
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX
 
@@ -27,7 +27,7 @@ _NARROW = 16  # columns for which the loop over planes is not worth it
 _COST = 0.2
 
 
-@njit(error_model="numpy", fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _product(row):
     total = F(1.0)
     for i in range(row.size):
@@ -81,21 +81,21 @@ def _loops(fold, fold_run, fold_lines, start: float) -> tuple[Callable, Callable
 
 @cache
 def _sum_loops(square: bool) -> tuple[Callable, Callable]:
-    @njit(error_model="numpy", fastmath=_ANY_ORDER)
+    @inner(fastmath=_ANY_ORDER)
     def fold(row):
         total = F(0.0)
         for i in range(row.size):
             total += row[i] * row[i] if square else row[i]
         return total
 
-    @njit(error_model="numpy")
+    @inner
     def fold_run(row):
         total = 0.0
         for at in range(0, row.size, _RUN):
             total += fold(row[at : min(at + _RUN, row.size)])
         return total
 
-    @njit(error_model="numpy", fastmath={"contract"})
+    @inner(fastmath={"contract"})
     def fold_lines(to, a, b, c, d):
         if b.size:
             for i in range(to.size):
@@ -124,7 +124,7 @@ def extreme(largest: bool) -> Callable:
     infinity that loses, without a sign, every nan is beyond the other infinity, whatever its sign.
     """
 
-    @njit(error_model="numpy")
+    @inner
     def fold(row):
         bits, top = row.view(np.int32), np.uint32(0)
         for i in range(bits.size):
@@ -149,7 +149,7 @@ def _extreme_loops(largest: bool) -> tuple[Callable, Callable]:
         beyond = (b > a) if largest else (b < a)
         return b if beyond or b != b else a
 
-    @njit(error_model="numpy")
+    @inner
     def fold_lines(to, a, b, c, d):
         if b.size:
             for i in range(to.size):
@@ -270,7 +270,7 @@ def _extreme(largest: bool) -> Callable:
 def _places() -> Callable:
     """The first largest or smallest elements along a dimension that is not the last, and their places."""
 
-    @njit(error_model="numpy")
+    @inner
     def compare(values, places, row, i, largest):
         for c in range(row.size):
             a, b = values[c], row[c]

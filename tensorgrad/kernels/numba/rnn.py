@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import rnn as general
 from tensorgrad.kernels.numba import functions, pool
-from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.functions import F, compiled, inner
 from tensorgrad.kernels.numba.panels import LANES, PAD, across, flat
 from tensorgrad.kernels.numba.rows import _MATRIX
 
@@ -34,7 +33,7 @@ def _padded(weight):
     return wide
 
 
-@njit(error_model="numpy")
+@inner
 def _whole(n):
     return (n + LANES - 1) // LANES * LANES
 
@@ -60,7 +59,7 @@ def _units(batch: int) -> int:
 # --- LSTM ------------------------------------------------------------------------------------------------------------
 
 
-@njit(error_model="numpy", fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _lstm_cell(row, inside, bias, state, kept, out):
     """Gates in the order input, forget, cell, output: `inside` before and `row` after their functions."""
     hidden = state.size
@@ -119,7 +118,7 @@ def _lstm():
     return kernel
 
 
-@njit(error_model="numpy", fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _lstm_slopes(above, back, carried, row, cell, old, to):
     """The gradients of the gates before their functions, and in `carried` that of the cell state before."""
     hidden, one = cell.size, F(1.0)
@@ -187,7 +186,7 @@ def _lstm_grad():
 # --- GRU -------------------------------------------------------------------------------------------------------------
 
 
-@njit(error_model="numpy", fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _gru_cell(row, more, bias, state, kept, out):
     """Gates in the order reset, update, new; `kept` also holds the hidden state's share of the new one."""
     hidden = state.size
@@ -238,7 +237,7 @@ def _gru():
     return kernel
 
 
-@njit(error_model="numpy", fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _gru_slopes(above, back, row, old, to, inside):
     """The gradients of the gates before their functions (`inside`: as the hidden state's weights see them)."""
     hidden, one = old.size, F(1.0)

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import functions, pool
-from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.functions import F, compiled, inner
 from tensorgrad.kernels.numba.pointwise import suits
 
 # Sums may be taken in any order (vectors add four or sixteen at a time), but nan and inf must stay what they are.
@@ -21,7 +20,7 @@ _MATRIX = "float32[:,::1]"
 _SIGN, _REST = np.int32(31), np.int32(0x7FFFFFFF)
 
 
-@njit(error_model="numpy")
+@inner
 def _largest(row):
     """The largest element; any number if there is a nan, which makes the whole row nan in any case.
 
@@ -35,7 +34,7 @@ def _largest(row):
     return np.int32(top ^ np.int32(np.int32(top >> _SIGN) & _REST)).view(np.float32)
 
 
-@njit(error_model="numpy", fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _total(row):
     total = F(0.0)
     for i in range(row.size):
@@ -43,7 +42,7 @@ def _total(row):
     return total
 
 
-@njit(error_model="numpy", fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _dot(a, b):
     total = F(0.0)
     for i in range(a.size):
@@ -51,7 +50,7 @@ def _dot(a, b):
     return total
 
 
-@njit(error_model="numpy", fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _exps(row, top, out):
     for i in range(row.size):
         out[i] = functions.exp_below(row[i] - top)
@@ -117,7 +116,7 @@ def _softmax_grad(logarithm: bool):
 # --- layer norm ------------------------------------------------------------------------------------------------------
 
 
-@njit(error_model="numpy", fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _squares(row, mean):
     total = F(0.0)
     for i in range(row.size):
@@ -157,7 +156,7 @@ def _layer_norm():
     return kernel
 
 
-@njit(error_model="numpy", fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _layer_norm_sums(g, row, weight, mean, rstd):
     """Σ g w and Σ g w (x - mean) rstd of a row."""
     plain = along = F(0.0)

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.functions import F, compiled, inner
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.reduce import _LOWEST, _REST, _SIGN, extreme
 from tensorgrad.kernels.numba.rows import _MATRIX
@@ -30,7 +30,7 @@ def _key(x, largest):
     return key if largest else np.uint32(~key)
 
 
-@njit
+@inner
 def _insert(kept, places, count, key, place):
     """Puts a key, and its place in the row, in front of the first smaller one; the last of `count` falls out."""
     at = count - 1

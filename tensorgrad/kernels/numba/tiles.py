@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from tensorgrad.kernels.numba.functions import inner
 from tensorgrad.kernels.numba.vectors import BLOCK, LANES, LINE, carry, every_other
 
 _TILE = 768 << 10  # bytes of a tile's source: with the weights in use it stays in a second-level cache of 1 MiB
@@ -108,7 +109,7 @@ def _moved(source, at, step, out, to, apart, count):
         out[to + i * apart] = source[at + i * step]
 
 
-@njit(error_model="numpy")
+@inner
 def move(source, at, step, out, to, apart, count):
     """Copies `count` numbers, `step` apart from `source[at]` on, to `out[to]` and on, `apart` apart."""
     if step == 1 and apart == 1:
@@ -124,7 +125,7 @@ def move(source, at, step, out, to, apart, count):
         _moved(source, at, step, out, to, apart, count)
 
 
-@njit(error_model="numpy")
+@inner
 def fill(x, image, total, channel, channels, row, rests, form, outside, fresh, buffer):
     """Copies channels of the tile that begins at `image` (of `total`) and output row `row` into the buffer.
 
