@@ -31,7 +31,9 @@ class _Worker:
     rung in vain, so whoever wakes looks again.
     """
 
-    __slots__ = ("asleep", "awaited", "bell", "call", "done", "error", "finished", "given", "tasks", "todo", "wake")
+    __slots__ = (
+        "asleep", "awaited", "bell", "calls", "done", "error", "finished", "given", "revoked", "tasks", "todo", "wake",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         counts = np.zeros((2, 16), np.int64)  # no line of the cache holds both
@@ -40,23 +42,39 @@ class _Worker:
         self.tasks = 0
         self.wake: SimpleQueue = SimpleQueue()
         self.bell: SimpleQueue = SimpleQueue()
-        self.asleep = self.awaited = False
-        self.call: tuple = ()
+        self.asleep = self.awaited = self.revoked = False
+        self.calls: list[tuple] = []  # what is given, until somebody begins with it
         self.error: BaseException | None = None
         threading.Thread(target=self.serve, name="tensorgrad kernel", daemon=True).start()
 
     def give(self, *call) -> None:
         """Has the thread run kernel(*arguments, first, last)."""
-        self.call, self.error = call, None
+        self.error, self.revoked = None, False
+        self.calls.append(call)
         self.tasks += 1
         self.given[0] = self.tasks
         if self.asleep:
             self.wake.put(None)
 
+    def take_back(self) -> tuple | None:
+        """What was given, if the thread has not begun with it: on a busy machine it may be long in coming."""
+        call = self._taken()
+        if call is not None:
+            self.revoked = True
+        return call
+
+    def _taken(self) -> tuple | None:
+        try:
+            return self.calls.pop()
+        except IndexError:
+            return None
+
     def wait(self) -> None:
-        """Waits for the end of what was given."""
-        if WAITING.ready is not None:
-            WAITING.ready(0, 0, self.done, self.tasks - 1, ROUNDS, 0)
+        """Waits until the thread has done what it began."""
+        if self.revoked:
+            return
+        if WAITING.ready is not None and self.finished[0] != self.tasks:
+            WAITING.ready(0, 0, self.done, int(self.finished[0]), ROUNDS, 0)
         while self.finished[0] != self.tasks:
             self.awaited = True
             if self.finished[0] != self.tasks:
@@ -78,13 +96,15 @@ class _Worker:
                 if self.given[0] == count:
                     self.wake.get()
                 self.asleep = False
-            count += 1
-            kernel, arguments, first, last = self.call
-            try:
-                kernel(*arguments, first, last)
-            except BaseException as error:  # it belongs to whoever waits
-                self.error = error
-            self.call = kernel = arguments = ()  # nothing is kept alive by a thread that waits
+            count = int(self.given[0])
+            call = self._taken()
+            if call is not None:
+                kernel, arguments, first, last = call
+                try:
+                    kernel(*arguments, first, last)
+                except BaseException as error:  # it belongs to whoever waits
+                    self.error = error
+                call = kernel = arguments = None  # nothing is kept alive by a thread that waits
 
 
 _idle: list[_Worker] = []
@@ -136,8 +156,13 @@ def run(kernel: Callable, length: int, arguments: tuple, elements: int) -> None:
         worker.give(kernel, arguments, i * step, min((i + 1) * step, length))
     try:
         kernel(*arguments, 0, step)
+        for worker in used:
+            call = worker.take_back()
+            if call is not None:
+                kernel(*arguments, *call[2:])
     finally:
         for worker in used:
+            worker.take_back()  # if something was raised
             worker.wait()
         _idle.extend(workers)
     for worker in used:
