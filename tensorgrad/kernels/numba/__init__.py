@@ -5,6 +5,7 @@
     compiler.py   the process that compiles them for it
     blas.py       keeps NumPy's own threads from standing in their way
     pool.py       the threads that share the work of one kernel
+    waiting.py    how they wait for each other
     functions.py  exp, tanh, erf, ... as polynomials that the compiler can turn into vector instructions
     pointwise.py  elementwise kernels, all from one loop
     rows.py       kernels over the last dimension: softmax, layer norm
