@@ -5,13 +5,15 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.processes import Failure, Process
 from benchmarks.rows import Row
 
-PAIRS = {"fast/torch": ("fast", "torch"), "fast/raised": ("fast", "raised"), "numpy/torch": ("numpy", "torch")}
+Pairs = Mapping[str, tuple[str, str]]  # name -> the column, and the one that it is held against
+PAIRS: Pairs = {"fast/torch": ("fast", "torch"), "fast/raised": ("fast", "raised"), "numpy/torch": ("numpy", "torch")}
 
 
 def differences(files: dict[str, Path], tolerance: float) -> dict[str, str]:
@@ -57,14 +59,14 @@ def spread(values: list[float]) -> tuple[float, float, float]:
     return statistics.median(ordered), ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]
 
 
-def summary(times: dict[str, list[float]]) -> dict[str, Any]:
+def summary(times: dict[str, list[float]], pairs: Pairs = PAIRS) -> dict[str, Any]:
     """The median and the best time of each column, and of each pair the ratio of every round in a few numbers."""
     found: dict[str, Any] = {
         "seconds": {name: statistics.median(values) for name, values in times.items()},
         "best": {name: min(values) for name, values in times.items()},
         "ratios": {},
     }
-    for pair, (ours, theirs) in PAIRS.items():
+    for pair, (ours, theirs) in pairs.items():
         if ours in times and theirs in times:
             middle, low, high = spread([a / b for a, b in zip(times[ours], times[theirs], strict=True)])
             best = found["best"][ours] / found["best"][theirs]
@@ -84,7 +86,9 @@ def plan(each: dict[str, float], rounds: int | None, seconds: float) -> tuple[in
     return rounds, {name: max(1, round(seconds / rounds / one)) for name, one in each.items()}
 
 
-def together(row: Row, processes: dict[str, Process], rounds: int | None, seconds: float) -> dict[str, Any]:
+def together(
+    row: Row, processes: dict[str, Process], rounds: int | None, seconds: float, pairs: Pairs = PAIRS
+) -> dict[str, Any]:
     """The figures of one row from processes that take turns."""
     name = f"{row.theme}: {row.name}"
     found: dict[str, Any] = {
@@ -117,26 +121,28 @@ def together(row: Row, processes: dict[str, Process], rounds: int | None, second
             for column, process in working.items():
                 time.sleep(REST)
                 times[column].append(process.ask(do="time", count=counts[column])["seconds"])
-        found.update(summary(times), rounds=rounds)
+        found.update(summary(times, pairs), rounds=rounds)
     except Failure as failure:
         found["wrong"]["timing"] = str(failure)
         found.update(summary({}))
     return found
 
 
-def measured(row: Row, processes: dict[str, Process], rounds: int | None, seconds: float) -> dict[str, Any]:
+def measured(
+    row: Row, processes: dict[str, Process], rounds: int | None, seconds: float, pairs: Pairs = PAIRS
+) -> dict[str, Any]:
     """The figures of one row (`summary`'s), or what is wrong with it under "wrong".
 
     A heavy row is measured in fresh processes and pair by pair, so that the machine never holds all of it at once.
     """
-    pairs = [pair for pair in PAIRS.values() if set(pair) <= set(processes)]
-    if not row.heavy or not pairs:
-        return together(row, processes, rounds, seconds)
+    possible = [pair for pair in pairs.values() if set(pair) <= set(processes)]
+    if not row.heavy or not possible:
+        return together(row, processes, rounds, seconds, pairs)
     found: dict[str, Any] = {}
-    for pair in pairs:
+    for pair in possible:
         for process in processes.values():
             process.close()
-        part = together(row, {name: processes[name] for name in pair}, rounds, seconds)
+        part = together(row, {name: processes[name] for name in pair}, rounds, seconds, pairs)
         for name, value in part.items():
             if isinstance(value, dict):
                 found.setdefault(name, {}).update({key: value[key] for key in value if key not in found.get(name, {})})

@@ -68,7 +68,11 @@ def fingerprint(tensor):
     """A tensor as arrays to compare: its elements, or of a large one every n-th and two means over all."""
     import numpy as np
 
-    array = np.asarray(tensor.detach()) if hasattr(tensor, "detach") else np.asarray(tensor)
+    if hasattr(tensor, "detach"):
+        tensor = tensor.detach().cpu()
+        if str(tensor.dtype) == "torch.bfloat16":  # which NumPy has not
+            tensor = tensor.float()
+    array = np.asarray(tensor)
     flat = array.reshape(-1)
     if flat.size <= LARGEST_SAMPLE:
         return [array]
@@ -144,11 +148,11 @@ class Worker:
 COMMANDS = ("facts", "prepare", "warm", "time")
 
 
-def main() -> None:
+def main(make: type[Worker] = Worker) -> None:
     """Answers until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the libraries print goes elsewhere
-    worker = Worker(sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "wall")
+    worker = make(sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "wall")
     for line in sys.stdin:
         command = json.loads(line)
         name = command.pop("do")

@@ -122,11 +122,11 @@ _LAZY = (  # modules that are loaded when they are first used
     "utils", "version", "viz", "xpu",
 )  # fmt: skip
 _LAZY_NAMES = {  # and names in them: name -> the module that has it
-    "GradScaler": "amp", "OutOfMemoryError": "cuda", "autocast": "amp", "compile": "compiler", "get_autocast_dtype":
-    "amp.autocast_mode", "is_autocast_cpu_enabled": "amp.autocast_mode", "is_autocast_enabled": "amp.autocast_mode",
-    "load": "serialization", "save": "serialization", "sparse_bsc_tensor": "sparse", "sparse_bsr_tensor": "sparse",
-    "sparse_compressed_tensor": "sparse", "sparse_coo_tensor": "sparse", "sparse_csc_tensor": "sparse",
-    "sparse_csr_tensor": "sparse", "vmap": "func",
+    "AcceleratorError": "cuda", "GradScaler": "amp", "OutOfMemoryError": "cuda", "autocast": "amp",
+    "compile": "compiler", "get_autocast_dtype": "amp.autocast_mode", "is_autocast_cpu_enabled": "amp.autocast_mode",
+    "is_autocast_enabled": "amp.autocast_mode", "load": "serialization", "save": "serialization",
+    "sparse_bsc_tensor": "sparse", "sparse_bsr_tensor": "sparse", "sparse_compressed_tensor": "sparse",
+    "sparse_coo_tensor": "sparse", "sparse_csc_tensor": "sparse", "sparse_csr_tensor": "sparse", "vmap": "func",
 }  # fmt: skip
 
 

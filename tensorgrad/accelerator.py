@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tensorgrad import cuda, devices
 
 
@@ -79,6 +81,106 @@ def empty_cache() -> None:
     cuda.empty_cache()
 
 
+class device_index:
+    """A `with` block in which another accelerator is the current one; None changes nothing.
+
+    >>> import tensorgrad as torch
+    >>> with torch.accelerator.device_index(0 if torch.accelerator.is_available() else None):
+    ...     x = torch.ones(2)
+    """
+
+    def __init__(self, device: int | None):
+        self.idx, self.prev_idx = device, -1
+
+    def __enter__(self) -> None:
+        if self.idx is not None:
+            self.prev_idx = current_device_index()
+            set_device_index(self.idx)
+
+    def __exit__(self, *exception) -> None:
+        if self.prev_idx >= 0:
+            set_device_index(self.prev_idx)
+
+
+def current_stream(device=None):
+    """The queue that work goes to. Raises: RuntimeError without any.
+
+    >>> import tensorgrad as torch
+    >>> if torch.accelerator.is_available():
+    ...     torch.accelerator.current_stream().synchronize()
+    """
+    return cuda.current_stream(device)
+
+
+def set_stream(stream) -> None:
+    """Makes a queue, and its accelerator, the current one.
+
+    >>> import tensorgrad as torch
+    >>> if torch.accelerator.is_available():
+    ...     torch.accelerator.set_stream(torch.accelerator.current_stream())
+    """
+    cuda.set_stream(stream)
+
+
+def get_device_capability(device=None) -> dict[str, Any]:
+    """What it can compute with: the set of dtypes. Raises: RuntimeError without any.
+
+    >>> import tensorgrad as torch
+    >>> if torch.accelerator.is_available():
+    ...     dtypes = torch.accelerator.get_device_capability()["supported_dtypes"]
+    """
+    from tensorgrad import dtypes
+
+    cuda.get_device_capability(device)
+    return {"supported_dtypes": set(dtypes.BY_NAME.values())}
+
+
+def get_memory_info(device=None) -> tuple[int, int]:
+    """(free, total) bytes there. Raises: RuntimeError without any.
+
+    >>> import tensorgrad as torch
+    >>> if torch.accelerator.is_available():
+    ...     free, total = torch.accelerator.get_memory_info()
+    """
+    return cuda.mem_get_info(device)
+
+
+def memory_stats(device=None) -> dict[str, Any]:
+    """What is known of the memory there, under the names of `torch.cuda.memory_stats`.
+
+    >>> import tensorgrad as torch
+    >>> used = torch.accelerator.memory_stats().get("allocated_bytes.all.current", 0)
+    """
+    return cuda.memory_stats(device)
+
+
+def memory_reserved(device=None) -> int:
+    """Bytes that the process holds there, used or not.
+
+    >>> import tensorgrad as torch
+    >>> megabytes = torch.accelerator.memory_reserved() / 2**20
+    """
+    return cuda.memory_reserved(device)
+
+
+def max_memory_reserved(device=None) -> int:
+    """The most bytes that the process held there.
+
+    >>> import tensorgrad as torch
+    >>> megabytes = torch.accelerator.max_memory_reserved() / 2**20
+    """
+    return cuda.max_memory_reserved(device)
+
+
+def reset_accumulated_memory_stats(device=None) -> None:
+    """Lets what adds up over time start from nothing.
+
+    >>> import tensorgrad as torch
+    >>> torch.accelerator.reset_accumulated_memory_stats()
+    """
+    cuda.reset_accumulated_memory_stats(device)
+
+
 def memory_allocated(device=None) -> int:
     """Bytes that tensors occupy there.
 
@@ -90,7 +192,7 @@ def memory_allocated(device=None) -> int:
 
 
 def max_memory_allocated(device=None) -> int:
-    """The most bytes that the process held there.
+    """The most bytes that tensors occupied there.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():

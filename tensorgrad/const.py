@@ -309,6 +309,7 @@ class OP:
     PAD_AROUND = "pad_around"
     PAD_AROUND_GRAD = "pad_around_grad"
     PERMUTE = "permute"
+    PHILOX_DROPOUT = "philox_dropout"
     PICK = "pick"
     PINV_ = "pinv_"
     PLACE = "place"

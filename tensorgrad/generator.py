@@ -1,5 +1,7 @@
 """Generators: PyTorch's CPU stream of random bits, number for number, on NumPy's Mersenne Twister.
 
+Those of GPUs are in `generator_philox.py`.
+
 PyTorch's CPU generator is mt19937 seeded with Knuth's initialiser, which is NumPy's "legacy" seeding. So the same seed
 gives the same 32-bit words here; `kernels/array/sample.py` turns them into the same samples. A state saved by PyTorch
 (`torch.get_rng_state()`, checkpoints) can be loaded here and the other way round: the bytes are the same.
@@ -16,6 +18,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from tensorgrad.devices import device as Device
+from tensorgrad.storage.stubs import storage_class
 
 WORDS = 624  # of Mersenne Twister state
 DEFAULT_SEED = 67280421310721  # what `Generator()` starts from in PyTorch
@@ -41,10 +44,24 @@ STATE = np.dtype(
 )
 
 
+def check_seed(seed) -> int:
+    """A seed between 0 and 2**64 - 1. Raises: RuntimeError for what is no integer, ValueError if it is out of range."""
+    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
+        raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
+    if not -(2**63) <= int(seed) < 2**64:
+        raise ValueError("Overflow when unpacking long long")
+    return int(seed) % 2**64
+
+
+def entropy() -> int:
+    """A 64-bit seed that nobody can foretell."""
+    return int.from_bytes(os.urandom(8), "little")
+
+
 class Generator:
     """A stream of random bits with PyTorch's methods; the samplers take one as their first argument.
 
-    `device` is where the samples are wanted; the stream itself always runs on the host.
+    `device` is where the samples are wanted. `Generator("cuda")` is a `PhiloxGenerator`; all others run on the host.
     `next_normal` is the second half of a Box–Muller pair that nobody has asked for yet (None: there is none); PyTorch
     keeps it in the state, so it is kept here. `next_float_normal` is its single-precision sibling: PyTorch 2.13 stores
     but never uses it.
@@ -61,6 +78,14 @@ class Generator:
     """
 
     __slots__ = ("__weakref__", "_bits", "_seed", "_untouched", "device", "lock", "next_float_normal", "next_normal")
+
+    def __new__(cls, device="cpu"):
+        if cls is Generator and Device(device).type == "cuda":
+            from tensorgrad.generator_philox import PhiloxGenerator
+
+            storage_class(Device(device))  # raises without a GPU
+            cls = PhiloxGenerator
+        return object.__new__(cls)
 
     def __init__(self, device="cpu"):
         self.device = device if isinstance(device, Device) else Device(device)
@@ -80,18 +105,14 @@ class Generator:
 
         Raises: RuntimeError if `seed` is not an integer, ValueError if it is out of range.
         """
-        if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
-            raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
-        seed = int(seed)
-        if not -(2**63) <= seed < 2**64:
-            raise ValueError("Overflow when unpacking long long")
+        seed = check_seed(seed)
         with self.lock:
-            self._reseed(seed % 2**64)
+            self._reseed(seed)
         return self
 
     def seed(self) -> int:
         """Start a stream that cannot be foretold and return its 64-bit seed."""
-        seed = int.from_bytes(os.urandom(8), "little")
+        seed = entropy()
         with self.lock:
             self._reseed(seed)
         return seed
@@ -153,7 +174,7 @@ class Generator:
 
     def clone_state(self) -> Generator:
         """A new generator that continues the stream from here on its own."""
-        twin = Generator(self.device)
+        twin = type(self)(self.device)
         twin.set_state_bytes(self.state_bytes())
         return twin
 
@@ -219,7 +240,7 @@ default_generator.seed()
 
 
 def manual_seed(seed) -> Generator:
-    """Seed the default generator with `int(seed)` and return it.
+    """Seed the default generators, of the host and of all GPUs, with `int(seed)`; return the host's.
 
     >>> from tensorgrad import generator
     >>> generator.manual_seed(1).initial_seed()
@@ -227,18 +248,27 @@ def manual_seed(seed) -> Generator:
 
     Raises: ValueError if the seed is outside [-2**63, 2**64).
     """
-    return default_generator.manual_seed(int(seed))
+    from tensorgrad import generator_philox
+
+    seed = int(seed)
+    default_generator.manual_seed(seed)
+    generator_philox.seed_all(seed)
+    return default_generator
 
 
 def seed() -> int:
-    """Seed the default generator from the system's entropy and return the 64-bit seed.
+    """Seed the default generators, of the host and of all GPUs, from the system's entropy; return the 64-bit seed.
 
     >>> import tensorgrad as torch
     >>> first, second = torch.seed(), torch.seed()
     >>> first == second
     False
     """
-    return default_generator.seed()
+    from tensorgrad import generator_philox
+
+    seed = default_generator.seed()
+    generator_philox.seed_all(seed)
+    return seed
 
 
 def initial_seed() -> int:
@@ -254,10 +284,9 @@ def initial_seed() -> int:
 
 @contextmanager
 def fork_rng(devices=None, enabled=True, device_type=None):
-    """Run a block of code and then put the default generator back where it was before.
+    """Run a block of code and then put the default generators back where they were before.
 
-    `devices` and `device_type` are PyTorch's and name accelerators; their samplers draw from the host's stream, so
-    saving that one is enough. With `enabled=False` nothing is saved.
+    The host's is always put back; `devices` says of which GPUs too (None: of all). With `enabled=False` nothing is.
 
     >>> from tensorgrad import generator
     >>> before = generator.manual_seed(0).state_bytes()
@@ -269,8 +298,11 @@ def fork_rng(devices=None, enabled=True, device_type=None):
     if not enabled or device_type == "meta":
         yield
         return
-    state = default_generator.state_bytes()
+    from tensorgrad import generator_philox
+
+    gpus = None if devices is None else [d if isinstance(d, int) else Device(d).index or 0 for d in devices]
+    before = generator_philox.places(gpus)
     try:
         yield
     finally:
-        default_generator.set_state_bytes(state)
+        generator_philox.go_to(before)

@@ -17,6 +17,8 @@ from typing import Any
 
 from tensorgrad.dtypes import dtype
 from tensorgrad.ops.errors import MISSING, NUMPY_NAMES, missing, typename  # noqa: F401 (the guards' texts use it)
+from tensorgrad.ops.precision import AS_ONE
+from tensorgrad.ops.slowpath import LOCAL  # noqa: F401 (likewise)
 from tensorgrad.tensor import Tensor
 
 # What an annotation allows, and what PyTorch's message calls it.
@@ -62,7 +64,8 @@ def guarded(functions: dict[str, Any], module: str, numpy_names: bool = False) -
 
 
 def guard_methods() -> None:
-    """Lets the methods that were not made from a row take `axis` for `dim`, and `keepdims` for `keepdim`.
+    """Lets the methods that were not made from a row take `axis` for `dim`, and `keepdims` for `keepdim`; those that
+    autocast treats as one op also get a guard.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).argmax(axis=1)
@@ -72,8 +75,9 @@ def guard_methods() -> None:
         if isinstance(function, FunctionType) and not hasattr(function, "op") and name not in _BARE_METHODS:
             code = function.__code__
             names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-            if not name.startswith("_") and any(n in NUMPY_NAMES for n in names):
-                setattr(Tensor, name, _guard(function, name, function.__module__, True))
+            numpy_names = any(n in NUMPY_NAMES for n in names)
+            if not name.startswith("_") and (numpy_names or name in AS_ONE):
+                setattr(Tensor, name, _guard(function, name, function.__module__, numpy_names))
 
 
 def _takes_tensors(function) -> bool:
@@ -159,12 +163,19 @@ def _source(function, renamed: dict[str, str], late: list[str]) -> str:
             f"            missing(SELF.__name__, {', '.join(f'{name}={name}' for name in late)})\n"
         )
     tensors = "".join(f"{name}, " for _, name, _ in _tensors(function))
+    cast = ""
+    if function.__name__ in AS_ONE:  # of several ops, but one for autocast
+        cast = (
+            "            if LOCAL.autocast is not None:\n"
+            f"                return LOCAL.autocast.composite(FUNCTION, {', '.join(arguments)})\n"
+        )
     return (
         "def make(FUNCTION, SELF, numpy_names):\n"
         f"    def guard({', '.join(parameters)}):\n"
         "        if 0: SELF, numpy_names\n"  # the same cells as in the one that stands for it
         f"{names}"
         "        try:\n"
+        f"{cast}"
         f"            return FUNCTION({', '.join(arguments)})\n"
         "        except Exception:\n"
         f"            _check(FUNCTION, SELF, ({tensors}))\n"

@@ -113,8 +113,10 @@ def get_default_device():
     device(type='cpu')
     """
     from tensorgrad.ops.create import DEFAULT_DEVICE
+    from tensorgrad.storage.stubs import storage_class
 
-    return DEFAULT_DEVICE.device
+    device = DEFAULT_DEVICE.device
+    return storage_class(device).current_device() if device.type == "cuda" and device.index is None else device
 
 
 def set_default_tensor_type(t) -> None:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN
 
 
@@ -121,8 +122,8 @@ def format_tensor(
     """The text of a tensor, as `torch.Tensor.__repr__` gives it under the print options now in force.
 
     Args:
-        array: the values: a NumPy array, or any strided array with basic slicing and `.get()` to bring a piece to
-            the host (CuPy's); only the shown elements are copied. None for a meta tensor.
+        array: the values: a NumPy array, that of another device, or any strided array with basic slicing and `.get()`
+            to bring a piece to the host; only the shown elements are copied. None for a meta tensor.
         dtype_name: its dtype as PyTorch names it, such as "bfloat16".
         default_dtype_names: dtypes that go without saying: {"int64", "bool", the default float, its complex type}.
             (While the default is a 16-bit float, PyTorch takes "complex64" for its complex type.)
@@ -201,9 +202,9 @@ def _body(array, shape: tuple[int, ...], indent: int) -> str:
 
 def _shown(array, shape: tuple[int, ...], gaps: list[bool], edge: int) -> np.ndarray:
     """The elements a summary shows, closed up into a small NumPy array: `edge` at both ends of each axis with a gap."""
-    to_host = getattr(array, "get", lambda: array)
+    to_host = STORAGES[array.__class__].to_host if array.__class__ in STORAGES else _fetched
     if not any(gaps):
-        return to_host()
+        return to_host(array)
     small = np.empty([2 * edge if gap else n for n, gap in zip(shape, gaps, strict=True)], array.dtype)
     # (where it goes, where it comes from) for the pieces of each axis; basic slices only, so that nothing is copied
     # on the way and every array library understands them.
@@ -215,9 +216,12 @@ def _shown(array, shape: tuple[int, ...], gaps: list[bool], edge: int) -> np.nda
     ]
     for corner in itertools.product(*pieces):
         to, source = zip(*corner, strict=True)
-        part = array[source]
-        small[to] = part.get() if hasattr(part, "get") else part
+        small[to] = to_host(array[source])
     return small
+
+
+def _fetched(array) -> np.ndarray:
+    return array.get()
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
@@ -299,12 +303,12 @@ def _suffixed(text: str, suffixes: list[str], indent: int) -> str:
 
 def tensor_repr(tensor) -> str:
     """What `repr(tensor)` shows: values, and whatever is not the default (dtype, device, grad_fn, requires_grad)."""
-    cls = type(tensor)
+    cls, storage = type(tensor), STORAGES[tensor._array.__class__]
     prefix = "tensor(" if cls in PLAIN else f"{cls.__name__}("
     grad_fn = tensor.grad_fn
     complex_name = dtypes.DEFAULT.complex.name
     return format_tensor(
-        None if tensor.is_meta else tensor._array if tensor.is_cpu else tensor._storage.to_host(tensor._array),
+        None if tensor.is_meta else tensor._array if storage.xp is not None else storage.to_host(tensor._array),
         dtype_name=tensor.dtype.name,
         default_dtype_names={dtypes.DEFAULT.floating.name, complex_name, "int64", "bool"},
         device=str(tensor.device),

@@ -109,7 +109,7 @@ _DEBUG_MODES = ("default", "warn", "error")
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted for PyTorch's sake: every op here is deterministic already.
+    """Whether results must not depend on chance. On the CPU they never do; on GPUs sums at indices keep an order then.
 
     Raises: TypeError unless both are booleans.
 
@@ -197,8 +197,8 @@ def get_float32_matmul_precision() -> str:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Remembered only: float32 matrix products are always computed in float32, which "highest" asks for and "high"
-    and "medium" do not forbid. Warns of any other word.
+    """Whether float32 matrix products on GPUs may round their factors: "highest" (they may not), "high" or "medium"
+    (to TF32). On the CPU they are always computed in float32. Warns of any other word.
 
     Raises: RuntimeError for what is no string.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 FOLLOWS = "2.13.0"  # the PyTorch that is the specification
 
-cuda = None
+cuda: str | None  # found out when it is asked for, see below
 hip = None
 git_version = "tensorgrad"
 debug = False
@@ -62,3 +62,13 @@ def _numbers(version: Any) -> tuple[int, ...]:
 
 
 __version__ = TorchVersion(FOLLOWS)
+
+
+def __getattr__(name: str):
+    if name == "cuda":  # the version of CUDA that CuPy runs on; None where tensors cannot be put on GPUs
+        from tensorgrad.cuda.devices import module_or_none
+
+        cupy = module_or_none()
+        number = 0 if cupy is None else cupy.cuda.runtime.runtimeGetVersion()
+        return f"{number // 1000}.{number % 1000 // 10}" if number else None
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

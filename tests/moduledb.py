@@ -175,18 +175,22 @@ def _compare(theirs: type, ours: type, sample: Sample, dtype, training: bool, fi
     torch.manual_seed(3)
     expected = theirs(*arguments[0], **keywords[0])
     tg.manual_seed(3)
+    before = _device_numbers()
     actual = ours(*arguments[1], **keywords[1])
+    if before != _device_numbers():
+        return []  # made on a GPU, which draws other random numbers
     problems = _compare_state(expected, actual, "as made")
     if repr(expected) != repr(actual):
         problems.append(f"repr: {actual!r}, expected {expected!r}")
     if type(actual).__name__ != type(expected).__name__:
         problems.append(f"class: {type(actual).__name__}")
-    expected, actual = expected.to(dtype).train(training), actual.to(_ours(dtype)).train(training)
+    expected, actual = expected.to(dtype).train(training), actual.to(bridge.HOME, _ours(dtype)).train(training)
     problems += _compare_state(expected, actual, "cast")
     if sample.called_with is None or problems:
         return problems
+    before = _device_numbers()
     problems += _compare_calls(expected, actual, sample.called_with)
-    if first and not problems:
+    if first and not problems and before == _device_numbers():
         problems += _compare_copies(theirs, ours, sample, expected, actual)
     return problems
 
@@ -239,7 +243,10 @@ def _compare_calls(expected, actual, called_with: tuple[tuple, dict]) -> list[st
     torch.manual_seed(5)
     reference = expected(*positional[0], **keywords[0])
     tg.manual_seed(5)
+    before = _device_numbers()
     result = actual(*positional[1], **keywords[1])
+    if before != _device_numbers():
+        return []  # a GPU draws other random numbers
     problems = _differences(reference, result, "result")
     problems += _compare_state(expected, actual, "after the call")
     if type(expected).__name__ != type(actual).__name__:
@@ -261,7 +268,7 @@ def _compare_calls(expected, actual, called_with: tuple[tuple, dict]) -> list[st
     )
     tg.autograd.backward(
         [a for _, a in differentiable],
-        [tg.tensor(c, dtype=a.dtype) for (_, a), c in zip(differentiable, cotangents, strict=True)],
+        [tg.tensor(c, dtype=a.dtype, device=a.device) for (_, a), c in zip(differentiable, cotangents, strict=True)],
     )
     mine = dict(actual.named_parameters())
     for name, parameter in expected.named_parameters():
@@ -271,6 +278,11 @@ def _compare_calls(expected, actual, called_with: tuple[tuple, dict]) -> list[st
         if x.requires_grad:
             problems += _compare_gradient(x, y, f"gradient of input {i}")
     return problems
+
+
+def _device_numbers() -> list | None:
+    """How far the random numbers of the GPU under test have come, not counting seeds."""
+    return tg.cuda.get_rng_state().tolist()[8:] if bridge.HOME else None
 
 
 def _compare_gradient(expected, actual, what: str) -> list[str]:
@@ -286,7 +298,7 @@ def _compare_copies(theirs: type, ours: type, sample: Sample, expected, actual) 
     if not hasattr(actual, "cls_to_become") and not issubclass(ours, tg.nn.modules.lazy.LazyModuleMixin):
         tg.manual_seed(11)
         loaded = ours(*arguments, **keywords).to(next(iter(actual.state_dict().values()), tg.ones(1)).dtype)
-        loaded = loaded.to(_dtype_of(actual)).train(actual.training)
+        loaded = loaded.to(bridge.HOME, _dtype_of(actual)).train(actual.training)
         problems += _compare_state(expected, loaded.init_from_torch(expected), "loaded from torch")
     for what, made in (
         ("deepcopy", copy.deepcopy(actual)),
@@ -302,7 +314,11 @@ def _compare_copies(theirs: type, ours: type, sample: Sample, expected, actual) 
     for move in (lambda m: m.half(), lambda m: m.to("meta"), lambda m: m.float().requires_grad_(False).eval()):
         reference, made = move(copy.deepcopy(expected)), move(copy.deepcopy(actual))
         for (key, r), m in zip(reference.state_dict().items(), made.state_dict().values(), strict=True):
-            facts = [(tuple(t.shape), bridge.plain_name(t.dtype), str(t.device), t.requires_grad) for t in (r, m)]
+            where = str(r.device), str(m.device).replace(f"{bridge.HOME}:0", "cpu")
+            facts = [
+                (tuple(t.shape), bridge.plain_name(t.dtype), device, t.requires_grad)
+                for t, device in zip((r, m), where, strict=True)
+            ]
             if facts[0] != facts[1]:
                 problems.append(f"moved: {key} is {facts[1]}, expected {facts[0]}")
     return problems
@@ -349,7 +365,8 @@ def _raised(cls: type, args: tuple, kwargs: dict, called: Any, at_call: bool, dt
     try:
         module = cls(*args, **kwargs)
         if at_call:
-            module.to(dtype)(*convert(called.args), **convert(called.kwargs))
+            module.to(bridge.HOME if convert is _ours else None, dtype)(*convert(called.args), **convert(called.kwargs))
+            bridge.wait()
     except Exception as error:
         return error
     return None

@@ -5,12 +5,27 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import os
 import types
 
 import numpy as np
 import torch
 
 import tensorgrad as tg
+
+# Where tensorgrad's tensors of these tests live: DEVICE=cuda, or DEVICE=emulator (tests/emulator), or else the CPU.
+HOME = "cuda" if os.environ.get("DEVICE") in ("cuda", "emulator") else None
+if os.environ.get("DEVICE") == "emulator":
+    from tests import emulator
+
+    emulator.install()
+
+
+def wait() -> None:
+    """Waits for the device, which says late what was wrong with indices."""
+    if HOME:
+        tg.cuda.synchronize()
+
 
 TOLERANCE = {  # rtol, atol
     "float32": (1.3e-5, 2e-5), "float64": (1e-7, 1e-7), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2),
@@ -107,9 +122,9 @@ def to_tg(value, device=None, memo=None):
     if isinstance(value, torch.dtype):
         return getattr(tg, plain_name(value))
     if isinstance(value, torch.device):
-        return device or tg.device(str(value))
-    if isinstance(value, str) and value == "cpu" and device is not None:
-        return device
+        return device or tg.device(HOME or str(value))
+    if isinstance(value, str) and value == "cpu" and (device or HOME) is not None:
+        return device or HOME
     if isinstance(value, torch.nn.Module):
         return getattr(tg.nn, type(value).__name__)()
     if isinstance(value, types.FunctionType):
@@ -136,8 +151,10 @@ def _tensor(value: torch.Tensor, memo: dict):
 
 def _copy(value: torch.Tensor):
     if value.dtype is torch.bfloat16:
-        return tg.tensor(value.float().numpy()).to(tg.bfloat16)
-    return tg.from_numpy(value.numpy().copy())
+        copy = tg.tensor(value.float().numpy()).to(tg.bfloat16)
+    else:
+        copy = tg.from_numpy(value.numpy().copy())
+    return copy if HOME is None else copy.to(HOME)
 
 
 def copied(value, device=None, memo=None):

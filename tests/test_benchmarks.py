@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tensorgrad
-from benchmarks import fresh, measure, peers, reasons, report, worker
+from benchmarks import cuda, fresh, measure, peers, reasons, report, worker
 from benchmarks.processes import COLUMNS, RAISED, ROOT, Column, Failure, Process, environment
 from benchmarks.rows import THEMES, Row, all_rows, matching
 from benchmarks.worker import LARGEST_SAMPLE, fingerprint
@@ -367,3 +367,34 @@ def test_training_in_threads_beside_numpys_products_ends_and_is_right(fast):
     told = run("benchmarks.stress", *small, TENSORGRAD_FAST=fast, OPENBLAS_NUM_THREADS="2", OMP_NUM_THREADS="2")
     assert told.startswith("tensorgrad on 2 threads, 4 Python threads of 2 ConvNet steps")
     assert float(told.rpartition("losses differ by ")[2]) < 1e-4
+
+
+# --- on a GPU (the rows: tests/cuda/test_benchmark.py) ---------------------------------------------------------------
+
+
+@needs_torch
+def test_the_libraries_take_turns_and_the_tables_are_stored(capsys, monkeypatch, tmp_path):
+    """All of it, with the CPU in the GPU's place: the processes have no emulated one."""
+    on_cpu = {"BENCHMARK_DEVICE": "cpu"}
+    rows = {"ours": Column("tensorgrad", "tensorgrad", on_cpu), "torch": Column("torch", "torch", on_cpu)}
+    monkeypatch.setattr(cuda, "columns", lambda arguments: {**rows, "host": rows["torch"]})
+    monkeypatch.setattr(cuda, "all_rows", lambda themes: matching(all_rows(), ["modules: Softmax 128x64, forward"])[:1])
+    monkeypatch.setattr(report, "REPORT", tmp_path / "BENCHMARK.md")
+    monkeypatch.setattr(cuda, "RESULTS", tmp_path / "results_cuda.json")
+    (tmp_path / "BENCHMARK.md").write_text("# Page\n\n<!-- cuda -->\nNot measured.\n<!-- /cuda -->\nend\n")
+    monkeypatch.setattr(sys, "argv", ["cuda", "--write", "--quick", "--rounds", "2", "--threads", "1"])
+    cuda.main()
+    page, told = (tmp_path / "BENCHMARK.md").read_text(), capsys.readouterr().out
+    assert "TensorFloat-32 not allowed" in page and "Not measured" not in page and page.endswith("end\n")
+    assert "### Modules, on a GPU" in page and "\n| Softmax 128×64, forward | " in page and "**ours" not in page
+    assert "ours/torch" in told and "geometric mean of 1 rows" in told
+    found = json.loads((tmp_path / "results_cuda.json").read_text())
+    assert set(found["rows"][0]["ratios"]) == {"ours/torch", "ours/host"} and not found["rows"][0]["wrong"]
+
+
+@pytest.mark.skipif(tensorgrad.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so_in_one_line():
+    command = [sys.executable, "-m", "benchmarks.cuda", "--only", "exp"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.strip().count("\n") == 0 and "tensorgrad finds no GPU" in done.stderr

@@ -20,7 +20,8 @@ MODULES = ["tensorgrad", *(m.name for m in pkgutil.walk_packages(tensorgrad.__pa
 PUBLIC = [
     "", "Tensor", "accelerator", "amp", "autograd", "autograd.functional", "autograd.graph",
     "backends.cpu", "backends.cuda", "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps",
-    "backends.openmp", "backends.opt_einsum", "compat", "compiler", "cuda", "cuda.amp", "distributed",
+    "backends.openmp", "backends.opt_einsum", "compat", "compiler", "cuda", "cuda.amp", "cuda.comm", "cuda.nvtx",
+    "cuda.profiler", "distributed",
     "distributions", "distributions.constraints", "distributions.kl", "distributions.transforms", "fft", "func",
     "jit", "linalg", "masked", "mps", "multiprocessing", "nn", "nn.functional", "nn.grad", "nn.init", "nn.parallel",
     "nn.parameter", "nn.utils", "nn.utils.fusion", "nn.utils.memory_format", "nn.utils.parametrizations",

@@ -2,7 +2,7 @@
 
 A row's `build(torch, **sizes)` gets the library as `torch` (PyTorch, or tensorgrad under that name) and returns two
 functions without arguments: the step to time, and one that gives a list of tensors by which the libraries are compared
-before anything is timed. It is written once and runs in both.
+before anything is timed. It is written once and runs in both, on the device that `Place` names.
 """
 
 from __future__ import annotations
@@ -24,6 +24,13 @@ THEMES = {  # file of this folder -> title of its table
 }
 
 
+CUDA_THEMES = {  # the same for the tables of `benchmarks.cuda`
+    "modules": "Modules",
+    "training_large": "Training steps at the sizes of a GPU",
+    "bandwidth": "Kernels that memory bounds",
+}
+
+
 class Row(NamedTuple):
     """One line of the table."""
 
@@ -35,12 +42,13 @@ class Row(NamedTuple):
     heavy: bool = False  # takes gigabytes: never in more than two processes at once
     is_small_model: bool = False  # its time is the call path's, not the arithmetic's
     theme: str = ""
+    moved: Callable[..., int] | None = None  # the bytes that must cross the memory's bus, from the sizes
 
 
-def all_rows() -> list[Row]:
+def all_rows(themes: Mapping[str, str] = MappingProxyType(THEMES)) -> list[Row]:
     """The rows of every theme, in the order of the report."""
-    rows = []
-    for theme in THEMES:
+    rows: list[Row] = []
+    for theme in themes:
         rows += [row._replace(theme=theme) for row in importlib.import_module(f"benchmarks.rows.{theme}").ROWS]
     return rows
 
@@ -56,19 +64,31 @@ def matching(rows: list[Row], patterns: list[str]) -> list[Row]:
     return [row for row in rows if any(fnmatch.fnmatchcase(plain(f"{row.theme}: {row.name}"), each) for each in wanted)]
 
 
-def drawn(torch, *shape: int, seed: int = 0, requires_grad: bool = False):
-    """A float32 tensor of normal numbers, the same in both libraries."""
+class Place:
+    """Where the rows' tensors and modules are."""
+
+    device = "cpu"
+
+
+def placed(thing):
+    """A tensor or a module on the device at hand. Modules are made on the CPU, whose random numbers both share."""
+    return thing.to(Place.device)
+
+
+def drawn(torch, *shape: int, seed: int = 0, requires_grad: bool = False, dtype: str = "float32"):
+    """A tensor of normal numbers, the same in both libraries."""
     import numpy as np
 
     values = np.random.default_rng(seed).standard_normal(shape, np.float32)
-    return torch.tensor(values, requires_grad=requires_grad)
+    made = torch.tensor(values, dtype=getattr(torch, dtype), device=Place.device)
+    return made.requires_grad_() if requires_grad else made
 
 
 def whole(torch, high: int, *shape: int, seed: int = 0):
     """An int64 tensor of numbers from 0 below `high`, the same in both libraries."""
     import numpy as np
 
-    return torch.tensor(np.random.default_rng(seed).integers(0, high, shape))
+    return torch.tensor(np.random.default_rng(seed).integers(0, high, shape), device=Place.device)
 
 
 def forward(make: Callable) -> Callable:
@@ -88,8 +108,9 @@ def forward_backward(make: Callable) -> Callable:
     def build(torch, **sizes):
         torch.manual_seed(0)
         function, leaves = make(torch, **sizes)
-        shape = function().shape
-        gradient = drawn(torch, *shape, seed=1)
+        output = function()
+        gradient = drawn(torch, *output.shape, seed=1).to(output.dtype)
+        del output
 
         def step():
             for leaf in leaves:

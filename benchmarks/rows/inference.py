@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.rows import Row, drawn, models, whole
+from benchmarks.rows import Row, drawn, models, placed, whole
 
 
 def inference(make_model, make_input):
@@ -10,7 +10,7 @@ def inference(make_model, make_input):
 
     def build(torch):
         torch.manual_seed(0)
-        model, x = make_model(torch).eval(), make_input(torch)
+        model, x = placed(make_model(torch)).eval(), make_input(torch)
 
         def step():
             with torch.no_grad():

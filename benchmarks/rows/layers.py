@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.rows import both, drawn, whole
+from benchmarks.rows import both, drawn, placed, whole
 
 
 def of_module(make, *shape: int):
@@ -10,7 +10,7 @@ def of_module(make, *shape: int):
 
     def build(torch, **sizes):
         given = tuple(sizes.values()) or shape
-        module, x = make(torch, *given), drawn(torch, *given, requires_grad=True)
+        module, x = placed(make(torch, *given)), drawn(torch, *given, requires_grad=True)
         return lambda: module(x), [x, *module.parameters()]
 
     return build
@@ -25,13 +25,13 @@ def cross_entropy(torch, rows: int, classes: int):
 
 def embedding(torch, entries: int, width: int, batch: int, length: int):
     """Rows of a table by their numbers."""
-    module, numbers = torch.nn.Embedding(entries, width), whole(torch, entries, batch, length)
+    module, numbers = placed(torch.nn.Embedding(entries, width)), whole(torch, entries, batch, length)
     return lambda: module(numbers), list(module.parameters())
 
 
 def lstm(torch, batch: int, length: int, inputs: int, width: int):
     """One layer over whole sequences."""
-    module = torch.nn.LSTM(inputs, width, batch_first=True)
+    module = placed(torch.nn.LSTM(inputs, width, batch_first=True))
     x = drawn(torch, batch, length, inputs, requires_grad=True)
     return lambda: module(x)[0], [x, *module.parameters()]
 

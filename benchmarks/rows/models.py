@@ -43,7 +43,7 @@ def vit(torch, width: int = 128, heads: int = 2):
     return VisionTransformer()
 
 
-def resnet18(torch):
+def resnet18(torch, width: int = 64):
     """ResNet-18 as it is used for 32×32 images: a 3×3 stem, and no pooling after it."""
     nn = torch.nn
 
@@ -61,14 +61,22 @@ def resnet18(torch):
         def forward(self, x):
             return torch.relu(self.body(x) + self.skip(x))
 
-    layers = [nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
-    for inputs, outputs, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)):
-        layers += [Block(inputs, outputs, stride), Block(outputs, outputs, 1)]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+    layers = [nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+    for inputs, outputs, stride in ((1, 1, 1), (1, 2, 2), (2, 4, 2), (4, 8, 2)):
+        layers += [Block(inputs * width, outputs * width, stride), Block(outputs * width, outputs * width, 1)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, 10))
 
 
-def gpt(torch, layers: int = 4, width: int = 128, heads: int = 4, context: int = 64, characters: int = 65):
-    """A character model: causal attention and a two-layer network, `layers` times."""
+def gpt(
+    torch,
+    layers: int = 4,
+    width: int = 128,
+    heads: int = 4,
+    context: int = 64,
+    characters: int = 65,
+    tied: bool = False,
+):
+    """A character model: causal attention and a two-layer network, `layers` times. `tied`: one table at both ends."""
     nn, F = torch.nn, torch.nn.functional
 
     class Block(nn.Module):
@@ -92,9 +100,11 @@ def gpt(torch, layers: int = 4, width: int = 128, heads: int = 4, context: int =
             self.tokens, self.places = nn.Embedding(characters, width), nn.Embedding(context, width)
             self.blocks = nn.Sequential(*(Block() for _ in range(layers)))
             self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, characters, bias=False)
+            if tied:
+                self.head.weight = self.tokens.weight
 
         def forward(self, numbers):
-            x = self.tokens(numbers) + self.places(torch.arange(numbers.shape[1]))
+            x = self.tokens(numbers) + self.places(torch.arange(numbers.shape[1], device=numbers.device))
             return self.head(self.norm(self.blocks(x)))
 
     return GPT()

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from benchmarks.rows import both, drawn
+from benchmarks.rows import both, drawn, placed
 
 
 def linear(torch, batch: int, inputs: int, outputs: int):
     """A product and a bias."""
-    module, x = torch.nn.Linear(inputs, outputs), drawn(torch, batch, inputs, requires_grad=True)
+    module, x = placed(torch.nn.Linear(inputs, outputs)), drawn(torch, batch, inputs, requires_grad=True)
     return lambda: module(x), [x, *module.parameters()]
 
 
 def conv2d(torch, batch: int, channels: int, size: int, outputs: int):
     """A 3×3 convolution that keeps the size."""
-    module = torch.nn.Conv2d(channels, outputs, 3, padding=1)
+    module = placed(torch.nn.Conv2d(channels, outputs, 3, padding=1))
     x = drawn(torch, batch, channels, size, size, requires_grad=True)
     return lambda: module(x), [x, *module.parameters()]
 
 
 def attention(torch, batch: int, length: int, width: int, heads: int):
     """Self-attention as the module is called by default, with the weights averaged over the heads."""
-    module = torch.nn.MultiheadAttention(width, heads, batch_first=True)
+    module = placed(torch.nn.MultiheadAttention(width, heads, batch_first=True))
     x = drawn(torch, batch, length, width, requires_grad=True)
     return lambda: module(x, x, x)[0], [x, *module.parameters()]
 

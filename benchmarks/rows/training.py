@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from benchmarks.rows import Row, drawn, models, whole
+from collections.abc import Mapping
+from contextlib import nullcontext
+from types import MappingProxyType
+from typing import Any
+
+from benchmarks.rows import Place, Row, drawn, models, placed, whole
 
 
-def training(make_model, make_batch, make_optimizer, clip: float | None = None):
-    """The build function of a row. Compared are the first step's gradients and the losses of three steps."""
+def training(make_model, make_batch, make_optimizer, clip: float | None = None, autocast: str = ""):
+    """The build function of a row. Compared are the first step's gradients and the losses of three steps.
 
-    def build(torch, **sizes):
+    `autocast` names the dtype of mixed precision; among the sizes, `model` are those of the model.
+    """
+
+    def build(torch, model: Mapping[str, Any] = MappingProxyType({}), **sizes):
         torch.manual_seed(0)
-        model, (x, y) = make_model(torch), make_batch(torch, **sizes)
-        optimizer, function = make_optimizer(torch, model.parameters()), torch.nn.CrossEntropyLoss()
+        network, (x, y) = placed(make_model(torch, **model)), make_batch(torch, **sizes)
+        optimizer, function = make_optimizer(torch, network.parameters()), torch.nn.CrossEntropyLoss()
+
+        def loss_of_batch():
+            output = network(x)
+            return function(output.view(-1, output.shape[-1]), y)
 
         def step():
-            output = model(x)
-            loss = function(output.view(-1, output.shape[-1]), y)
+            with torch.autocast(Place.device, getattr(torch, autocast)) if autocast else nullcontext():
+                loss = loss_of_batch()
             optimizer.zero_grad()
             loss.backward()
             if clip is not None:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+                torch.nn.utils.clip_grad_norm_(network.parameters(), clip)
             optimizer.step()
             return loss
 
         def results():
             losses = [step()]
-            gradients = [parameter.grad.clone() for parameter in model.parameters()]
+            gradients = [parameter.grad.clone() for parameter in network.parameters()]
             return [*losses, step(), step(), *gradients]
 
         return step, results
@@ -36,7 +48,7 @@ def training(make_model, make_batch, make_optimizer, clip: float | None = None):
 def xor(torch):
     """The four rows of the table."""
     x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    return x, torch.tensor([0, 1, 1, 0])
+    return placed(x), placed(torch.tensor([0, 1, 1, 0]))
 
 
 def digits(torch, batch: int, shape: tuple = (1, 28, 28)):
@@ -44,9 +56,9 @@ def digits(torch, batch: int, shape: tuple = (1, 28, 28)):
     return drawn(torch, batch, *shape), whole(torch, 10, batch)
 
 
-def text(torch, batch: int, length: int):
+def text(torch, batch: int, length: int, characters: int = 65):
     """Pieces of a text, and the character after each."""
-    numbers = whole(torch, 65, batch, length + 1)
+    numbers = whole(torch, characters, batch, length + 1)
     return numbers[:, :-1].contiguous(), numbers[:, 1:].reshape(-1)
 
 

@@ -1,8 +1,12 @@
 import tensorgrad
 
-# No module, no optimizer: a cubic fitted to a sine by two tensors and the update rule in the open.
-# Change the first line to "import torch as tensorgrad" and it runs under PyTorch.
+import sys  # isort: skip
 
+# No module, no optimizer: a cubic fitted to a sine by two tensors and the update rule in the open.
+# Change the first line to "import torch as tensorgrad" and it runs under PyTorch. With --device cuda it runs on a GPU.
+
+if "--device" in sys.argv:
+    tensorgrad.set_default_device(sys.argv[sys.argv.index("--device") + 1])
 tensorgrad.manual_seed(0)
 x = tensorgrad.linspace(-1.0, 1.0, 100).unsqueeze(1)
 y = tensorgrad.sin(3.0 * x) + 0.05 * tensorgrad.randn(100, 1)

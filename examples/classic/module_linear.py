@@ -1,7 +1,9 @@
 import tensorgrad
 
+import sys  # isort: skip
+
 # Three clouds of points told apart by a Module that holds one Linear layer (softmax regression).
-# Change the first line to "import torch as tensorgrad" and it runs under PyTorch.
+# Change the first line to "import torch as tensorgrad" and it runs under PyTorch. With --device cuda it runs on a GPU.
 
 
 class Classifier(tensorgrad.nn.Module):
@@ -15,6 +17,8 @@ class Classifier(tensorgrad.nn.Module):
         return self.linear(x)
 
 
+if "--device" in sys.argv:
+    tensorgrad.set_default_device(sys.argv[sys.argv.index("--device") + 1])
 tensorgrad.manual_seed(0)
 centres = tensorgrad.tensor([[2.0, 0.0], [-1.0, 2.0], [-1.0, -2.0]])
 y = tensorgrad.arange(150) % 3

@@ -1,7 +1,9 @@
 import tensorgrad
 
+import sys  # isort: skip
+
 # The layer written out: a Module whose weight and bias are plain Parameters, multiplied by mm.
-# Change the first line to "import torch as tensorgrad" and it runs under PyTorch.
+# Change the first line to "import torch as tensorgrad" and it runs under PyTorch. With --device cuda it runs on a GPU.
 
 
 class Logistic(tensorgrad.nn.Module):
@@ -16,6 +18,8 @@ class Logistic(tensorgrad.nn.Module):
         return tensorgrad.sigmoid(x.mm(self.weight) + self.bias)
 
 
+if "--device" in sys.argv:
+    tensorgrad.set_default_device(sys.argv[sys.argv.index("--device") + 1])
 tensorgrad.manual_seed(0)
 x = tensorgrad.randn(128, 2)
 y = (x[:, :1] + 2 * x[:, 1:] > 0.3).float()

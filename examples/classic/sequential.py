@@ -1,8 +1,12 @@
 import tensorgrad
 
-# Linear regression by a one-layer Sequential: recover y = 2 a - 3 b + 0.5 from noisy samples.
-# Change the first line to "import torch as tensorgrad" and it runs under PyTorch.
+import sys  # isort: skip
 
+# Linear regression by a one-layer Sequential: recover y = 2 a - 3 b + 0.5 from noisy samples.
+# Change the first line to "import torch as tensorgrad" and it runs under PyTorch. With --device cuda it runs on a GPU.
+
+if "--device" in sys.argv:
+    tensorgrad.set_default_device(sys.argv[sys.argv.index("--device") + 1])
 tensorgrad.manual_seed(0)
 x = tensorgrad.randn(128, 2)
 y = x @ tensorgrad.tensor([[2.0], [-3.0]]) + 0.5 + 0.1 * tensorgrad.randn(128, 1)

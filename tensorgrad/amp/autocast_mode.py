@@ -1,8 +1,7 @@
 """`autocast`: inside, products of matrices and convolutions run in a shorter dtype, and losses in float32.
 
-Which ops are cast to what is a table of names; losses that are composed of several ops (kl_div, the margin losses)
-follow their inputs. The cast is an ordinary op, so gradients come back in the dtype of the
-parameters.
+Which ops are cast to what is a table of names for each device (`ops/precision.py`). The cast is an ordinary op, so
+gradients come back in the dtype of the parameters; a parameter that is used several times is cast once.
 """
 
 from __future__ import annotations
@@ -13,54 +12,90 @@ import warnings
 from typing import Any
 
 from tensorgrad import devices, dtypes
+from tensorgrad.autograd.modes import GRAD
 from tensorgrad.ops import callpath, slowpath
+from tensorgrad.ops.precision import ALONE, LISTS, TOLD
 from tensorgrad.tensor import Tensor
-
-# What PyTorch's CPU casts, by the rows that its functions come down to here (measured on 2.13).
-SHORTER = {
-    "matmul", "mm", "bmm", "linear", "addmm", "addbmm", "baddbmm", "conv", "conv_transpose", "attention",
-    "lstm_layer", "gru_layer", "rnn_layer",
-}  # fmt: skip
-FULL = {
-    "mse_", "l1_", "smooth_l1_", "huber_", "cross_entropy_", "nll_", "bce_", "bce_with_logits_", "prod_", "ctc",
-    "euclidean_distances", "svd_", "inverse_", "solve_", "det", "grid_sampler_2d", "grid_sampler_3d",
-}  # fmt: skip
-WIDEST = {"cat", "stack", "index_copy"}  # all tensors in the widest of their dtypes
 
 
 class _State:
-    """What `autocast` stands at in one thread: a dtype, or None while it is off."""
+    """What `autocast` stands at in one thread: for each device a dtype, or None while it is off.
 
-    __slots__ = ("device", "dtype")
+    `casts` holds the shorter copies of parameters, until the outermost `autocast` ends.
+    """
 
-    def __init__(self, device: str, dtype):
-        self.device, self.dtype = device, dtype
+    __slots__ = ("casts", "dtypes", "keeps")
+
+    def __init__(self, dtypes: dict[str, Any], casts: dict | None = None, keeps: bool = True):
+        self.dtypes, self.casts, self.keeps = dtypes, {} if casts is None else casts, keeps
 
     def cast(self, op, args: tuple) -> tuple:
         """The arguments of an op as they should be: called by the slow path before every op."""
-        name = op.name
-        if self.dtype is None:
-            return args
-        if name in SHORTER:
-            return _all(args, self, self.dtype)
-        if name in FULL:
-            return _all(args, self, dtypes.float32)
-        if name in WIDEST:
-            found = {t.dtype for t in slowpath._tensors(args) if _castable(t, self)}
-            if len(found) > 1:
-                return _all(args, self, functools.reduce(dtypes.promote_types, found))
+        for device, dtype in self.dtypes.items():
+            if dtype is not None:
+                args = self._cast(op.name, device, dtype, args)
         return args
 
+    def _cast(self, name: str, device: str, shorter, args):
+        lists = LISTS[device]
+        if name in lists.shorter:
+            return _all(args, device, shorter, self)
+        if name in lists.full:
+            return _all(args, device, dtypes.float32)
+        if name in lists.widest:
+            found = {t.dtype for t in slowpath._tensors(args) if _castable(t, device)}
+            if len(found) > 1:
+                return _all(args, device, functools.reduce(dtypes.promote_types, found))
+        return args
 
-def _castable(tensor: Tensor, state: _State) -> bool:
-    return tensor.is_floating_point() and tensor.dtype is not dtypes.float64 and tensor.device.type == state.device
+    def composite(self, function, *args, **kwargs):
+        """A function of several ops that is cast as a whole (called by its guard); inside, nothing is.
+
+        Raises: RuntimeError if it is refused.
+        """
+        name = function.__name__
+        device = next((t.device.type for t in slowpath._tensors((*args, *kwargs.values()))), "")
+        shorter = self.dtypes.get(device)
+        if shorter is None or not _is_one(name, device, args, kwargs):
+            return function(*args, **kwargs)
+        if name in LISTS[device].refused:
+            raise RuntimeError(LISTS[device].refused[name])
+        values = self._cast(name, device, shorter, (*args, *kwargs.values()))
+        slowpath.LOCAL.autocast = None
+        try:
+            return function(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
+        finally:
+            slowpath.LOCAL.autocast = self
+
+    def shortened(self, tensor: Tensor, dtype) -> Tensor:
+        """A tensor in a shorter dtype; a parameter's copy is kept, as long as nobody writes to the parameter."""
+        kept = self.keeps and tensor.requires_grad and tensor.is_leaf and tensor._view is None
+        if not kept or tensor.dtype is not dtypes.float32:
+            return tensor.to(dtype)
+        key, version = (id(tensor), dtype, GRAD.enabled), tensor._version
+        found = self.casts.get(key)
+        if found is None or found[1] != version:
+            found = self.casts[key] = tensor, version, tensor.to(dtype)
+        return found[2]
 
 
-def _all(values, state: _State, dtype):
+def _is_one(name: str, device: str, args: tuple, kwargs: dict) -> bool:
+    """Whether a composite, called with these arguments, is one op on a device's lists, or on none as PyTorch's is."""
+    if name in TOLD:
+        return any(isinstance(value, dtypes.dtype) for value in (*args, *kwargs.values()))
+    return name in ALONE or any(name in names for names in LISTS[device])
+
+
+def _castable(tensor: Tensor, device: str) -> bool:
+    return tensor.is_floating_point() and tensor.dtype is not dtypes.float64 and tensor.device.type == device
+
+
+def _all(values, device: str, dtype, state: _State | None = None):
+    """All tensors of a device, among nested values, in a dtype; by the copies that `state` keeps, if it is given."""
     cast = [
-        (v if v.dtype is dtype or not _castable(v, state) else v.to(dtype))
+        (v if v.dtype is dtype or not _castable(v, device) else state.shortened(v, dtype) if state else v.to(dtype))
         if isinstance(v, Tensor)
-        else _all(v, state, dtype)
+        else _all(v, device, dtype, state)
         if isinstance(v, list | tuple) and any(isinstance(x, Tensor) for x in v)
         else v
         for v in values
@@ -79,8 +114,9 @@ class autocast:
         device_type: "cpu" or "cuda": only tensors there are cast.
         dtype: the shorter dtype; bfloat16 on the CPU and float16 on a GPU unless told otherwise.
         enabled: False switches an outer `autocast` off inside.
+        cache_enabled: whether the shorter copies of parameters are kept until the outermost `autocast` ends.
 
-    Raises: RuntimeError for a device of unknown type.
+    Raises: RuntimeError for a device of unknown type, and for bfloat16 on a GPU that has none.
 
     >>> import tensorgrad as torch
     >>> a = torch.ones(2, 2)
@@ -93,15 +129,18 @@ class autocast:
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
         self.device = device_type
-        self.fast_dtype = dtype or _default_dtype(device_type)
+        self.fast_dtype = dtype or get_autocast_dtype(device_type)
+        self._cache_enabled = cache_enabled
         if device_type not in devices.TYPES:
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
         if enabled and device_type == "cuda":
             from tensorgrad import cuda
 
             if not cuda.is_available():
-                warnings.warn("User provided device_type of 'cuda', but CUDA is not available. Disabling", stacklevel=2)
+                warnings.warn("CUDA is not available or torch_xla is imported. Disabling autocast.", stacklevel=2)
                 enabled = False
+            elif self.fast_dtype is dtypes.bfloat16 and not cuda.is_bf16_supported():
+                raise RuntimeError("Current CUDA Device does not support bfloat16. Please switch dtype to float16.")
         elif enabled and self.fast_dtype not in (dtypes.bfloat16, dtypes.float16):
             warnings.warn(
                 f"In {device_type} autocast, but the target dtype is not supported. Disabling autocast. Supported are "
@@ -114,8 +153,11 @@ class autocast:
 
     def __enter__(self) -> autocast:
         local = slowpath.LOCAL
-        self._before = (local.autocast, self._before)  # a list: one object may be entered again inside itself
-        local.autocast = _State(self.device, self.fast_dtype if self._enabled else None)
+        outer: _State | None = local.autocast
+        self._before = (outer, self._before)  # a list: one object may be entered again inside itself
+        kept, casts, keeps = (outer.dtypes, outer.casts, outer.keeps) if outer else ({}, {}, True)
+        keeps = keeps if self._cache_enabled is None else self._cache_enabled
+        local.autocast = _State({**kept, self.device: self.fast_dtype if self._enabled else None}, casts, keeps)
         callpath.rare(+1)
         return self
 
@@ -151,7 +193,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     (True, False)
     """
     state = slowpath.LOCAL.autocast
-    return state is not None and state.dtype is not None and state.device == device_type
+    return state is not None and state.dtypes.get(device_type) is not None
 
 
 def is_autocast_cpu_enabled() -> bool:
@@ -176,9 +218,7 @@ def get_autocast_dtype(device_type: str) -> dtypes.dtype:
     torch.float16
     """
     state = slowpath.LOCAL.autocast
-    if state is not None and state.dtype is not None and state.device == device_type:
-        return state.dtype
-    return _default_dtype(device_type)
+    return (state and state.dtypes.get(device_type)) or _default_dtype(device_type)
 
 
 def custom_fwd(fwd=None, *, device_type: str = "cuda", cast_inputs=None):
@@ -206,11 +246,13 @@ def custom_fwd(fwd=None, *, device_type: str = "cuda", cast_inputs=None):
 
     @functools.wraps(fwd)
     def decorated(*args: Any, **kwargs: Any):
-        args[0]._fwd_used_autocast = is_autocast_enabled(device_type)
-        if cast_inputs is None or not is_autocast_enabled(device_type):
+        on = is_autocast_enabled(device_type)
+        args[0]._dtype, args[0]._fwd_used_autocast = get_autocast_dtype(device_type), on and cast_inputs is None
+        if cast_inputs is None or not on:
             return fwd(*args, **kwargs)
         with autocast(device_type, enabled=False):
-            return fwd(*_all(args, _State(device_type, cast_inputs), cast_inputs), **kwargs)
+            values = _all((*args, *kwargs.values()), device_type, cast_inputs)
+            return fwd(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
 
     return decorated
 
@@ -241,7 +283,8 @@ def custom_bwd(bwd=None, *, device_type: str = "cuda"):
 
     @functools.wraps(bwd)
     def decorated(*args: Any, **kwargs: Any):
-        with autocast(device_type, enabled=getattr(args[0], "_fwd_used_autocast", False)):
+        ctx = args[0]
+        with autocast(device_type, getattr(ctx, "_dtype", None), enabled=getattr(ctx, "_fwd_used_autocast", False)):
             return bwd(*args, **kwargs)
 
     return decorated

@@ -1,13 +1,22 @@
 """Loss scaling: small gradients survive float16 if the loss is multiplied by a large number, which is divided out again
-before the optimizer's step (Micikevicius et al., Mixed Precision Training, 2018)."""
+before the optimizer's step (Micikevicius et al., Mixed Precision Training, 2018).
+
+The scale, the count of steps and what was found in the gradients are tensors where the losses are. On a GPU only
+`step`, which has to know whether to go on, and what returns a Python number wait for it.
+"""
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Iterable
 from typing import Any
 
+import tensorgrad as torch
+from tensorgrad.autograd.modes import no_grad
+from tensorgrad.ops.dispatch import own_kernel
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
 
@@ -54,94 +63,192 @@ class GradScaler:
         if enabled and backoff_factor >= 1.0:
             raise AssertionError("The backoff factor must be < 1.0.")
         self._device, self._enabled = device, enabled
-        self._scale, self._growth_tracker = float(init_scale), 0
+        self._init_scale, self._init_growth_tracker = init_scale, 0
+        # Made by the first `scale`, on the device of the loss.
+        self._scale: Tensor | None = None
+        self._growth_tracker: Tensor | None = None
         self._growth_factor, self._backoff_factor, self._growth_interval = (
             growth_factor, backoff_factor, growth_interval,
         )  # fmt: skip
         self._seen: dict[int, dict[str, Any]] = {}  # id of an optimizer -> what was done since the last update
 
+    # --- the loss ---
+
     def scale(self, outputs: Any) -> Any:
-        """A loss (or nested losses) times the scale."""
+        """A loss (or nested losses) times the scale. Raises: ValueError for what is neither."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            return outputs * self._scale
+            if self._scale is None:
+                self._scale = torch.full((), self._init_scale, dtype=torch.float32, device=outputs.device)
+                self._growth_tracker = torch.full(
+                    (), self._init_growth_tracker, dtype=torch.int32, device=outputs.device
+                )
+            return outputs * self._scale.to(device=outputs.device, non_blocking=True)
         if isinstance(outputs, Iterable):
             scaled = map(self.scale, outputs)
             return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
+    def _made(self, asked: str) -> tuple[Tensor, Tensor]:
+        """The scale and the count of steps. Raises: AssertionError before the first `scale`."""
+        for name in ("_scale", "_growth_tracker"):
+            if getattr(self, name) is None:
+                raise AssertionError(
+                    f"Attempted {asked} but {name} is None.  This may indicate your script did not use "
+                    "scaler.scale(loss or outputs) earlier in the iteration."
+                )
+        return self._scale, self._growth_tracker  # type: ignore[return-value]
+
+    # --- the gradients ---
+
     def _of(self, optimizer) -> dict[str, Any]:
-        return self._seen.setdefault(id(optimizer), {"state": "ready", "found_inf": False})
+        return self._seen.setdefault(id(optimizer), {"stage": "ready", "found": {}})
 
     def unscale_(self, optimizer) -> None:
         """Divides the gradients by the scale, in place: before clipping them, for example.
 
-        Raises: RuntimeError if that was done already since the last `update`, or after `step`.
+        Raises: RuntimeError if that was done already since the last `update`, or after `step`; AssertionError before
+        the first `scale`; ValueError for gradients in float16.
         """
         if not self._enabled:
             return
+        scale, _ = self._made("unscale_")
         seen = self._of(optimizer)
-        if seen["state"] == "unscaled":
+        if seen["stage"] == "unscaled":
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
-        if seen["state"] == "stepped":
+        if seen["stage"] == "stepped":
             raise RuntimeError("unscale_() is being called after step().")
-        inverse, finite, any_grad = 1.0 / self._scale, True, False
+        seen["found"] = self._unscale(optimizer, scale.double().reciprocal().float(), halves=False)
+        seen["stage"] = "unscaled"
+
+    @no_grad()
+    def _unscale(self, optimizer, inverse: Tensor, halves: bool) -> dict[Any, Tensor]:
+        """Multiplies the gradients; for each device a float32 number: whether one was infinite or not a number."""
+        grads: dict[Any, list[Tensor]] = {}
         for group in optimizer.param_groups:
             for parameter in group["params"]:
+                if not isinstance(parameter, Tensor):
+                    raise AssertionError(f"expected param to be torch.Tensor, got {type(parameter).__name__}")
                 if parameter.grad is not None:
-                    any_grad = True
-                    grad = parameter.grad.detach()
-                    grad.mul_(inverse)
-                    finite = finite and bool(grad.isfinite().all())
-        if not any_grad:
-            raise AssertionError("No inf checks were recorded for this optimizer.")
-        seen.update(state="unscaled", found_inf=not finite)
+                    if parameter.grad.dtype is torch.float16 and not halves:
+                        raise ValueError("Attempting to unscale FP16 gradients.")
+                    grads.setdefault(parameter.grad.device, []).append(parameter.grad)
+        return {device: _multiply(found, inverse.to(device, non_blocking=True)) for device, found in grads.items()}
 
     def step(self, optimizer, *args: Any, **kwargs: Any) -> Any:
         """The optimizer's step, unless a gradient is infinite or nan. Returns what the step returns.
 
-        Raises: RuntimeError for a second step without `update` between, or for a closure.
+        Raises: RuntimeError for a second step without `update` between, or for a closure; AssertionError before the
+        first `scale`, and where no parameter has a gradient.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        scale, _ = self._made("step")
         seen = self._of(optimizer)
-        if seen["state"] == "stepped":
+        if seen["stage"] == "stepped":
             raise RuntimeError("step() has already been called since the last update().")
-        if seen["state"] == "ready":
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            return self._step_that_scales(optimizer, scale, seen, args, kwargs)
+        if seen["stage"] == "ready":
             self.unscale_(optimizer)
-        result = None if seen["found_inf"] else optimizer.step(*args, **kwargs)
-        seen["state"] = "stepped"
+        if not seen["found"]:
+            raise AssertionError("No inf checks were recorded for this optimizer.")
+        result = None if sum(found.item() for found in seen["found"].values()) else optimizer.step(*args, **kwargs)
+        seen["stage"] = "stepped"
         return result
+
+    def _step_that_scales(self, optimizer, scale: Tensor, seen: dict[str, Any], args: tuple, kwargs: dict) -> Any:
+        """The step of an optimizer, written elsewhere, that unscales by itself.
+
+        It is handed the scaler, if its `step` has a parameter for it, or else the scale and what was found.
+        """
+        takes_scaler = "grad_scaler" in inspect.signature(optimizer.step).parameters
+        if takes_scaler:
+            warnings.warn(
+                "GradScaler is going to stop passing itself as a keyword argument to the passed optimizer. In the "
+                "near future GradScaler registers `grad_scale: Tensor` and `found_inf: Tensor` to the passed "
+                "optimizer and let the optimizer use them directly.",
+                FutureWarning,
+                stacklevel=3,
+            )
+            result = optimizer.step(*args, **kwargs, grad_scaler=self)
+        else:
+            before = getattr(optimizer, "grad_scale", None)
+            if seen["stage"] == "ready":
+                one = torch.full((), 1.0, dtype=torch.float32, device=scale.device)
+                seen["found"] = self._unscale(optimizer, one, halves=True)
+                before = scale * (1 if before is None else before)
+            optimizer.grad_scale = before
+            optimizer.found_inf = sum(found.to(scale.device, non_blocking=True) for found in seen["found"].values())
+            result = optimizer.step(*args, **kwargs)
+            del optimizer.grad_scale, optimizer.found_inf
+        seen["stage"] = "stepped"
+        return result
+
+    # --- the scale ---
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Adapts the scale after a step, or sets it.
 
-        Raises: AssertionError if there was no step and no `unscale_` since the last time.
+        Raises: AssertionError before the first `scale`; if there was no step and no `unscale_` since the last time; for
+        a new scale that is neither a float nor a tensor of one element on the scaler's device.
         """
         if not self._enabled:
             return
-        if new_scale is not None:
-            self._scale = float(new_scale)
+        scale, steps = self._made("update")
+        if isinstance(new_scale, float):
+            scale.fill_(new_scale)
+        elif new_scale is not None:
+            fits = isinstance(new_scale, Tensor) and new_scale.device.type == self._device
+            if not fits or new_scale.numel() != 1 or new_scale.requires_grad:
+                raise AssertionError(
+                    "new_scale should be a float or a 1-element torch.cuda.FloatTensor or torch.FloatTensor with "
+                    "requires_grad=False."
+                )
+            scale.copy_(new_scale)
         else:
-            done = [seen for seen in self._seen.values() if seen["state"] != "ready"]
-            if not done:
+            found = [each for seen in self._seen.values() for each in seen["found"].values()]
+            if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            if any(seen["found_inf"] for seen in done):
-                self._scale, self._growth_tracker = self._scale * self._backoff_factor, 0
-            else:
-                self._growth_tracker += 1
-                if self._growth_tracker == self._growth_interval:
-                    grown = self._scale * self._growth_factor
-                    self._scale = grown if math.isfinite(grown) else self._scale
-                    self._growth_tracker = 0
-        self._seen.clear()
+            combined = found[0].to(scale.device, non_blocking=True)
+            for each in found[1:]:
+                combined = combined + each.to(scale.device, non_blocking=True)
+            self._adapt(scale, steps, combined)
+        self._seen = {}
+
+    @no_grad()
+    def _adapt(self, scale: Tensor, steps: Tensor, found: Tensor) -> None:
+        """Less after an overflow; more, unless that is infinite, after enough steps without one."""
+        settings = self._growth_factor, self._backoff_factor, self._growth_interval
+        kernel = own_kernel("scale of losses", STORAGES[scale._array.__class__])
+        if kernel is not None:
+            kernel(scale._array, steps._array, found._array, *settings)
+            scale._storage.bump()
+            steps._storage.bump()
+            return
+        growth, backoff, interval = settings
+        if found.item():
+            scale.mul_(backoff)
+            steps.zero_()
+        elif steps.add_(1).item() == interval:
+            grown = scale * growth
+            if math.isfinite(grown.item()):
+                scale.copy_(grown)
+            steps.zero_()
 
     def get_scale(self) -> float:
         """The scale; 1.0 if disabled."""
-        return self._scale if self._enabled else 1.0
+        if not self._enabled:
+            return 1.0
+        return self._init_scale if self._scale is None else self._scale.item()
+
+    def _get_growth_tracker(self) -> int:
+        if not self._enabled:
+            return 0
+        return self._init_growth_tracker if self._growth_tracker is None else self._growth_tracker.item()
 
     def is_enabled(self) -> bool:
         """Whether the scaler does anything."""
@@ -171,13 +278,15 @@ class GradScaler:
         """Sets after how many steps without overflow the scale grows."""
         self._growth_interval = new_interval
 
+    # --- saving ---
+
     def state_dict(self) -> dict[str, Any]:
         """The scale and the settings; empty if disabled."""
         if not self._enabled:
             return {}
         return {
-            "scale": self._scale, "growth_factor": self._growth_factor, "backoff_factor": self._backoff_factor,
-            "growth_interval": self._growth_interval, "_growth_tracker": self._growth_tracker,
+            "scale": self.get_scale(), "growth_factor": self._growth_factor, "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval, "_growth_tracker": self._get_growth_tracker(),
         }  # fmt: skip
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -188,7 +297,36 @@ class GradScaler:
             raise RuntimeError(
                 "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
             )
-        self._scale, self._growth_tracker = float(state_dict["scale"]), int(state_dict["_growth_tracker"])
+        self._init_scale, self._init_growth_tracker = state_dict["scale"], state_dict["_growth_tracker"]
+        if self._scale is not None:
+            self._scale.fill_(self._init_scale)
+        if self._growth_tracker is not None:
+            self._growth_tracker.fill_(self._init_growth_tracker)
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._seen:
+            raise AssertionError(
+                "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after "
+                "scaler.update()."
+            )
+        started = {"_init_scale": self.get_scale(), "_init_growth_tracker": self._get_growth_tracker()}
+        return {**self.__dict__, **(started if self._enabled else {}), "_scale": None, "_growth_tracker": None}
+
+
+def _multiply(grads: list[Tensor], inverse: Tensor) -> Tensor:
+    """Multiplies gradients of one device in place; 1.0 if one was infinite or not a number, else 0.0."""
+    found = torch.full((), 0.0, dtype=torch.float32, device=inverse.device)
+    kernel: Any = own_kernel("unscaling of gradients", STORAGES[inverse._array.__class__])
+    done = NotImplemented
+    if kernel is not None:
+        done = kernel([grad._array for grad in grads], inverse._array, found._array)
+    for grad in grads:
+        if done is not NotImplemented:
+            grad._storage.bump()
+        else:
+            found = torch.maximum(found, grad.isfinite().all().logical_not().float())
+            grad.mul_(inverse.item() if inverse.device.type == "cpu" else inverse)
+    return found

@@ -5,9 +5,6 @@ from __future__ import annotations
 import functools
 import traceback
 
-import numpy as np
-
-from tensorgrad import devices
 from tensorgrad.autograd import modes
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import FREED, GENERIC, Node, Packed, next_sequence_nr, raise_freed, save, unpack
@@ -70,7 +67,7 @@ class FunctionCtx(Node):
         if self.materialize_grads:
             for i, (shape, dtype, array_type) in enumerate(self.outputs):
                 if given[i] is None and shape is not None:
-                    given[i] = _zeros(shape, dtype, array_type)
+                    given[i] = _zeros(shape, dtype, array_type, given)
         results = self.function.backward(self, *given)
         results = list(results) if isinstance(results, tuple | list) else [results]
         while len(results) > len(self.edges) and results[-1] is None:
@@ -93,13 +90,15 @@ class FunctionCtx(Node):
         return results
 
 
-def _zeros(shape, dtype, array_type) -> Tensor:
+def _zeros(shape, dtype, array_type, beside) -> Tensor:
+    """A gradient that is not there, on the device of one of those `beside` it that are."""
     from tensorgrad.storage.stubs import STORAGES
 
     storage = STORAGES[array_type]
-    if storage.xp is not None:
-        return wrap(storage.xp.zeros(shape, dtype))
-    return wrap(storage.from_host(np.zeros(shape, dtype), devices.device(storage.device_type)))
+    device = next((g.device for g in beside if g is not None), storage.current_device())
+    made = storage.empty(shape, dtype, device)
+    storage.write(made, 0)
+    return wrap(made)
 
 
 GENERIC.add(FunctionCtx)

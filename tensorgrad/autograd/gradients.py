@@ -52,7 +52,7 @@ def _roots(tensors, gradients, create_graph: bool, who: str):
 
 def _ones(array) -> Tensor:
     storage = STORAGES[array.__class__]
-    if storage.xp is not None:
+    if storage.xp is not None and not storage.several:
         return wrap(storage.xp.array(1, array.dtype) if not array.ndim else storage.xp.ones(array.shape, array.dtype))
     made = storage.empty(array.shape, array.dtype, storage.device_of(array))
     storage.write(made, 1)

@@ -125,7 +125,8 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Inside, what ops save waits in main memory, and comes back to its device when it is needed.
+    """Inside, what ops save waits in main memory (with `pin_memory` where a GPU can read it by itself), and comes back
+    to its device when it is needed.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
@@ -136,7 +137,10 @@ class save_on_cpu(saved_tensors_hooks):
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda"):
-        super().__init__(lambda t: (t.device, t.cpu()), lambda packed: packed[1].to(packed[0]))
+        def pack(t):
+            return t.device, t.cpu().pin_memory() if pin_memory and t.is_cuda else t.cpu()
+
+        super().__init__(pack, lambda packed: packed[1].to(packed[0], non_blocking=pin_memory))
 
 
 def register_multi_grad_hook(tensors, fn, *, mode: str = "all"):

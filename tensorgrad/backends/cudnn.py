@@ -1,44 +1,95 @@
-"""`torch.backends.cudnn`: settings that programs make in passing."""
+"""`torch.backends.cudnn`: whether convolutions on GPUs may run on cuDNN, and how.
+
+The switches (`enabled`, `benchmark`, `benchmark_limit`, `deterministic`, `allow_tf32`) are attributes of this module.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import sys
+import types
 
-enabled = True
-benchmark = False
-deterministic = False
-allow_tf32 = True
-benchmark_limit = 10
+from tensorgrad.kernels.cuda import libraries as _libraries
+from tensorgrad.kernels.cuda.switches import Cudnn as _Cudnn
+from tensorgrad.kernels.cuda.switches import cudnn as _switches
+
+enabled: bool
+benchmark: bool
+benchmark_limit: int
+deterministic: bool
+allow_tf32: bool
+
+
+class _Module(types.ModuleType):
+    """The module, whose switches are kept where the kernels look."""
+
+    def __getattr__(self, name):
+        if name in _Cudnn.__slots__:
+            return getattr(_switches, name)
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+    def __setattr__(self, name, value):
+        if name in _Cudnn.__slots__:
+            setattr(_switches, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __dir__(self):
+        return [*super().__dir__(), *_Cudnn.__slots__]
+
+
+sys.modules[__name__].__class__ = _Module
 
 
 def is_available() -> bool:
-    """Whether convolutions run on cuDNN: they do not.
+    """Whether cuDNN's library is found. Without it convolutions on GPUs are matrix products.
 
     >>> import tensorgrad as torch
-    >>> torch.backends.cudnn.is_available()
-    False
+    >>> torch.backends.cudnn.is_available() in (True, False)
+    True
     """
-    return False
+    return _libraries.present("cudnn")
 
 
 def version() -> int | None:
-    """The version of cuDNN: none.
+    """The version of cuDNN (91900 is 9.19.0), or None where its library is not found.
 
     >>> import tensorgrad as torch
-    >>> print(torch.backends.cudnn.version())
-    None
+    >>> (torch.backends.cudnn.version() is None) == (not torch.backends.cudnn.is_available())
+    True
     """
-    return None
+    if not is_available():
+        return None
+    from tensorgrad.kernels.cuda import cudnn
+
+    return cudnn.version()
 
 
 def is_acceptable(tensor) -> bool:
-    """Whether cuDNN could work on a tensor: no.
+    """Whether cuDNN may work on a tensor: it is on a GPU, of a floating-point dtype, and cuDNN is there and enabled.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cudnn.is_acceptable(torch.ones(1))
     False
     """
-    return False
+    accepted = ("float16", "float32", "float64")  # PyTorch's list, though convolutions of bfloat16 run too
+    return _switches.enabled and tensor.is_cuda and tensor.dtype.numpy.name in accepted and is_available()
+
+
+def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None):
+    """Sets the switches that are given, and returns what all of them were.
+
+    >>> import tensorgrad as torch
+    >>> torch.backends.cudnn.set_flags(_benchmark=False)
+    (True, False, 10, False, True)
+    """
+    names = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
+    before = tuple(getattr(_switches, name) for name in names)
+    given = (_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32)
+    for name, value in zip(names, given, strict=True):
+        if value is not None:
+            setattr(_switches, name, value)
+    return before
 
 
 @contextlib.contextmanager
@@ -50,13 +101,8 @@ def flags(enabled=False, benchmark=False, benchmark_limit=10, deterministic=Fals
     ...     torch.backends.cudnn.benchmark
     True
     """
-    wanted = {
-        "enabled": enabled, "benchmark": benchmark, "benchmark_limit": benchmark_limit,
-        "deterministic": deterministic, "allow_tf32": allow_tf32,
-    }  # fmt: skip
-    before = {name: globals()[name] for name in wanted}
-    globals().update(wanted)
+    before = set_flags(enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
     try:
         yield
     finally:
-        globals().update(before)
+        set_flags(*before)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorgrad as torch
+from tensorgrad import generator_philox
 from tensorgrad.autograd.graph import Node
 from tensorgrad.nn.listening import Listener, ignore, listen
 from tensorgrad.nn.module import Module
@@ -252,11 +253,11 @@ def _on_meta(tensor: Tensor) -> Tensor:
 def _unchanged(model: Module) -> Iterator[None]:
     """Afterwards the modules' attributes, and the random numbers to come, are what they were."""
     attributes = [(module, dict(module.__dict__)) for module in model.modules()]
-    random = torch.get_rng_state()
+    random = generator_philox.places()
     try:
         yield
     finally:
-        torch.set_rng_state(random)
+        generator_philox.go_to(random)
         for module, before in attributes:
             module.__dict__.clear()
             module.__dict__.update(before)

@@ -12,6 +12,7 @@ from tensorgrad.generator import default_generator
 from tensorgrad.kernels.array import attention as kernels
 from tensorgrad.kernels.array import sample as sampling
 from tensorgrad.kernels.array.matmul import NAMES, broadcast_lead, matmul_shape
+from tensorgrad.ops.dropout import dropout
 from tensorgrad.ops.kinds import FUNCTIONAL, composite, op
 from tensorgrad.tensor import Tensor, share
 
@@ -208,6 +209,8 @@ def _dropout_mask(query, key, value, weights, p: float) -> Tensor:
     shape = (*lead, *weights[-2:])
     if storage.device_type == "meta":
         made = storage.empty(shape, dtype, query.device)
+    elif storage.device_type == "cuda" and p < 1:
+        return dropout(query.new_ones(shape), p)
     else:
         made = (
             sampling.dropout_mask(default_generator, weights, dtype, p) if p < 1 else sampling.np.zeros(weights, dtype)

@@ -448,7 +448,7 @@ class ArrayBackwards(dict):
         scope = {"BACKWARD": function, **{f"D_{name}": formula for name, formula in op.formulas.items()}}
         text = array_backward_source(op, arguments)
         exec(compile(text, "<tensorgrad call path>", "exec"), {**globals(), **scope}, scope)
-        self[array_type] = scope["on_arrays"]
+        self[array_type] = storage.guard(scope["on_arrays"])
         return self[array_type]
 
 

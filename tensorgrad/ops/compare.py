@@ -291,5 +291,5 @@ def masked_fill_(self: Tensor, mask: Tensor, value) -> Tensor:
     if value.__class__ is not float or array.dtype.kind != "f":
         value = np.asarray(_checked_number(self, value)).astype(array.dtype)
     self._storage.bump()
-    xp.copyto(array, value, where=mask._array)
+    self._storage.guard(xp.copyto)(array, value, where=mask._array)
     return self

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad import devices, dtypes
+from tensorgrad.autograd.modes import GRAD
 from tensorgrad.ops import inplace
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
 from tensorgrad.ops.errors import check_number
 from tensorgrad.ops.kinds import composite, op
-from tensorgrad.storage.stubs import storage_class
-from tensorgrad.tensor import Tensor
+from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
+from tensorgrad.tensor import Tensor, wrap
 
 
 def _copied(xp, x, memory_format):
@@ -79,17 +80,27 @@ def cast(input: Tensor, dtype: dtypes.dtype) -> Tensor:
     return input if input.dtype is dtype else _cast(input, dtype)
 
 
-def _transfer(input: Tensor, device: devices.device) -> Tensor:
+def _sent(source: Storage, array, device: devices.device, non_blocking: bool):
+    """A copy of an array on another device: by the way that one of both knows, or else by way of the host."""
+    target = storage_class(device)
+    if hasattr(source, "send"):
+        return source.send(array, device, non_blocking)
+    if hasattr(target, "receive"):
+        return target.receive(source.to_host(array), device, non_blocking)
+    return target.from_host(source.to_host(array), device)
+
+
+def _transfer(input: Tensor, device: devices.device, non_blocking: bool = False) -> Tensor:
     """A copy on another device. (The gradient comes back by the same way.)"""
+    if not (input._requires_grad and GRAD.enabled):
+        return wrap(_sent(input._storage, input._array, device, non_blocking))
     from tensorgrad.autograd.function import Function
 
     class ToDevice(Function):
         @staticmethod
         def forward(ctx, x):
             ctx.device = x.device
-            from tensorgrad.tensor import wrap
-
-            return wrap(storage_class(device).from_host(x._storage.to_host(x._array), device))
+            return wrap(_sent(x._storage, x._array, device, non_blocking))
 
         @staticmethod
         def backward(ctx, g):
@@ -109,7 +120,7 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
     tensor([1.])
     """
     flags = [argument for argument in args if isinstance(argument, bool)]
-    copy = flags[1] if len(flags) > 1 else copy
+    non_blocking, copy = (*flags, *(non_blocking, copy)[len(flags) :])[:2]
     for argument in args:
         if argument.__class__ is dtypes.dtype:
             dtype = argument
@@ -123,9 +134,11 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
     if device is not None:
         device = resolve_device(device)
         own = self.device
+        if device.type == own.type and device.index is None and STORAGES[self._array.__class__].several:
+            device = self._storage.current_device()
         another = device.index is not None and device.index != own.index and own.index is not None
         if device.type != own.type or another:
-            result = _transfer(result, device)
+            result = _transfer(result, device, non_blocking)
     if dtype is not None and result.dtype is not dtype:
         result = _cast(result, dtype)
     if memory_format is not None and "preserve" not in str(memory_format):
@@ -177,7 +190,7 @@ def cuda(self: Tensor, device=None, non_blocking=False, memory_format=None) -> T
     >>> x = torch.ones(2)
     >>> x = x.cuda() if torch.cuda.is_available() else x
     """
-    return to(self, device="cuda" if device is None else device)
+    return to(self, device="cuda" if device is None else device, non_blocking=non_blocking)
 
 
 @composite("method")
@@ -208,7 +221,7 @@ def is_contiguous(self: Tensor, memory_format=None) -> bool:
         if array.ndim != (5 if "3d" in str(memory_format) else 4):
             return False
         order = (0, *range(2, array.ndim), 1)
-        return array.__class__ is np.ndarray and bool(array.transpose(order).flags.c_contiguous)
+        return not self.is_meta and bool(array.transpose(order).flags.c_contiguous)
     return bool(array.flags.c_contiguous)
 
 
@@ -275,8 +288,10 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         src = tensor(src)
     if not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {src.__class__.__name__}")
-    if src._array.__class__ is not self._array.__class__:
-        src = _transfer(src, self.device)
+    if src._array.__class__ is not self._array.__class__ or (self._storage.several and src.device != self.device):
+        if non_blocking and _copy_soon(self, src):
+            return self
+        src = _transfer(src, self.device, non_blocking and not self.is_cpu)  # the host reads it at once
     check_broadcast(src._array.shape, self._array.shape)
     if inplace._tracked(self, (src,)) or self._storage.version is None:
         if self._array.dtype.kind in "biu":  # integers have no gradients
@@ -290,6 +305,19 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     with np.errstate(all="ignore"):
         self._storage.write(self._array, array)
     return self
+
+
+def _begun(source: Storage, array, target) -> bool:
+    return hasattr(source, "fetch") and source.fetch(array, target)
+
+
+def _copy_soon(target: Tensor, src: Tensor) -> bool:
+    """A copy to the host that is only queued; False where it cannot be, and nothing was done."""
+    x, y = target._array, src._array
+    if x.dtype != y.dtype or x.shape != y.shape or inplace._tracked(target, (src,)) or not _begun(src._storage, y, x):
+        return False
+    target._storage.bump()
+    return True
 
 
 def check_broadcast(shape: tuple, target: tuple) -> None:

@@ -106,7 +106,7 @@ def _pinned(made: Tensor) -> Tensor:
             "pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is available on "
             "this system."
         ) from None
-    pinned = wrap(storage.pin(made._array))  # type: ignore[attr-defined]
+    pinned = wrap(storage.locked(made._array))  # type: ignore[attr-defined]
     pinned._requires_grad = made._requires_grad
     return pinned
 
@@ -260,7 +260,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad: bool = False, pin_me
             "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
         )
         device = data.device if device is None else device
-    elif data.__class__ is not list and hasattr(data, "__cuda_array_interface__"):  # torch.Tensor on a GPU has it, too
+    elif data.__class__ is not list and hasattr(data, "__cuda_array_interface__"):
         made = _on_gpu(data).clone().to(device=device, dtype=dtype)
         return made.requires_grad_() if requires_grad else made
     if requires_grad and dtype is not None and dtype.category < dtypes.FLOATING:

@@ -78,9 +78,9 @@ class KernelTable(dict):
 
     def __missing__(self, array_type):
         op, storage = self.op, STORAGES[array_type]
-        registered = REGISTERED.get((op.name, storage.device_type))
-        kernel = with_own(op.name, storage, general_kernel(op, storage), self.large)
-        kernel = first_that_accepts(op.name, getattr(registered, "forward", registered), kernel)
+        given = REGISTERED.get((op.name, storage.device_type))
+        general = with_own(op.name, storage, general_kernel(op, storage), self.large)
+        kernel = first_that_accepts(op.name, getattr(given, "forward", given), general)
         if kernel is None:
             raise NotImplementedError(
                 f"{op.name}: no kernel for device '{storage.device_type}', and no composite twin to run instead. "
@@ -88,8 +88,7 @@ class KernelTable(dict):
             )
         if NOTICE is not None and hasattr(kernel, "twin"):
             NOTICE(f"{op.name}: no kernel for {storage.device_type}, its twin runs instead")
-        self[array_type] = kernel
-        return kernel
+        return self.setdefault(array_type, storage.guard(kernel))
 
 
 def check_backward(op, backward):
@@ -127,10 +126,13 @@ def with_own(name, storage: type[Storage], general, large=True):
     """The general kernel of an op (or of "op.backward") behind the one that its device has for it, if any."""
     if storage.device_type == "cpu":
         return LARGE[name].over(general) if large and name in LARGE else general
+    return first_that_accepts(name, own_kernel(name, storage), general)
+
+
+def own_kernel(name: str, storage: type[Storage]):
+    """The kernel that a device has under a name, which need not be that of an op; or None."""
     path = OWN.get(storage.device_type, {}).get(name)
-    if path is None:
-        return general
-    return first_that_accepts(name, _found(storage.device_type, path), general)
+    return None if path is None else _found(storage.device_type, path)
 
 
 def general_kernel(op, storage: type[Storage]):

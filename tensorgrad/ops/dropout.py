@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.ops.create import check_tensor
+from tensorgrad.ops.dispatch import with_own
 from tensorgrad.ops.errors import warn
-from tensorgrad.ops.kinds import composite, export
-from tensorgrad.ops.sample import mask_like, spoken
+from tensorgrad.ops.kinds import composite, export, op
+from tensorgrad.ops.sample import mask_like, spoken, stream_for
 from tensorgrad.tensor import Tensor
 
 SELU_FLOOR = 1.7580993408473766  # minus the limit of SELU at minus infinity: its scale times its alpha
@@ -35,6 +38,10 @@ def _dropped(input: Tensor, p: float, features: bool, alpha: bool, in_place: boo
     if input.dtype.category < dtypes.FLOATING:
         default = spoken(dtypes.DEFAULT.floating.numpy)
         raise RuntimeError(f"result type {default} can't be cast to the desired output type {spoken(array.dtype)}")
+    if not (features or alpha or in_place):
+        fused = _fused(input, p)
+        if fused is not None:
+            return fused
     shape = (*array.shape[:2], *[1] * (array.ndim - 2)) if features else None
     if not alpha:
         noise = mask_like(input, shape, kernels.dropout_mask, p)
@@ -44,6 +51,20 @@ def _dropped(input: Tensor, p: float, features: bool, alpha: bool, in_place: boo
     shift = (noise - 1) * (SELU_FLOOR * a) + SELU_FLOOR * a * p
     noise = noise * a
     return input.mul_(noise).add_(shift) if in_place else input * noise + shift
+
+
+def _fused(input: Tensor, p: float) -> Tensor | None:
+    """Dropout in one pass, on devices that can draw the same noise again for the gradient; None on others."""
+    if input._array.__class__ is np.ndarray:
+        return None
+    place = with_own("sample.dropout_place", input._storage.__class__, None)
+    return None if place is None else _philox(input, p, place(stream_for(input, None, "dropout"), input._array))
+
+
+# Linear in its input: the derivative drops the same places.
+_philox = op("philox_dropout(input, p: float, place: any)", None, where="",
+             input=lambda g, p, place: _philox(g, p, place), backward_name="NativeDropoutBackward0",
+             shape=lambda x, p, place: x.shape)  # fmt: skip
 
 
 def _plain(name: str, features: bool, alpha: bool, doc: str) -> None:
@@ -217,5 +238,9 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     if p == 0 or p == 1:
         kept = input.new_full(input.shape, p == 0, dtype=dtypes.bool)
         return input * kept, kept
+    place = with_own("sample.dropout_place", input._storage.__class__, None)
+    if place is not None:
+        where = place(stream_for(input, None, "dropout"), input._array)
+        return _philox(input, p, where), _philox(input.new_ones(input.shape), p, where).to(dtypes.bool)
     noise = mask_like(input, None, kernels.bernoulli, 1 - p)
     return input * noise * (1.0 / (1.0 - p)), noise.to(dtypes.bool)

@@ -30,7 +30,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return tensor.new_zeros((*array.shape, num_classes))
     if not tensor.is_meta:
-        low, high = extremes(np if array.__class__ is np.ndarray else None, array)
+        low, high = extremes(np, tensor._storage.to_host(array))
         if low < 0:
             raise RuntimeError("Class values must be non-negative.")
         if num_classes == -1:

@@ -12,6 +12,7 @@ from tensorgrad.ops.bag import bag_argmax, bag_numbers, bag_sum, lookup, lookup_
 from tensorgrad.ops.embedding import _embedding, check_indices, embedding_renorm_
 from tensorgrad.ops.errors import warn
 from tensorgrad.ops.kinds import composite
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
 _MODES = ("sum", "mean", "max")
@@ -39,7 +40,7 @@ def _torch_embedding_bag(
     padding_idx = _check_bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
     count = offsets._array.shape[0] - include_last_offset
     if (include_last_offset or not count) and not offsets.is_meta:  # what follows the last bag is in none
-        end = int(offsets._array[-1]) if count else 0
+        end = int(offsets[-1]) if count else 0
         indices = indices[:end]
         per_sample_weights = None if per_sample_weights is None else per_sample_weights[:end]
     all_bags = bags = bag_numbers(offsets, indices._array.shape[0], not include_last_offset)
@@ -105,7 +106,7 @@ def embedding_bag(
         if input.ndim == 2 and offsets is None and (mode != "max" or input._array.shape[1]):
             _check_types(weight, input, None)
             if not input.is_meta:
-                _check_indices(input._array, weight._array.shape[0])
+                _check_indices(STORAGES[input._array.__class__].to_host(input._array), weight._array.shape[0])
             return lookup_max(weight, input)[0] if mode == "max" else lookup(weight, input, None, mode == "mean")
         if mode != "max" and input.ndim == 1 and offsets is not None and offsets.ndim == 1 and offsets._array.size:
             _check_bags(weight, input, offsets, _MODES.index(mode), None, False, None)
@@ -191,7 +192,8 @@ def _check_bags(weight, indices, offsets, mode, per_sample_weights, include_last
     if include_last_offset and not offsets._array.size:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
     if not indices.is_meta:
-        _check_values(indices._array, offsets._array, rows)
+        to_host = STORAGES[indices._array.__class__].to_host
+        _check_values(to_host(indices._array), to_host(offsets._array), rows)
     return padding_idx
 
 
@@ -227,7 +229,7 @@ def _check_values(indices, offsets, rows: int) -> None:
 def _check_indices(indices, rows: int) -> None:
     if not indices.size:
         return
-    low, high = extremes(np, indices) if indices.__class__ is np.ndarray else (indices.min(), indices.max())
+    low, high = extremes(np, indices)
     if low < 0 or high >= rows:
         indices = indices.reshape(-1)
         place = int(((indices < 0) | (indices >= rows)).nonzero()[0][0])

@@ -28,7 +28,7 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
         with np.errstate(all="ignore"):
             first = values[0][0] if isinstance(values[0], list) else values[0]
             return op.kernels[first.__class__](*values)
-    _device_error(op, values)
+    check_one_device(op.name, [v for value in values for v in (value if isinstance(value, list) else (value,))])
     if isinstance(error, RuntimeError | IndexError) and not isinstance(error, RecursionError):
         raise error
     arrays: list[Any] = [v for v in values if v.__class__ in STORAGES]
@@ -45,14 +45,15 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
     raise RuntimeError(f"{op.name}({described}): {error}") from error
 
 
-def _device_error(op, values: tuple) -> None:
-    flat: list[Any] = [v for value in values for v in (value if isinstance(value, list) else (value,))]
-    arrays = [v for v in flat if v.__class__ in STORAGES]
-    if len({a.__class__ for a in arrays}) > 1:
-        names = sorted({str(STORAGES[a.__class__].device_of(a)) for a in arrays}, reverse=True)
+def check_one_device(name: str, values: list) -> None:
+    """Raises: RuntimeError that names the devices, unless all arrays among the values are on one."""
+    arrays = [v for v in values if v.__class__ in STORAGES]
+    found = {str(STORAGES[a.__class__].device_of(a)) for a in arrays}
+    if len(found) > 1:
+        names = sorted(found, key=lambda device: (device == "cpu", device))
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {' and '.join(names)}! "
-            f"(when checking arguments of {op.name}: shapes {[list(a.shape) for a in arrays]})"
+            f"(when checking arguments of {name}: shapes {[list(a.shape) for a in arrays]})"
         )
 
 
@@ -102,7 +103,8 @@ def raise_bool_subtraction(both: bool) -> None:
 def unsupported(name: str, array):
     """Raises: NotImplementedError, in PyTorch's words, for an op that has no meaning for an array's dtype."""
     spoken = dtypes.SPOKEN[dtypes.from_numpy_dtype(array.dtype).name]
-    raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{spoken}'") from None
+    device = getattr(STORAGES.get(array.__class__), "device_type", "cpu")
+    raise NotImplementedError(f"\"{name}_{device}\" not implemented for '{spoken}'") from None
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tensorgrad.kernels.array import rejection
 from tensorgrad.ops.kinds import composite, op
 from tensorgrad.ops.noise import _on_host
-from tensorgrad.ops.sample import spoken, stream
+from tensorgrad.ops.sample import spoken, stream_for
 from tensorgrad.ops.shape import broadcast_tensors
 from tensorgrad.tensor import Tensor
 
@@ -81,7 +81,7 @@ def _standard_gamma(input: Tensor, generator=None) -> Tensor:
     tensor([2.8824, 1.3158])
     """
     _only_full_precision("gamma_cpu", input._array)
-    return _gamma(input, stream(generator, "_standard_gamma"))
+    return _gamma(input, stream_for(input, generator, "_standard_gamma"))
 
 
 @composite("function")
@@ -95,7 +95,7 @@ def _sample_dirichlet(input: Tensor, generator=None) -> Tensor:
     tensor(1.)
     """
     _only_full_precision("dirichlet", input._array)
-    return _dirichlet(input, stream(generator, "_sample_dirichlet"))
+    return _dirichlet(input, stream_for(input, generator, "_sample_dirichlet"))
 
 
 @composite("function")

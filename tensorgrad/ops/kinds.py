@@ -15,6 +15,7 @@ from typing import Any, Protocol, overload
 from tensorgrad.ops import callpath, inplace
 from tensorgrad.ops.errors import wrap_dim, wrap_dims
 from tensorgrad.ops.op import Op
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
 
@@ -94,7 +95,7 @@ def _reduction_prepare(op: Op):
         values = list(given)
         x, dim = values[0], values[at]
         if dtype_at is not None and values[dtype_at] is not None:
-            values[0] = x.astype(values[dtype_at].numpy)
+            values[0] = STORAGES[x.__class__].cast(x, values[dtype_at].numpy)
         if dim is not None:
             if single:
                 values[at] = wrap_dim(dim, x.ndim)

@@ -109,7 +109,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
         raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {spoken(p)}")
     check_system("linalg.ldl_solve", B, LD)
     if not pivots.is_meta and p.size:
-        _check_range(p, a.shape[-1])
+        _check_range(pivots._storage.to_host(p), a.shape[-1])
     result = _solve(LD, pivots, B, hermitian)
     return result if out is None else written(ldl_solve, out, result)
 

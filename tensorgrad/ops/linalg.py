@@ -179,8 +179,10 @@ _inverse = op(
 
 def failure(info: Tensor) -> tuple[str, int] | None:
     """The first matrix of a stack that `info` says an algorithm failed on, in words, and what it says; or None."""
-    found = info._array
-    if info.is_meta or not found.any():
+    if info.is_meta:
+        return None
+    found = info._storage.to_host(info._array)
+    if not found.any():
         return None
     found = found.reshape(-1)
     i = int((found != 0).argmax())

@@ -197,9 +197,10 @@ def _check_range(pivots: Tensor, n: int, low: str, high: str) -> None:
     """Raises: RuntimeError for a pivot that is no row."""
     if pivots.is_meta or not pivots._array.size:
         return
-    if pivots._array.min() < 1:
+    host = pivots._storage.to_host(pivots._array)
+    if host.min() < 1:
         raise RuntimeError(f"{low} Did you properly pass the result of lu_factor?")
-    if pivots._array.max() > n:
+    if host.max() > n:
         raise RuntimeError(f"{high} Did you properly pass the result of lu_factor?")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.views import check_writable
-from tensorgrad.kernels.array.dlpack import Relabelled, export_bfloat16
+from tensorgrad.kernels.array.dlpack import CUDA, CUDA_MANAGED, Relabelled, device_of, export_bfloat16
 from tensorgrad.kernels.array.matmul import NAMES
 from tensorgrad.ops import inplace
 from tensorgrad.ops.create import empty, finish, resolve_shape
@@ -239,9 +239,53 @@ def __array_wrap__(self: Tensor, array, context=None, return_scalar: bool = Fals
 def __dlpack__(self: Tensor, **options):
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if self.is_cuda:
+        _check_dlpack(self, options.setdefault("stream", -1))
     if self.dtype is dtypes.bfloat16:
         return export_bfloat16(self._array, options)
     return self._array.__dlpack__(**options)
+
+
+def _check_dlpack(self: Tensor, stream) -> None:
+    """Raises: TypeError for what is no stream (the consumer's; -1: it waits for nothing), BufferError for a tensor of
+    another GPU than the current one."""
+    if stream is not None and type(stream) is not int:
+        raise TypeError("stream must be ``int`` or ``none``")
+    current = self._storage.current_device().index
+    if self.device.index != current:
+        raise BufferError(
+            f"Can't export tensors on a different CUDA device index. Expected: {self.device.index}. "
+            f"Current device: {current}."
+        )
+
+
+def _cuda_array_interface(self: Tensor) -> dict:
+    """What other libraries for GPUs (CuPy, Numba) read to share the tensor's memory.
+
+    Raises: AttributeError for a tensor that is not on a GPU, RuntimeError for one that requires grad.
+
+    >>> import tensorgrad as torch
+    >>> hasattr(torch.ones(2), "__cuda_array_interface__")
+    False
+    """
+    if not self.is_cuda:
+        raise AttributeError(
+            f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {self.type()} If CUDA data is required use "
+            "tensor.cuda() to copy tensor to device memory."
+        )
+    if self.requires_grad:
+        raise RuntimeError(
+            "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
+            "var.detach() to get Variable that doesn't require grad."
+        )
+    array = self._array
+    return {
+        "typestr": "<V2" if self.dtype is dtypes.bfloat16 else array.dtype.str, "shape": tuple(array.shape),
+        "strides": None if array.flags.c_contiguous else array.strides, "data": (self.data_ptr(), False), "version": 2,
+    }  # fmt: skip
+
+
+setattr(Tensor, "__cuda_array_interface__", property(_cuda_array_interface))  # noqa: B010
 
 
 @composite("method")
@@ -279,9 +323,17 @@ def from_dlpack(ext_tensor, *, device=None, copy: bool | None = None) -> Tensor:
             "already constructed a tensor from it once."
         )
     source = Relabelled(ext_tensor)
-    array = np.from_dlpack(source)
-    if type(ext_tensor).__name__ == "PyCapsule":
-        array = np.asarray(_Writable(array))
+    if device_of(ext_tensor)[0] in (CUDA, CUDA_MANAGED):
+        from tensorgrad.storage.cuda import load
+
+        load()  # says what is missing
+        import cupy
+
+        array = cupy.from_dlpack(source)
+    else:
+        array = np.from_dlpack(source)
+        if type(ext_tensor).__name__ == "PyCapsule":
+            array = np.asarray(_Writable(array))
     made = wrap(array.view(dtypes.bfloat16.numpy) if source.bfloat16 else array)
     moved = made if device is None else made.to(device=device)
     return moved.clone() if copy and moved is made else moved
@@ -461,7 +513,7 @@ def const_data_ptr(self: Tensor) -> int:
 
 @composite("method")
 def share_memory_(self: Tensor) -> Tensor:
-    """Would move the tensor to memory that other processes can see.
+    """Would move the tensor to memory that other processes can see; a tensor on a GPU stays as it is, as in PyTorch.
 
     Raises: NotImplementedError, until there are worker processes to share it with. (Threads share every tensor.)
 
@@ -471,6 +523,8 @@ def share_memory_(self: Tensor) -> Tensor:
         ...
     NotImplementedError: share_memory_: tensors cannot be shared between processes yet
     """
+    if self.is_cuda:
+        return self
     raise NotImplementedError("share_memory_: tensors cannot be shared between processes yet")
 
 
@@ -494,7 +548,29 @@ def is_pinned(self: Tensor, device=None) -> bool:
     False
     """
     _deprecated_device("is_pinned", device)
-    return self.is_cpu and _cuda() is not None and _locked(self._storage.data_ptr())
+    cuda = _cuda() if self.is_cpu else None
+    return cuda is not None and cuda.is_locked(self._array)
+
+
+@composite("method")
+def record_stream(self: Tensor, stream) -> None:
+    """Says that a queue other than the one the tensor was made in uses it: its memory is given to nobody else before
+    that queue has done what it has to do when the tensor goes.
+
+    Raises: RuntimeError for a tensor that is not on a GPU.
+
+    >>> import tensorgrad as torch
+    >>> if torch.cuda.is_available():
+    ...     torch.ones(2, device="cuda").record_stream(torch.cuda.current_stream())
+    """
+    if not self.is_cuda:
+        raise NotImplementedError(
+            f"Could not run 'aten::record_stream' with arguments from the '{self.device.type.upper()}' backend: only "
+            "tensors on GPUs are used by streams"
+        )
+    from tensorgrad.storage.cuda_memory import used_by
+
+    used_by(self._storage, self._array.data.mem, stream.stream)
 
 
 @composite("method")
@@ -515,11 +591,7 @@ def pin_memory(self: Tensor, device=None) -> Tensor:
         raise RuntimeError("Cannot access accelerator device when none is available.")
     if self.is_pinned():
         return self
-    import cupyx  # type: ignore[import-not-found]
-
-    locked = cupyx.empty_like_pinned(self._array)
-    locked[...] = self._array
-    return wrap(locked)
+    return wrap(cuda.locked(self._array))
 
 
 def _deprecated_device(name: str, device) -> None:
@@ -538,12 +610,3 @@ def _cuda():
         return load()
     except RuntimeError:
         return None
-
-
-def _locked(address: int) -> bool:
-    import cupy
-
-    try:
-        return cupy.cuda.runtime.pointerGetAttributes(address).type == 1  # cudaMemoryTypeHost
-    except cupy.cuda.runtime.CUDARuntimeError:  # older drivers know nothing of ordinary memory
-        return False

@@ -12,8 +12,18 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.kernels.array.matmul import NAMES, broadcast_lead, check_expands
 from tensorgrad.ops import create, inplace
+from tensorgrad.ops import sample as sampling
 from tensorgrad.ops.kinds import composite, op
-from tensorgrad.ops.sample import check_floating, check_shape, chosen_dtype, empty_like, sampled, spoken, stored, stream
+from tensorgrad.ops.sample import (
+    check_floating,
+    check_shape,
+    chosen_dtype,
+    empty_like,
+    sampled,
+    spoken,
+    stored,
+    stream_for,
+)
 from tensorgrad.ops.slowpath import check_overlap
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
@@ -33,24 +43,21 @@ def _filler(name: str, sampler, backward: str):
     """A function that overwrites a tensor with samples; recorded, it cuts the old value's gradient off."""
 
     def kernel(xp, x, args, gen):
-        filled = kernels.fill(empty_like(x, x.dtype), sampler, gen, *args)
-        return filled if xp is np else xp.asarray(filled)
+        filled = empty_like(x, x.dtype, None, None if xp is np else STORAGES[x.__class__].device_of(x))
+        sampling.fill(filled, sampler, gen, *args)
+        return filled
 
     row = op(f"{name}_fill(input, args: any, generator: any)", kernel, input=_zero, where="", backward_name=backward,
              shape=lambda x, args, gen: x.shape)  # fmt: skip
 
     def fill(self: Tensor, args: tuple, generator) -> Tensor:
-        gen = stream(generator, f"{name}_")
+        gen = stream_for(self, generator, f"{name}_")
         if inplace._tracked(self, ()) or self._storage.version is None:
             return inplace.replace(self, row, (args, gen), {})
         inplace.check_no_overlap(self)
         array = self._array
-        if array.__class__ is np.ndarray:
-            kernels.fill(array, sampler, gen, *args)
-        elif self.device.type != "meta":
-            storage = self._storage
-            host = kernels.fill(empty_like(array, array.dtype), sampler, gen, *args)
-            storage.write(array, storage.from_host(host, self.device))
+        if array.__class__ is np.ndarray or self.device.type != "meta":
+            sampling.fill(array, sampler, gen, *args)
         self._storage.bump()
         return self
 
@@ -233,8 +240,10 @@ def _on_host(kernel):
     def run(xp, *values):
         if xp is np:
             return kernel(*values)
-        storage = next(STORAGES[v.__class__] for v in values if v.__class__ in STORAGES)
-        return xp.asarray(kernel(*(storage.to_host(v) if v.__class__ is storage.array_type else v for v in values)))
+        *given, gen = values
+        storage = next(STORAGES[v.__class__] for v in given if v.__class__ in STORAGES)
+        there = (storage.to_host(v) if v.__class__ is storage.array_type else v for v in given)
+        return xp.asarray(kernel(*there, sampling.host_stream(gen)))
 
     return run
 
@@ -255,7 +264,7 @@ def bernoulli(input: Tensor, p=None, *, generator=None, out=None) -> Tensor:
     >>> torch.bernoulli(torch.tensor([0.0, 1.0]))
     tensor([0., 1.])
     """
-    gen = stream(generator, "bernoulli")
+    gen = stream_for(input, generator, "bernoulli")
     if p is not None:
         result = bernoulli_(create.empty_like(input), p, generator=gen)
     else:
@@ -280,7 +289,7 @@ _bernoulli_over = op("bernoulli_over(input, p, generator: any)",
 @composite("method")
 def bernoulli_(self: Tensor, p=0.5, *, generator=None) -> Tensor:
     """Overwrites the tensor with 1 with probability `p` (a number, or a tensor that expands to this one), else 0."""
-    gen = stream(generator, "bernoulli_")
+    gen = stream_for(self, generator, "bernoulli_")
     if isinstance(p, Tensor):
         _check_probabilities(p)
         check_expands(p._array.shape, self._array.shape)
@@ -322,7 +331,6 @@ def normal(
     >>> torch.normal(torch.tensor([1.0, 2.0]), 0.0)
     tensor([1., 2.])
     """
-    gen = stream(generator, "normal")
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if size is None:
             raise TypeError("normal() received an invalid combination of arguments - expected tensors, or a size")
@@ -335,7 +343,7 @@ def normal(
             check_shape("normal", (size,)),
             dtype,
             (mean, std),
-            gen,
+            generator,
             device,
             requires_grad,
             out,
@@ -348,6 +356,7 @@ def normal(
     if out is not None:  # the numbers are drawn in its dtype
         check_floating(out._array.dtype, "normal_kernel_cpu")
         mean, std = (v.to(out.dtype) if isinstance(v, Tensor) else v for v in (mean, std))
+    gen = stream_for(mean if isinstance(mean, Tensor) else std, generator, "normal")
     if isinstance(mean, Tensor) and isinstance(std, Tensor):
         broadcast_lead(mean._array.shape, std._array.shape)
         result = _normal_both(mean, std, gen)
@@ -379,9 +388,9 @@ def poisson(input: Tensor, generator=None) -> Tensor:
     """
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"\"poisson_cpu\" not implemented for '{spoken(input._array.dtype)}'")
-    if not input.is_meta and bool((input._array < 0).any()):
+    if input._array.__class__ is np.ndarray and bool((input._array < 0).any()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    return _poisson(input, stream(generator, "poisson"))
+    return _poisson(input, stream_for(input, generator, "poisson"))
 
 
 def _binomial_kernel(count, prob, gen):
@@ -411,4 +420,4 @@ def binomial(count: Tensor, prob: Tensor, generator=None) -> Tensor:
     if count._array.dtype.itemsize == 2:
         raise NotImplementedError(f"\"binomial_cpu\" not implemented for '{spoken(count._array.dtype)}'")
     broadcast_lead(count._array.shape, prob._array.shape)
-    return _binomial(count, prob, stream(generator, "binomial"))
+    return _binomial(count, prob, stream_for(count, generator, "binomial"))

@@ -385,7 +385,8 @@ def _update_running(running_mean, running_var, mean, var, count: int, momentum: 
     if running_mean._storage.xp is None:
         return
     old_mean, old_var, new_mean, new_var = (t._array for t in (running_mean, running_var, mean, var))
-    updated = kernels.updated_running(old_mean, old_var, new_mean, new_var, count, momentum)
+    kernel = running_mean._storage.guard(kernels.updated_running)
+    updated = kernel(old_mean, old_var, new_mean, new_var, count, momentum)
     for target, values in zip((running_mean, running_var), updated, strict=True):
         target._storage.write(target._array, values)
         target._storage.bump()

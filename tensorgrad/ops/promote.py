@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorgrad import devices, dtypes
+from tensorgrad import dtypes
 from tensorgrad.dtypes import F32, F64, I64, NUMBERS
-from tensorgrad.ops.errors import raise_bool_subtraction, typename
+from tensorgrad.ops.errors import check_one_device, raise_bool_subtraction, typename
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
@@ -33,16 +33,14 @@ def promote(op, *values):
             and F64 is first.dtype is second.dtype
         ):
             return values  # the fast path asks for float32 where integers become floats
-    array_type = None
+    like = None
     for v in values:
         if v.__class__ not in NUMBERS:
-            if array_type is None or v.__class__ is array_type:
-                array_type = v.__class__
+            if like is None or v.__class__ is like.__class__:
+                like = v
             else:
-                values, array_type = _one_device(op, values)
+                values, like = _one_device(op, values)
                 break
-    if array_type is None:  # only numbers: the CPU computes
-        array_type = np.ndarray
     dtype = dtypes.result_type_of(values)
     if op.name == "sub" or op.name == "rsub":
         _check_subtraction(values)
@@ -50,7 +48,7 @@ def promote(op, *values):
         dtype = dtypes.to_floating(dtype)
     target = dtype.numpy
     return tuple(
-        _number_array(v, dtype, array_type) if v.__class__ in NUMBERS else v if v.dtype == target else v.astype(target)
+        _number_array(v, dtype, like) if v.__class__ in NUMBERS else v if v.dtype == target else v.astype(target)
         for v in values
     )
 
@@ -62,8 +60,10 @@ def _check_subtraction(values) -> None:
         raise_bool_subtraction(all(booleans))
 
 
-def _number_array(value, dtype: dtypes.dtype, array_type):
-    """A Python number as a 0-dimensional array; an integer too large for a small dtype wraps, as in PyTorch.
+def _number_array(value, dtype: dtypes.dtype, like):
+    """A Python number as a 0-dimensional array beside the array `like`, or (None) on the CPU.
+
+    An integer too large for a small dtype wraps, as in PyTorch.
 
     Raises: OverflowError for an integer that no dtype holds.
     """
@@ -71,30 +71,20 @@ def _number_array(value, dtype: dtypes.dtype, array_type):
         raise OverflowError("int too big to convert")
     with np.errstate(all="ignore"):
         array = np.asarray(value).astype(dtype.numpy)
-    if array_type is np.ndarray:
+    if like is None or like.__class__ is np.ndarray:
         return array
-    storage = STORAGES[array_type]
-    return storage.from_host(array, devices.device(storage.device_type))
+    return STORAGES[like.__class__].number(array, like)
 
 
 def _one_device(op, values):
     """Operands of two array classes: a 0-dimensional CPU tensor joins any device; anything else is an error."""
     arrays = [v for v in values if v.__class__ not in NUMBERS]
     others = [a for a in arrays if not (a.__class__ is np.ndarray and a.ndim == 0)]
-    kinds = {a.__class__ for a in others}
-    if len(kinds) != 1:
-        names = sorted({str(STORAGES[k].device_of(a)) for a in arrays for k in [a.__class__]}, reverse=True)
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {' and '.join(names)}! "
-            f"(when checking arguments of {op.name}: shapes {[list(a.shape) for a in arrays]})"
-        )
-    array_type = kinds.pop()
-    storage = STORAGES[array_type]
-    device = storage.device_of(others[0])
-    moved = tuple(
-        v if v.__class__ in NUMBERS or v.__class__ is array_type else storage.from_host(v, device) for v in values
-    )
-    return moved, array_type
+    if len({a.__class__ for a in others}) != 1:
+        check_one_device(op.name, arrays)
+    like = others[0]
+    number = STORAGES[like.__class__].number
+    return tuple(v if v.__class__ in (*NUMBERS, like.__class__) else number(v, like) for v in values), like
 
 
 def to_floating(op, x):

@@ -213,9 +213,10 @@ def _repeated_indices(repeats: Tensor, n: int, output_size) -> Tensor:
         if output_size is None:
             raise RuntimeError("cannot repeat_interleave a meta tensor without output_size")
         return repeats.new_empty(output_size)
-    if array.size and int(array.min()) < 0:
+    host = repeats._storage.to_host(array)
+    if host.size and int(host.min()) < 0:
         raise RuntimeError("repeats can not be negative")
-    found = np.repeat(np.arange(n, dtype=array.dtype), repeats._storage.to_host(array))
+    found = np.repeat(np.arange(n, dtype=array.dtype), host)
     if output_size is not None and output_size != found.size:
         raise RuntimeError("allocated size does not match required size")
     return finish(found, False, repeats.device)

@@ -13,6 +13,7 @@ from tensorgrad.ops.kinds import composite, op, reduction, view
 from tensorgrad.ops.limits import maximum, minimum
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
 # A reduction's result (or gradient) back in the input's shape, as an expanded view: what is `sum` going backwards.
@@ -388,7 +389,7 @@ def _norm_arguments(x, ord, dim, keepdim, dtype):
             raise RuntimeError(
                 f"linalg.vector_norm: dtype should be floating point for real inputs, but got {_spoken(dtype)}"
             )
-        x = x.astype(dtype.numpy)
+        x = STORAGES[x.__class__].cast(x, dtype.numpy)
     if dim is not None:
         dim = wrap_dims((dim,) if isinstance(dim, int) else tuple(dim), x.ndim)
         dim = (dim if x.ndim else ()) if dim else None

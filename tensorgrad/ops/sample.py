@@ -1,31 +1,84 @@
 """Random tensors: PyTorch's numbers from PyTorch's seeds (see `generator.py` and `kernels/array/sample.py`).
 
-The stream runs on the host; a tensor for another device is drawn there and copied. On meta nothing is drawn.
+Each GPU has a generator of its own, whose kernels draw there (`kernels/cuda/random.py`). For other devices the host
+draws, and the numbers are copied. On meta nothing is drawn.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tensorgrad import dtypes
+from tensorgrad import dtypes, generator_philox
 from tensorgrad.generator import Generator, default_generator
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.kernels.array.matmul import NAMES
 from tensorgrad.ops import create
+from tensorgrad.ops.dispatch import with_own
 from tensorgrad.ops.kinds import composite
-from tensorgrad.storage.stubs import storage_class
+from tensorgrad.storage.stubs import STORAGES, storage_class
 from tensorgrad.tensor import Tensor, share, wrap
 
 # --- arguments -----------------------------------------------------------------------------------------------------
 
 
-def stream(generator, name: str) -> Generator:
-    """The generator to draw from. Raises: TypeError for what is none."""
+def stream(generator, name: str, device=None) -> Generator:
+    """The generator to draw from for a tensor on `device` (None: on the host, or on meta).
+
+    Raises: TypeError for what is none, RuntimeError for one of another device.
+    """
     if generator is None:
-        return default_generator
+        if device is None or device.type != "cuda":
+            return default_generator
+        return generator_philox.default(generator_philox.index_of(device))
     if not isinstance(generator, Generator):
         raise TypeError(f"{name}(): argument 'generator' must be torch.Generator, not {type(generator).__name__}")
+    wanted, found = "cpu" if device is None else device.type, generator.device.type
+    if wanted != found and "cuda" in (wanted, found) and wanted != "meta":
+        raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{found}'")
+    if wanted == "cuda" and generator.device.index != generator_philox.index_of(device):
+        raise RuntimeError(
+            f"Expected a 'cuda:{generator_philox.index_of(device)}' generator device but found '{generator.device}'"
+        )
     return generator
+
+
+def stream_for(tensor: Tensor, generator, name: str) -> Generator:
+    """The generator to draw from for what goes with a tensor."""
+    if tensor._array.__class__ is np.ndarray:
+        return stream(generator, name)
+    return stream(generator, name, tensor.device)
+
+
+def drawn(sampler, gen: Generator, shape, dtype: np.dtype, args: tuple, device, **to):
+    """Samples as an array on `device`: by its own sampler of that name, else by the host's, copied."""
+    storage = storage_class(device)
+    own = with_own(f"sample.{sampler.__name__}", storage, None)
+    made = NotImplemented if own is None else own(gen, shape, dtype, *args, **to)
+    if made is not NotImplemented:
+        return made
+    made = storage.from_host(sampler(host_stream(gen), shape, dtype, *args), device)
+    if to:
+        storage.write(to["out"], made)
+    return made
+
+
+def host_stream(gen: Generator) -> Generator:
+    """A generator that the host's samplers can draw from."""
+    return gen.host() if isinstance(gen, generator_philox.PhiloxGenerator) else gen
+
+
+def fill(array, sampler, gen: Generator, *args) -> None:
+    """Overwrites an array of any device, in place, in the order of its memory."""
+    if array.__class__ is np.ndarray:
+        kernels.fill(array, sampler, gen, *args)
+        return
+    storage = STORAGES[array.__class__]
+    device = storage.device_of(array)
+    there = array.transpose(kernels.memory_order(array))
+    if there.flags.c_contiguous:
+        drawn(sampler, gen, there.shape, array.dtype, args, device, out=there)
+    else:
+        storage.write(there, drawn(sampler, gen, there.shape, array.dtype, args, device))
 
 
 def check_shape(name: str, size: tuple) -> tuple[int, ...]:
@@ -53,26 +106,34 @@ def check_floating(dtype: np.dtype, kernel: str, complex_too: bool = True) -> No
 
 def sampled(name, sampler, shape, dtype, args, generator, device, requires_grad, out=None) -> Tensor:
     """A new tensor (or `out`) of `shape` filled by a sampler."""
-    gen = stream(generator, name)
     if out is not None:
-        return _into(out, name, sampler, shape, dtype, args, gen)
+        return _into(out, name, sampler, shape, dtype, args, generator)
     device = create.resolve_device(device)
-    if device.type == "meta":
-        made = wrap(storage_class(device).empty(shape, dtype.numpy, device))
-        made._requires_grad = bool(requires_grad)
-        return made
-    if requires_grad and dtype.category < dtypes.FLOATING:
+    if requires_grad and dtype.category < dtypes.FLOATING and device.type != "meta":
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
-    return create.finish(sampler(gen, shape, dtype.numpy, *args), requires_grad, device)
+    if device.type == "cpu":
+        made = wrap(sampler(stream(generator, name), shape, dtype.numpy, *args))
+    elif device.type == "meta":
+        stream(generator, name, device)
+        made = wrap(storage_class(device).empty(shape, dtype.numpy, device))
+    else:
+        made = wrap(drawn(sampler, stream(generator, name, device), shape, dtype.numpy, args, device))
+    if requires_grad:
+        made._requires_grad = True
+    return made
 
 
-def _into(out, name, sampler, shape, dtype, args, gen) -> Tensor:
+def _into(out, name, sampler, shape, dtype, args, generator) -> Tensor:
     """Draws in the dtype of `out` and stores there."""
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if dtype is not None and dtype is not out.dtype:
         raise RuntimeError(f"dtype {dtype} does not match dtype of out parameter ({out.dtype})")
-    return stored(out, create.finish(sampler(gen, shape, out.dtype.numpy, *args), False, out.device))
+    device = None if out._array.__class__ is np.ndarray else out.device
+    gen, kind = stream(generator, name, device), out.dtype.numpy
+    if device is None or device.type == "meta":
+        return stored(out, create.finish(sampler(gen, shape, kind, *args), False, out.device))
+    return stored(out, wrap(drawn(sampler, gen, shape, kind, args, device)))
 
 
 def stored(out: Tensor | None, result: Tensor) -> Tensor:
@@ -207,10 +268,10 @@ def randperm(
     if n > most + (1 if dtype.is_floating_point else 0):
         raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
 
-    def sampler(gen, shape, np_dtype):
+    def randperm(gen, shape, np_dtype):
         return permutation(gen, n.__index__(), np_dtype)
 
-    return sampled("randperm", sampler, (n.__index__(),), dtype, (), generator, device, requires_grad, out)
+    return sampled("randperm", randperm, (n.__index__(),), dtype, (), generator, device, requires_grad, out)
 
 
 def _like(name: str, sampler, check):
@@ -219,26 +280,32 @@ def _like(name: str, sampler, check):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
         dtype = dtype or input.dtype
         check(dtype.numpy)
-        gen = stream(generator, name)
         device = create.resolve_device(device or input.device)
+        gen = stream(generator, name, device)
         if device.type == "meta":
             return create.empty_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
-        array = empty_like(input._array, dtype.numpy, memory_format)
-        return create.finish(kernels.fill(array, sampler, gen, *args), requires_grad, device)
+        array = empty_like(input._array, dtype.numpy, memory_format, device)
+        fill(array, sampler, gen, *args)
+        made = wrap(array)
+        if requires_grad:
+            made.requires_grad_()
+        return made
 
     return like
 
 
-def empty_like(array, dtype: np.dtype, memory_format=None) -> np.ndarray:
-    """Host memory of the layout that PyTorch gives to a tensor made like another."""
+def empty_like(array, dtype: np.dtype, memory_format=None, device=None) -> np.ndarray:
+    """Memory (None: of the host) of the layout that PyTorch gives to a tensor made like another."""
+    storage = None if device is None or device.type == "cpu" else storage_class(device)
     if (
         array.flags.c_contiguous
         or 0 in array.strides
         or (memory_format is not None and "contiguous" in str(memory_format))
     ):
-        return np.empty(array.shape, dtype)
+        return np.empty(array.shape, dtype) if storage is None else storage.empty(array.shape, dtype, device)
     order = sorted(range(array.ndim), key=lambda d: -abs(array.strides[d]))
-    inner = np.empty([array.shape[d] for d in order], dtype)
+    shape = tuple(array.shape[d] for d in order)
+    inner = np.empty(shape, dtype) if storage is None else storage.empty(shape, dtype, device)
     return inner.transpose([order.index(d) for d in range(array.ndim)])
 
 
@@ -324,9 +391,18 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     if input.is_meta:
         result = wrap(storage.empty((*array.shape[:-1], num_samples), np.dtype("int64"), input.device))
     else:
-        drawn = kernels.multinomial(stream(generator, "multinomial"), storage.to_host(array), num_samples, replacement)
-        result = create.finish(drawn, False, input.device)
+        result = _multinomial(input, stream_for(input, generator, "multinomial"), num_samples, replacement)
     return stored(out, result)
+
+
+def _multinomial(input: Tensor, gen: Generator, num_samples: int, replacement: bool) -> Tensor:
+    storage = input._storage
+    own = with_own("sample.multinomial", storage.__class__, None)
+    made = NotImplemented if own is None else own(gen, input._array, num_samples, replacement)
+    if made is NotImplemented:
+        host = kernels.multinomial(host_stream(gen), storage.to_host(input._array), num_samples, replacement)
+        return create.finish(host, False, input.device)
+    return wrap(made)
 
 
 def mask_like(input: Tensor, shape: tuple | None, sampler, *args) -> Tensor:
@@ -335,10 +411,15 @@ def mask_like(input: Tensor, shape: tuple | None, sampler, *args) -> Tensor:
     storage = input._storage.__class__
     if storage.device_type == "meta":
         made = storage.empty(array.shape if shape is None else shape, array.dtype, input.device)
+    elif storage.device_type != "cpu":
+        device = input.device
+        if shape is None:
+            made = empty_like(array, array.dtype, None, device)
+        else:
+            made = storage.empty(shape, array.dtype, device)
+        fill(made, sampler, stream(None, "dropout", device), *args)
     elif shape is not None or array.flags.c_contiguous:
         made = sampler(default_generator, array.shape if shape is None else shape, array.dtype, *args)
     else:
         made = kernels.fill(empty_like(array, array.dtype), sampler, default_generator, *args)
-    if storage.device_type not in ("cpu", "meta"):
-        made = storage.from_host(made, input.device)
     return share(made, storage.of(made))

@@ -11,6 +11,7 @@ from tensorgrad.ops.kinds import composite, op
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.reduce import place
 from tensorgrad.return_types import return_type
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
 
@@ -19,7 +20,7 @@ def _wrap(x, dim, *rest):
 
 
 def _wrap_and_cast(x, dim, dtype):
-    return (x if dtype is None else x.astype(dtype.numpy)), wrap_dim(dim, x.ndim), dtype
+    return (x if dtype is None else STORAGES[x.__class__].cast(x, dtype.numpy)), wrap_dim(dim, x.ndim), dtype
 
 
 def _running_shape(x, dim, dtype):

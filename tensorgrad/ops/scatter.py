@@ -6,6 +6,7 @@ import math
 from operator import index as as_int
 
 from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64
+from tensorgrad.kernels.array.index import checks_itself
 from tensorgrad.ops import shape as shapes
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.errors import check_number, warn, wrap_dim
@@ -464,6 +465,8 @@ def _flat_index(name: str, input: Tensor, index: Tensor) -> Tensor:
         raise IndexError(f"{name}(): tried to take from an empty tensor")
     if index.is_meta:
         return index
+    if input._storage.guard(checks_itself)(input._storage.xp, array, -n, n, 0):
+        return index + (index < 0) * n
     low, high = int(array.min()), int(array.max())
     if low < -n or high >= n:
         raise IndexError(
@@ -534,7 +537,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         )
     dim = wrap_dim(dim, ndim)
     a, b = input._array.shape, indices._array.shape
-    if not indices.is_meta and indices._array.size and int(indices._array.min()) < 0:
+    if not indices.is_meta and indices._array.size and int(indices.min()) < 0:
         indices = indices + (indices < 0) * a[dim]  # counted from the end
     if a[:dim] != b[:dim] or a[dim + 1 :] != b[dim + 1 :]:
         common = shapes._broadcast_two((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :]))

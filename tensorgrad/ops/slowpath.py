@@ -38,7 +38,7 @@ def run(op, args: tuple, out=None):
     override = _override(args)
     if override is not None:
         return override(op, args, out)
-    if LOCAL.autocast is not None:
+    if LOCAL.autocast is not None and out is None and LOCAL.overwritten is None:  # what is there already has a dtype
         args = LOCAL.autocast.cast(op, args)
     if out is not None and GRAD.enabled and any(t.requires_grad for t in (*_tensors(args), *_tensors((out,)))):
         raise RuntimeError(

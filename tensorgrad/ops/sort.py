@@ -428,7 +428,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{_spoken(input.dtype)}'")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
-    if input.ndim != 1 or (input.numel() and not input.is_meta and int(input._array.min()) < 0):
+    if input.ndim != 1 or (input.numel() and not input.is_meta and int(input.min()) < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is not None and weights._array.shape != input._array.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")

@@ -208,6 +208,35 @@ def _is_shared(self: Storage) -> bool:
     return self.device.type == "cuda"
 
 
+def _to(self: Storage, *, device, non_blocking: bool = False) -> Storage:
+    """The memory on another device; itself if it is there."""
+    here = elements(self, dtypes.uint8)
+    there = here.to(device=device, non_blocking=non_blocking)
+    return self if there is here else there._storage
+
+
+def _cpu(self: Storage) -> Storage:
+    """The memory in main memory."""
+    return _to(self, device="cpu")
+
+
+def _cuda(self: Storage, device=None, non_blocking: bool = False) -> Storage:
+    """The memory on a CUDA device (the current one unless `device` names another)."""
+    return _to(self, device="cuda" if device is None else device, non_blocking=non_blocking)
+
+
+def _is_cuda(self: Storage) -> bool:
+    """Whether the memory is on a CUDA device."""
+    return self.device.type == "cuda"
+
+
+def _pin_memory(self: Storage, device=None) -> Storage:
+    """A copy that is locked in place for fast copies to a GPU; itself if it is."""
+    here = elements(self, dtypes.uint8)
+    pinned = here.pin_memory()
+    return self if pinned is here else pinned._storage
+
+
 def _is_pinned(self: Storage) -> bool:
     """Whether the memory is locked in place for fast copies to a GPU."""
     return elements(self, dtypes.uint8).is_pinned()
@@ -219,8 +248,9 @@ def _repr(self: Storage) -> str:
 
 
 for _name, _method in {
-    "__getitem__": _getitem, "__repr__": _repr, "__setitem__": _setitem, "clone": _clone, "copy_": _copy_,
-    "element_size": _element_size, "fill_": _fill_, "is_pinned": _is_pinned, "is_shared": _is_shared,
-    "tolist": _tolist, "untyped": _untyped,
+    "__getitem__": _getitem, "__repr__": _repr, "__setitem__": _setitem, "clone": _clone, "copy_": _copy_, "cpu": _cpu,
+    "cuda": _cuda, "element_size": _element_size, "fill_": _fill_, "is_cuda": property(_is_cuda),
+    "is_pinned": _is_pinned, "is_shared": _is_shared, "pin_memory": _pin_memory, "to": _to, "tolist": _tolist,
+    "untyped": _untyped,
 }.items():  # fmt: skip
     setattr(Storage, _name, _method)

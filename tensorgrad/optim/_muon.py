@@ -127,7 +127,8 @@ class Muon(Optimizer):
         if xp is None:  # on the meta device there is nothing to compute
             return
         with np.errstate(all="ignore"):
-            array = _orthogonal(xp, update._array, group["ns_coefficients"], group["ns_steps"], group["eps"])
+            orthogonal = update._storage.guard(_orthogonal)
+            array = orthogonal(xp, update._array, group["ns_coefficients"], group["ns_steps"], group["eps"])
         p.mul_(1 - lr * group["weight_decay"])
         if p.dtype is torch.float64:  # otherwise PyTorch, too, adds in float32
             array = array.astype("float64")

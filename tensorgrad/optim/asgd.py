@@ -96,12 +96,12 @@ class ASGD(Elementwise):
         return ("ax",)
 
     def _time(self, state: dict[str, Any], group: dict[str, Any], fresh: bool) -> tuple[float, float]:
-        eta, mu = state["eta"]._array, state["mu"]._array
+        eta, mu = state["eta"], state["mu"]
         time = eta.item(), mu.item()
         step, lr = count(state), number(group["lr"])
         # Rounded even where a checkpoint was loaded, which makes the dtype that of the parameter.
-        eta[()] = single(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])
-        mu[()] = 1 / max(1, step - group["t0"])
+        eta.fill_(single(lr / (1 + group["lambd"] * lr * step) ** group["alpha"]))
+        mu.fill_(1 / max(1, step - group["t0"]))
         return time
 
     def _moving(self, time: tuple[float, float], group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:

@@ -12,6 +12,7 @@ with tensor ops would cost ten times as much for a small model.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -20,11 +21,12 @@ import numpy as np
 import tensorgrad as torch
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.ops.dispatch import LARGE
+from tensorgrad.ops.dispatch import LARGE, own_kernel
+from tensorgrad.ops.errors import check_one_device
 from tensorgrad.optim import optimizer
 from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.settings import _Settings as SETTINGS
-from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.storage.stubs import STORAGES, Storage
 from tensorgrad.tensor import Tensor
 
 # Elements per block. Measured on 4 M float32 elements, one thread, Adam: 16 K take 5.5 ms, 64 to 256 K 4.9-5.2 ms, all
@@ -44,7 +46,7 @@ class Elementwise(Optimizer):
     """
 
     _move: ClassVar[Callable]  # _move(xp, x, (gradient, *state arrays), temporaries, numbers), a static method
-    compiled = ""  # the name of the same update as a compiled kernel (kernels/numba/table.py)
+    compiled = ""  # the name of the same update as a kernel over lists (kernels/numba/table.py, kernels/cuda/table.py)
     scratch = 1  # how many temporary arrays the update needs
     real = True  # does it treat real and imaginary parts of complex parameters as separate numbers?
     timeless = False  # are there no numbers that change with time?
@@ -142,9 +144,8 @@ class Elementwise(Optimizer):
         kept = self._constants_of(i, fixed)
         cache = kept if self.timeless else {}
         move, time, fresh = self._move, None, False
-        row: Any = LARGE.get(self.compiled)
-        few = sys.maxsize if row is None or SETTINGS.deterministic else row.elements
-        moves: list = []  # what is left to the compiled kernel
+        row, few, takes = self._kernel(group["params"])
+        moves: list = []  # what is left to that kernel
         for p in group["params"]:
             grad = p._grad
             if grad is None:
@@ -159,7 +160,7 @@ class Elementwise(Optimizer):
                 time = self._time(state, group, fresh)
                 for name in names:
                     arrays.append(state[name]._array if name else None)
-            if x.size >= few and _plain(x, arrays) and row.available():
+            if x.size >= few and takes(x, arrays) and row.available():
                 numbers = cache.get((time, "numbers"))
                 if numbers is None:
                     numbers = cache[time, "numbers"] = self._moving(time, group, number) + fixed
@@ -178,6 +179,15 @@ class Elementwise(Optimizer):
         if moves:
             row.ready(moves)
         return None
+
+    def _kernel(self, params: list[Tensor]) -> tuple[Any, int, Callable]:
+        """The kernel that moves many parameters at once: its row, from how many elements on, and what it takes."""
+        there = params[0]._array.__class__ if params else np.ndarray
+        if there is np.ndarray:
+            row: Any = LARGE.get(self.compiled)
+            return row, sys.maxsize if row is None or SETTINGS.deterministic else row.elements, _plain
+        row = own_kernel(self.compiled, STORAGES[there])
+        return (None, sys.maxsize, _plain) if row is None else (row, row.elements, row.takes)
 
     def _constants_of(self, i: int, settings: tuple) -> dict:
         """An empty, or already filled, dictionary of group ``i``'s settings by dtype; a new one when they changed."""
@@ -203,7 +213,12 @@ class Elementwise(Optimizer):
             self._scratch[p] = x, temporaries
             update(np, x, arrays, temporaries, constants)
         else:
-            _advance_large(update, x, arrays, constants, self.scratch, self.real)
+            large = p._storage.guard(_advance_large)
+            try:
+                large(update, x, arrays, constants, self.scratch, self.real)
+            except TypeError:
+                check_one_device(f"{type(self).__name__}.step", [a for a in (x, *arrays) if a is not None])
+                raise
         memory = p._memory
         if memory is not None:  # otherwise nobody has asked for its version yet
             memory.version += 1
@@ -256,8 +271,25 @@ class Elementwise(Optimizer):
 def count(state: dict[str, Any]) -> float:
     """Adds one to the state's step count and returns it. The count is a tensor so that PyTorch can load it."""
     array = state["step"]._array
+    if array.__class__ is not np.ndarray:
+        return _count_there(state["step"])
     step = array.item() + 1
     array[()] = step
+    return step
+
+
+_COUNTS: weakref.WeakKeyDictionary[Storage, tuple[int | None, float]] = weakref.WeakKeyDictionary()
+
+
+def _count_there(tensor: Tensor) -> float:
+    """The same for a count on another device, which is read only if somebody else has written to it: to read is to wait
+    until the device has done all its work."""
+    storage = tensor._storage
+    version, step = _COUNTS.get(storage, (None, 0.0))
+    step = (tensor.item() if version is None or version != storage.version else step) + 1
+    storage.write(tensor._array, step)
+    storage.bump()
+    _COUNTS[storage] = storage.version, step
     return step
 
 

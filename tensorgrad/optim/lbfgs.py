@@ -194,7 +194,8 @@ def _direction(state: dict[str, Any], gradient: Tensor, history: int) -> Tensor:
         inverses.append(1.0 / ys)
         state["H_diag"] = ys / y.dot(y)
     state.setdefault("al", [None] * history)  # PyTorch's scratch memory: a checkpoint has it
-    return wrap(_recursion(gradient._array, changes, steps, inverses, state["H_diag"]))
+    recursion = gradient._storage.guard(_recursion)
+    return wrap(recursion(gradient._array, changes, steps, inverses, state["H_diag"]))
 
 
 def _recursion(gradient: Any, changes: list[Tensor], steps: list[Tensor], inverses: list[Tensor], scale: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
@@ -27,11 +29,8 @@ class MetaArray:
     def empty(cls, shape: tuple, dtype: np.dtype, strides: tuple | None = None) -> MetaArray:
         """A meta array of that shape, C-contiguous unless `strides` (bytes) are given."""
         if strides is None:
-            step, reversed_strides = dtype.itemsize, []
-            for n in reversed(shape):
-                reversed_strides.append(step)
-                step *= max(n, 1)
-            strides = tuple(reversed(reversed_strides))
+            sizes = [max(n, 1) for n in shape]
+            strides = tuple(dtype.itemsize * math.prod(sizes[i:]) for i in range(1, len(sizes) + 1))
         return cls(as_strided(np.empty(1, dtype), shape, strides))
 
     shape = property(lambda self: self.phantom.shape)

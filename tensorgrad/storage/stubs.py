@@ -30,6 +30,9 @@ class Storage:
     A device implements the class methods below (see `storage/cpu.py`, and CONTRIBUTING.md for a worked example).
     `array` owns the memory; `version` counts in-place writes and is None for tensors made in inference mode.
 
+    It may also know better ways to other devices than by a copy on the host (`storage/cuda_storage.py`: `send` to
+    another device, `receive` what the CPU sends, `fetch` into memory of the host).
+
     An array type needs `shape`, `dtype` (NumPy's), `strides` (bytes), `ndim`, `size`, `itemsize` and `nbytes`.
 
     >>> import tensorgrad as torch
@@ -46,6 +49,7 @@ class Storage:
     device_type: ClassVar[str]  # "cpu", "cuda", ...
     array_type: ClassVar[type]  # what a tensor's `_array` is on this device
     xp: ClassVar[Any] = None  # the NumPy-like module that `kernels/array/` runs on; None: only registered kernels run
+    several: ClassVar[bool] = False  # whether arrays of this type may be on devices that differ in their index
 
     @classmethod
     def of(cls, array, version: int | None = 0) -> Storage:
@@ -82,6 +86,11 @@ class Storage:
         return cls.from_host(np.array(cls.to_host(array), order="K"), cls.device_of(array))
 
     @classmethod
+    def cast(cls, array, dtype: np.dtype):
+        """The same values in another dtype."""
+        return array.astype(dtype)
+
+    @classmethod
     def write(cls, target, values) -> None:
         """Writes `values` (an array of this device or a number), broadcast and cast, into `target`'s memory."""
         raise NotImplementedError(f"{cls.__name__}.write: store values into an existing array")
@@ -90,6 +99,21 @@ class Storage:
     def add_to(cls, target, values) -> None:
         """Adds `values`, an array of the same shape and dtype, to `target` in place."""
         cls.write(target, cls.from_host(cls.to_host(target) + cls.to_host(values), cls.device_of(target)))
+
+    @classmethod
+    def current_device(cls) -> devices.device:
+        """The device that is meant where no index is given."""
+        return devices.device(cls.device_type)
+
+    @classmethod
+    def number(cls, value: np.ndarray, like):
+        """A 0-dimensional array, an operand that nobody writes to, on the device of the array `like`."""
+        return cls.from_host(value, cls.device_of(like))
+
+    @staticmethod
+    def guard(kernel):
+        """A kernel as this device runs it: where there are several of a kind, on the one that has its arrays."""
+        return kernel
 
     def strided(self, shape: tuple, strides: tuple, offset: int, dtype: np.dtype):
         """An array over this storage's memory: `strides` and `offset` in bytes from the storage's first byte."""
@@ -109,9 +133,8 @@ class Storage:
     def nbytes(self) -> int:
         """The size of the memory, in bytes."""
         array = self.array
-        if array.size == 0:
-            return 0
-        return sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) + array.itemsize
+        steps = zip(array.shape, array.strides, strict=True)
+        return sum((n - 1) * s for n, s in steps) + array.itemsize if array.size else 0
 
     size = nbytes
 
@@ -137,11 +160,11 @@ class Storage:
 
     def __reduce__(self):
         data = self.strided((self.nbytes(),), (1,), 0, np.dtype("uint8"))
-        return _unpickle, (self.device_type, np.ascontiguousarray(self.to_host(data)))
+        return _unpickle, (str(self.device), np.ascontiguousarray(self.to_host(data)))
 
 
-def _unpickle(device_type: str, data: np.ndarray) -> Storage:
-    device = devices.device(device_type)
+def _unpickle(name: str, data: np.ndarray) -> Storage:
+    device = devices.device(name)
     cls = storage_class(device)
     return cls.of(cls.from_host(data, device))
 

@@ -14,6 +14,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 
+from tensorgrad import generator_philox
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.gradients import backward
@@ -428,9 +429,7 @@ class _Reentrant(Function):
 
 
 def _random_state():
-    from tensorgrad.random import get_rng_state
-
-    return get_rng_state()
+    return generator_philox.places()
 
 
 @contextlib.contextmanager
@@ -439,11 +438,9 @@ def _random(state):
     if state is None:
         yield
         return
-    from tensorgrad.random import get_rng_state, set_rng_state
-
-    before = get_rng_state()
-    set_rng_state(state)
+    before = generator_philox.places()
+    generator_philox.go_to(state)
     try:
         yield
     finally:
-        set_rng_state(before)
+        generator_philox.go_to(before)

@@ -26,10 +26,24 @@ def index(xp, x, indices, pattern):
     try:
         if pattern == (0,) and xp is np and x.flags.c_contiguous and indices[0].dtype.kind != "b":
             return x.take(indices[0], 0)
+        if xp is not np:
+            _look_later(xp, x.shape, indices, pattern)
         found = x[assembled(indices, pattern)]
     except (IndexError, ValueError):
         raise_index_error(x.shape, indices, pattern)
     return found if found.flags.c_contiguous else xp.array(found, order="C")
+
+
+def _look_later(xp, shape, indices, pattern):
+    """Has the device look at the indices, if it does so itself."""
+    dim = 0
+    for k in pattern:
+        if k is not None and indices[k].dtype.kind == "b":
+            dim += indices[k].ndim
+            continue
+        if k is not None:
+            scattering.checks_itself(xp, indices[k], -shape[dim], shape[dim], dim)
+        dim += 1
 
 
 def index_grad(xp, g, indices, pattern, shape):

@@ -9,6 +9,7 @@ Source: dlpack.h of https://github.com/dmlc/dlpack, versions 0 and 1.
 import ctypes
 
 UINT, BFLOAT = 1, 4  # codes of kinds of numbers
+CUDA, CUDA_MANAGED = 2, 13  # codes of devices
 
 
 class _Tensor(ctypes.Structure):
@@ -47,6 +48,15 @@ def export_bfloat16(array, options):
     return capsule
 
 
+def device_of(source) -> tuple[int, int]:
+    """The code and the number of the device of an object of the protocol, or of a bare capsule."""
+    if hasattr(source, "__dlpack_device__"):
+        code, number = source.__dlpack_device__()
+        return int(code), int(number)
+    tensor = _tensor_of(source)
+    return tensor.device_type, tensor.device_id
+
+
 class Relabelled:
     """An object of the protocol, or a bare capsule, that shows NumPy bfloat16 as uint16, and remembers (`bfloat16`)
     that it did."""
@@ -62,6 +72,4 @@ class Relabelled:
         return capsule
 
     def __dlpack_device__(self):
-        if hasattr(self.source, "__dlpack_device__"):
-            return self.source.__dlpack_device__()
-        return (1, 0)  # the CPU, the only device whose memory NumPy can take
+        return device_of(self.source)

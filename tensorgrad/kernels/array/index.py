@@ -29,9 +29,18 @@ def extremes(xp, index):
     return int(index.min()), int(index.max())
 
 
+def checks_itself(xp, index, least, size, dim, error=IndexError):
+    """Whether the device looks at indices, and `error` is raised later: the host would have to wait for it."""
+    check = None if xp is np else getattr(xp, "check_indices", None)
+    if check is None:
+        return False
+    check(index, least, size, dim, error)
+    return True
+
+
 def check_bounds(xp, index, size, dim):
     """Raises RuntimeError for an index outside [0, size)."""
-    if not index.size:
+    if not index.size or checks_itself(xp, index, 0, size, dim, RuntimeError):
         return
     low, high = extremes(xp, index)
     if low < 0 or high >= size:
@@ -254,7 +263,7 @@ def _normalised(xp, x, indices):
             dim += index.ndim
         else:
             size = x.shape[dim]
-            if index.size:
+            if index.size and not checks_itself(xp, index, -size, size, dim):
                 low, high = extremes(xp, index)
                 if low < -size or high >= size:
                     wrong = high if high >= size else low

@@ -93,7 +93,7 @@ def solve_triangular(xp, a, b, upper: bool, unitriangular: bool):
         return out
     triangle = xp.triu(a) if upper else xp.tril(a)
     if unitriangular:
-        triangle[..., range(n), range(n)] = 1
+        triangle[..., xp.arange(n), xp.arange(n)] = 1
     with np.errstate(all="ignore"):
         _substitute(xp, xp.broadcast_to(triangle, lead + a.shape[-2:]), out, upper)
     return out

@@ -199,7 +199,8 @@ def cross_entropy(xp, x, target, weight, ignore_index, smoothing, reduction):
         if reduction != "none":
             loss = xp.asarray(reduced(xp, losses, "sum"))
             if reduction == "mean":
-                loss = xp.true_divide(loss, loss.dtype.type(total))
+                plain = xp is np or total.__class__ is int
+                loss = xp.true_divide(loss, loss.dtype.type(total) if plain else total.astype(loss.dtype))
         if small:
             each = xp.asarray(
                 exps.dtype.type(len(x)) / exps.dtype.type(total) if reduction == "mean" else exps.dtype.type(1)
@@ -239,13 +240,13 @@ def _total_weight(xp, target, weight, ignore_index, dtype):
     """What a mean divides by: the weights of the targets that count."""
     counted = target != ignore_index
     if weight is None:
-        return dtype.type(counted.sum())
+        return dtype.type(counted.sum()) if xp is np else counted.sum().astype(dtype)
     return xp.where(counted, weight[xp.where(counted, target, 0)], dtype.type(0)).sum(dtype=weight.dtype)
 
 
 def cross_entropy_grad(xp, g, cache, target, weight, ignore_index, smoothing, reduction):
     """The gradient of the logits: (softmax - target's unit vector) · g."""
-    if _is_small(xp, cache, weight, smoothing, reduction):
+    if g.dtype.itemsize > 2 and _is_small(xp, cache, weight, smoothing, reduction):  # the cache of bfloat16 is float32
         return np.multiply(cache, g.item() / (len(cache) or 1) if reduction == "mean" else g)
     if reduction == "mean":
         with np.errstate(all="ignore"):

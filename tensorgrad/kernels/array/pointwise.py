@@ -444,7 +444,7 @@ def as_complex(xp, x):
 
 def sigmoid(xp, x):
     """1 / (1 + exp(-x))."""
-    if x.dtype is F32 and x.size < _SMALL:
+    if x.dtype is F32 and x.size < _SMALL and xp is np:
         return xp.reciprocal(xp.add(xp.exp(xp.negative(x)), _ONE))
     if x.dtype.kind == "c":
         with np.errstate(all="ignore"):
@@ -454,7 +454,7 @@ def sigmoid(xp, x):
 
 def relu(xp, x):
     """max(x, 0), nan kept. Raises: RuntimeError for booleans."""
-    if x.dtype is F32 and x.size < _LARGE:
+    if x.dtype is F32 and x.size < _LARGE and xp is np:
         return xp.maximum(_ZERO, x)  # x second: of equal zeros that one is taken, as in PyTorch
     if x.dtype.kind == "b":
         raise RuntimeError("Boolean inputs not supported for relu")

@@ -376,6 +376,17 @@ def randint(gen: Generator, shape, dtype: np.dtype, low: int, high: int | None) 
             numbers %= np.uint64(high - low)
             signed = numbers.view(I64)
             return (signed + low if low else signed).reshape(shape)
+    low, span = integer_range(shape, dtype, low, high)
+    if span == 2**64:
+        return to_dtype(gen.random64(math.prod(shape)).view(I64), dtype).reshape(shape)
+    return _below(gen, shape, dtype, span, low, wide=span >= 2**28)
+
+
+def integer_range(shape, dtype: np.dtype, low: int, high: int | None) -> tuple[int, int]:
+    """Where the integers of `randint` begin, and how many different ones there are.
+
+    Raises: RuntimeError if the range is empty or does not fit the dtype.
+    """
     floating = dtype.name in DIGITS
     if high is None:
         if low == -(2**63):  # the one range that 64 bits cannot count
@@ -385,7 +396,7 @@ def randint(gen: Generator, shape, dtype: np.dtype, low: int, high: int | None) 
                 raise NotImplementedError(f"\"{kernel}\" not implemented for '{'Bool' if dtype == B1 else 'Half'}'")
             if n and dtype != I64 and not floating:
                 raise RuntimeError(f"{kernel} handles only int64, double, float and bfloat16")
-            return to_dtype(gen.random64(n).view(I64), dtype).reshape(shape)
+            return low, 2**64
         last = 2 ** DIGITS[dtype.name] if floating else 1 if dtype.kind == "b" else int(np.iinfo(dtype).max)
         low = _representable(low, dtype, +1) if floating else low
         if floating and low >= last:
@@ -405,8 +416,7 @@ def randint(gen: Generator, shape, dtype: np.dtype, low: int, high: int | None) 
                 )
         last = high - 1
     _check_range(low, last, dtype)
-    span = last - low + 1
-    return _below(gen, shape, dtype, span, low, wide=span >= 2**28)
+    return low, last - low + 1
 
 
 C_NAMES = {

@@ -201,6 +201,8 @@ def logcumsumexp(xp, x, dim):
     with np.errstate(all="ignore"):
         if x.dtype.kind != "c" and xp is np:
             return _in_double(np.logaddexp, x, dim, -np.inf)
+        if x.dtype.kind != "c":
+            return xp.logaddexp.accumulate(x, dim)
         out = xp.array(x)
         moved = xp.moveaxis(out, dim, 0)
         for i in range(1, len(moved)):

@@ -36,7 +36,7 @@ def scatter_reduce(xp, x, dim, index, src, reduce, include_self):
 def index_select(xp, x, dim, index):
     """The slices `index` along `dim`. Raises: IndexError for one that does not exist (negative ones count)."""
     shape = x.shape or (1,)
-    if index.size:
+    if index.size and not kernels.checks_itself(xp, index, 0, shape[dim], dim):
         low, high = kernels.extremes(xp, index)
         if low < 0 or high >= shape[dim]:
             raise IndexError("index out of range in self")
@@ -48,7 +48,7 @@ def index_select(xp, x, dim, index):
 def index_copy(xp, x, dim, index, src):
     """A copy of `x` with slice k of `src` along `dim` written to slice `index[k]`."""
     shape = x.shape or (1,)
-    if index.size:
+    if index.size and not kernels.checks_itself(xp, index, 0, shape[dim], dim):
         low, high = kernels.extremes(xp, index)
         if low < 0 or high >= shape[dim]:
             wrong = low if low < 0 else high
@@ -66,7 +66,7 @@ def index_copy(xp, x, dim, index, src):
 def index_fill(xp, x, dim, index, value):
     """A copy of `x` with the slices `index` along `dim` set to `value`."""
     shape = x.shape or (1,)
-    if index.size:
+    if index.size and not kernels.checks_itself(xp, index, -shape[dim], shape[dim], dim):
         low, high = kernels.extremes(xp, index)
         if low < -shape[dim] or high >= shape[dim]:
             wrong = high if high >= shape[dim] else low
@@ -92,7 +92,7 @@ def masked_scatter(xp, x, mask, src):
 
 def embedding(xp, table, rows, padding_idx, scale_grad_by_freq):
     """The rows of a table. Raises: IndexError for one that does not exist."""
-    if rows.size:
+    if rows.size and not kernels.checks_itself(xp, rows, 0, table.shape[0], 0):
         low, high = kernels.extremes(xp, rows)
         if low < 0 or high >= table.shape[0]:
             raise IndexError("index out of range in self")

@@ -341,7 +341,7 @@ def histc(xp, x, bins, low, high):
         return histc(xp, x.astype(np.float32), bins, low, high).astype(x.dtype)
     flat = x.reshape(-1)
     if low == high == 0 and flat.size:
-        low, high = flat.min(), flat.max()
+        low, high = flat.min().item(), flat.max().item()
         if not (np.isfinite(low) and np.isfinite(high)):
             raise RuntimeError(f"torch.histc: range of [{low:g}, {high:g}] is not finite")
     low, high = x.dtype.type(low), x.dtype.type(high)

@@ -1,35 +1,51 @@
-"""Softmax and log-softmax, and their gradients: one block per row. Other dimensions than the last are copied."""
+"""Softmax and log-softmax, and their gradients, along any dimension: one launch each.
+
+Bytes per element: each input and the result once, where a row can be held in registers; else inputs twice.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+import math
+from functools import cache, partial
 
 import cupy
 import numpy as np
 
 from tensorgrad.kernels.cuda import program
+from tensorgrad.kernels.cuda.held import MOST_BLOCKS, plan
 
-DTYPES = ("float32", "float64", "float16", "bfloat16")
+THREADS = 256
 
 
-def _threads(n: int) -> int:
-    """A warp for short rows, and up to 1,024 threads for long ones."""
-    return min(1024, max(32, 1 << (n - 1).bit_length()))
+@cache
+def _function(name: str, dtype: str, rows):
+    settings = {"COLUMNS": 1} if rows == "columns" else {} if rows is None else rows.settings
+    return program.function("softmax", name, dtype, **settings)
 
 
 def _rows(name: str, *arrays, dim: int):
     """Launches a function of the program on the rows along `dim`; all arrays have one shape and dtype."""
     first = arrays[0]
-    if first.dtype.name not in DTYPES or not first.size:
+    if first.dtype.name not in program.NUMBER or not first.size:
         return NotImplemented
     if any(a.shape != first.shape or a.dtype != first.dtype for a in arrays):
         return NotImplemented
-    rows = [cupy.ascontiguousarray(cupy.moveaxis(a, dim, -1)) for a in arrays] if first.ndim else list(arrays)
-    out = cupy.empty_like(rows[0])
-    n = out.shape[-1] if out.ndim else 1
-    launch = program.function("softmax", name, first.dtype.name)
-    launch((out.size // n,), (_threads(n),), (*rows, out, np.int64(n)))
-    return cupy.moveaxis(out, -1, dim) if out.ndim else out
+    arrays = tuple(cupy.ascontiguousarray(a) for a in arrays)
+    out = cupy.empty(first.shape, first.dtype)
+    n = first.shape[dim] if first.ndim else 1
+    inner, rows = math.prod(first.shape[dim:][1:]), first.size // n
+    if inner > 1:
+        launch = _function(name, first.dtype.name, "columns")
+        grid = min(-(-rows // THREADS), MOST_BLOCKS)
+        launch((grid,), (THREADS,), (*arrays, out, np.int64(rows), np.int64(n), np.int64(inner)))
+        return out
+    held = plan(n, [*arrays, out])
+    launch = _function(name, first.dtype.name, held)
+    if held is not None:
+        launch((held.blocks(rows),), (held.threads,), (*arrays, out, np.int64(rows), np.int32(n)))
+    else:
+        launch((min(rows, MOST_BLOCKS),), (1024,), (*arrays, out, np.int64(rows), np.int64(n)))
+    return out
 
 
 def _forward(name, x, dim):

@@ -2,11 +2,66 @@
 
 from __future__ import annotations
 
+from tensorgrad.kernels.cuda import host
 from tensorgrad.ops import dispatch
 
+# Ops whose kernel is the expression of the same name in expressions.py.
+EXPRESSIONS = (
+    "neg", "abs", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin",
+    "cos", "tanh", "erf", "sigmoid", "silu", "relu", "gelu", "mish", "log_sigmoid", "hardsigmoid", "hardswish",
+    "clamp", "threshold", "leaky_relu", "hardshrink", "softshrink", "softplus", "elu", "add", "sub", "mul", "div",
+    "rsub", "rdiv", "maximum", "minimum", "lerp_by_number", "sigmoid_grad", "threshold_grad", "silu_grad",
+    "gelu_grad", "mish_grad", "log_sigmoid_grad", "leaky_relu_grad", "hardtanh_grad", "clamp_grad",
+    "hardsigmoid_grad", "hardswish_grad", "shrink_grad", "softplus_grad", "elu_grad", "eq", "ne", "lt", "le", "gt",
+    "ge", "addcmul", "addcdiv", "clamp_between", "lerp", "where", "masked_fill",
+)  # fmt: skip
+
 ROWS = {
+    **{name: f"pointwise.{name}" for name in EXPRESSIONS},
+    "hardtanh": "pointwise.clamp", "pow": "pointwise.power", "tanh.backward": "pointwise.tanh_backward",
+    "relu.backward": "pointwise.relu_backward", "tanh_grad": "pointwise.tanh_grad",
     "softmax_": "softmax.softmax", "log_softmax_": "softmax.log_softmax",
     "softmax_grad": "softmax.softmax_grad", "log_softmax_grad": "softmax.log_softmax_grad",
+    "sum": "reduce.sum_", "mean": "reduce.mean", "prod_": "reduce.prod", "any_": "reduce.any_", "all_": "reduce.all_",
+    "amax": "reduce.amax", "amin": "reduce.amin", "max_all": "reduce.max_all", "min_all": "reduce.min_all",
+    "arg_extreme": "reduce.arg_extreme", "extreme_dim": "reduce.extreme_with_index", "var_": "reduce.var",
+    "vector_norm_": "reduce.vector_norm", "logsumexp_": "reduce.logsumexp",
+    "layer_norm": "norm.layer_norm", "layer_norm_grad": "norm.layer_norm_grad", "rms_norm": "norm.rms_norm",
+    "rms_norm_grad": "norm.rms_norm_grad",
+    "batch_norm": "channels.batch_norm", "batch_norm_grad": "channels.batch_norm_grad",
+    "group_norm": "channels.group_norm", "group_norm_grad": "channels.group_norm_grad",
+    "cross_entropy_": "loss.cross_entropy", "cross_entropy_.backward": "loss.cross_entropy_backward",
+    "cross_entropy_grad": "loss.cross_entropy_grad", "nll_": "loss.nll", "nll_grad": "loss.nll_grad",
+    "cumsum": "scan.cumsum", "cumsum_reversed": "scan.cumsum_reversed",
+    "matmul": "matmul.matmul", "matmul_nt": "matmul.nt", "matmul_tn": "matmul.tn", "mm": "matmul.mm",
+    "bmm": "matmul.bmm", "mv": "matmul.mv", "dot": "matmul.dot", "vdot": "matmul.vdot", "addmm": "matmul.addmm",
+    "addmv": "matmul.addmv", "baddbmm": "matmul.baddbmm", "addbmm": "matmul.addbmm", "linear": "matmul.linear",
+    "linear.backward": "matmul.linear_backward", "column_sum": "matmul.column_sum",
+    "conv": "conv.conv", "conv_grad_input": "conv.conv_grad_input", "conv_grad_weight": "conv.conv_grad_weight",
+    "conv_transpose": "conv.conv_transpose",
+    "max_pool": "pool.max_pool", "max_pool_grad": "pool.max_pool_grad", "adaptive_max_pool": "pool.adaptive_max_pool",
+    "avg_pool": "pool.avg_pool", "avg_pool_grad": "pool.avg_pool_grad",
+    "adaptive_avg_pool": "pool.adaptive_avg_pool", "adaptive_avg_pool_grad": "pool.adaptive_avg_pool_grad",
+    "embedding": "index.embedding", "embedding_grad": "index.embedding_grad", "index_select": "index.index_select",
+    "gather": "index.gather", "scatter": "index.scatter", "scatter_add": "index.scatter_add",
+    "index_add": "index.index_add", "index": "index.index", "index_grad": "index.index_grad",
+    "index_put": "index.index_put",
+    "attention": "attention.attention", "attention_grad": "attention.attention_grad",
+    # Names that begin with "sample." are no ops: they stand for functions of kernels/array/sample.py.
+    "sample.uniform": "random.uniform", "sample.normal": "random.normal", "sample.log_normal": "random.log_normal",
+    "sample.exponential": "random.exponential", "sample.cauchy": "random.cauchy",
+    "sample.geometric": "random.geometric", "sample.bernoulli": "random.bernoulli", "sample.random": "random.random",
+    "sample.randint": "random.randint", "sample.randperm": "random.randperm",
+    "sample.multinomial": "random.multinomial", "sample.dropout_mask": "random.dropout_mask",
+    "sample.dropout_place": "random.dropout_place",
+    "bernoulli_sample": "random.bernoulli_each", "bernoulli_over": "random.bernoulli_over",
+    "normal_both": "random.normal_both", "normal_mean": "random.normal_mean", "normal_std": "random.normal_std",
+    "philox_dropout": "random.dropout", "poisson_sample": "random.poisson", "binomial_sample": "random.binomial",
+    "standard_gamma_sample": "random.standard_gamma", "dirichlet_sample": "random.dirichlet",
+    **{name: f"host.{name}" for name in host.OPS},
+    # Not ops: kernels over lists of arrays, which ask for them by these names.
+    "step of SGD": "optim.sgd", "step of Adam": "optim.adam", "norm of gradients": "optim.norm",
+    "clip of gradients": "optim.clip", "unscaling of gradients": "optim.unscale", "scale of losses": "optim.rescale",
 }  # fmt: skip
 
 

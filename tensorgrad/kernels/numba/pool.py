@@ -125,7 +125,7 @@ if hasattr(os, "register_at_fork"):
 def _take(wanted: int) -> list[_Worker]:
     """Up to so many workers that nobody uses now; as many as there are threads less one exist at most."""
     global _count
-    taken = []
+    taken: list[_Worker] = []
     while len(taken) < wanted:
         try:
             taken.append(_idle.pop())

@@ -13,9 +13,10 @@ import numpy as np
 import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dtypes import F32
-from tensorgrad.ops.dispatch import LARGE
+from tensorgrad.ops.dispatch import LARGE, own_kernel
 from tensorgrad.settings import _Settings as SETTINGS
-from tensorgrad.tensor import Tensor
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.tensor import Tensor, wrap
 
 _PART = 65536  # numbers whose squares are summed in single precision
 
@@ -69,8 +70,15 @@ def get_total_norm(
 
 
 def _euclidean(tensors: list[Tensor]) -> Tensor | None:
-    """The norm by one pass over all tensors, if they are float32 numbers without gaps on the CPU."""
+    """The norm by one pass over all tensors, where they are of one device, and such as its kernel takes.
+
+    On the CPU these are float32 numbers without gaps.
+    """
     arrays = [tensor._array for tensor in tensors]
+    if arrays[0].__class__ is not np.ndarray:
+        kernel = own_kernel("norm of gradients", STORAGES[arrays[0].__class__])
+        total = NotImplemented if kernel is None else kernel(arrays)
+        return None if total is NotImplemented else wrap(total)
     if not all(a.__class__ is np.ndarray and a.dtype is F32 and a.flags.c_contiguous for a in arrays):
         return None
     row: Any = LARGE.get("norm of gradients")
@@ -103,6 +111,13 @@ def clip_grads_with_norm_(
 
 
 def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
+    if grads and grads[0]._array.__class__ is not np.ndarray:
+        kernel = own_kernel("clip of gradients", STORAGES[grads[0]._array.__class__])
+        arrays = [grad._array for grad in grads]
+        if kernel is not None and kernel(arrays, total_norm._array, float(max_norm)) is not NotImplemented:
+            for grad in grads:
+                grad._storage.bump()
+            return
     factor: Any = float(max_norm) / (total_norm + 1e-6)
     factor = factor.clamp(max=1.0)
     if factor.dtype is torch.float32 and factor.device.type == "cpu":

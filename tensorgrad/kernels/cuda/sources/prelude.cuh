@@ -2,10 +2,11 @@
 //
 // No header of CUDA is included, so that a program compiles in a twentieth of a second and wherever NVRTC is.
 
-struct half { unsigned short bits; };
 struct bfloat16 { unsigned short bits; };
 
 #ifndef EMULATED  // the tests' emulator of a GPU says these in C++
+struct half { unsigned short bits; };
+
 #define SHARED(type, name) extern __shared__ __align__(16) unsigned char name##_bytes[]; type* name = (type*)name##_bytes
 
 __device__ inline float widen(half x) {
@@ -32,10 +33,32 @@ __device__ inline bfloat16 as_bfloat16(float x) {
 // A value from memory in the type that is computed with, and back: store(address, value).
 __device__ inline float widen(float x) { return x; }
 __device__ inline double widen(double x) { return x; }
+__device__ inline long long widen(long long x) { return x; }
+__device__ inline int widen(int x) { return x; }
+__device__ inline int widen(short x) { return x; }
+__device__ inline int widen(signed char x) { return x; }
+__device__ inline int widen(unsigned char x) { return x; }
+__device__ inline int widen(bool x) { return x; }
 __device__ inline void store(float* to, float x) { *to = x; }
 __device__ inline void store(double* to, double x) { *to = x; }
 __device__ inline void store(half* to, float x) { *to = as_half(x); }
 __device__ inline void store(bfloat16* to, float x) { *to = as_bfloat16(x); }
+__device__ inline void store(long long* to, long long x) { *to = x; }
+__device__ inline void store(int* to, long long x) { *to = (int)x; }
+__device__ inline void store(short* to, long long x) { *to = (short)x; }
+__device__ inline void store(signed char* to, long long x) { *to = (signed char)x; }
+__device__ inline void store(unsigned char* to, long long x) { *to = (unsigned char)x; }
+__device__ inline void store(bool* to, long long x) { *to = x != 0; }
+
+// Some neighbours that are loaded or stored at once: sixteen bytes where memory is to be used well. The address must be
+// a multiple of their size.
+template <class E, int count> struct __align__(sizeof(E) * count) Packed { E of[count]; };
+template <int count, class E> __device__ inline Packed<E, count> load_packed(const E* from) {
+    return *(const Packed<E, count>*)from;
+}
+template <int count, class E> __device__ inline void store_packed(E* to, const Packed<E, count>& values) {
+    *(Packed<E, count>*)to = values;
+}
 
 const unsigned ALL_LANES = 0xffffffffu;
 
@@ -44,6 +67,9 @@ struct Sum {
 };
 struct Max {  // a NaN wins
     template <class V> static __device__ V of(V a, V b) { return a > b || a != a ? a : b; }
+};
+struct Min {  // a NaN wins
+    template <class V> static __device__ V of(V a, V b) { return a < b || a != a ? a : b; }
 };
 
 // Every lane gets the result over its warp of 32.

@@ -1,0 +1,84 @@
+"""The worker of `benchmarks.cuda`: as `benchmarks.worker`, with the rows of the GPU's tables, timed by CUDA events.
+
+Two variables of the environment say how: BENCHMARK_DEVICE is where the rows run, BENCHMARK_TF32 is 1 where products of
+float32 may be rounded to TensorFloat-32.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from benchmarks import worker
+from benchmarks.rows import CUDA_THEMES, Place, all_rows
+
+
+def allow_tf32(torch, allowed: bool) -> None:
+    """Whether products of float32 may be rounded to TensorFloat-32, everywhere; by itself torch has two minds."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+
+
+class Worker(worker.Worker):
+    """The row at hand, on a device."""
+
+    def __init__(self, name: str, threads: int, clock: str):
+        super().__init__(name, threads, clock)
+        Place.device = os.environ.get("BENCHMARK_DEVICE", "cuda")
+        self.on_gpu = Place.device.startswith("cuda")
+        if self.on_gpu:
+            allow_tf32(self.torch, os.environ.get("BENCHMARK_TF32", "0") == "1")
+
+    def facts(self) -> dict:
+        """Versions, and the device that this library sees. Raises: RuntimeError where it sees none."""
+        found = super().facts()
+        if self.on_gpu:
+            if not self.torch.cuda.is_available():
+                raise RuntimeError(f"{self.name} finds no GPU")
+            found["GPU"] = self.torch.cuda.get_device_name(0)
+            if self.name == "tensorgrad":
+                import cupy
+
+                found["CuPy"] = cupy.__version__
+            else:
+                found["CUDA"] = self.torch.version.cuda
+        return found
+
+    def build(self, name: str):
+        """The step and the results of a row."""
+        row = next(row for row in all_rows(CUDA_THEMES) if f"{row.theme}: {row.name}" == name)
+        return row.build(self.torch, **row.sizes)
+
+    def warm(self, seconds: float) -> dict:
+        """Runs the step for some time; how long one takes. What is only queued is waited for."""
+        self.step()
+        self.wait()
+        start, count, passed = time.perf_counter(), 0, 0.0
+        while passed < seconds or not count:
+            self.step()
+            self.wait()
+            count += 1
+            passed = time.perf_counter() - start
+        return {"seconds": passed / count}
+
+    def time(self, count: int) -> dict:
+        """The mean time of `count` steps that follow each other without waiting: by the GPU's own clock."""
+        if not self.on_gpu:
+            return super().time(count)
+        cuda, step, repeat = self.torch.cuda, self.step, range(count)
+        first, last = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        self.wait()
+        first.record()
+        for _ in repeat:
+            step()
+        last.record()
+        last.synchronize()
+        return {"seconds": first.elapsed_time(last) / 1000 / count}
+
+    def wait(self) -> None:
+        """Until everything that was launched is done."""
+        if self.on_gpu:
+            self.torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    worker.main(Worker)

@@ -1,0 +1,119 @@
+"""`torch.cuda`'s random numbers: one generator for each GPU (`generator_philox.py`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorgrad import generator_philox
+from tensorgrad.cuda.devices import checked_index_of, current_device, device_count, index_of, is_available, module
+from tensorgrad.generator import Generator
+from tensorgrad.tensor import Tensor
+
+__all__ = [
+    "get_rng_state", "get_rng_state_all", "initial_seed", "manual_seed", "manual_seed_all", "seed", "seed_all",
+    "set_rng_state", "set_rng_state_all",
+]  # fmt: skip
+
+
+def _default(device=None) -> Any:
+    return generator_philox.default(checked_index_of(device))
+
+
+def default_generators() -> tuple[Generator, ...]:
+    """What `torch.cuda.default_generators` is: the generators of all GPUs, none without one."""
+    return tuple(_default(index) for index in range(device_count()))
+
+
+def manual_seed(seed: int) -> None:
+    """Seeds the current GPU's random numbers. Without a GPU nothing happens, as in PyTorch.
+
+    >>> import tensorgrad as torch
+    >>> torch.cuda.manual_seed(0)
+    """
+    seed = int(seed)
+    if is_available():
+        _default().manual_seed(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seeds the random numbers of all GPUs. Without a GPU nothing happens, as in PyTorch.
+
+    >>> import tensorgrad as torch
+    >>> torch.cuda.manual_seed_all(0)
+    """
+    seed = int(seed)
+    for index in range(device_count()):
+        _default(index).manual_seed(seed)
+
+
+def seed() -> None:
+    """Seeds the current GPU's random numbers anew from the system.
+
+    >>> import tensorgrad as torch
+    >>> torch.cuda.seed()
+    """
+    if is_available():
+        _default().seed()
+
+
+def seed_all() -> None:
+    """Seeds the random numbers of all GPUs anew from the system, with the same seed.
+
+    >>> import tensorgrad as torch
+    >>> torch.cuda.seed_all()
+    """
+    if is_available():
+        manual_seed_all(_default(0).seed())
+
+
+def initial_seed() -> int:
+    """The seed of the current GPU's random numbers. Raises: RuntimeError without one.
+
+    >>> import tensorgrad as torch
+    >>> if torch.cuda.is_available():
+    ...     number = torch.cuda.initial_seed()
+    """
+    module()
+    return generator_philox.default(current_device()).initial_seed()
+
+
+def get_rng_state(device="cuda") -> Tensor:
+    """The state of a GPU's random numbers, 16 bytes: seed and offset. Raises: RuntimeError without one.
+
+    >>> import tensorgrad as torch
+    >>> if torch.cuda.is_available():
+    ...     state = torch.cuda.get_rng_state()
+    """
+    module()
+    return _default(device).get_state()
+
+
+def get_rng_state_all() -> list[Tensor]:
+    """The state for every GPU: an empty list without one.
+
+    >>> import tensorgrad as torch
+    >>> len(torch.cuda.get_rng_state_all()) == torch.cuda.device_count()
+    True
+    """
+    return [get_rng_state(index) for index in range(device_count())]
+
+
+def set_rng_state(new_state: Tensor, device="cuda") -> None:
+    """Continues from a state. Without a GPU nothing happens, as in PyTorch.
+
+    >>> import tensorgrad as torch
+    >>> if torch.cuda.is_available():
+    ...     torch.cuda.set_rng_state(torch.cuda.get_rng_state())
+    """
+    if is_available():
+        _default(index_of(device)).set_state(new_state)
+
+
+def set_rng_state_all(new_states) -> None:
+    """Continues from the states of all GPUs.
+
+    >>> import tensorgrad as torch
+    >>> torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all())
+    """
+    for index, state in enumerate(new_states):
+        set_rng_state(state, index)

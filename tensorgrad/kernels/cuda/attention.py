@@ -1,0 +1,195 @@
+"""Scaled dot-product attention and its gradients without the matrix of weights (`sources/attention.cu`).
+
+Forward keeps the logarithm of each query's sum of weights, (*, L), where the general kernel keeps the weights. Back,
+whatever forward accepted is accepted. Heads of up to 128 features in float32, float16 and bfloat16 are computed here,
+16-bit ones on the tensor cores; all else, and cards with little shared memory, is left to products of matrices.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+
+import cupy
+import numpy as np
+
+from tensorgrad.kernels.cuda import program
+
+DTYPES = ("float32", "float16", "bfloat16")
+WIDEST = 128
+ROWS, THREADS = 64, 128
+SHAPE = np.dtype(
+    [
+        *((name, np.int64, n) for name, n in (("q", 3), ("k", 3), ("v", 3), ("out", 3), ("grad", 3), ("mask", 4))),
+        *((name, np.int32) for name in ("batches", "heads", "queries", "keys", "width", "width_of_values")),
+        ("scale", np.float32), ("unused", np.int32),
+    ]
+)  # fmt: skip
+
+
+@cache
+def _most_shared(device: int) -> int:
+    """The bytes of shared memory that a block may ask for. Tensor cores for all 16-bit types came with 8.0."""
+    properties = cupy.cuda.runtime.getDeviceProperties(device)
+    return properties["sharedMemPerBlockOptin"] if properties["major"] >= 8 else 0
+
+
+class _Plan:
+    """Sizes of tiles for one width of heads, and the bytes of shared memory that each kernel takes."""
+
+    def __init__(self, dtype: np.dtype, width: int):
+        self.halves = dtype.itemsize == 2
+        self.d = -(-width // 16) * 16
+        self.keys = 64 if self.halves and self.d <= 64 else 32
+        pad = 16 // dtype.itemsize
+        step, turned = self.d + pad, self.keys + pad
+        rows, some, columns, tile = ROWS * step, self.keys * step, self.d * turned, ROWS * turned
+        size = dtype.itemsize
+        self.shared = {
+            "attention": (rows + some + columns + tile) * size,
+            "attention_grad_queries": (2 * rows + 2 * some + columns + tile) * size,
+            "attention_grad_keys": (2 * rows + 2 * some + 2 * columns + tile) * size,
+        }
+
+
+@cache
+def _plan(dtype: np.dtype, width: int) -> _Plan:
+    return _Plan(dtype, width)
+
+
+@cache
+def _kernel(device: int, name: str, dtype: np.dtype, width: int, **settings):
+    """A kernel that may use its plan's shared memory on the current device, whose number `device` is."""
+    plan = _plan(dtype, width)
+    settings |= {"D": plan.d, "KEYS": plan.keys, "HALVES": int(plan.halves)}
+    function = program.function("attention", name, dtype.name, **settings)
+    function.max_dynamic_shared_size_bytes = max(48 * 1024, plan.shared.get(name, 0))
+    return function
+
+
+def _four(a, lead):
+    """An array as (batch, head, place, feature), with leading dimensions broadcast, and features side by side."""
+    if a.shape[:-2] != lead:
+        a = cupy.broadcast_to(a, (*lead, *a.shape[-2:]))
+    if len(lead) != 2:
+        batches = int(np.prod(lead[:-1], dtype=np.int64)) if lead else 1
+        a = a.reshape(batches, lead[-1] if lead else 1, *a.shape[-2:])
+    return a if a.strides[-1] == a.itemsize or a.shape[-1] < 2 else cupy.ascontiguousarray(a)
+
+
+def _steps(a, count=3):
+    return [stride // a.itemsize for stride in a.strides[:count]]
+
+
+def _pack(*arrays) -> int:
+    """How many elements can be loaded at once: those of 16 bytes where everything is a multiple of 16 bytes."""
+    size = arrays[0].itemsize
+    whole = all(
+        a.data.ptr % 16 == 0 and a.shape[-1] * size % 16 == 0 and all(stride % 16 == 0 for stride in a.strides[:3])
+        for a in arrays
+    )
+    return 16 // size if whole else 1
+
+
+def _mask(mask, lead, queries, keys, dtype):
+    """(kind, array, strides) of a mask that broadcasts to (*, L, S)."""
+    if mask is None:
+        return 0, cupy.empty(0, np.float32), [0, 0, 0, 0]
+    kind = 1 if mask.dtype.kind == "b" else 2
+    if kind == 2:
+        mask = mask.astype(np.float32, copy=False)
+    mask = cupy.broadcast_to(mask, (*lead, queries, keys))
+    if len(lead) != 2:
+        mask = mask.reshape(-1, lead[-1] if lead else 1, queries, keys)
+    return kind, mask, _steps(mask, 4)
+
+
+def _like(q, lead, width):
+    """An empty result (*, L, width) that lies in memory as q does, if that is (batch, place, head, feature)."""
+    if len(lead) == 2 and q.strides[1] < q.strides[2] and q.strides[2] <= q.strides[0]:
+        return cupy.empty((lead[0], q.shape[2], lead[1], width), q.dtype).transpose(0, 2, 1, 3)
+    return cupy.empty((*lead, q.shape[-2], width), q.dtype)
+
+
+def _accepts(q, k, v) -> bool:
+    width = max(q.shape[-1], v.shape[-1])
+    return (
+        q.dtype.name in DTYPES
+        and 0 < width <= WIDEST
+        and q.size * k.size * v.size > 0
+        and max(q.shape[-2], k.shape[-2]) < 2**31 - ROWS
+        and max(_plan(q.dtype, width).shared.values()) <= _most_shared(q.data.device_id)
+    )
+
+
+def _shape(operands: dict, steps_of_mask, scale) -> np.ndarray:
+    """Sizes and strides as the kernels take them: a structure, which CuPy passes by value as an array of one."""
+    q, k, v = (operands[name] for name in "qkv")
+    fields = [(name, tuple(_steps(array))) for name, array in operands.items()]
+    fields += zip(("batches", "heads", "queries", "width"), q.shape, strict=True)
+    fields += ("mask", tuple(steps_of_mask)), ("keys", k.shape[2]), ("width_of_values", v.shape[3]), ("scale", scale)
+    return _structure(tuple(fields))
+
+
+@lru_cache(maxsize=256)
+def _structure(fields) -> np.ndarray:
+    structure = np.zeros((), SHAPE)
+    for name, value in fields:
+        structure[name] = value
+    return structure
+
+
+def attention(q, k, v, mask, dropout_mask, is_causal, scale):
+    """`softmax(scale q k^T + mask) v`, and the logarithms of the sums of weights (float32)."""
+    if not _accepts(q, k, v):
+        return NotImplemented
+    lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    queries, keys = q.shape[-2], k.shape[-2]
+    out = _like(q, lead, v.shape[-1])
+    logs = cupy.empty((*lead, queries), np.float32)
+    four, whole = [_four(a, lead) for a in (q, k, v)], _four(out, lead)
+    kind, look, steps = _mask(mask, lead, queries, keys, q.dtype)
+    settings = {"PACK": _pack(*four), "MASK": kind, "CAUSAL": int(is_causal), "DROP": int(dropout_mask is not None)}
+    drop = cupy.ascontiguousarray(q[:0] if dropout_mask is None else dropout_mask, dtype=q.dtype)
+    shape = _shape({"q": four[0], "k": four[1], "v": four[2], "out": whole}, steps, scale)
+    width = max(q.shape[-1], v.shape[-1])
+    launch = _kernel(q.data.device_id, "attention", q.dtype, width, GRAD_MASK=0, **settings)
+    blocks = -(-queries // ROWS) * int(shape["batches"]) * int(shape["heads"])
+    launch((blocks,), (THREADS,), (*four, look, drop, whole, logs, shape),
+           shared_mem=_plan(q.dtype, width).shared["attention"])  # fmt: skip
+    return out, logs
+
+
+def attention_grad(g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, need):
+    """Gradients of q, k, v and an added mask, each of the broadcast leading dimensions; empty where not needed."""
+    if p.ndim == out.ndim:  # forward kept the weights themselves
+        return NotImplemented
+    dtype = q.dtype
+    lead, device = out.shape[:-2], q.data.device_id
+    queries, keys = q.shape[-2], k.shape[-2]
+    four = [_four(a, lead) for a in (q, k, v)]
+    grad, whole = (_four(a.astype(dtype, copy=False), lead) for a in (g, out))
+    kind, look, steps = _mask(mask, lead, queries, keys, dtype)
+    drop = cupy.ascontiguousarray(q[:0] if dropout_mask is None else dropout_mask, dtype=dtype)
+    shape = _shape({"q": four[0], "k": four[1], "v": four[2], "out": whole, "grad": grad}, steps, scale)
+    width = max(q.shape[-1], v.shape[-1])
+    dropped = int(dropout_mask is not None)
+    settings = {"PACK": _pack(*four, grad), "MASK": kind, "CAUSAL": int(is_causal), "DROP": dropped}
+    heads = int(shape["batches"]) * int(shape["heads"])
+    logs, common = cupy.ascontiguousarray(p), cupy.empty(p.shape, np.float32)
+    launch = _kernel(device, "attention_common", dtype, width, GRAD_MASK=0, **settings)
+    launch((-(-heads * queries // 4),), (THREADS,), (grad, whole, common, shape))
+    empty = cupy.empty(0, dtype)
+    gq = gk = gv = gm = empty
+    given, plan = (grad, *four, look, drop, logs, common), _plan(dtype, width)
+    if need[0] or need[3]:
+        gq = cupy.empty((*lead, queries, q.shape[-1]), dtype)
+        gm = cupy.empty((*lead, queries, keys), dtype) if need[3] else empty
+        name = "attention_grad_queries"
+        launch = _kernel(device, name, dtype, width, GRAD_MASK=int(need[3]), **settings)
+        launch((-(-queries // ROWS) * heads,), (THREADS,), (*given, gq, gm, shape), shared_mem=plan.shared[name])
+    if need[1] or need[2]:
+        gk, gv = (cupy.empty((*lead, keys, a.shape[-1]), dtype) for a in (k, v))
+        name = "attention_grad_keys"
+        launch = _kernel(device, name, dtype, width, GRAD_MASK=0, **settings)
+        launch((-(-keys // ROWS) * heads,), (THREADS,), (*given, gk, gv, shape), shared_mem=plan.shared[name])
+    return gq, gk, gv, gm

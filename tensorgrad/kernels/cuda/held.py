@@ -1,0 +1,40 @@
+"""How rows are shared out to threads that hold them in registers (sources/held.cuh)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+PACKS = 4  # of a thread, as there
+WARPS = 4  # rows of a block where a warp takes one
+MOST_BLOCKS = 2**31 - 1
+
+
+class Plan(NamedTuple):
+    """A launch over rows: elements of a pack, whether a warp takes a row, threads and rows of a block."""
+
+    pack: int
+    warp: bool
+    threads: int
+    groups: int
+
+    @property
+    def settings(self) -> dict:
+        """What the program is told."""
+        return {"COUNT": self.pack, **({"WARP": 1} if self.warp else {})}
+
+    def blocks(self, rows: int) -> int:
+        """Blocks for one row to each group of threads."""
+        return min(-(-rows // self.groups), MOST_BLOCKS)
+
+
+def plan(n: int, arrays) -> Plan | None:
+    """The launch for rows of n elements of the first array's size; None if they are too long to be held."""
+    pack = 16 // arrays[0].dtype.itemsize
+    if n % pack or any(a.data.ptr % (pack * a.dtype.itemsize) for a in arrays):
+        pack = 1
+    packs = n // pack
+    if packs > 1024 * PACKS:
+        return None
+    if packs <= 32 * PACKS:
+        return Plan(pack, True, 32 * WARPS, WARPS)
+    return Plan(pack, False, -(-packs // (32 * PACKS)) * 32, 1)

@@ -1,0 +1,160 @@
+"""Cross-entropy and minus the log-likelihood of class numbers, with their gradients. Nothing here waits for the GPU.
+
+Forward keeps the logits (which the graph keeps anyway) and one number for each row, no softmax. A class number out of
+range cannot raise here: its loss is nan.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+
+from tensorgrad.kernels.cuda import program
+from tensorgrad.kernels.cuda.reduce import sum_
+
+THREADS = 256
+SHORT = 1024  # classes up to which a warp takes a row
+ONE_BLOCK = 1 << 16  # losses up to which one block sums them all
+MOST_BLOCKS = 2**31 - 1
+I64 = np.dtype("int64")
+
+
+class Kept(NamedTuple):
+    """What the gradient needs of the forward pass."""
+
+    x: Any
+    logsums: Any
+    divisor: Any  # the sum of the weights that count
+
+
+class _Rows:
+    """Logits (N, C, …) as rows; `ready` is False where the kernels were not made for them."""
+
+    def __init__(self, x, target, weight):
+        self.dtype = x.dtype.name
+        self.ready = self.dtype in program.NUMBER and x.ndim > 0 and x.size > 0 and target.dtype == I64
+        if not self.ready:
+            return
+        self.number = program.NUMBER[self.dtype]
+        self.x, self.target = cupy.ascontiguousarray(x), cupy.ascontiguousarray(target)
+        self.classes = x.shape[1] if x.ndim > 1 else x.shape[0]
+        self.length = math.prod(x.shape[2:])
+        self.n = x.size // self.classes
+        self.ready = target.size == self.n and (weight is None or weight.size == self.classes)
+        self.weight: Any = None if weight is None else cupy.ascontiguousarray(weight.astype(self.number, copy=False))
+
+    def launch(self, name, grid, block, *args):
+        program.function("loss", name, self.dtype)((min(grid, MOST_BLOCKS),), (block,), args)
+
+    def room(self, *shape):
+        return cupy.empty(shape, self.number)
+
+    @property
+    def elementwise(self) -> int:
+        """Blocks for a thread to each row."""
+        return -(-self.n // THREADS)
+
+
+def _address(array) -> Any:
+    return np.int64(0) if array is None else array
+
+
+def _threads(classes: int) -> int:
+    """Up to 512, each with two packs of a row and more."""
+    return min(512, max(32, 1 << (classes // 16).bit_length()))
+
+
+def _total(rows: _Rows, losses, weights, mean: bool):
+    """(the reduced loss, the sum of the weights)"""
+    if losses.size > ONE_BLOCK:
+        losses, weights = (sum_(a, None, False, None).reshape(1) for a in (losses, weights))
+    out, divisor = cupy.empty((), rows.x.dtype), rows.room(1)
+    n = np.int64(losses.size)
+    rows.launch("total", 1, 1024 if losses.size > 32 else 32, losses, weights, out, divisor, n, n, np.bool_(mean))
+    return out, divisor
+
+
+# --- cross-entropy --------------------------------------------------------------------------------------------------
+
+
+def cross_entropy(x, target, weight, ignore_index, smoothing, reduction):
+    """(loss, what the gradient needs)"""
+    rows = _Rows(x, target, weight)
+    if not rows.ready or (smoothing and weight is not None):  # that needs the sum of all weights, from the GPU
+        return NotImplemented
+    losses, weights, logsums = rows.room(rows.n), rows.room(rows.n), rows.room(rows.n)
+    arrays = (rows.x, rows.target, _address(rows.weight), losses, weights, logsums, np.int64(rows.n))
+    numbers = (np.int64(ignore_index), rows.number(smoothing), rows.number(rows.classes))
+    if rows.length > 1:
+        sizes = (np.int64(rows.classes), np.int64(rows.length))
+        rows.launch("columns", rows.elementwise, THREADS, *arrays, *sizes, *numbers)
+    else:
+        short = rows.classes <= SHORT
+        threads = THREADS if short else _threads(rows.classes)
+        lanes = 32 if short else threads
+        grid = -(-rows.n * lanes // threads)
+        rows.launch("rows", grid, threads, *arrays, np.int64(rows.classes), *numbers, np.int32(lanes))
+    if reduction == "none":
+        return losses.reshape(target.shape).astype(x.dtype, copy=False), Kept(rows.x, logsums, None)
+    loss, divisor = _total(rows, losses, weights, reduction == "mean")
+    return loss, Kept(rows.x, logsums, divisor if reduction == "mean" else None)
+
+
+def cross_entropy_backward(g, cache, target, weight, ignore_index, label_smoothing, reduction):
+    """The gradient of the logits."""
+    if cache.__class__ is not Kept:
+        return NotImplemented
+    rows = _Rows(cache.x, target, weight)
+    gx, g = cupy.empty_like(rows.x), cupy.ascontiguousarray(g.astype(rows.x.dtype, copy=False))
+    arrays = (
+        g, rows.x, cache.logsums, rows.target, _address(rows.weight), _address(cache.divisor), gx, np.int64(rows.n),
+        np.int64(rows.classes),
+    )  # fmt: skip
+    numbers = (np.int64(ignore_index), rows.number(label_smoothing), rows.number(rows.classes), np.bool_(g.size > 1))
+    if rows.length > 1:
+        rows.launch("columns_grad", rows.elementwise, THREADS, *arrays, np.int64(rows.length), *numbers)
+    else:
+        rows.launch("rows_grad", rows.n, _threads(rows.classes), *arrays, *numbers)
+    return gx
+
+
+def cross_entropy_grad(g, cache, x, target, *rest):
+    """`cross_entropy_backward` as an op, which is given the logits as well."""
+    return cross_entropy_backward(g, cache, target, *rest)
+
+
+# --- minus the log-likelihood ---------------------------------------------------------------------------------------
+
+
+def nll(logs, target, weight, ignore_index, reduction):
+    """(loss, weight of each element)"""
+    rows = _Rows(logs, target, weight)
+    if not rows.ready:
+        return NotImplemented
+    losses, weights = (cupy.empty(target.shape, logs.dtype) for _ in range(2))
+    wide = rows.room(2, rows.n)
+    sizes = (np.int64(v) for v in (rows.n, rows.classes, rows.length, ignore_index))
+    rows.launch(
+        "nll", rows.elementwise, THREADS, rows.x, rows.target, _address(rows.weight), losses, weights, wide[0], wide[1],
+        *sizes,
+    )  # fmt: skip
+    if reduction == "none":
+        return losses, weights
+    return _total(rows, wide[0], wide[1], reduction == "mean")[0], weights
+
+
+def nll_grad(g, target, weights, shape, ignore_index):
+    """The gradient of the log-likelihoods: `g` is per element or one for all."""
+    if g.dtype != weights.dtype or g.dtype.name not in program.NUMBER or target.dtype != I64 or not math.prod(shape):
+        return NotImplemented
+    g, target, weights = (cupy.ascontiguousarray(a) for a in (g, target, weights))
+    gx = cupy.zeros(shape, g.dtype)
+    classes = shape[1] if len(shape) > 1 else shape[0]
+    sizes = [np.int64(v) for v in (target.size, classes, math.prod(shape[2:]), ignore_index)]
+    launch = program.function("loss", "nll_grad", g.dtype.name)
+    grid = min(-(-target.size // THREADS), MOST_BLOCKS)
+    launch((grid,), (THREADS,), (g, target, weights, gx, *sizes, np.bool_(g.size > 1)))
+    return gx

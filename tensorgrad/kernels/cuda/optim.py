@@ -1,0 +1,207 @@
+"""Steps of optimizers, the norm of all gradients, and the scaling of losses: one launch for all parameters.
+
+What they take comes in lists, so these are no kernels of ops: `optim/elementwise.py`, `nn/utils/clip_grad.py` and
+`amp/grad_scaler.py` ask for them by name (`ops/dispatch.py`, `own_kernel`). Nothing here waits for the GPU.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import cupy
+import numpy as np
+
+from tensorgrad.kernels.cuda import program
+
+PIECE, THREADS = 16384, 256  # elements for each block, as sources/optim.cu has it
+ARRAYS = 5  # of a job in that file
+
+
+def dense(a) -> bool:
+    """Whether an array fills its memory without gaps, in whatever order of its dimensions."""
+    if a.flags.c_contiguous:
+        return True
+    stride = a.itemsize
+    for step, n in sorted(zip(a.strides, a.shape, strict=True)):
+        if n != 1 and step != stride:
+            return False
+        stride *= n
+    return True
+
+
+def in_step(a, b) -> bool:
+    """Whether two dense arrays of one shape have their elements in the same order."""
+    return a.strides == b.strides or (a.flags.c_contiguous and b.flags.c_contiguous)
+
+
+def together(arrays: Any) -> bool:
+    """Whether arrays, some of them None, can be one job: of one shape, dtype, GPU and order, without gaps."""
+    first = arrays[0]
+    if first.__class__ is not cupy.ndarray or first.dtype.name not in program.NUMBER or not dense(first):
+        return False
+    return all(a is None or (alike(a, first) and in_step(a, first)) for a in arrays[1:])
+
+
+def alike(a, b) -> bool:
+    """Whether an array is of the same shape and dtype as `b`, and on its GPU."""
+    return (
+        a.__class__ is cupy.ndarray
+        and a.dtype == b.dtype
+        and a.shape == b.shape
+        and a.data.device_id == b.data.device_id
+    )
+
+
+@lru_cache(maxsize=64)
+def _table(sizes: tuple, addresses: tuple, device: int, stream: int):
+    """(the jobs in the GPU's memory, how many blocks they take). They are kept: addresses seldom change."""
+    places = np.array(addresses, np.int64).reshape(len(sizes), -1)
+    table = np.zeros((len(sizes), ARRAYS + 2), np.int64)
+    table[:, : places.shape[1]] = places
+    table[:, ARRAYS] = sizes
+    ends = np.cumsum(-(-table[:, ARRAYS] // PIECE))
+    table[1:, ARRAYS + 1] = ends[:-1]
+    return cupy.asarray(table), int(ends[-1])
+
+
+class _Launch:
+    """The jobs of one launch: lists of arrays of one dtype on one GPU."""
+
+    def __init__(self, jobs: list):
+        first = jobs[0][0]
+        self.dtype, self.device = first.dtype.name, first.device
+        with self.device:
+            stream = cupy.cuda.get_current_stream().ptr
+            sizes = tuple(job[0].size for job in jobs)
+            addresses = tuple(a.data.ptr for job in jobs for a in job)
+            self.table, self.blocks = _table(sizes, addresses, self.device.id, stream)
+        self.count = np.int32(len(jobs))
+        self.number = program.NUMBER[self.dtype]
+
+    def __call__(self, name: str, *arguments) -> None:
+        with self.device:
+            function = program.function("optim", name, self.dtype)
+            function((self.blocks,), (THREADS,), (self.table, self.count, *arguments))
+
+
+def _launches(arrays: list) -> list[_Launch]:
+    """The launches for a list of single arrays, by dtype and GPU; those without elements are left out."""
+    groups: dict[Any, list] = {}
+    for a in arrays:
+        if a.size:
+            groups.setdefault((a.dtype.name, a.data.device_id), []).append((a,))
+    return [_Launch(jobs) for jobs in groups.values()]
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+class Step:
+    """The update of an optimizer, to be asked as a row of the CPU's compiled kernels is (kernels/numba/table.py)."""
+
+    elements = 0  # from how many elements on: any
+
+    def __init__(self, launch):
+        self.launch = launch
+
+    def available(self) -> bool:
+        """It is compiled when it is launched."""
+        return True
+
+    def takes(self, x, arrays) -> bool:
+        """Whether a parameter with these arrays of gradient and state is fit for it."""
+        return together([x, *arrays[1:]]) and alike(arrays[0], x)
+
+    def ready(self, moves: list) -> None:
+        """Moves the parameters of a list of (parameter, [gradient and state arrays], numbers)."""
+        groups: dict[Any, list] = {}
+        for x, arrays, numbers in moves:
+            job = [x, _laid(arrays[0], x), *(a for a in arrays[1:] if a is not None)]
+            if x.size:
+                groups.setdefault((numbers, len(job), x.dtype.name, x.data.device_id), []).append(job)
+        for (numbers, *_), jobs in groups.items():
+            self.launch(_Launch(jobs), len(jobs[0]), numbers)
+
+
+def _laid(g, x):
+    """A gradient in the order of its parameter: a copy, if it came in another, as that of a transposed weight does."""
+    if in_step(g, x):
+        return g
+    with x.device:
+        made = cupy.empty_like(x)
+        made[...] = g
+    return made
+
+
+def _sgd(launch: _Launch, arrays: int, numbers: tuple) -> None:
+    fresh, lr, decay, momentum, take, maximize, nesterov = numbers
+    number = launch.number
+    first = number(lr), number(decay or 0), number(-1 if maximize else 1)
+    if arrays == 2:
+        launch("sgd", *first)
+    else:
+        take = 1 if take is None else take
+        launch("sgd_momentum", *first, number(momentum), number(take), np.bool_(fresh), np.bool_(nesterov))
+
+
+def _adam(launch: _Launch, arrays: int, numbers: tuple) -> None:
+    rate, eps, shrink, decay, take1, keep2, take2, maximize = numbers
+    shrink = 1 if shrink is None else shrink
+    given = rate, eps, shrink, decay or 0, take1, keep2, take2, -1 if maximize else 1
+    launch("adam" if arrays == 4 else "adam_amsgrad", *map(launch.number, given))
+
+
+sgd, adam = Step(_sgd), Step(_adam)
+
+
+# --- all gradients at once -------------------------------------------------------------------------------------------
+
+
+@lru_cache
+def _ended(device: int, stream: int):
+    """The counter of blocks that have ended, 0 between launches; launches of one stream follow each other."""
+    return cupy.zeros(1, np.uint32)
+
+
+def norm(arrays: list):
+    """The Euclidean norm of all arrays seen as one vector, on the GPU; all of one dtype there."""
+    first = arrays[0]
+    if not all(together([a]) and a.dtype == first.dtype and a.data.device_id == first.data.device_id for a in arrays):
+        return NotImplemented
+    with first.device:
+        out = cupy.zeros((), first.dtype)
+        for launch in _launches(arrays):
+            ended = _ended(launch.device.id, cupy.cuda.get_current_stream().ptr)
+            launch("total_norm", cupy.empty(launch.blocks, np.float64), ended, out)
+    return out
+
+
+def clip(arrays: list, total, limit: float):
+    """Scales arrays, whose norm is `total` (on the same GPU), in place, so that it is at most `limit`."""
+    if total.__class__ is not cupy.ndarray or not total.flags.c_contiguous:
+        return NotImplemented
+    if not all(together([a]) and a.dtype == total.dtype and a.data.device_id == total.data.device_id for a in arrays):
+        return NotImplemented
+    for launch in _launches(arrays):
+        launch("clip", total, launch.number(limit))
+    return None
+
+
+def unscale(arrays: list, inverse, found):
+    """Multiplies arrays of one GPU in place by `inverse`; `found` becomes 1 if one holds an infinity or NaN.
+
+    Both are float32 numbers on that GPU.
+    """
+    if not all(together([a]) for a in arrays):
+        return NotImplemented
+    for launch in _launches(arrays):
+        launch("unscale", inverse, found)
+    return None
+
+
+def rescale(scale, steps, found, growth: float, backoff: float, interval: int):
+    """Adapts the scale of losses and the number of steps since it grew, in place, to what `unscale` found."""
+    arguments = scale, steps, found, np.float32(growth), np.float32(backoff), np.int32(interval)
+    with scale.device:
+        program.function("optim", "rescale")((1,), (1,), arguments)

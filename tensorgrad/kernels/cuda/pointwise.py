@@ -1,0 +1,229 @@
+"""Pointwise ops, each as one kernel made of its expression (`expressions.py`): operands are broadcast by steps of 0.
+
+Bytes per element: those of the operands and of the result, once each. Floating-point arrays only; numbers may take the
+place of arrays. The result's dimensions lie in memory in the order of the first operand's, as with CuPy.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache, partial
+from typing import Any
+
+import cupy
+import numpy as np
+
+from tensorgrad.kernels.cuda import program
+from tensorgrad.kernels.cuda.expressions import EXPRESSIONS, PLAIN, settings
+
+THREADS = 256
+MOST_BLOCKS = 2**31 - 1
+FEW = 1 << 16  # elements from which wide loads matter
+_NOTHING = np.int64(0)  # the address of an operand that is a number
+
+
+@cache
+def _function(name: str, kernel: str, dtype: str):
+    return program.function("pointwise", kernel, dtype, **settings(name))
+
+
+@cache
+def _types(name: str, dtype: np.dtype):
+    """(dtype of the result, dtype of each operand, elements to a thread) of an op on arrays of a dtype."""
+    row, kinds = EXPRESSIONS[name], {"T": dtype, "b": np.dtype(bool)}
+    return kinds[row.result], [kinds[kind] for kind in row.operands], 16 // dtype.itemsize
+
+
+def run(name: str, *operands: Any, numbers: tuple = ()):
+    """The result of an op on arrays and Python numbers; `numbers` are its parameters. NotImplemented if none fits."""
+    row = EXPRESSIONS[name]
+    dtype = None
+    for kind, x in zip(row.operands, operands):
+        if kind == "T" and x.__class__ is cupy.ndarray:
+            dtype = x.dtype
+            break
+    if dtype is None or dtype.name not in program.NUMBER:
+        return NotImplemented
+    arrays = [x for x in operands if x.__class__ is cupy.ndarray]
+    first = arrays[0]
+    if name in PLAIN and dtype.itemsize > 2 and all(x.size < FEW for x in arrays):
+        return NotImplemented
+    result, kinds, some = _types(name, dtype)
+    for x, kind in zip(operands, kinds):
+        if x.__class__ is cupy.ndarray:
+            if x.dtype != kind or x.device.id != first.device.id:
+                return NotImplemented
+        elif x.__class__ not in (int, float) or kind != dtype:
+            return NotImplemented
+    number = program.NUMBER[dtype.name]
+    given: list[Any] = []
+    for x in (*operands, 0, 0)[:3]:
+        array = x.__class__ is cupy.ndarray
+        given += [x, number(0)] if array else [_NOTHING, number(x)]
+    given += [number(v) for v in (*numbers, 0, 0, 0)[:3]]
+    shape = first.shape
+    if all(x.shape == shape and x.flags.c_contiguous and x.data.ptr % 16 == 0 for x in arrays):
+        out = cupy.empty(shape, result)
+        if n := out.size:
+            grid = min(-(-n // (THREADS * some)), MOST_BLOCKS)
+            _function(name, "whole", dtype.name)((grid,), (THREADS,), (out, np.int64(n), *given))
+        return out
+    return _broadcast(name, arrays, operands, given, result, some, dtype)
+
+
+# --- shapes and steps ------------------------------------------------------------------------------------------------
+
+
+def _order(arrays, dims: int) -> list[int]:
+    """The dimensions from the widest steps to the closest; of several arrays the first that tells decides."""
+    order = list(range(dims))
+    told = [[abs(step) for step in x.strides] for x in arrays if x.ndim == dims]
+    if all(x.flags.c_contiguous for x in arrays if x.ndim == dims):
+        return order
+    for i in range(1, dims):  # by insertion: between dimensions that are repeated, or of one element, nothing is told
+        at = i
+        for before in range(i - 1, -1, -1):
+            wider = _wider(told, order[at], order[before])
+            if wider is None:
+                continue
+            if not wider:
+                break
+            order[at], order[before] = order[before], order[at]
+            at = before
+    return order
+
+
+def _wider(told, d: int, other: int) -> bool | None:
+    """Whether the steps of dimension d are wider than those of the other; None if no array tells."""
+    for steps in told:
+        if steps[d] and steps[other] and steps[d] != steps[other]:
+            return steps[d] > steps[other]
+    return None
+
+
+def _steps(x, shape, order):
+    """Steps in elements over the dimensions of `shape`, in `order`: 0 where `x` is repeated."""
+    missing = len(shape) - x.ndim
+    return [
+        0 if d < missing or x.shape[d - missing] == 1 else x.strides[d - missing] // x.dtype.itemsize for d in order
+    ]
+
+
+def collapsed(shape, steps):
+    """Shape and steps (a list for each array) with those dimensions merged that lie one after the other in all arrays.
+
+    >>> collapsed((2, 3, 4), [[12, 4, 1], [0, 4, 1]])
+    ([2, 12], [[12, 1], [0, 1]])
+    """
+    kept: list[int] = []
+    rows: list[list[int]] = [[] for _ in steps]
+    for d, n in enumerate(shape):
+        if n == 1:
+            continue
+        if kept and all(row[-1] == given[d] * n for row, given in zip(rows, steps)):
+            kept[-1] *= n
+            for row, given in zip(rows, steps):
+                row[-1] = given[d]
+        else:
+            kept.append(n)
+            for row, given in zip(rows, steps):
+                row.append(given[d])
+    return kept, rows
+
+
+def _broadcast(name, arrays, operands, given, result, some, dtype):
+    """The result by steps. NotImplemented if four dimensions are not enough."""
+    shape = np.broadcast_shapes(*(x.shape for x in arrays))
+    order = _order(arrays, len(shape))
+    ordered = [shape[d] for d in order]
+    out = cupy.empty(ordered, result)
+    n = out.size
+    if n:
+        sizes, steps = collapsed(ordered, [_steps(x, shape, order) for x in arrays])
+        if len(sizes) > 4:
+            return NotImplemented
+        missing = 4 - len(sizes)
+        sizes = [1] * missing + sizes
+        by_array = iter([0] * missing + row for row in steps)
+        rows = [next(by_array) if x.__class__ is cupy.ndarray else [0] * 4 for x in (*operands, 0, 0)[:3]]
+        packed = sizes[3] % some == 0 and n < 2**31 and _suits_packs(operands, rows, some, dtype)
+        kernel = "broadcast_packed" if packed else "broadcast" if n < 2**31 else "broadcast_far"
+        count = n // some if packed else n
+        grid = min(-(-count // THREADS), MOST_BLOCKS)
+        places = [np.int64(v) for v in (*sizes[1:], *rows[0], *rows[1], *rows[2])]
+        _function(name, kernel, dtype.name)((grid,), (THREADS,), (out, np.int64(n), *given, *places))
+    inverse = sorted(range(len(order)), key=order.__getitem__)
+    return out if order == inverse == sorted(order) else out.transpose(inverse)
+
+
+def _suits_packs(operands, rows, some, dtype) -> bool:
+    """Whether packs of neighbours are whole in each operand's memory, at addresses that are multiples of their size."""
+    for x, row in zip(operands, rows):
+        if x.__class__ is not cupy.ndarray:
+            continue
+        if row[3] == 1:
+            if x.data.ptr % (some * x.dtype.itemsize) or any(step % some for step in row[:3]):
+                return False
+        elif row[3]:
+            return False
+    return True
+
+
+# --- what the ops' kernels are called with -------------------------------------------------------------------------
+
+
+def __getattr__(name: str):
+    """The kernel of an expression's name: it takes arrays, then the op's numbers."""
+    if name not in EXPRESSIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    arrays = len(EXPRESSIONS[name].operands)
+
+    def kernel(*given):
+        return run(name, *given[:arrays], numbers=given[arrays:])
+
+    kernel.__name__ = name
+    return kernel
+
+
+tanh_backward = partial(run, "tanh_grad")
+relu_backward = partial(run, "threshold_grad")
+
+
+def gelu(x, approximate="none"):
+    """The Gaussian error linear unit, or its form with tanh."""
+    return run("gelu_tanh" if approximate == "tanh" else "gelu", x)
+
+
+def gelu_grad(g, x, approximate="none"):
+    """Gradient of `gelu`."""
+    return run("gelu_tanh_grad" if approximate == "tanh" else "gelu_grad", g, x)
+
+
+def _limits(low, high):
+    return (-math.inf if low is None else low, math.inf if high is None else high)
+
+
+def clamp(x, low, high):
+    """x limited to [low, high]; either may be None."""
+    low, high = _limits(low, high)
+    return NotImplemented if math.isnan(low) or math.isnan(high) else run("clamp", x, numbers=(low, high))
+
+
+def clamp_grad(g, x, low, high):
+    """Gradient of `clamp`."""
+    return run("clamp_grad", g, x, numbers=_limits(low, high))
+
+
+_POWERS = {2: "square", 3: "cube", 0.5: "sqrt", -1: "reciprocal", -0.5: "rsqrt"}
+
+
+def power(x, y):
+    """x to the power y."""
+    if y.__class__ in (int, float) and y in _POWERS:
+        return run(_POWERS[y], x)
+    return run("pow", x, y)
+
+
+def masked_fill(x, mask, value):
+    """x with a number where the mask holds."""
+    return NotImplemented if value.__class__ is complex else run("masked_fill", x, mask, numbers=(value,))

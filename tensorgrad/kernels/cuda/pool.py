@@ -1,0 +1,138 @@
+"""Pooling on GPUs (`sources/pool.cu`): what `kernels/array/pool.py` is on the CPU, with the same shapes and rules.
+
+Arrays with their channels last in memory stay so.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import cupy
+import numpy as np
+
+from tensorgrad.kernels.array.pool import pool_shape
+from tensorgrad.kernels.cuda import program
+from tensorgrad.kernels.cuda.cudnn import empty, laid, lies_last
+
+FLOATING = ("float32", "float64", "float16", "bfloat16")
+ORDERED = (*FLOATING, "int64", "int32", "int16", "int8", "uint8")
+BLOCK = 256
+WIDE = 64  # elements of a window from which on a warp shares them
+
+
+def _three(values, fill):
+    return (fill,) * (3 - len(values)) + tuple(values)
+
+
+def _launch(name, dtype, last, even, out, arguments, size, points, windows, threads=1):
+    """Runs a function of pool.cu with a thread (or several) for each element of `out`.
+
+    `windows` is (kernel, stride, padding, dilation), or None for those that cover the input evenly.
+    """
+    kernel, stride, padding, dilation = windows or ((), (), (), ())
+    filled = (size, 1), (points, 1), (kernel, 1), (stride, 1), (padding, 0), (dilation, 1)
+    geometry = [np.int32(n) for values, fill in filled for n in _three(values, fill)]
+    count = max(out.size, prod(size) * out.shape[0] * out.shape[1])
+    launch = program.function("pool", name, dtype.name, LAST=int(last), EVEN=int(even), INDEX=program.index_type(count))
+    launch((-(-out.size * threads // BLOCK),), (BLOCK,), (*arguments, *geometry))
+    return out
+
+
+def _count(out):
+    return np.int64(out.size), np.int32(out.shape[1])
+
+
+def _maxima(x, points, windows):
+    """The maximum of each window and its place, both (N, C, *points)."""
+    last = lies_last(x)
+    x, shape = laid(x, last), (*x.shape[:2], *points)
+    values, places = empty(shape, x.dtype, last), empty(shape, np.dtype(np.int64), last)
+    if values.size:
+        arguments = (x, values, places, *_count(values))
+        _launch("max_pool", x.dtype, last, windows is None, values, arguments, x.shape[2:], points, windows)
+    return values, places
+
+
+def max_pool(x, kernel, stride, padding, dilation, ceil_mode):
+    """The maximum of each window of `x` (N, C, *S), and where it is, flat within an image plane."""
+    if x.dtype.name not in ORDERED:
+        return NotImplemented
+    shape = pool_shape(x.shape, kernel, stride, padding, dilation, ceil_mode)
+    return _maxima(x, shape[2:], (kernel, stride, padding, dilation))
+
+
+def max_pool_grad(g, indices, x_shape, windows=None):
+    """The gradients `g` (N, C, *P) added up at `indices`, of shape `x_shape`.
+
+    Declined where nothing says which windows an element is under, and where windows may miss the input entirely.
+    """
+    if g.dtype.name not in FLOATING or windows is None or g.ndim < 3:
+        return NotImplemented
+    if any(d > 1 and p for d, p in zip(windows[3], windows[2], strict=True)):
+        return NotImplemented
+    last = lies_last(g)
+    g, indices, out = laid(g, last), laid(indices, last), empty(tuple(x_shape), g.dtype, last)
+    if not out.size:
+        return out
+    arguments = (g, indices, out, *_count(out))
+    return _launch("max_pool_grad", g.dtype, last, False, out, arguments, x_shape[2:], g.shape[2:], windows)
+
+
+def adaptive_max_pool(x, output_size):
+    """The maxima of `output_size` windows that evenly cover `x` (N, C, *S), and where they are."""
+    if x.dtype.name not in ORDERED:
+        return NotImplemented
+    return _maxima(x, output_size, None)
+
+
+def _means(x, points, windows, padded, divisor):
+    last = lies_last(x)
+    x, out = laid(x, last), empty((*x.shape[:2], *points), x.dtype, last)
+    if not out.size:
+        return out
+    count = prod(windows[0]) if windows else prod(-(-n // p) for n, p in zip(x.shape[2:], points, strict=True))
+    wide = not last and count >= WIDE
+    arguments = (x, out, *_count(out), np.int32(padded), np.int64(divisor or 0))
+    return _launch(
+        "avg_pool_wide" if wide else "avg_pool", x.dtype, last, windows is None, out, arguments, x.shape[2:], points,
+        windows, 32 if wide else 1,
+    )  # fmt: skip
+
+
+def avg_pool(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
+    """The mean of each window of `x` (N, C, *S); the divisor as in `kernels/array/pool.py`."""
+    if x.dtype.name not in FLOATING:
+        return NotImplemented
+    once = (1,) * len(kernel)
+    shape = pool_shape(x.shape, kernel, stride, padding, once, ceil_mode)
+    return _means(x, shape[2:], (kernel, stride, padding, once), count_include_pad, divisor_override)
+
+
+def avg_pool_grad(g, x_shape, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
+    """The gradient of `avg_pool` for its input, of shape `x_shape`."""
+    if g.dtype.name not in FLOATING:
+        return NotImplemented
+    return _spread(g, x_shape, (kernel, stride, padding, (1,) * len(kernel)), count_include_pad, divisor_override)
+
+
+def _spread(g, x_shape, windows, padded, divisor):
+    last = lies_last(g)
+    g, out = laid(g, last), empty(tuple(x_shape), g.dtype, last)
+    if not g.size or not out.size:
+        return cupy.zeros(x_shape, g.dtype)
+    arguments = (g, out, *_count(out), np.int32(padded), np.int64(divisor or 0))
+    return _launch("avg_pool_grad", g.dtype, last, windows is None, out, arguments, x_shape[2:], g.shape[2:], windows)
+
+
+def adaptive_avg_pool(x, output_size):
+    """The means of `output_size` windows that evenly cover `x` (N, C, *S)."""
+    if x.dtype.name not in FLOATING:
+        return NotImplemented
+    return _means(x, output_size, None, False, None)
+
+
+def adaptive_avg_pool_grad(g, x_shape):
+    """The gradient of `adaptive_avg_pool` for its input, of shape `x_shape`."""
+    if g.dtype.name not in FLOATING:
+        return NotImplemented
+    return _spread(g, x_shape, None, False, None)

@@ -1,0 +1,369 @@
+"""Random numbers on the GPU: PyTorch's CUDA samples, number for number, from the same state of a `PhiloxGenerator`.
+
+The samplers are those of `kernels/array/sample.py`, by the same names: they take the generator, a shape and a NumPy
+dtype, and return a fresh C-contiguous array; `out`, a contiguous array of that shape and dtype, is filled instead.
+
+PyTorch launches threads in blocks of 256, as many as a GPU can run at once if there are enough elements, and so the
+numbers of a large tensor depend on the GPU's number of multiprocessors, there as here. Uniforms, integers, coins,
+dropout masks and permutations are equal. What passes through a logarithm, a sine, a tangent or an exponential uses the
+GPU's approximate functions where PyTorch does, and may differ by what two compilers make of them. Not matched: tensors
+of 2**29 elements and more, which PyTorch draws in pieces; draws from shares (`multinomial` with replacement) that
+fall so close to a boundary that the order of a sum decides; Poisson, binomial, gamma and Dirichlet variates
+(`sources/rejection.cu`), which are drawn by other methods here.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import cupy
+import numpy as np
+
+from tensorgrad.kernels.array.sample import DIGITS, integer_range
+from tensorgrad.kernels.cuda import bounds, program
+
+THREADS = 256
+FILLED = program.FLOATING + program.WHOLE  # dtypes that kernels write; others are cast
+
+
+@cache
+def _most_blocks(device: int) -> int:
+    """How many blocks of 256 threads a GPU runs at once."""
+    properties = cupy.cuda.runtime.getDeviceProperties(device)
+    return properties["multiProcessorCount"] * (properties["maxThreadsPerMultiProcessor"] // THREADS)
+
+
+def policy(gen, n: int, each: int = 4) -> tuple[int, int]:
+    """How PyTorch draws n numbers, `each` of them from four words: (blocks, words that each thread passes on by)."""
+    blocks = min(_most_blocks(gen.device.index), (n + THREADS - 1) // THREADS)
+    return blocks, ((n - 1) // (THREADS * blocks * each) + 1) * 4
+
+
+def _real(dtype: np.dtype) -> type:
+    """The C type that samples of a dtype are computed in."""
+    return np.float64 if dtype.name == "float64" else np.float32
+
+
+def _fill(name: str, gen, shape, dtype: np.dtype, *params, each: int = 0, out=None):
+    """An array filled by a kernel: `each` numbers come from four words (0: two for double, four for all others)."""
+    with cupy.cuda.Device(gen.device.index):
+        out = cupy.empty(shape, dtype) if out is None else out
+        n = out.size
+        if n:
+            blocks, count = policy(gen, n, each or (2 if dtype.name == "float64" else 4))
+            seed, offset = gen.take(count)
+            launch = program.function("random", name, dtype.name)
+            launch((blocks,), (THREADS,), (out, np.int64(n), np.uint64(seed), np.uint64(offset), *params))
+    return out
+
+
+def _stored(made, out):
+    """`made`, or `out` with its values."""
+    if out is None:
+        return made
+    out[...] = made
+    return out
+
+
+def _complex(sampler, gen, shape, dtype: np.dtype, *args):
+    parts = np.dtype("float32" if dtype.itemsize == 8 else "float64")
+    return sampler(gen, (*shape, 2), parts, *args).view(dtype).reshape(shape)
+
+
+def uniform(gen, shape, dtype: np.dtype, low: float = 0.0, high: float = 1.0, out=None):
+    """Uniform samples in [low, high)."""
+    if dtype.kind == "c":
+        return _stored(_complex(uniform, gen, shape, dtype, low, high), out)
+    real = _real(dtype)
+    with np.errstate(all="ignore"):
+        least, most = dtype.type(low), dtype.type(high)
+        extent = dtype.type(most - least)
+    return _fill("uniform", gen, shape, dtype, real(least), real(most), real(extent), out=out)
+
+
+def normal(gen, shape, dtype: np.dtype, mean: float = 0.0, std: float = 1.0, out=None):
+    """Normal samples. Complex dtypes share the variance between real and imaginary part."""
+    if dtype.kind == "c":
+        return _stored(_complex(normal, gen, shape, dtype, mean, std / math.sqrt(2)), out)
+    real = _real(dtype)
+    return _fill("normal", gen, shape, dtype, real(mean), real(std), out=out)
+
+
+def log_normal(gen, shape, dtype: np.dtype, mean: float = 1.0, std: float = 2.0, out=None):
+    """Exponentials of normals."""
+    real = _real(dtype)
+    return _fill("log_normal", gen, shape, dtype, real(mean), real(std), out=out)
+
+
+def exponential(gen, shape, dtype: np.dtype, lambd: float = 1.0, out=None):
+    """Exponential samples with rate `lambd`: -log(u) / lambd."""
+    return _fill("exponential", gen, shape, dtype, _real(dtype)(lambd), out=out)
+
+
+def cauchy(gen, shape, dtype: np.dtype, median: float = 0.0, sigma: float = 1.0, out=None):
+    """Cauchy samples: median + sigma * tan(pi * (u - 1/2))."""
+    real = _real(dtype)
+    return _fill("cauchy", gen, shape, dtype, real(median), real(sigma), out=out)
+
+
+def geometric(gen, shape, dtype: np.dtype, p: float, out=None):
+    """The number of tosses up to the first head: ceil(log u / log(1 - p))."""
+    if dtype.name not in FILLED:
+        return NotImplemented
+    return _fill("geometric", gen, shape, dtype, _real(dtype)(p), out=out)
+
+
+def bernoulli(gen, shape, dtype: np.dtype, p: float, out=None):
+    """1 with probability `p`, else 0."""
+    if dtype.name not in FILLED:
+        return NotImplemented
+    return _fill("bernoulli", gen, shape, dtype, _real(dtype)(p), out=out)
+
+
+# --- integers --------------------------------------------------------------------------------------------------------
+
+
+def _below(gen, shape, dtype: np.dtype, span: int, low: int, wide: bool, out=None):
+    """(word % span) + low; `span` 2**64 stands for all 64-bit words. Unsigned types of 16 bits and more are cast."""
+    if dtype.name not in FILLED:
+        return _stored(_below(gen, shape, np.dtype("int64"), span, low, wide).astype(dtype), out)
+    signed = low % 2**64 - (2**64 if low % 2**64 >= 2**63 else 0)
+    name, each = ("below_64", 2) if wide else ("below_32", 4)
+    return _fill(name, gen, shape, dtype, np.uint64(span % 2**64), np.int64(signed), each=each, out=out)
+
+
+def random(gen, shape, dtype: np.dtype, out=None):
+    """Integers over all that `dtype` holds: `random_()` without bounds."""
+    if dtype.name in DIGITS:
+        span = 2 ** DIGITS[dtype.name] + 1
+    else:
+        span = 2 if dtype.kind == "b" else int(np.iinfo(dtype).max) + 1
+    return _below(gen, shape, dtype, span, 0, dtype.name in ("float64", "int64"), out)
+
+
+def randint(gen, shape, dtype: np.dtype, low: int, high: int | None, out=None):
+    """Integers in [low, high): `randint`, `random_(low, high)`; up to the type's maximum if `high` is None.
+
+    Raises: RuntimeError if the range is empty or does not fit the dtype.
+    """
+    low, span = integer_range(shape, dtype, low, high)
+    return _below(gen, shape, dtype, span, low if span < 2**64 else 0, span >= 2**28, out)
+
+
+def _bits_of_keys(n: int) -> int:
+    """How many bits keys need so that nine times out of ten no two of n are alike (the birthday problem)."""
+    return min(64, math.ceil(math.log2(n - (6.0 * n * n + 1) / (12 * math.log(0.9)))))
+
+
+def randperm(gen, shape, dtype: np.dtype):
+    """A permutation of 0 .. n - 1: random keys are sorted, and what has the same key is shuffled once more."""
+    (n,) = shape
+    with cupy.cuda.Device(gen.device.index):
+        if n == 0:
+            return cupy.empty(0, dtype)
+        bits = _bits_of_keys(n)
+        width, low = (32, -(2**31)) if bits <= 32 else (64, -(2**63))
+        keys = _below(gen, shape, np.dtype("int64"), 2**width - 1, low, True).view(np.uint64)
+        mask = np.uint64(2**bits - 1)
+        if bits == width:  # signed keys are sorted by all their bits: from negative to positive
+            keys = (keys ^ np.uint64(1 << width - 1)) & mask
+        else:
+            keys &= mask
+        order = cupy.argsort(keys)
+        values = order.astype(np.int64, copy=False)
+        seed, offset = gen.take(n)
+        launch = program.function("random", "shuffle_ties", "int64")
+        args = (keys[order], values, np.int64(n), mask, np.uint64(seed), np.uint64(offset))
+        launch(((n + 511) // 512,), (512,), args)
+        return values.astype(dtype, copy=False)
+
+
+# --- chances that are arrays -----------------------------------------------------------------------------------------
+
+
+def bernoulli_each(p, gen, dtype: np.dtype | None = None):
+    """1 with the probability in `p`, element by element, else 0; of `p`'s dtype unless one is given.
+
+    Probabilities outside of [0, 1] are not looked for: that would wait for the GPU. They count as 0 and 1.
+    """
+    dtype = p.dtype if dtype is None else dtype
+    if dtype.name not in FILLED:
+        return NotImplemented
+    with cupy.cuda.Device(gen.device.index):
+        chances = cupy.ascontiguousarray(p, dtype=_real(dtype))
+        out = cupy.empty(p.shape, dtype)
+        seed, offset = gen.take(10)
+        if out.size:
+            launch = program.function("random", "bernoulli_each", dtype.name)
+            args = (chances, out, np.int64(out.size), np.uint64(seed), np.uint64(offset))
+            launch(((out.size + 2047) // 2048,), (512,), args)
+        return out
+
+
+def bernoulli_over(x, p, gen):
+    """`bernoulli_each` for probabilities that broadcast to x, in x's dtype."""
+    return bernoulli_each(cupy.broadcast_to(p, x.shape), gen, x.dtype)
+
+
+def normal_both(mean, std, gen):
+    """Normals whose means and standard deviations are arrays that broadcast.
+
+    Raises: RuntimeError for complex or negative deviations (as PyTorch, it waits for the GPU to find them).
+    """
+    _check_deviations(std)
+    drawn = normal(gen, np.broadcast_shapes(mean.shape, std.shape), mean.dtype)
+    return _rounded(cupy.add, _rounded(cupy.multiply, drawn, std), mean)
+
+
+def normal_mean(mean, std, gen):
+    """Normals with an array of means."""
+    return _rounded(cupy.add, normal(gen, mean.shape, mean.dtype, 0.0, std), mean)
+
+
+def normal_std(std, mean, gen):
+    """Normals with an array of standard deviations. Raises: RuntimeError as `normal_both`."""
+    _check_deviations(std)
+    return _rounded(cupy.add, _rounded(cupy.multiply, normal(gen, std.shape, std.dtype), std), mean)
+
+
+def _check_deviations(std) -> None:
+    if std.dtype.kind == "c":
+        raise RuntimeError("normal expects standard deviation to be non-complex")
+    if std.size and not bool((std >= 0).all()):
+        raise RuntimeError("normal expects all elements of std >= 0.0")
+
+
+def _rounded(function, x, other):
+    """A function of two operands computed in float32 if x is of 16 bits, and rounded to x's dtype."""
+    if x.dtype.itemsize > 2:
+        return function(x, other if np.isscalar(other) else other.astype(x.dtype, copy=False))
+    wide = other if np.isscalar(other) else other.astype(np.float32)
+    return function(x.astype(np.float32), wide).astype(x.dtype)
+
+
+def multinomial(gen, weights, num_samples: int, replacement: bool = False):
+    """Indices (int64) drawn by `weights`, a vector or a matrix of one distribution per row.
+
+    With replacement a sample is looked up in the running sums; without, and for a single one, the largest of
+    weight / e wins, where every e is exponential (P. Efraimidis and P. Spirakis, 2006).
+
+    Raises: RuntimeError for weights that are negative, infinite, NaN or all zero; late, as for wrong indices (see
+    `bounds.py`).
+    """
+    with cupy.cuda.Device(gen.device.index):
+        rows = cupy.ascontiguousarray(weights).reshape(-1, weights.shape[-1])
+        _check_weights(rows)
+        if replacement and num_samples > 1:
+            chosen = _with_replacement(gen, rows, num_samples)
+        else:
+            quotients = _rounded(cupy.divide, rows, exponential(gen, rows.shape, rows.dtype))
+            quotients = quotients.astype(_real(rows.dtype), copy=False)
+            if num_samples == 1:
+                chosen = quotients.argmax(axis=1)[:, None]
+            else:
+                chosen = cupy.argsort(-quotients, axis=1)[:, :num_samples]
+        return cupy.ascontiguousarray(chosen, dtype=np.int64).reshape(*weights.shape[:-1], num_samples)
+
+
+def _check_weights(rows) -> None:
+    sums = rows.astype(_real(rows.dtype), copy=False).sum(axis=1)
+    for values, least in ((rows, 0), (sums, 1)):
+        launch = program.function("random", "check_weights", values.dtype.name)
+        args = (values, np.int64(values.size), np.int32(least), bounds.note("weights"))
+        launch((-(-values.size // THREADS),), (THREADS,), args)
+
+
+def _with_replacement(gen, rows, num_samples: int):
+    count, width = rows.shape
+    real = rows.astype(_real(rows.dtype), copy=False)
+    shares = (real / real.sum(axis=1, keepdims=True)).astype(rows.dtype, copy=False)
+    sums = cupy.cumsum(shares.astype(real.dtype, copy=False), axis=1).astype(rows.dtype, copy=False)
+    chosen = cupy.empty((count, num_samples), np.int64)
+    across, down = (num_samples + 127) // 128, min(count, 65535)
+    seed, offset = gen.take(((count - 1) // down + 1) * 4)
+    launch = program.function("random", "multinomial", rows.dtype.name)
+    sizes = (np.int64(count), np.int32(width), np.int32(num_samples))
+    launch((across, down), (128,), (sums, shares, chosen, *sizes, np.uint64(seed), np.uint64(offset)))
+    return chosen
+
+
+# --- drawn until accepted --------------------------------------------------------------------------------------------
+
+MOST_WORDS = 4096  # of an element: in which the rarest of these samplers comes to an end, but for one time in 2**1000
+
+
+def _rejected(name: str, gen, *parameters):
+    """What a kernel of `sources/rejection.cu` draws by arrays of one shape and dtype."""
+    dtype = parameters[0].dtype
+    wide = np.dtype("float64" if dtype.name == "float64" else "float32")
+    with cupy.cuda.Device(gen.device.index):
+        arrays = [cupy.ascontiguousarray(p, dtype=wide) for p in parameters]
+        out = cupy.empty(arrays[0].shape, wide)
+        seed, offset = gen.take(MOST_WORDS)
+        if out.size:
+            launch = program.function("rejection", name, wide.name)
+            numbers = (np.int64(out.size), np.uint64(seed), np.uint64(offset))
+            launch((-(-out.size // THREADS),), (THREADS,), (*arrays, out, *numbers))
+        return out.astype(dtype, copy=False)
+
+
+def poisson(rate, gen):
+    """Poisson variates; NaN for a negative rate, which is not looked for, since that would wait for the GPU."""
+    return _rejected("poisson", gen, rate)
+
+
+def binomial(count, prob, gen):
+    """The number of heads in `count` tosses, elementwise with broadcasting."""
+    shape = np.broadcast_shapes(count.shape, prob.shape)
+    prob = prob.astype(count.dtype, copy=False)
+    return _rejected("binomial", gen, cupy.broadcast_to(count, shape), cupy.broadcast_to(prob, shape))
+
+
+def standard_gamma(alpha, gen):
+    """Gamma variates of scale 1."""
+    return _rejected("standard_gamma", gen, alpha)
+
+
+def dirichlet(alpha, gen):
+    """Points of the simplex: gamma variates over their sum."""
+    drawn = standard_gamma(alpha, gen)
+    return drawn / drawn.sum(axis=-1, keepdims=True)
+
+
+# --- dropout ---------------------------------------------------------------------------------------------------------
+
+
+def dropout(x, p: float, place: tuple):
+    """x with each element 0 with probability `p`, else divided by 1 - p; `place` says where the noise lies."""
+    seed, offset, order, pack, blocks = place
+    there = cupy.ascontiguousarray(x.transpose(order))
+    if there.data.ptr % (pack * there.itemsize):
+        there = there.copy()
+    out = cupy.empty_like(there)
+    launch = program.function("random", "dropout", x.dtype.name, PACK=pack)
+    numbers = (np.int64(x.size), np.uint64(seed), np.uint64(offset), _real(x.dtype)(1 - p))
+    launch((blocks,), (THREADS,), (there, out, *numbers))
+    return out.transpose([order.index(d) for d in range(x.ndim)]) if x.ndim else out.reshape(())
+
+
+def dropout_place(gen, x) -> tuple[int, int, tuple, int, int]:
+    """Where the noise of `dropout(x)` begins and how it lies over x: (seed, offset, dimensions, pack, blocks).
+
+    PyTorch lets a thread take 16 bytes of neighbours where the memory of x has no gaps and the count allows it; the
+    noise then follows the memory, and else the indices.
+    """
+    blocks, count = policy(gen, x.size)
+    order = tuple(sorted(range(x.ndim), key=lambda d: (-x.strides[d], x.shape[d] == 1)))
+    pack = 1
+    if x.transpose(order).flags.c_contiguous:
+        pack = 16 // x.itemsize
+        while pack > 1 and (x.size % pack or x.data.ptr % (pack * x.itemsize)):
+            pack //= 2
+    return *gen.take(count), order if pack > 1 else tuple(range(x.ndim)), pack, blocks
+
+
+def dropout_mask(gen, shape, dtype: np.dtype, p: float, out=None):
+    """What a dropout that is not `dropout` multiplies by: 0 with probability `p`, else 1 / (1 - p)."""
+    with cupy.cuda.Device(gen.device.index):
+        return _stored(_rounded(cupy.divide, bernoulli(gen, shape, dtype, 1 - p), 1 - p), out)

@@ -1,0 +1,284 @@
+"""Reductions over any dimensions: sums, means, extrema and their places, norms, variances, log-sum-exp.
+
+Dimensions that lie side by side are merged first; what is left is one pass over rows or columns, or two where reduced
+dimensions lie around kept ones, or where there are too few results to keep a GPU busy. Each element is read once, sums
+of two-byte floats are kept in float32, and no atomics take part: the order of a sum is always the same.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+
+from tensorgrad.kernels.cuda import program
+
+THREADS = 256
+SHORT = 1024  # rows up to this length are for the lanes of one warp
+BLOCKS = 1024  # about what keeps a large GPU busy
+MOST_BLOCKS = 2**31 - 1
+I64 = np.dtype("int64")
+
+
+class Kind(NamedTuple):
+    """What an op gives: the dtype (None: the input's), and the size of a tally, in numbers and in bytes more."""
+
+    out: str | None = None
+    numbers: int = 1
+    bytes: int = 0
+    whole: bool = False  # of integers and booleans too
+
+
+KINDS = {
+    "sum": Kind(whole=True), "mean": Kind(), "prod": Kind(), "any": Kind("bool", whole=True),
+    "all": Kind("bool", whole=True), "amax": Kind(), "amin": Kind(), "norm1": Kind(), "norm2": Kind(), "norm_p": Kind(),
+    "norm_max": Kind(), "argmax": Kind(bytes=8), "argmin": Kind(bytes=8), "var": Kind(numbers=2, bytes=8),
+    "logsumexp": Kind(numbers=2),
+}  # fmt: skip
+
+
+def settings(name: str, dtype: str, columns: bool) -> dict:
+    """What `program.text("reduce", …)` is told."""
+    floating = dtype in program.FLOATING
+    out = "bool" if KINDS[name].out else "T" if floating else "long long"
+    return {"OP": name, "OUT": out, **({} if floating else {"WHOLE": 1}), **({"COLUMNS": 1} if columns else {})}
+
+
+@cache
+def _function(name: str, kernel: str, dtype: str):
+    return program.function("reduce", kernel, dtype, **settings(name, dtype, kernel.startswith("columns")))
+
+
+def _wide(inner: int, some: int) -> int:
+    """How many threads of a block lie along the columns: up to a warp."""
+    return min(32, _power(-(-inner // some)))
+
+
+def _power(n: int) -> int:
+    """The least power of two that is not below n."""
+    return 1 << (n - 1).bit_length()
+
+
+class _Launches:
+    """The launches of one op on one array (outer, n, inner): straight to results, or by tallies."""
+
+    def __init__(self, name: str, x, number, results: tuple, count: int):
+        kind, dtype = KINDS[name], x.dtype
+        self.name, self.dtype, self.x = name, dtype.name, x
+        number_type: Any = program.NUMBER.get(dtype.name, np.int64)
+        self.number = number_type(number)
+        self.some = 16 // dtype.itemsize if x.data.ptr % 16 == 0 else 1
+        size = np.dtype(number_type).itemsize * kind.numbers
+        self.tally = -(-size // 8) * 8 + kind.bytes if kind.bytes else size
+        # The address of an array, or 0 for one that is not asked for.
+        self.results = (*(np.int64(0) if a is None else a for a in results), np.int64(count))
+
+    def _launch(self, kernel, grid, block, *args):
+        _function(self.name, kernel, self.dtype)((min(grid, MOST_BLOCKS),), block, (*args, self.number))
+
+    def _room(self, count: int):
+        return cupy.empty(count * self.tally, np.uint8)
+
+    def tallies(self, outer: int, n: int, inner: int):
+        """Tallies (outer, inner) of the array."""
+        room = self._room(outer * inner)
+        self._pass(self.x, "_split", (room,), outer, n, inner, 1)
+        return room
+
+    def finish(self, tallies, outer: int, n: int, inner: int) -> None:
+        """Results from tallies (outer, n, inner)."""
+        self._pass(tallies, "_join", self.results, outer, n, inner, 1)
+
+    def whole(self, outer: int, n: int, inner: int) -> None:
+        """Results from the array; in two launches where one would leave most of a GPU without work."""
+        some = self.some if inner % self.some == 0 else 1
+        if inner > 1:
+            wide = _wide(inner, some)
+            blocks, least = outer * -(-inner // (wide * some)), 8 * THREADS // wide
+        else:
+            blocks, least = outer, 8 * THREADS * self.some
+        splits = min(-(-n // least), -(-BLOCKS // blocks))
+        if splits < 2:
+            self._pass(self.x, "_whole", self.results, outer, n, inner, 1)
+            return
+        splits = -(-n // _piece(n, splits))
+        room = self._room(outer * splits * inner)
+        self._pass(self.x, "_split", (room,), outer, n, inner, splits)
+        self.finish(room, outer, splits, inner)
+
+    def _pass(self, x, way, target, outer, n, inner, splits):
+        some = 1 if way == "_join" else self.some
+        sizes, pieces = (np.int64(outer), np.int64(n)), (np.int64(splits), np.int64(_piece(n, splits)))
+        if inner > 1:
+            some = some if inner % some == 0 else 1
+            wide = _wide(inner, some)
+            grid = outer * splits * -(-inner // (wide * some))
+            kernel = f"columns_packed{way}" if some > 1 else f"columns{way}"
+            self._launch(kernel, grid, (wide, THREADS // wide), x, *target, *sizes, np.int64(inner), *pieces)
+            return
+        some = some if n % some == 0 else 1
+        packed = np.bool_(some > 1)
+        if (n <= SHORT and splits == 1) or way == "_join":
+            lanes = min(32, _power(-(-n // some)))
+            grid = -(-outer * lanes // THREADS)
+            self._launch(f"short_rows{way}", grid, (THREADS,), x, *target, *sizes, np.int32(lanes), packed)
+        else:
+            self._launch(f"rows{way}", outer * splits, (THREADS,), x, *target, *sizes, *pieces, packed)
+
+
+def _piece(n: int, splits: int) -> int:
+    """The length of a piece: of whole packs."""
+    return n if splits == 1 else -(-n // (splits * 64)) * 64
+
+
+# --- dimensions -----------------------------------------------------------------------------------------------------
+
+
+def _in_memory_order(x):
+    """An array's dimensions permuted so that it is contiguous, and the permutation; a copy where there are gaps."""
+    if x.flags.c_contiguous:
+        return x, None
+    order = sorted(range(x.ndim), key=lambda d: -x.strides[d])
+    permuted = x.transpose(order)
+    return (permuted, order) if permuted.flags.c_contiguous else (cupy.ascontiguousarray(x), None)
+
+
+def _groups(shape, dims) -> list[int]:
+    """Sizes with neighbouring dimensions merged that are both kept or both reduced: [kept, reduced, kept, …, kept].
+
+    >>> _groups((2, 3, 4, 5), (1, 2))
+    [2, 12, 5]
+    """
+    sizes, reduced = [1], False
+    for d, n in enumerate(shape):
+        if n == 1:
+            continue
+        if (d in dims) == reduced:
+            sizes[-1] *= n
+        else:
+            sizes.append(n)
+            reduced = not reduced
+    return [*sizes, 1] if reduced else sizes if len(sizes) > 1 else [*sizes, 1, 1]
+
+
+def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bool = True, places: bool = False):
+    """(results of an op over `dim`, their places): None for what is not asked for. `dim` is None, a number or a tuple.
+
+    NotImplemented for arrays that the kernels were not made for.
+    """
+    kind = KINDS[name]
+    if not x.ndim or not x.size:
+        return NotImplemented
+    if x.dtype.name not in program.NUMBER and not (kind.whole and x.dtype.name in program.WHOLE):
+        return NotImplemented
+    dims = range(x.ndim) if dim is None else (dim,) if dim.__class__ is int else dim
+    if places and dim is None:
+        x = cupy.ascontiguousarray(x)  # places are counted in the order of rows
+    y, order = _in_memory_order(x)
+    y_dims = dims if order is None else [order.index(d) for d in dims]
+    sizes = _groups(y.shape, y_dims)
+    kept_shape = [1 if d in y_dims else n for d, n in enumerate(y.shape)]
+    if len(sizes) > 5:
+        y = cupy.ascontiguousarray(
+            y.transpose([d for d in range(y.ndim) if d not in y_dims] + [d for d in range(y.ndim) if d in y_dims])
+        )
+        n = math.prod(y.shape) // math.prod(kept_shape)
+        sizes = [y.size // n, n, 1]
+    out = cupy.empty(kept_shape, dtype or kind.out or x.dtype) if values else None
+    at = cupy.empty(kept_shape, I64) if places else None
+    launches = _Launches(name, y, number, (out, at), y.size // math.prod(kept_shape))
+    if len(sizes) == 3:
+        launches.whole(*sizes)
+    else:
+        outer, n, middle, inner_n, inner = sizes
+        launches.finish(launches.tallies(outer * n * middle, inner_n, inner), outer, n, middle * inner)
+    return tuple(None if a is None else _shaped(a, order, dims, keepdim) for a in (out, at))
+
+
+def _shaped(out, order, dims, keepdim):
+    """A result in the input's order of dimensions, the reduced ones taken out or kept as ones."""
+    if order is not None:
+        out = out.transpose([order.index(d) for d in range(out.ndim)])
+    return out if keepdim else out.reshape([n for d, n in enumerate(out.shape) if d not in dims])
+
+
+def _values(result):
+    return result if result is NotImplemented else result[0]
+
+
+# --- what the ops' kernels are called with -------------------------------------------------------------------------
+
+
+def sum_(x, dim, keepdim, dtype):
+    """The sum; integers and booleans in int64."""
+    if x.dtype.name in program.NUMBER:
+        return _values(reduce("sum", x, dim, keepdim))
+    if dtype is not None and x.dtype != I64:
+        return NotImplemented
+    return _values(reduce("sum", x, dim, keepdim, dtype=I64))
+
+
+def mean(x, dim, keepdim, dtype):
+    """The sum divided by the number of elements."""
+    return _values(reduce("mean", x, dim, keepdim))
+
+
+def prod(x, dim, keepdim, dtype):
+    """The product of floats."""
+    return _values(reduce("prod", x, dim, keepdim))
+
+
+def _truth(name, x, dim, keepdim):
+    return NotImplemented if x.dtype == np.uint8 else _values(reduce(name, x, dim, keepdim))
+
+
+any_, all_ = partial(_truth, "any"), partial(_truth, "all")
+
+
+def _extreme(name, x, dim, keepdim):
+    return _values(reduce(name, x, dim, keepdim))
+
+
+amax, amin = partial(_extreme, "amax"), partial(_extreme, "amin")
+
+
+def max_all(x):
+    """The largest element of all."""
+    return amax(x, None, False)
+
+
+def min_all(x):
+    """The smallest element of all."""
+    return amin(x, None, False)
+
+
+def arg_extreme(x, dim, keepdim, name):
+    """The place of the first largest ("argmax") or smallest element, or of the first nan."""
+    found = reduce(name, x, dim, keepdim, values=False, places=True)
+    return found if found is NotImplemented else found[1]
+
+
+def extreme_with_index(x, dim, keepdim, name):
+    """Largest ("max") or smallest elements along `dim`, and the places where they are first."""
+    return reduce(f"arg{name}", x, dim, keepdim, places=True)
+
+
+def var(x, dim, correction, keepdim):
+    """Mean squared distance from the mean, the sum divided by (n - correction), or by 0 if that is negative."""
+    return _values(reduce("var", x, dim, keepdim, correction))
+
+
+def vector_norm(x, ord, dim, keepdim, dtype):
+    """(Σ |x|^ord)^(1/ord), and the largest size for inf."""
+    name = {1: "norm1", 2: "norm2", math.inf: "norm_max"}.get(ord, "norm_p")
+    if name == "norm_p" and (ord == 0 or ord == -math.inf):
+        return NotImplemented
+    return _values(reduce(name, x, dim, keepdim, ord))
+
+
+def logsumexp(x, dim, keepdim):
+    """log Σ exp(x) without overflow."""
+    return _values(reduce("logsumexp", x, dim, keepdim))

@@ -1,0 +1,121 @@
+"""The methods of NumPy's ufuncs that CuPy's have not: `at` for every dtype, `accumulate`, `reduce` and `reduceat`.
+
+Calls go straight to CuPy. Scans double the distance at which they combine elements with each pass, log2(n) passes over
+everything (Hillis and Steele, "Data parallel algorithms", 1986).
+"""
+
+from __future__ import annotations
+
+import cupy
+import numpy as np
+
+from tensorgrad.kernels.cuda.index import add_in_order
+from tensorgrad.settings import _Settings
+
+_REDUCE = {"maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any"}
+_ATOMIC = ("int32", "float16", "float32", "float64", "uint32", "uint64")  # what CuPy adds at indices
+_WIDER = {
+    "bool": "int32",
+    "int8": "int32",
+    "uint8": "int32",
+    "int16": "int32",
+    "uint16": "int32",
+    "bfloat16": "float32",
+}
+
+
+def extended(name: str):
+    """CuPy's ufunc of a name, with the methods that it lacks."""
+    ufunc = getattr(cupy, name)
+    made = type(name, (_Ufunc,), {"__slots__": (), "__call__": staticmethod(ufunc)})
+    return made(name, ufunc)
+
+
+class _Ufunc:
+    __slots__ = ("__name__", "ufunc")
+
+    def __init__(self, name, ufunc):
+        self.__name__, self.ufunc = name, ufunc
+
+    def __getattr__(self, name):
+        return getattr(self.ufunc, name)
+
+    def reduce(self, array, axis=0, dtype=None, out=None, keepdims=False):
+        """All elements along an axis combined."""
+        method = _REDUCE.get(self.__name__)
+        if method is None:
+            return self.ufunc.reduce(array, axis, dtype, out, keepdims)
+        return getattr(array, method)(axis, out=out, keepdims=keepdims)
+
+    def accumulate(self, array, axis=0, dtype=None, out=None):
+        """Each element combined with all before it."""
+        if self.__name__ in ("add", "multiply"):
+            return self.ufunc.accumulate(array, axis, dtype, out)
+        if dtype is not None or out is not None:
+            raise NotImplementedError(f"{self.__name__}.accumulate has neither dtype= nor out= on a GPU")
+        out = cupy.moveaxis(array.copy(), axis, 0)
+        step = 1
+        while step < len(out):
+            out[step:] = self.ufunc(out[step:], out[:-step])
+            step *= 2
+        return cupy.moveaxis(out, 0, axis)
+
+    def reduceat(self, array, starts, axis=0):
+        """The elements from each start to the next combined; starts rise."""
+        array = cupy.moveaxis(array, axis, 0)
+        first = cupy.zeros(len(array), np.int64)
+        first[starts] = 1
+        ends = cupy.append(starts[1:], len(array)) - 1
+        return cupy.moveaxis(self._by_runs(array, cupy.cumsum(first))[ends], 0, axis)
+
+    def _by_runs(self, values, runs):
+        """Along the first axis each value combined with all before it that have the same number in `runs`."""
+        values, step = values.copy(), 1
+        shape = (-1,) + (1,) * (values.ndim - 1)
+        while step < len(values):
+            same = (runs[step:] == runs[:-step]).reshape(shape)
+            values[step:] = cupy.where(same, self.ufunc(values[step:], values[:-step]), values[step:])
+            step *= 2
+        return values
+
+    def at(self, array, indices, values):
+        """`array[indices] = ufunc(array[indices], values)`, where an index may occur more than once."""
+        values = cupy.asarray(values, array.dtype)
+        if self.__name__ == "add":
+            _add_at(array, indices, values)
+        else:
+            self._sorted_at(array, indices, values)
+
+    def _sorted_at(self, array, indices, values):
+        flat = array.reshape(-1)
+        places = cupy.arange(flat.size).reshape(array.shape)[indices]
+        if not places.size:
+            return
+        values = cupy.broadcast_to(values, places.shape).reshape(-1)
+        places = places.reshape(-1)
+        order = cupy.argsort(places)
+        places = places[order]
+        last = cupy.ones(places.size, bool)
+        cupy.not_equal(places[1:], places[:-1], out=last[:-1])
+        combined = self._by_runs(values[order], places)[last]
+        places = places[last]
+        flat[places] = self.ufunc(flat[places], combined)
+        if not array.flags.c_contiguous:  # then `flat` was a copy
+            array[...] = flat.reshape(array.shape)
+
+
+def _add_at(array, indices, values):
+    dtype = array.dtype.name
+    if _Settings.deterministic and dtype in ("float32", "float64"):  # atomic sums come in any order
+        add_in_order(array, cupy.arange(array.size).reshape(array.shape)[indices], values)
+    elif dtype in _ATOMIC:
+        cupy.add.at(array, indices, values)
+    elif dtype == "int64":  # sums wrap around in the same way
+        cupy.add.at(array.view(np.uint64), indices, values.view(np.uint64))
+    elif dtype in _WIDER:
+        wide = array.astype(_WIDER[dtype])
+        cupy.add.at(wide, indices, values.astype(wide.dtype))
+        array[...] = wide.astype(array.dtype)
+    else:
+        for part, other in ((array.real, values.real), (array.imag, values.imag)):
+            cupy.add.at(part, indices, other)
