@@ -7,8 +7,8 @@ from tensorgrad.ops import dispatch
 
 
 def _stays(name: str, path: str) -> bool:
-    """Random numbers have no other kernel, nor have rows that are no ops."""
-    return path.startswith("random.") or name.partition(".backward")[0] not in dispatch.OPS
+    """Random numbers have no other kernel, what runs on the host is no CUDA kernel, and some rows are no ops."""
+    return path.startswith(("random.", "host.")) or name.partition(".backward")[0] not in dispatch.OPS
 
 
 @contextlib.contextmanager

@@ -4,8 +4,7 @@ from tests.opdb_known import KNOWN
 
 _ROWS = (
     "Conjugates of complex numbers are CuPy's, whose new arrays are in the order of rows, whatever that of the input.",
-    "strides (10, 1), expected (1, 10)",
-    "strides (6, 2, 1), expected (6, 1, 3)",
+    "result: strides (",
 )
 
 ON_GPU: dict[str, tuple[str, ...]] = {

@@ -101,10 +101,14 @@ class _Launches:
 
     def elements(self, name: str, n: int, channels: int, length: int, width: int, *args):
         """One of the kernels that go over all elements."""
-        packed = self.some > 1 and length % self.some == 0
-        grid = -(-n // (THREADS * (self.some if packed else 1)))
+        way = ""
+        if self.some > 1 and length % self.some == 0:
+            way = "_packed"
+        elif self.some > 1 and length == 1 and not width and channels % self.some == 0:
+            way = "_across"
+        grid = -(-n // (THREADS * (self.some if way else 1)))
         sizes = (np.int64(v) for v in (n, channels, length, width))
-        self.launch(f"{name}_packed" if packed else name, grid, (THREADS,), *map(_or_none, args), *sizes)
+        self.launch(name + way, grid, (THREADS,), *map(_or_none, args), *sizes)
 
 
 def _or_none(array) -> Any:

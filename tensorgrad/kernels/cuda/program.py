@@ -89,8 +89,10 @@ FAMILIES: dict[str, list[tuple[tuple[str, ...], dict]]] = {
     ],
     "optim": [(FLOATING, {})],
     "rejection": [(("float32", "float64"), {})],
-    "random": [(FLOATING + WHOLE, {}), (("float32", "float16"), {"PACK": 4}), (("bfloat16",), {"PACK": 8})],
-}
+    "random": [
+        ((*FLOATING, "int64", "uint8", "bool"), {}), (("float32", "float16"), {"PACK": 4}), (("bfloat16",), {"PACK": 8}),
+    ],
+}  # fmt: skip
 
 
 def index_type(count: int) -> str:

@@ -95,7 +95,7 @@ __device__ inline Places places_of(long long i, long long channels, long long le
     return found;
 }
 
-// f(place of the first, how many) where `count` neighbours are in one channel, or one by one.
+// `count` neighbours at a time: all in one channel (across = 0), or in neighbouring channels (1).
 #define ELEMENTWISE(count) \
     long long threads = (long long)gridDim.x * blockDim.x * count; \
     for (long long i = ((long long)blockIdx.x * blockDim.x + threadIdx.x) * count; i < n; i += threads)
@@ -155,26 +155,30 @@ extern "C" __global__ void statistics(
     if (var) var[strip] = variance;
 }
 
-template <int count> __device__ inline void normalised(
+template <int count, int across> __device__ inline void normalised(
     const T* x, const A* mean, const A* rstd, const W* weight, const W* bias, T* out, long long n, long long channels,
     long long length, long long width) {
     ELEMENTWISE(count) {
         Places in = places_of(i, channels, length, width);
-        A middle = mean[in.strip], factor = rstd[in.strip] * (weight ? widen(weight[in.channel]) : (A)1);
-        A shift = bias ? widen(bias[in.channel]) : (A)0;
         Packed<T, count> some = load_packed<count>(x + i);
-        for (int k = 0; k < count; k++) store(&some.of[k], (widen(some.of[k]) - middle) * factor + shift);
+        for (int k = 0; k < count; k++) {
+            long long strip = in.strip + across * k, channel = in.channel + across * k;
+            A factor = rstd[strip] * (weight ? widen(weight[channel]) : (A)1);
+            A shift = bias ? widen(bias[channel]) : (A)0;
+            store(&some.of[k], (widen(some.of[k]) - mean[strip]) * factor + shift);
+        }
         store_packed<count>(out + i, some);
     }
 }
 
-#define NORMALISED(name, count) \
+#define NORMALISED(name, count, across) \
     extern "C" __global__ void name(const T* x, const A* mean, const A* rstd, const W* weight, const W* bias, T* out, \
                                     long long n, long long channels, long long length, long long width) { \
-        normalised<count>(x, mean, rstd, weight, bias, out, n, channels, length, width); \
+        normalised<count, across>(x, mean, rstd, weight, bias, out, n, channels, length, width); \
     }
-NORMALISED(normalise, 1)
-NORMALISED(normalise_packed, SOME)
+NORMALISED(normalise, 1, 0)
+NORMALISED(normalise_packed, SOME, 0)
+NORMALISED(normalise_across, SOME, 1)
 #endif
 
 #ifdef BACKWARD
@@ -262,31 +266,30 @@ extern "C" __global__ void of_groups(
     shift[row] = -scale * sum / count;
 }
 
-template <int count> __device__ inline void of_input(
+template <int count, int across> __device__ inline void of_input(
     const T* g, const T* x, const A* mean, const A* rstd, const W* weight, const A* slope, const A* shift, T* gx,
     long long n, long long channels, long long length, long long width) {
     ELEMENTWISE(count) {
         Places in = places_of(i, channels, length, width);
-        A factor = rstd[in.strip] * (weight ? widen(weight[in.channel]) : (A)1);
-        Packed<T, count> gs = load_packed<count>(g + i);
-        if (slope) {
-            A middle = mean[in.strip], steep = slope[in.strip], moved = shift[in.strip];
-            Packed<T, count> xs = load_packed<count>(x + i);
-            for (int k = 0; k < count; k++)
-                store(&gs.of[k], (widen(xs.of[k]) - middle) * steep + widen(gs.of[k]) * factor + moved);
-        } else {  // the statistics were not the batch's
-            for (int k = 0; k < count; k++) store(&gs.of[k], widen(gs.of[k]) * factor);
+        Packed<T, count> gs = load_packed<count>(g + i), xs;
+        if (slope) xs = load_packed<count>(x + i);  // else the statistics were not the batch's
+        for (int k = 0; k < count; k++) {
+            long long strip = in.strip + across * k, channel = in.channel + across * k;
+            A made = widen(gs.of[k]) * rstd[strip] * (weight ? widen(weight[channel]) : (A)1);
+            if (slope) made += (widen(xs.of[k]) - mean[strip]) * slope[strip] + shift[strip];
+            store(&gs.of[k], made);
         }
         store_packed<count>(gx + i, gs);
     }
 }
 
-#define OF_INPUT(name, count) \
+#define OF_INPUT(name, count, across) \
     extern "C" __global__ void name( \
         const T* g, const T* x, const A* mean, const A* rstd, const W* weight, const A* slope, const A* shift, T* gx, \
         long long n, long long channels, long long length, long long width) { \
-        of_input<count>(g, x, mean, rstd, weight, slope, shift, gx, n, channels, length, width); \
+        of_input<count, across>(g, x, mean, rstd, weight, slope, shift, gx, n, channels, length, width); \
     }
-OF_INPUT(input, 1)
-OF_INPUT(input_packed, SOME)
+OF_INPUT(input, 1, 0)
+OF_INPUT(input_packed, SOME, 0)
+OF_INPUT(input_across, SOME, 1)
 #endif
