@@ -1,7 +1,7 @@
 """Every CUDA program compiles, with NVIDIA's compiler, for the GPUs that count: no GPU is needed for that.
 
-For compute capability 9.0 all are assembled, and checked for registers that do not suffice. For 8.0 one dtype of each
-setting is compiled, and one program of each family assembled: more would take a minute.
+For compute capability 9.0 all are assembled, and checked for registers that do not suffice. For 8.0 one dtype of a
+family's first settings each is compiled, and one program assembled: more would take a minute.
 """
 
 import ctypes
@@ -91,7 +91,7 @@ def test_compiles(nvrtc, variant):
 
 @pytest.mark.parametrize("family", program.FAMILIES)
 def test_compiles_for_older_gpus(nvrtc, family):
-    for i, (dtypes, settings) in enumerate(program.FAMILIES[family]):
+    for i, (dtypes, settings) in enumerate(program.FAMILIES[family][:6]):
         made, _ = compiled(nvrtc, program.text(family, dtypes[0], **settings), "compute_80" if i else "sm_80")
         assert b".target sm_80" in made if i else made[:4] == b"\x7fELF"
 

@@ -90,7 +90,8 @@ FAMILIES: dict[str, list[tuple[tuple[str, ...], dict]]] = {
     "optim": [(FLOATING, {})],
     "rejection": [(("float32", "float64"), {})],
     "random": [
-        ((*FLOATING, "int64", "uint8", "bool"), {}), (("float32", "float16"), {"PACK": 4}), (("bfloat16",), {"PACK": 8}),
+        ((*FLOATING, "int64", "uint8", "bool"), {}),
+        (("float32", "float16"), {"PACK": 4}), (("bfloat16",), {"PACK": 8}),
     ],
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ from tensorgrad.settings import get_num_threads
 
 GRAIN = 32768  # elements (of ordinary cost) that are worth a thread
 ROUNDS = 400  # of a quarter of a microsecond, that a thread waits awake
-GRACE = 60  # pauses, until the one who handed over work holds Python's lock no longer
+GRACE = 140  # pauses, until the one who handed over work holds Python's lock no longer
 
 
 class _Worker:
