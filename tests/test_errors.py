@@ -67,7 +67,6 @@ OTHER_RECORDS = {  # the records of PyTorch's database whose bad inputs are refu
     "hsplit": _PYTHON,
     "vsplit": _PYTHON,
     "eye": "the first of two negative sizes is named",
-    "multinomial": _FIRST,
 }
 
 

@@ -369,8 +369,8 @@ def randint_like(
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator=None, out=None) -> Tensor:
     """Indices (int64) drawn by the weights in `input`, (n,) or (m, n) with a row per distribution.
 
-    Raises: RuntimeError for weights that are negative, not finite or all zero, or for more samples than there are
-    weights when none may come twice.
+    Raises: RuntimeError for weights that are negative, not finite, all zero or (on the CPU) more than 2²⁴, or for more
+    samples than there are weights when none may come twice.
 
     >>> import tensorgrad as torch
     >>> torch.multinomial(torch.tensor([0.0, 3.0]), 2, replacement=True)
@@ -385,6 +385,8 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > array.shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    if array.shape[-1] > 2**24 and not input.is_cuda:  # on the CPU PyTorch counts them in float32
+        raise RuntimeError("number of categories cannot exceed 2^24")
     if out is not None and out.dtype is not dtypes.int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {spoken(out._array.dtype)}")
     storage = input._storage
