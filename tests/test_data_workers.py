@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
+from tensorgrad.kernels.numba import table
 from tensorgrad.utils import data
 from tensorgrad.utils.data import channel, crew
 
@@ -43,6 +44,20 @@ def helpers_of_multiprocessing():
 
         resource_tracker.ensure_running()
         forkserver.ensure_running()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_compiler():
+    """The process that compiles kernels in the background, and its pipes, come and go as they like."""
+    if not table.wanted():
+        yield
+        return
+    from tensorgrad.kernels.numba import runtime
+
+    runtime.wait()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime, "_child", True)  # as in a forked child, where nothing is compiled
+        yield
 
 
 @pytest.fixture(autouse=True)
