@@ -176,7 +176,23 @@ def test_embedding(width, padding, used):
     rows = np.random.default_rng(4).integers(0, 11, (13, 7))
     check(lambda t: F.embedding(tg.from_numpy(rows), t, padding), normal(11, width))
     check(lambda t: F.embedding(tg.from_numpy(rows.astype(np.int32)), t, padding), normal(11, width))
-    assert "embedding_grad" in used
+    assert {"embedding", "embedding_grad"} <= used
+
+
+@pytest.mark.parametrize("wrong", [-1, 11])
+def test_embedding_of_a_row_that_is_not_there(wrong):
+    rows = np.full((13, 7), 3)
+    rows[12, 6] = wrong
+    with pytest.raises(IndexError, match="index out of range in self"):
+        F.embedding(tg.from_numpy(rows), tg.from_numpy(normal(11, 16)))
+
+
+@pytest.mark.parametrize("view", ["transposed", "every other"])
+def test_embedding_in_tables_with_gaps(view):
+    table = normal(40, 22)
+    rows = np.random.default_rng(4).integers(0, 20, (13, 7))
+    table = table[:20].T[:20, :20] if view == "transposed" else table[::2]
+    check(lambda t: F.embedding(tg.from_numpy(rows), t), table)
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean"])

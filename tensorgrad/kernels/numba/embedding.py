@@ -1,4 +1,4 @@
-"""Rows of a table: sums of bags of them, and the sums of their gradients. (NumPy is quick at looking them up.)
+"""Rows of a table: looked up, sums of bags of them, and the sums of their gradients.
 
 Threads share the columns of a sum, not its terms: every sum is taken in the order of the rows, however many there are.
 """
@@ -26,6 +26,25 @@ def _numbers(rows, count: int):
     rows = np.ascontiguousarray(rows).reshape(-1)
     low, high = extremes(np, rows) if rows.size else (0, 0)
     return rows if low >= 0 and (high < count or not rows.size) else None
+
+
+def _embedding():
+    @compiled(f"void({_MATRIX}, int64[::1], {_MATRIX}, int64, int64)")
+    def loop(table, rows, out, first, last):
+        for k in range(first, last):
+            row, to = table[rows[k]], out[k]
+            for i in range(to.size):
+                to[i] = row[i]
+
+    def kernel(table, rows, padding_idx, scale_grad_by_freq):
+        flat = _numbers(rows, len(table)) if suits(table) and table.ndim == 2 and rows.size else None
+        if flat is None:
+            return NotImplemented
+        out = np.empty((*rows.shape, table.shape[1]), F32)
+        pool.run(loop, flat.size, (table, flat, out.reshape(flat.size, -1)), out.size)
+        return out
+
+    return kernel
 
 
 def _embedding_grad():
@@ -145,6 +164,7 @@ def _lookup_grad():
 
 
 KERNELS: dict[str, Callable[[], Callable]] = {
+    "embedding": _embedding,
     "embedding_grad": _embedding_grad,
     "bag_sum": _bag_sum,
     "lookup": _lookup,

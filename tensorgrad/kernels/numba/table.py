@@ -114,6 +114,7 @@ ROWS = (
     Row("min_all", "reduce.amin", 4096), Row("extreme_dim", "reduce.extreme_dim", 4096),
     Row("arg_extreme", "reduce.arg_extreme", 4096),
     Row("prod_", "reduce.prod", 4096), Row("embedding_grad", "embedding.embedding_grad", 1024),
+    Row("embedding", "embedding.embedding", 512, 1),
     Row("bag_sum", "embedding.bag_sum", 1024),
     Row("bag_lookup", "embedding.lookup", 256, 1), Row("bag_lookup_grad", "embedding.lookup_grad", 256, 1),
     Row("lstm_layer", "rnn.lstm", 512), Row("lstm_layer_grad", "rnn.lstm_grad", 512),
