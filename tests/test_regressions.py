@@ -124,3 +124,17 @@ def test_errors(text):
     for library in (tensorgrad, torch):
         with pytest.raises(ERRORS[text]):
             outcome(library, text)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 40])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_gradients_of_cross_entropy_in_every_precision(batch, dtype):
+    torch.manual_seed(0)
+    scores, target = torch.randn(batch, 7), torch.randint(0, 7, (batch,))
+    made = []
+    for library in (torch, tensorgrad):
+        x = library.tensor(scores.tolist()).to(getattr(library, dtype)).requires_grad_()
+        library.nn.functional.cross_entropy(x, library.tensor(target.tolist())).backward()
+        assert x.grad.dtype is getattr(library, dtype)
+        made.append(x.grad.float().numpy())
+    np.testing.assert_allclose(made[1], made[0], rtol=0.02, atol=2e-3 if dtype != "float32" else 1e-6)
