@@ -1,8 +1,10 @@
 """The threads that share a kernel's work: every range is done once, whoever comes late, errs, forks or sleeps."""
 
+import gc
 import os
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -91,13 +93,31 @@ def test_nothing_is_kept_alive():
     class Held:
         pass
 
-    import weakref
-
     held = Held()
     gone = weakref.ref(held)
     pool.run(lambda held, first, last: None, 10, (held,), ALWAYS)
     del held
     until = time.monotonic() + 5  # a thread that came too late may still be about to put it down
+    while gone() is not None and time.monotonic() < until:
+        time.sleep(0.001)
+    assert gone() is None
+
+
+def test_an_error_keeps_nothing_alive():
+    class Held:
+        pass
+
+    def fail(held, first, last):
+        raise ValueError("this range")
+
+    held = Held()
+    gone = weakref.ref(held)
+    for _ in range(20):  # whoever comes first takes a range: now and then a thread of the pool
+        with pytest.raises(ValueError, match="this range"):
+            pool.run(fail, 10, (held,), ALWAYS)
+    del held
+    gc.collect()  # pytest's own record of the error
+    until = time.monotonic() + 5
     while gone() is not None and time.monotonic() < until:
         time.sleep(0.001)
     assert gone() is None

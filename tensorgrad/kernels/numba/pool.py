@@ -165,6 +165,8 @@ def run(kernel: Callable, length: int, arguments: tuple, elements: int) -> None:
             worker.take_back()  # if something was raised
             worker.wait()
         _idle.extend(workers)
+    errors = [worker.error for worker in used if worker.error is not None]
     for worker in used:
-        if worker.error is not None:
-            raise worker.error
+        worker.error = None  # its traceback keeps arrays alive
+    if errors:
+        raise errors.pop()
