@@ -4,7 +4,6 @@ In a process of its own, since there `cupy` is the emulator and the device "cuda
 tests are collected where they are, and run on the GPU.
 """
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.once import once
+
 ROOT = Path(__file__).parent.parent
 
 pytest.importorskip("torch", reason="torch is the oracle of these tests")
@@ -20,10 +21,7 @@ pytestmark = [
     pytest.mark.skipif(
         "DEVICE" in os.environ and os.environ["DEVICE"] != "cpu", reason="tests/cuda is collected itself"
     ),
-    pytest.mark.skipif(
-        os.environ.get("TENSORGRAD_FAST") == "0" and importlib.util.find_spec("numba") is not None,
-        reason="compiled kernels are not for GPUs: the run that has them does this, once",
-    ),
+    once,
     pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator compiles CUDA C with g++"),
 ]
 

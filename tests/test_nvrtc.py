@@ -14,11 +14,9 @@ from pathlib import Path
 import pytest
 
 from tensorgrad.kernels.cuda import expressions, program
+from tests.once import once
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("TENSORGRAD_FAST") == "0" and importlib.util.find_spec("numba") is not None,
-    reason="compiled kernels are not for GPUs: the run that has them does this, once",
-)
+pytestmark = once
 
 
 @cache

@@ -13,7 +13,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.ops.create import check_tensor
-from tensorgrad.ops.dispatch import with_own
+from tensorgrad.ops.dispatch import own_kernel
 from tensorgrad.ops.errors import warn
 from tensorgrad.ops.kinds import composite, export, op
 from tensorgrad.ops.sample import mask_like, spoken, stream_for
@@ -57,7 +57,7 @@ def _fused(input: Tensor, p: float) -> Tensor | None:
     """Dropout in one pass, on devices that can draw the same noise again for the gradient; None on others."""
     if input._array.__class__ is np.ndarray:
         return None
-    place = with_own("sample.dropout_place", input._storage.__class__, None)
+    place = own_kernel("sample.dropout_place", input._storage.__class__)
     return None if place is None else _philox(input, p, place(stream_for(input, None, "dropout"), input._array))
 
 
@@ -238,7 +238,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     if p == 0 or p == 1:
         kept = input.new_full(input.shape, p == 0, dtype=dtypes.bool)
         return input * kept, kept
-    place = with_own("sample.dropout_place", input._storage.__class__, None)
+    place = own_kernel("sample.dropout_place", input._storage.__class__)
     if place is not None:
         where = place(stream_for(input, None, "dropout"), input._array)
         return _philox(input, p, where), _philox(input.new_ones(input.shape), p, where).to(dtypes.bool)

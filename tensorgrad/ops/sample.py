@@ -13,7 +13,7 @@ from tensorgrad.generator import Generator, default_generator
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.kernels.array.matmul import NAMES
 from tensorgrad.ops import create
-from tensorgrad.ops.dispatch import with_own
+from tensorgrad.ops.dispatch import own_kernel
 from tensorgrad.ops.kinds import composite
 from tensorgrad.storage.stubs import STORAGES, storage_class
 from tensorgrad.tensor import Tensor, share, wrap
@@ -52,7 +52,7 @@ def stream_for(tensor: Tensor, generator, name: str) -> Generator:
 def drawn(sampler, gen: Generator, shape, dtype: np.dtype, args: tuple, device, **to):
     """Samples as an array on `device`: by its own sampler of that name, else by the host's, copied."""
     storage = storage_class(device)
-    own = with_own(f"sample.{sampler.__name__}", storage, None)
+    own = own_kernel(f"sample.{sampler.__name__}", storage)
     made = NotImplemented if own is None else own(gen, shape, dtype, *args, **to)
     if made is not NotImplemented:
         return made
@@ -399,7 +399,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
 
 def _multinomial(input: Tensor, gen: Generator, num_samples: int, replacement: bool) -> Tensor:
     storage = input._storage
-    own = with_own("sample.multinomial", storage.__class__, None)
+    own = own_kernel("sample.multinomial", storage.__class__)
     made = NotImplemented if own is None else own(gen, input._array, num_samples, replacement)
     if made is NotImplemented:
         host = kernels.multinomial(host_stream(gen), storage.to_host(input._array), num_samples, replacement)

@@ -1,9 +1,13 @@
-"""Functions of C libraries as Python functions that raise: signatures in a table, status codes as RuntimeError."""
+"""C libraries as Python has them: signatures in a table, status codes as RuntimeError, a handle for each thread."""
 
 from __future__ import annotations
 
 import ctypes
+import threading
+from collections.abc import Callable
 from typing import Any
+
+import cupy
 
 from tensorgrad.kernels.cuda import libraries
 
@@ -43,3 +47,25 @@ class Functions:
 
         setattr(self, name, call)
         return call
+
+
+class Handles(threading.local):
+    """A library's handles in this thread, one for each device, made when they are first needed.
+
+    A handle has a `stream` (None at first), and `follow(stream)` makes it work on another.
+    """
+
+    def __init__(self, make: Callable[[], Any]):
+        self._make = make
+        self._of: dict[int, Any] = {}
+
+    def current(self) -> Any:
+        """That of the current device, on CuPy's current stream."""
+        device = cupy.cuda.get_device_id()
+        found = self._of.get(device)
+        if found is None:
+            found = self._of[device] = self._make()
+        stream = cupy.cuda.get_current_stream().ptr
+        if stream != found.stream:
+            found.follow(stream)
+        return found

@@ -17,7 +17,6 @@ import contextlib
 import ctypes
 import math
 import sys
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,7 +27,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.kernels.cuda import switches
-from tensorgrad.kernels.cuda.calls import Functions
+from tensorgrad.kernels.cuda.calls import Functions, Handles
 
 # --- the library ---------------------------------------------------------------------------------------------------
 
@@ -128,24 +127,7 @@ def _workspace():
     return None, 0  # cuBLAS then works with what it has itself
 
 
-class _Handles(threading.local):
-    def __init__(self):
-        self.of = {}  # device number -> its handle
-
-
-_handles = _Handles()
-
-
-def handle() -> Handle:
-    """This thread's handle for the current device, on CuPy's current stream."""
-    device = cupy.cuda.get_device_id()
-    found = _handles.of.get(device)
-    if found is None:
-        found = _handles.of[device] = Handle()
-    stream = cupy.cuda.get_current_stream().ptr
-    if stream != found.stream:
-        found.follow(stream)
-    return found
+handle = Handles(Handle).current
 
 
 def version() -> int:

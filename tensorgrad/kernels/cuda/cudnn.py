@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from collections import OrderedDict
 from math import prod
 
 import cupy
 
 from tensorgrad.kernels.cuda import libraries, switches
-from tensorgrad.kernels.cuda.calls import Functions, Refused
+from tensorgrad.kernels.cuda.calls import Functions, Handles, Refused
 from tensorgrad.settings import _Settings
 
 # --- the library ---------------------------------------------------------------------------------------------------
@@ -90,6 +89,11 @@ class Handle:
         self.stream = None
         self.plans: OrderedDict[tuple, Plan] = OrderedDict()
 
+    def follow(self, stream: int) -> None:
+        """Works on a stream from now on."""
+        LIBRARY.cudnnSetStream(self.address, stream)
+        self.stream = stream
+
     def plan(self, key: tuple) -> Plan:
         """The plan for a combination of shapes and settings; the longest unused makes room for a new one."""
         found = self.plans.get(key)
@@ -107,25 +111,7 @@ class Handle:
             LIBRARY.cudnnDestroy(self.address)
 
 
-class _Handles(threading.local):
-    def __init__(self):
-        self.of = {}  # device number -> its handle
-
-
-_handles = _Handles()
-
-
-def handle() -> Handle:
-    """This thread's handle for the current device, on CuPy's current stream."""
-    device = cupy.cuda.get_device_id()
-    found = _handles.of.get(device)
-    if found is None:
-        found = _handles.of[device] = Handle()
-    stream = cupy.cuda.get_current_stream().ptr
-    if stream != found.stream:
-        LIBRARY.cudnnSetStream(found.address, stream)
-        found.stream = stream
-    return found
+handle = Handles(Handle).current
 
 
 # --- descriptors ---------------------------------------------------------------------------------------------------
