@@ -2,28 +2,66 @@
 
 import gc
 import os
+import tempfile
 import threading
 import time
 import weakref
+from functools import cache
 
 import numpy as np
 import pytest
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
+import numba
+
+import tensorgrad
 from tensorgrad.kernels.numba import pool, runtime, table
+from tensorgrad.kernels.numba.launch import shared
 
 ALWAYS = 10**9  # elements, enough for every thread
 
 
-@pytest.fixture(autouse=True, params=["awake", "asleep"])
+@pytest.fixture(autouse=True, params=["awake", "asleep", "without"])
 def waiting(request, monkeypatch):
-    """Threads that wait in a loop, and threads that go to sleep at once (as before the loop is compiled)."""
+    """Threads that wait in a loop, threads that go to sleep at once, and none before the loop is compiled."""
     table.WAITING.available()
     runtime.wait()
     assert table.WAITING.ready is not None
     if request.param == "asleep":
+        monkeypatch.setattr(pool, "ROUNDS", 0)
+    elif request.param == "without":
         monkeypatch.setattr(table.WAITING, "ready", None)
+
+
+@pytest.fixture(autouse=True, params=[2, 5])
+def threads(request):
+    """The number of threads, also more than there are processors."""
+    before = tensorgrad.get_num_threads()
+    tensorgrad.set_num_threads(request.param)
+    yield request.param
+    tensorgrad.set_num_threads(before)
+
+
+def in_python(seen, first, last):
+    for i in range(first, last):
+        seen[i] += 1
+
+
+@cache
+def in_machine_code(name):
+    """Kernels as those of this package, compiled for these tests."""
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, tempfile.mkdtemp()
+    try:
+        return {
+            "count": shared("void(int64[::1], int64, int64)")(count),
+            "fail": shared("void(int64[::1], int64, int64, int64)")(fail),
+            "weigh": shared("void(float32[:,::1], float64, boolean, UniTuple(int64, 3), float32[::1], int64, int64)")(
+                weigh
+            ),
+        }[name]
+    finally:
+        numba.config.CACHE_DIR = before
 
 
 def count(seen, first, last):
@@ -31,21 +69,64 @@ def count(seen, first, last):
         seen[i] += 1
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 7, 1000])
-def test_every_range_is_done_once(length):
+def fail(seen, bad, first, last):
+    for i in range(first, last):
+        if i == bad:
+            raise ValueError("this range")
+        seen[i] += 1
+
+
+def weigh(x, factor, double, numbers, out, first, last):
+    for i in range(first, last):
+        for j in range(x.shape[1]):
+            out[i] += x[i, j] * factor * (2 if double else 1) + numbers[0] * numbers[1] - numbers[2]
+
+
+@pytest.fixture(params=["Python", "machine code"])
+def counting(request):
+    return in_python if request.param == "Python" else in_machine_code("count")
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 7, 1000])
+def test_every_range_is_done_once(length, counting):
     for _ in range(50):
         seen = np.zeros(length, np.int64)
-        pool.run(count, length, (seen,), ALWAYS)
+        pool.run(counting, length, (seen,), ALWAYS)
         assert (seen == 1).all()
 
 
-def test_many_threads_share_at_the_same_time():
+def test_arguments_of_every_kind_arrive():
+    x = np.arange(3000, dtype=np.float32).reshape(1000, 3)
+    out = np.zeros(1000, np.float32)
+    pool.run(in_machine_code("weigh"), 1000, (x, 0.5, True, (2, 3, 4), out), ALWAYS)
+    assert (out == x.sum(1) + 6).all()
+
+
+def test_arguments_of_another_kind_are_refused():
+    x = np.zeros((10, 3))
+    with pytest.raises(TypeError, match="No matching definition"):
+        pool.run(in_machine_code("weigh"), 10, (x, 0.5, True, (2, 3, 4), x[:, 0]), ALWAYS)
+    seen = np.zeros(20, np.int64)[::2]
+    with pytest.raises(TypeError, match="No matching definition"):
+        pool.run(in_machine_code("count"), 10, (seen,), ALWAYS)
+    assert not seen.any()
+
+
+def test_kernels_of_both_kinds_take_turns():
+    for _ in range(300):
+        for kernel in (in_python, in_machine_code("count")):
+            seen = np.zeros(40, np.int64)
+            pool.run(kernel, 40, (seen,), ALWAYS)
+            assert (seen == 1).all()
+
+
+def test_many_threads_share_at_the_same_time(counting):
     wrong = []
 
     def work():
         for _ in range(200):
             seen = np.zeros(100, np.int64)
-            pool.run(count, 100, (seen,), ALWAYS)
+            pool.run(counting, 100, (seen,), ALWAYS)
             if not (seen == 1).all():
                 wrong.append(seen)
 
@@ -57,10 +138,10 @@ def test_many_threads_share_at_the_same_time():
     assert not wrong
 
 
-def test_a_pause_between_two_kernels_is_no_harm():
+def test_a_pause_between_two_kernels_is_no_harm(counting):
     for pause in (0, 0.0001, 0.001, 0.05):
         seen = np.zeros(10, np.int64)
-        pool.run(count, 10, (seen,), ALWAYS)
+        pool.run(counting, 10, (seen,), ALWAYS)
         time.sleep(pause)
         assert (seen == 1).all()
 
@@ -68,7 +149,7 @@ def test_a_pause_between_two_kernels_is_no_harm():
 def test_ranges_that_take_long():
     def sleep(seen, first, last):
         time.sleep(0.02)
-        count(seen, first, last)
+        in_python(seen, first, last)
 
     seen = np.zeros(4, np.int64)
     pool.run(sleep, 4, (seen,), ALWAYS)
@@ -85,7 +166,17 @@ def test_an_error_in_any_range_is_raised_and_the_pool_goes_on(bad):
         with pytest.raises(ValueError, match="this range"):
             pool.run(fail, 10, (), ALWAYS)
         seen = np.zeros(10, np.int64)
-        pool.run(count, 10, (seen,), ALWAYS)
+        pool.run(in_python, 10, (seen,), ALWAYS)
+        assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("bad", [0, 999])
+def test_an_error_of_a_compiled_kernel_is_raised_and_the_pool_goes_on(bad):
+    for _ in range(20):
+        with pytest.raises(ValueError, match="this range"):
+            pool.run(in_machine_code("fail"), 1000, (np.zeros(1000, np.int64), bad), ALWAYS)
+        seen = np.zeros(1000, np.int64)
+        pool.run(in_machine_code("fail"), 1000, (seen, -1), ALWAYS)
         assert (seen == 1).all()
 
 
@@ -108,7 +199,7 @@ def test_an_error_keeps_nothing_alive():
         pass
 
     def fail(held, first, last):
-        if first:
+        if last == 10:
             raise ValueError("this range")
         time.sleep(0.1)  # long enough for a thread of the pool to begin with the other range
 
@@ -126,12 +217,24 @@ def test_an_error_keeps_nothing_alive():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-def test_a_forked_child_starts_its_own_threads():
+def test_a_forked_child_starts_its_own_threads(counting):
     seen = np.zeros(10, np.int64)
-    pool.run(count, 10, (seen,), ALWAYS)
+    pool.run(counting, 10, (seen,), ALWAYS)
     child = os.fork()
     if not child:
         seen = np.zeros(10, np.int64)
-        pool.run(count, 10, (seen,), ALWAYS)
+        pool.run(counting, 10, (seen,), ALWAYS)
         os._exit(0 if (seen == 1).all() else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_work_of_little_is_not_shared_with_a_thread_that_sleeps(monkeypatch):
+    pool.run(in_python, 10, (np.zeros(10, np.int64),), ALWAYS)
+    monkeypatch.setattr(pool, "ROUNDS", 0)
+    ranges = []
+    until = time.monotonic() + 5  # the threads must have seen that there is nothing to do
+    while len(ranges) != 1 and time.monotonic() < until:
+        time.sleep(0.05)
+        ranges.clear()
+        pool.run(lambda first, last: ranges.append((first, last)), 10, (), 2 * pool.GRAIN)
+    assert ranges == [(0, 10)]

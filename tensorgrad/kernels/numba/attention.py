@@ -16,7 +16,8 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled, exp_below, inner
+from tensorgrad.kernels.numba.functions import F, exp_below, inner
+from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.panels import EVEN, LANES, PAD, across, along, flat
 
 _HEADS = "float32[:,:,:,:]"  # batch, head, place, feature, in any order in memory but for the last
@@ -139,7 +140,7 @@ def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, le
 
 
 def _attention():
-    @compiled(f"void({_HEADS}, {_HEADS}, {_HEADS}, boolean, float32, int64, int64, {_HEADS}, float32[:,:,::1], int64, "
+    @shared(f"void({_HEADS}, {_HEADS}, {_HEADS}, boolean, float32, int64, int64, {_HEADS}, float32[:,:,::1], int64, "
               "int64)")  # fmt: skip
     def loop(q4, k4, v4, causal, scale, tile, parts, out4, logs, first, last):
         heads, length, features = q4.shape[1:]
@@ -191,7 +192,7 @@ def _attention():
         logs = np.empty((batch, heads, length), F32)
         tile = _tile_of(length)
         parts = max(1, min(-(-length // tile), 16 // (batch * heads)))
-        work = batch * heads * length * source * (features + width + 16) // 48
+        work = batch * heads * length * source * (features + width + 16) // 16
         args = (q4, k4, v4, is_causal, F(scale), tile, parts, out4, logs)
         pool.run(loop, batch * heads * parts, args, work)
         return out, logs.reshape(q.shape[:-1])
@@ -274,7 +275,7 @@ def _inner(a, b):
 
 
 def _attention_grad():
-    @compiled(f"void({_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, float32[:,:,::1], boolean, float32, int64, "
+    @shared(f"void({_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, float32[:,:,::1], boolean, float32, int64, "
               f"{_HEADS}, {_HEADS}, {_HEADS}, int64, int64)")  # fmt: skip
     def loop(g4, q4, k4, v4, out4, logs, causal, scale, tile, gq4, gk4, gv4, first, last):
         heads, length, less = q4.shape[1:]
@@ -352,7 +353,7 @@ def _attention_grad():
             _result(x, four, n) for x, four, n in zip((q, k, v), given[1:], (features, features, width), strict=False)
         )
         logs = np.ascontiguousarray(kept).reshape(batch, heads, length)
-        work = batch * heads * length * source * (3 * features + 2 * width + 32) // 48
+        work = batch * heads * length * source * (3 * features + 2 * width + 32) // 16
         args = (*given, logs, is_causal, F(scale), _tile_of(length), gq4, gk4, gv4)
         pool.run(loop, batch * heads, args, work)
         return gq, gk, gv, np.empty(0, F32)

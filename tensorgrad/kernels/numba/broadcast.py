@@ -14,7 +14,8 @@ from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import compiled, inner
+from tensorgrad.kernels.numba.functions import inner
+from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
 
 _SHORTEST = 8  # elements of a row: for shorter ones NumPy is no slower
@@ -76,7 +77,7 @@ def _walk(function):
         for i in range(to.size):
             to[i] = function(x, b[i])
 
-    @compiled("void(float32[::1], float32[::1], float32[::1], UniTuple(int64, 8), int64, int64)")
+    @shared("void(float32[::1], float32[::1], float32[::1], UniTuple(int64, 8), int64, int64)")
     def walk(x, y, out, numbers, first, last):
         length, rows, x_plane, x_row, x_step, y_plane, y_row, y_step = numbers
         at = first
@@ -148,7 +149,7 @@ def _chosen() -> Callable:
             for i in range(to.size):
                 to[i] = x[i]
 
-    @compiled("void(boolean[::1], float32[::1], float32[::1], float32[::1], UniTuple(int64, 8), int64, int64)")
+    @shared("void(boolean[::1], float32[::1], float32[::1], float32[::1], UniTuple(int64, 8), int64, int64)")
     def walk(condition, x, y, out, numbers, first, last):
         """`numbers` are those of the result and the condition."""
         length, rows, _, _, _, c_plane, c_row, c_step = numbers

@@ -21,7 +21,9 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import images, pool
-from tensorgrad.kernels.numba.functions import compiled, inner
+from tensorgrad.kernels.numba.functions import inner
+from tensorgrad.kernels.numba.launch import shared
+from tensorgrad.kernels.numba.panels import flat, into_panels
 from tensorgrad.kernels.numba.tiles import FORM, ITEMS, WIDEST, Layout, fill, layout, move, odd, up
 from tensorgrad.kernels.numba.vectors import (
     BLOCK,
@@ -42,6 +44,7 @@ _DEEP, _USEFUL = 1 << 15, 0.7  # products of channels from which on NumPy is fas
 _CHUNK = 64  # input and output channels that a weight's gradient takes at a time
 _START = 4  # cycles to begin and end a vector of sums
 _MOVING = 1.0  # cycles to move a number to or from a tile (measured), where a product of vectors takes one
+_FILLS = 144  # taps, times outputs, for which a tile is filled: the product then takes ten times as long
 _STRAY = 8 << 20  # bytes at most of the parts of a weight's gradient
 
 _ROW, _ZERO = "float32[::1]", np.float32(0)
@@ -50,21 +53,32 @@ _ROW, _ZERO = "float32[::1]", np.float32(0)
 # --- the product -----------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=2)
+def _lanes(rows):
+    """How many outputs' weights lie side by side, for the block of the product that takes so many."""
+    return rows if rows == 1 else max(rows, LANES)
+
+
+@lru_cache(maxsize=1)
 def _pack():
-    @compiled(f"void(float32[:,:,:,:], int64[::1], {_ROW}, int64, int64, int64)")
-    def pack(weights, taps, out, rows, first, last):
-        """Weights (groups, out, in, taps) as the inner loop reads them: for `rows` outputs, one for each in and tap."""
+    @shared(f"void(float32[:,:,:,:], int64[::1], boolean, {_ROW}, int64, int64, int64)")
+    def pack(weights, taps, dense, out, lanes, first, last):
+        """Weights (groups, out, in, taps) as the inner loop reads them: for `lanes` outputs, one for each in and tap.
+
+        `dense`: all taps are taken in order, and the weights lie in memory like that.
+        """
         outs, ins = weights.shape[1], weights.shape[2]
-        blocks, depth = -(-outs // rows), ins * taps.size
+        panels, depth = -(-outs // lanes), ins * taps.size
         for n in range(first, last):
-            group, block = n // blocks, n % blocks
-            for r in range(rows):
-                to = out[n * depth * rows + r : (n + 1) * depth * rows]
-                o = block * rows + r
+            group, panel = n // panels, n % panels
+            if dense and lanes == LANES:
+                start, count = (group * outs + panel * LANES) * depth, min(LANES, outs - panel * LANES)
+                into_panels(flat(weights), start, depth, 1, count, depth, out, n * depth * LANES)
+                continue
+            for r in range(min(lanes, outs - panel * lanes)):
+                to = out[n * depth * lanes + r : (n + 1) * depth * lanes]
                 for c in range(ins):
                     for t in range(taps.size):
-                        to[(c * taps.size + t) * rows] = weights[group, o, c, taps[t]] if o < outs else np.float32(0)
+                        to[(c * taps.size + t) * lanes] = weights[group, panel * lanes + r, c, taps[t]]
 
     return pack
 
@@ -94,15 +108,16 @@ def _spill(tile, pitch, out, image, total, channel, channels, count, row, form, 
 def _convolve(line: bool):
     """The compiled loop over items (tile, group, chunk of the group's output channels)."""
     rows, wide = (LINE if line else BLOCK)[0], (LINE if line else BLOCK)[1] * LANES
+    lanes = _lanes(rows)
 
-    @compiled(
+    @shared(
         f"void({_ROW}, {_ROW}, {_ROW}, int64[::1], int64[:,::1], {_ROW}, {FORM}, UniTuple(int64, 6), "
         "UniTuple(int64, 6), int64, int64)"
     )
     def loop(x, weights, shift, offsets, rests, out, form, place, sizes, first, last):
         total, groups, ins, outs, chunks, chunk = sizes  # ins, outs: channels of a group; a chunk is in blocks
         images, _, strips, _, _, _, plane, points = form[:8]
-        blocks, depth = -(-outs // rows), offsets.size
+        blocks, panels, depth = -(-outs // rows), -(-outs // lanes), offsets.size
         pitch, plane_out = -(-points // wide) * wide, place[0] * place[1]
         direct = images == 1 and form[4] == form[15] == place[1] and place[3] == 1 and place[2] == 1
         buffer = np.empty(ins * rests.shape[0] * plane, np.float32)
@@ -121,17 +136,18 @@ def _convolve(line: bool):
                 n, count = group * blocks + block, min(rows, outs - block * rows)
                 done = ready if count == rows else 0
                 first_out = (image * groups * outs + group * outs + block * rows) * plane_out + row * form[15]
-                w, s, channel = n * depth * rows, n * rows, group * outs + block * rows
+                w = (group * panels + block * rows // lanes) * lanes * depth + block * rows % lanes
+                s, channel = n * rows, group * outs + block * rows
                 for at in range(0, pitch, wide):
                     target, to, apart = (out, first_out + at, plane_out) if at < done else (made, at, pitch)
                     if line:
-                        line_products(weights, w, buffer, offsets, at, shift, s, target, to, apart)
+                        line_products(weights, w, lanes, buffer, offsets, at, shift, s, target, to, apart)
                     elif points - at > 2 * LANES:
-                        block_products(weights, w, buffer, offsets, at, shift, s, target, to, apart)
+                        block_products(weights, w, lanes, buffer, offsets, at, shift, s, target, to, apart)
                     elif points - at > LANES:
-                        block_products_2(weights, w, buffer, offsets, at, shift, s, target, to, apart)
+                        block_products_2(weights, w, lanes, buffer, offsets, at, shift, s, target, to, apart)
                     else:
-                        block_products_1(weights, w, buffer, offsets, at, shift, s, target, to, apart)
+                        block_products_1(weights, w, lanes, buffer, offsets, at, shift, s, target, to, apart)
                 _spill(made, pitch, out, image, total, channel, groups * outs, count, row, form, place, done)
 
     return loop
@@ -141,22 +157,23 @@ class _Tiling(NamedTuple):
     """What `_run` takes besides arrays."""
 
     chosen: np.ndarray  # indices of taps
+    all_chosen: bool
     offsets: np.ndarray
     rests: np.ndarray
     form: tuple
     sizes: tuple
     items: int
     rows: int  # of a block of the product
-    blocks: int  # of the groups' output channels
     none: np.ndarray  # a bias of zeros
     place: tuple  # height, width, steps and first point of the output's points that this makes
     work: int
 
 
-def _tiling(size, points, steps, taps, batch, groups, ins, outs, place):
+def _tiling(size, points, steps, taps, batch, groups, ins, outs, place, all_chosen):
     """The `_Tiling` of a convolution; None for small deep images, where a tile has too much between its rows.
 
-    `taps` holds (index, y, x) of the taps to take, `points` counts the output points that `place` tells.
+    `taps` holds (index, y, x) of the taps to take (`all_chosen`: of all of them, in order), `points` counts the output
+    points that `place` tells.
     """
     rows = (LINE if outs <= 2 else BLOCK)[0]
     blocks = -(-outs // rows)
@@ -165,23 +182,25 @@ def _tiling(size, points, steps, taps, batch, groups, ins, outs, place):
     if ins * outs >= _DEEP and batch * prod(points) < _USEFUL * tiles * up(form.points, LANES):
         return None
     tiles *= groups
-    chunks = min(-(-ITEMS // tiles), -(-blocks * rows // 32))
+    least = up(max(rows, min(32, _FILLS // len(taps))), rows) // rows  # blocks that are worth filling the tile again
+    chunks = max(1, min(-(-ITEMS // tiles), blocks // least))
     chunk = -(-blocks // chunks)
     chunks = -(-blocks // chunk)
     sizes, chosen = (batch, groups, ins, outs, chunks, chunk), np.array([t[0] for t in taps], np.int64)
     none = np.zeros(groups * blocks * rows, F32)
-    work = batch * prod(points) * groups * outs * offsets.size // 16
-    return _Tiling(
-        chosen, offsets, rests, tuple(form), sizes, tiles * chunks, rows, groups * blocks, none, place, work
-    )  # fmt: skip
+    work = batch * prod(points) * groups * outs * offsets.size // 8
+    return _Tiling(chosen, all_chosen, offsets, rests, tuple(form), sizes, tiles * chunks, rows, none, place, work)
 
 
 def _run(x, weights, bias, out, tiling):
     """Convolves `x` (N, C, H, W) with `weights` (groups, out, in, taps) into some points of `out`."""
     groups, outs = weights.shape[:2]
-    chosen, offsets, rests, form, sizes, items, rows, blocks, shift, place, work = tiling
-    packed = np.empty(blocks * rows * offsets.size, F32)
-    pool.run(_pack(), blocks, (weights, chosen, packed, rows), packed.size)
+    chosen, all_chosen, offsets, rests, form, sizes, items, rows, shift, place, work = tiling
+    lanes = _lanes(rows)
+    panels = groups * -(-outs // lanes)
+    packed = np.empty(panels * lanes * offsets.size, F32)
+    dense = all_chosen and weights.flags.c_contiguous
+    pool.run(_pack(), panels, (weights, chosen, dense, packed, lanes), packed.size)
     if bias is not None:
         shift = np.zeros((groups, shift.size // groups), F32)
         shift[:, :outs] = bias.reshape(groups, outs)
@@ -275,7 +294,7 @@ def _plan(backwards, batch, size, points, kernel, stride, padding, dilation, gro
 
 def _tilings(batch, size, points, parts, steps, over, groups, ins, outs):
     return tuple(
-        _tiling(size, some, steps, reached, batch, groups, ins, outs, (*points, *over, y, x))
+        _tiling(size, some, steps, reached, batch, groups, ins, outs, (*points, *over, y, x), len(parts) == 1)
         for y, x, some, reached in parts if batch and reached
     )  # fmt: skip
 
@@ -346,7 +365,7 @@ def _correlate(line: bool):
     """The compiled loop over items (part of the tiles, group, chunk of the group's input channels)."""
     rows, columns = DOTS_LINE if line else DOTS
 
-    @compiled(
+    @shared(
         f"void({_ROW}, {_ROW}, int64[::1], int64[:,::1], {_ROW}, {FORM}, {FORM}, UniTuple(int64, 10), int64, int64)"
     )
     def loop(x, g, offsets, rests, out, form, own, sizes, first, last):
@@ -418,7 +437,7 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
     sizes = (batch, groups, outs, out_chunk, out_chunks, ins, in_chunk, in_chunks, tiles, parts)
     given = (x.reshape(-1), g.reshape(-1), offsets, rests, total.reshape(-1), tuple(form), tuple(_own_layout(form)))
     pool.run(
-        _correlate(line), parts * chunks, (*given, sizes), batch * prod(points) * groups * outs * ins * len(taps) // 16
+        _correlate(line), parts * chunks, (*given, sizes), batch * prod(points) * groups * outs * ins * len(taps) // 8
     )
     total = total[0] if parts == 1 else total.sum(0)
     total = total[..., :depth].swapaxes(1, 2).reshape(groups, height, -1)

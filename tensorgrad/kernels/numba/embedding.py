@@ -12,7 +12,8 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import compiled, inner
+from tensorgrad.kernels.numba.functions import inner
+from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.rows import _MATRIX
 
@@ -29,7 +30,7 @@ def _numbers(rows, count: int):
 
 
 def _embedding():
-    @compiled(f"void({_MATRIX}, int64[::1], {_MATRIX}, int64, int64)")
+    @shared(f"void({_MATRIX}, int64[::1], {_MATRIX}, int64, int64)")
     def loop(table, rows, out, first, last):
         for k in range(first, last):
             row, to = table[rows[k]], out[k]
@@ -48,7 +49,7 @@ def _embedding():
 
 
 def _embedding_grad():
-    @compiled(f"void({_MATRIX}, int64[::1], int64, {_MATRIX}, int64, int64)")
+    @shared(f"void({_MATRIX}, int64[::1], int64, {_MATRIX}, int64, int64)")
     def loop(g, rows, without, out, first, last):
         start, end = first * _COLUMNS, min(last * _COLUMNS, g.shape[1])
         for k in range(rows.size):
@@ -72,7 +73,7 @@ def _embedding_grad():
 
 
 def _bag_sum():
-    @compiled(f"void({_MATRIX}, int64[::1], float32[::1], {_MATRIX}, int64, int64)")
+    @shared(f"void({_MATRIX}, int64[::1], float32[::1], {_MATRIX}, int64, int64)")
     def loop(rows, starts, weights, out, first, last):
         for bag in range(first, last):
             to = out[bag]
@@ -112,7 +113,7 @@ def _add_four(a, b, c, d, to):
 
 
 def _lookup():
-    @compiled(f"void({_MATRIX}, int64[::1], int64[::1], boolean, {_MATRIX}, int64, int64)")
+    @shared(f"void({_MATRIX}, int64[::1], int64[::1], boolean, {_MATRIX}, int64, int64)")
     def loop(table, indices, starts, mean, out, first, last):
         for bag in range(first, last):
             to, size = out[bag], starts[bag + 1] - starts[bag]
@@ -140,7 +141,7 @@ def _lookup():
 
 
 def _lookup_grad():
-    @compiled(f"void({_MATRIX}, int64[::1], int64[::1], boolean, {_MATRIX}, int64, int64)")
+    @shared(f"void({_MATRIX}, int64[::1], int64[::1], boolean, {_MATRIX}, int64, int64)")
     def loop(g, indices, starts, mean, out, first, last):
         start, end = first * _COLUMNS, min(last * _COLUMNS, g.shape[1])
         for bag in range(g.shape[0]):

@@ -18,7 +18,8 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import compiled, inner
+from tensorgrad.kernels.numba.functions import inner
+from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.vectors import LANES, ROWS, runs_1, runs_2, runs_3, turn
 
 _STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a second-level cache beside the weights
@@ -34,7 +35,7 @@ _ROW, _TABLE = "float32[::1]", "int64[:,::1]"
 
 @lru_cache(maxsize=1)
 def panels_loop():
-    @compiled(f"void({_ROW}, {_ROW}, UniTuple(int64, 7), int64, int64)")
+    @shared(f"void({_ROW}, {_ROW}, UniTuple(int64, 7), int64, int64)")
     def loop(source, out, sizes, first, last):
         """Numbers source[group, lane, m, p] into panels out[group, lane / LANES, p, m, lane % LANES].
 
@@ -121,7 +122,7 @@ def _back(made, registers, strip, count, channels, out, to, channel_step, image_
 
 @lru_cache(maxsize=1)
 def convolve_loop():
-    @compiled(f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, {_ROW}, UniTuple(int64, 9), int64, int64)")
+    @shared(f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, {_ROW}, UniTuple(int64, 9), int64, int64)")
     def loop(weights, x, table, starts, shift, out, sizes, first, last):
         images, image_panels, image_blocks, groups, outs, ins, size, strip, strips = sizes
         points, blocks = starts.size - 1, -(-outs // LANES)
@@ -242,7 +243,7 @@ def convolve(x, weights, bias, out, taps, steps, over):
 
 @lru_cache(maxsize=1)
 def correlate_loop():
-    @compiled(f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, UniTuple(int64, 9), int64, int64)")
+    @shared(f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, UniTuple(int64, 9), int64, int64)")
     def loop(g, x, table, starts, out, sizes, first, last):
         images, groups, outs, ins, in_blocks, size, points, strips, parts = sizes
         blocks, panels, taps = -(-outs // LANES), -(-ins // LANES), (starts.size - 1) // strips

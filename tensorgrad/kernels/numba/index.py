@@ -14,7 +14,8 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled, inner
+from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
 
 _CUBE, _NUMBERS = "float32[:,:,::1]", "int64[:,:,::1]"
@@ -45,7 +46,7 @@ def _numbers(x, dim, index):
 
 
 def _gather():
-    @compiled(f"void({_CUBE}, {_NUMBERS}, {_CUBE}, int64, int64)")
+    @shared(f"void({_CUBE}, {_NUMBERS}, {_CUBE}, int64, int64)")
     def rows(x, index, out, first, last):
         several = index.shape[1]
         for n in range(first, last):
@@ -54,7 +55,7 @@ def _gather():
             for j in range(to.size):
                 to[j] = source[np.uint64(row[j]), j]
 
-    @compiled(f"void({_CUBE}, {_NUMBERS}, {_CUBE}, int64, int64)")
+    @shared(f"void({_CUBE}, {_NUMBERS}, {_CUBE}, int64, int64)")
     def columns(x, index, out, first, last):
         for a in range(first, last):
             source, row, to = x[a].reshape(-1), index[a].reshape(-1), out[a].reshape(-1)
@@ -85,7 +86,7 @@ def _put(to, row, values, add):
 
 
 def _scatter(add: bool):
-    @compiled(f"void({_CUBE}, {_NUMBERS}, {_CUBE}, boolean, int64, int64)")
+    @shared(f"void({_CUBE}, {_NUMBERS}, {_CUBE}, boolean, int64, int64)")
     def loop(out, index, src, add, first, last):
         after = index.shape[2]
         blocks = (after + _COLUMNS - 1) // _COLUMNS
@@ -119,7 +120,7 @@ def _scatter(add: bool):
 
 
 def _index_add():
-    @compiled(f"void({_CUBE}, int64[::1], {_CUBE}, float32, int64, int64)")
+    @shared(f"void({_CUBE}, int64[::1], {_CUBE}, float32, int64, int64)")
     def loop(out, index, src, alpha, first, last):
         after = out.shape[2]
         blocks = (after + _COLUMNS - 1) // _COLUMNS

@@ -14,7 +14,8 @@ from tensorgrad.dtypes import F32, I64
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.array.loss import _is_small
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled
+from tensorgrad.kernels.numba.functions import F
+from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.rows import _MATRIX, _exps, _largest, _total
 
@@ -36,7 +37,7 @@ def _counted(x, target, weight, smoothing, reduction, ignore_index) -> int | Non
 
 
 def _cross_entropy():
-    @compiled(f"void({_MATRIX}, {_TARGETS}, int64, {_MATRIX}, float32[::1], int64, int64)")
+    @shared(f"void({_MATRIX}, {_TARGETS}, int64, {_MATRIX}, float32[::1], int64, int64)")
     def loop(x, target, ignored, shares, losses, first, last):
         for n in range(first, last):
             row, to = x[n], shares[n]
@@ -69,7 +70,7 @@ def _cross_entropy():
 
 
 def _cross_entropy_grad():
-    @compiled(f"void(float32[::1], {_MATRIX}, {_TARGETS}, int64, {_MATRIX}, int64, int64)")
+    @shared(f"void(float32[::1], {_MATRIX}, {_TARGETS}, int64, {_MATRIX}, int64, int64)")
     def loop(g, shares, target, ignored, out, first, last):
         for n in range(first, last):
             row, to = shares[n], out[n]

@@ -19,45 +19,20 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import added, column_sum
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import compiled, inner
-from tensorgrad.kernels.numba.vectors import LANES, ROWS, carry, runs_1, runs_2, runs_3, turn
+from tensorgrad.kernels.numba.functions import inner
+from tensorgrad.kernels.numba.launch import shared
+from tensorgrad.kernels.numba.panels import into_panels
+from tensorgrad.kernels.numba.vectors import LANES, ROWS, runs_1, runs_2, runs_3
 
 _DEPTH = 512  # of the inner dimension at a time: a panel of the left factor then stays in a first-level cache
 _TALL = 192  # rows of the left factor at a time: they stay in a second-level cache
 _WIDE = 480  # columns of the right factor at a time: these panels are in the last cache, if not in the second
-_ROWS = 8  # of a factor that are copied side by side
 _FEW = 1 << 18  # multiplications below which the BLAS is called at less cost
 _FEW_ALONE = 1 << 20  # the same for two matrices none of which lies the wrong way for the BLAS
 _ALONE = 1 << 18  # multiplications of one matrix of a stack up to which the BLAS uses no threads, and we do
 _THIN = 4  # rows of the result below which the right factor is hardly read twice: the BLAS does not copy it
 
 _ROW = "float32[::1]"
-
-
-@inner
-def _packed(source, at, lane_step, step, lanes, depth, out):
-    """Numbers source[at + lane · lane_step + k · step] into panels out[lane / LANES, k, lane % LANES].
-
-    One of the steps is 1. Where there is no such lane, the panel holds what another has.
-    """
-    whole = lanes // LANES
-    if lane_step == 1:  # some rows at a time, from one panel to the next: neighbours in memory
-        for k in range(0, depth, _ROWS):
-            count = min(_ROWS, depth - k)
-            for panel in range(whole):
-                to = (panel * depth + k) * LANES
-                carry(source, at + panel * LANES + k * step, step, out, to, LANES, count)
-    for panel in range(whole if lane_step == 1 else 0, -(-lanes // LANES)):
-        here, to, present = at + panel * LANES * lane_step, panel * depth * LANES, min(LANES, lanes - panel * LANES)
-        if step == 1 and depth >= LANES:
-            for k in range(0, depth, LANES):
-                k = min(k, depth - LANES)
-                turn(source, here + k, lane_step, present, out, to + k * LANES, LANES, LANES)
-        else:
-            for k in range(depth):
-                for i in range(LANES):
-                    i = min(i, present - 1)
-                    out[np.uint64(to + k * LANES + i)] = source[np.uint64(here + i * lane_step + k * step)]
 
 
 @inner
@@ -114,7 +89,7 @@ def _blocks(left, right, table, zeros, bias, bias_at, fresh, rows, columns, out,
 
 @lru_cache(maxsize=1)
 def product_loop():
-    @compiled(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 11), int64, int64)")
+    @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 11), int64, int64)")
     def loop(a, b, bias, out, sizes, first, last):
         """out[n, r, c] = bias[c] + Σₖ a[n, r, k] b[n, c, k], over the units (of LANES rows or columns) of all n."""
         a_next, b_next, a_row, a_step, b_column, b_step, rows, columns, depth, by_rows, units = sizes
@@ -135,10 +110,10 @@ def product_loop():
                 for k in range(0, depth, _DEPTH):
                     deep = min(_DEPTH, depth - k)
                     table[0, 2] = deep
-                    _packed(b, n * b_next + c * b_column + k * b_step, b_column, b_step, wide, deep, right)
+                    into_panels(b, n * b_next + c * b_column + k * b_step, b_column, b_step, wide, deep, right, 0)
                     for r in range(top, end, _TALL):
                         tall = min(_TALL, end - r)
-                        _packed(a, n * a_next + r * a_row + k * a_step, a_row, a_step, tall, deep, left)
+                        into_panels(a, n * a_next + r * a_row + k * a_step, a_row, a_step, tall, deep, left, 0)
                         to = (n * rows + r) * columns + c
                         _blocks(left, right, table, zeros, bias, c, k == 0, tall, wide, out, to, columns, edge)
 
@@ -156,7 +131,7 @@ def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):
     by_rows = rows > columns
     units = -(-(rows if by_rows else columns) // LANES)
     sizes = (rows * depth, columns * depth, a[1], a[2], b[1], b[2], rows, columns, depth, by_rows, units)
-    work = stack * rows * columns * depth // 16
+    work = stack * rows * columns * depth // 8
     pool.run(product_loop(), stack * units, (a[0], b[0], bias, out.reshape(-1), sizes), work)
     return out
 

@@ -14,6 +14,7 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, compiled, inner
+from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX, _squares, _total
 
@@ -91,9 +92,7 @@ def _block(images, length):
 
 
 def _batch_norm():
-    @compiled(
-        f"void({_IMAGES}, {_VECTOR}, {_VECTOR}, float64, {_IMAGES}, {_VECTOR}, {_VECTOR}, {_VECTOR}, int64, int64)"
-    )
+    @shared(f"void({_IMAGES}, {_VECTOR}, {_VECTOR}, float64, {_IMAGES}, {_VECTOR}, {_VECTOR}, {_VECTOR}, int64, int64)")
     def long_rows(x, weight, bias, eps, out, means, rstds, variances, first, last):
         for c in range(first, last):
             count = mean = squares = 0.0
@@ -105,9 +104,7 @@ def _batch_norm():
             for n in range(x.shape[0]):
                 _normalise(x[n, c], F(mean), rstd * weight[c], bias[c], out[n, c])
 
-    @compiled(
-        f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, float64, {_MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR}, int64, int64)"
-    )
+    @shared(f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, float64, {_MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR}, int64, int64)")
     def short_rows(x, weight, bias, eps, out, means, rstds, variances, first, last):
         length = x.shape[1] // means.size
         count, step = np.float64(x.shape[0] * length), _block(x.shape[0], length)
@@ -151,13 +148,13 @@ def _batch_norm():
             factor[c * length : (c + 1) * length] = scale
             shift[c * length : (c + 1) * length] = offset
 
-    @compiled(f"void({_IMAGES}, {_VECTOR}, {_VECTOR}, {_IMAGES}, int64, int64)")
+    @shared(f"void({_IMAGES}, {_VECTOR}, {_VECTOR}, {_IMAGES}, int64, int64)")
     def by_running(x, factors, shifts, out, first, last):
         for n in range(first, last):
             for c in range(x.shape[1]):
                 _scale_and_shift(x[n, c], factors[c], shifts[c], out[n, c])
 
-    @compiled(f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, {_MATRIX}, int64, int64)")
+    @shared(f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, {_MATRIX}, int64, int64)")
     def short_by_running(x, factors, shifts, out, first, last):
         for n in range(first, last):
             row, to = x[n], out[n]
@@ -194,7 +191,7 @@ def _batch_norm():
 
 
 def _batch_norm_grad():
-    @compiled(
+    @shared(
         f"void({_IMAGES}, {_IMAGES}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {_IMAGES}, {_VECTOR}, {_VECTOR}, boolean, "
         "boolean, boolean, int64, int64)"
     )
@@ -218,7 +215,7 @@ def _batch_norm_grad():
                     else:
                         _scaled(g[n, c], scale, gx[n, c])
 
-    @compiled(
+    @shared(
         f"void({_MATRIX}, {_MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {_MATRIX}, {_VECTOR}, {_VECTOR}, boolean, "
         "boolean, boolean, int64, int64)"
     )
@@ -278,7 +275,7 @@ def _batch_norm_grad():
 
 
 def _group_norm():
-    @compiled(f"void({_IMAGES}, {_MATRIX}, {_MATRIX}, float64, {_IMAGES}, {_MATRIX}, {_MATRIX}, int64, int64)")
+    @shared(f"void({_IMAGES}, {_MATRIX}, {_MATRIX}, float64, {_IMAGES}, {_MATRIX}, {_MATRIX}, int64, int64)")
     def short_rows(x, weight, bias, eps, out, means, rstds, first, last):
         groups = means.shape[1]
         for k in range(first, last):
@@ -290,7 +287,7 @@ def _group_norm():
             for i in range(row.size):
                 to[i] = (row[i] - centre) * rstd * scale[i] + shift[i]
 
-    @compiled(f"void({_IMAGES}, {_MATRIX}, {_MATRIX}, float64, {_IMAGES}, {_MATRIX}, {_MATRIX}, int64, int64)")
+    @shared(f"void({_IMAGES}, {_MATRIX}, {_MATRIX}, float64, {_IMAGES}, {_MATRIX}, {_MATRIX}, int64, int64)")
     def long_rows(x, weight, bias, eps, out, means, rstds, first, last):
         groups, width = weight.shape
         for k in range(first, last):
@@ -333,7 +330,7 @@ def _weighted(g, row, weight, mean):
 
 
 def _group_norm_grad():
-    @compiled(
+    @shared(
         f"void({_IMAGES}, {_IMAGES}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_IMAGES}, {_IMAGES}, {_IMAGES}, boolean, int64, "
         "int64, int64)"
     )
@@ -356,7 +353,7 @@ def _group_norm_grad():
                     for i in range(row.size):
                         to[i] = slope[i] * scale[i] * rstd - ((row[i] - mean) * along + plain)
 
-    @compiled(
+    @shared(
         f"void({_IMAGES}, {_IMAGES}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_IMAGES}, {_MATRIX}, {_MATRIX}, boolean, int64, "
         "int64)"
     )

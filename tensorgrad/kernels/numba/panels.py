@@ -6,6 +6,7 @@ in registers while the sum runs, as in vectors.py. Nothing checks bounds: see `a
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -26,6 +27,8 @@ from tensorgrad.kernels.numba.vectors import (
     _pointer,
     _spread,
     _store,
+    carry,
+    turn,
 )  # fmt: skip
 
 # Rows of a block, by its registers side by side: with what is loaded they fill the registers and leave none over.
@@ -33,6 +36,7 @@ _ROWS = {4: 6, 3: 8, 2: 12, 1: 12} if _MANY else {3: 4, 2: 6, 1: 8}
 WIDEST = max(_ROWS)
 PAD = 12  # rows that a result may have to have beyond its own
 EVEN = 24  # a multiple of all rows of a block
+_BESIDE = 8  # rows that are copied side by side
 
 
 @intrinsic
@@ -177,3 +181,30 @@ def across(a, at, stride, b, start, b_pitch, count, out, to, pitch, fresh, rows,
                 _across1(a, at + r * stride, stride, rows - 1 - r, b, start + p, b_pitch, count, out,
                          to + r * pitch + p, pitch, fresh)  # fmt: skip
         p += n * LANES
+
+
+@inner
+def into_panels(source, at, lane_step, step, lanes, depth, out, goal):
+    """Numbers source[at + lane · lane_step + k · step] into panels out[goal + (lane / LANES, k, lane % LANES)].
+
+    One of the steps is 1. Where there is no such lane, the panel holds what another has.
+    """
+    whole = lanes // LANES
+    if lane_step == 1:  # some rows at a time, from one panel to the next: neighbours in memory
+        for k in range(0, depth, _BESIDE):
+            count = min(_BESIDE, depth - k)
+            for panel in range(whole):
+                to = goal + (panel * depth + k) * LANES
+                carry(source, at + panel * LANES + k * step, step, out, to, LANES, count)
+    for panel in range(whole if lane_step == 1 else 0, -(-lanes // LANES)):
+        here, to = at + panel * LANES * lane_step, goal + panel * depth * LANES
+        present = min(LANES, lanes - panel * LANES)
+        if step == 1 and depth >= LANES:
+            for k in range(0, depth, LANES):
+                k = min(k, depth - LANES)
+                turn(source, here + k, lane_step, present, out, to + k * LANES, LANES, LANES)
+        else:
+            for k in range(depth):
+                for i in range(LANES):
+                    i = min(i, present - 1)
+                    out[np.uint64(to + k * LANES + i)] = source[np.uint64(here + i * lane_step + k * step)]

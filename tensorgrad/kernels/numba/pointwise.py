@@ -14,7 +14,8 @@ from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import functions, pool
-from tensorgrad.kernels.numba.functions import F, compiled, inner
+from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.launch import shared
 
 _DENSITY = F(0.3989422804014327)  # 1/√(2π)
 _SQRT_2_PI, _CUBIC = F(0.7978845608028654), F(0.044715)
@@ -101,7 +102,7 @@ def _loop(function, operands: int):
             for i in range(b.size):
                 b[i] = function(b[i])
 
-        @compiled("void(float32[::1], float32[::1], int64, int64)")
+        @shared("void(float32[::1], float32[::1], int64, int64)")
         def unary(x, out, first, last):
             # Slices that count from 0: an index that could be negative makes no vectors, nor do arrays that are one.
             if x.ctypes.data == out.ctypes.data:
@@ -111,7 +112,7 @@ def _loop(function, operands: int):
 
         return unary
 
-    @compiled("void(float32[::1], float32[::1], float32[::1], int64, int64)")
+    @shared("void(float32[::1], float32[::1], float32[::1], int64, int64)")
     def binary(x, y, out, first, last):
         a, b, c = x[first:last], y[first:last], out[first:last]
         for i in range(a.size):
@@ -155,10 +156,7 @@ def _apply(loop, cost: float, x, out=None):
     else:
         flat, made = out.reshape(-1), out
     given = x if x.ndim == 1 else x.reshape(-1)
-    if n * cost < pool.GRAIN:
-        loop(given, flat, 0, n)
-    else:
-        pool.run(loop, n, (given, flat), int(n * cost))
+    pool.run(loop, n, (given, flat), int(n * cost))
     return made
 
 

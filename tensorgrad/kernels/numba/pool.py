@@ -1,115 +1,114 @@
 """The threads that share the work of one kernel.
 
-A kernel is called as `kernel(*arguments, first, last)` for ranges of its work, and lets other threads run meanwhile.
-Whoever has nothing to do waits a moment in a loop (waiting.py) before it sleeps, so that handing over a range takes a
-few microseconds where kernels follow upon each other; from sleep it takes some tens. Only work of a certain size is
-shared.
+A kernel does a range of its work at a call, and other threads others meanwhile. Whoever has nothing to do waits a
+moment in a loop (waiting.py) before it sleeps, so that handing over a range takes a microsecond where kernels follow
+upon each other; from sleep it takes some tens. A range that a thread has not begun with is taken back: on a busy
+machine it may be long in coming. Only work of a certain size is shared.
+
+Compiled kernels (launch.py) are started by compiled code, and Python's lock is not needed for it. Functions in Python,
+which call NumPy, can be shared as well; these are called as `function(*arguments, first, last)`.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 
+from tensorgrad.kernels.numba.board import DONE, FAILED, FINISHED, IN_PYTHON, NOTHING, SIZE, TASK, WRONG
 from tensorgrad.kernels.numba.table import WAITING
 from tensorgrad.settings import get_num_threads
 
-GRAIN = 32768  # elements (of ordinary cost) that are worth a thread
-ROUNDS = 400  # of a quarter of a microsecond, that a thread waits awake
-GRACE = 140  # pauses, until the one who handed over work holds Python's lock no longer
+GRAIN = 24576  # elements (of ordinary cost) that are worth a thread
+ROUSING = 131072  # elements that are worth waking threads up
+_SOON = 1e-3  # seconds after another kernel: it is worth it, too, as more will come
+ROUNDS = 1200  # of a quarter of a microsecond, that a thread waits awake
+_GRACE = 140  # pauses, until the one who handed over a call in Python holds the lock no longer
+_NAP = 5e-5  # seconds between looks at a task that takes long
+_MOST = 256  # threads for a kernel
 
 
 class _Worker:
-    """A thread that does ranges of work for whoever has taken it.
+    """A thread that does ranges of work for whoever has taken it, and its board."""
 
-    `given` and `finished` count the ranges. While both sides are awake they look at the counts, without a lock. A side
-    that goes to sleep says so first and then looks once more; the other puts a token into its bell. A bell may have
-    rung in vain, so whoever wakes looks again.
-    """
-
-    __slots__ = (
-        "asleep", "awaited", "bell", "calls", "done", "error", "finished", "given", "revoked", "tasks", "todo", "wake",
-    )  # fmt: skip
+    __slots__ = ("address", "asleep", "calls", "done", "error", "task", "team", "team_address", "wake")
 
     def __init__(self) -> None:
-        counts = np.zeros((2, 16), np.int64)  # no line of the cache holds both
-        self.given, self.finished = counts[0, :1], counts[1, :1]
-        self.todo, self.done = self.given.ctypes.data, self.finished.ctypes.data  # where they are
-        self.tasks = 0
+        board, self.team = np.zeros(SIZE, np.int64), np.zeros(_MOST, np.int64)
+        self.task, self.done = board[TASK:][:1], board[DONE:][:1]
+        self.address, self.team_address = board.ctypes.data, self.team.ctypes.data
+        self.done[0] = FINISHED
         self.wake: SimpleQueue = SimpleQueue()
-        self.bell: SimpleQueue = SimpleQueue()
-        self.asleep = self.awaited = self.revoked = False
-        self.calls: list[tuple] = []  # what is given, until somebody begins with it
+        self.asleep = False
+        self.calls: list[tuple] = []  # a call in Python, until somebody begins with it
         self.error: BaseException | None = None
         threading.Thread(target=self.serve, name="tensorgrad kernel", daemon=True).start()
 
-    def give(self, *call) -> None:
-        """Has the thread run kernel(*arguments, first, last)."""
-        self.error, self.revoked = None, False
-        self.calls.append(call)
-        self.tasks += 1
-        self.given[0] = self.tasks
+    def ring(self) -> None:
+        """Wakes the thread if it sleeps. It may come too late, and finds nothing to do."""
         if self.asleep:
+            self.asleep = False
             self.wake.put(None)
 
-    def take_back(self) -> tuple | None:
-        """What was given, if the thread has not begun with it: on a busy machine it may be long in coming."""
-        call = self._taken()
-        if call is not None:
-            self.revoked = True
-        return call
+    def give(self, *call) -> None:
+        """Has the thread call function(*arguments, first, last)."""
+        self.error = None
+        self.calls.append(call)
+        self.done[0], self.task[0] = NOTHING, IN_PYTHON
+        self.ring()
 
-    def _taken(self) -> tuple | None:
+    def take_back(self) -> tuple | None:
+        """The call that was given, if the thread has not begun with it."""
         try:
-            return self.calls.pop()
+            call = self.calls.pop()
         except IndexError:
             return None
+        self.task[0] = NOTHING
+        self.done[0] = FINISHED
+        return call
 
-    def wait(self) -> None:
-        """Waits until the thread has done what it began."""
-        if self.revoked:
-            return
-        if WAITING.ready is not None and self.finished[0] != self.tasks:
-            WAITING.ready(0, 0, self.done, int(self.finished[0]), ROUNDS, 0)
-        while self.finished[0] != self.tasks:
-            self.awaited = True
-            if self.finished[0] != self.tasks:
-                self.bell.get()
-        self.awaited = False
+    def wait(self) -> bool:
+        """Waits until the thread has done what it began. Returns whether that failed."""
+        if self.done[0] == NOTHING and not WAITING.ready.done(self.address, ROUNDS):
+            while self.done[0] == NOTHING:
+                time.sleep(_NAP)
+        return bool(self.done[0] == FAILED)
 
     def serve(self) -> None:
         """The thread: does what is given, for ever."""
-        count = 0
         while True:
-            if WAITING.ready is None or self.awaited:
-                self.finished[0] = count
-            else:  # says so where Python's lock is not held
-                WAITING.ready(self.done, count, self.todo, count, ROUNDS, GRACE)
-            if self.awaited:
-                self.bell.put(None)
-            while self.given[0] == count:
-                self.asleep = True
-                if self.given[0] == count:
-                    self.wake.get()
-                self.asleep = False
-            count = int(self.given[0])
-            call = self._taken()
-            if call is not None:
-                kernel, arguments, first, last = call
-                try:
-                    kernel(*arguments, first, last)
-                except BaseException as error:  # it belongs to whoever waits
-                    self.error = error
-                call = kernel = arguments = None  # nothing is kept alive by a thread that waits
+            if WAITING.ready.serve(self.address, ROUNDS, _GRACE):
+                self.call()
+                continue
+            self.asleep = True
+            if self.task[0] == NOTHING:
+                self.wake.get()
+            self.asleep = False
+
+    def call(self) -> None:
+        """The call that was given, unless somebody has taken it back."""
+        try:
+            function, arguments, first, last = self.calls.pop()
+        except IndexError:
+            return
+        self.task[0] = NOTHING
+        try:
+            function(*arguments, first, last)
+        except BaseException as error:  # it belongs to whoever waits
+            self.error = error
+        function = arguments = None  # nothing is kept alive by a thread that waits
+        self.done[0] = FINISHED
 
 
 _idle: list[_Worker] = []
 _count = 0  # of all workers
 _making = threading.Lock()
+_last = 0.0  # when a kernel that can be shared was started
 
 
 def _forget() -> None:
@@ -122,14 +121,25 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def _take(wanted: int) -> list[_Worker]:
-    """Up to so many workers that nobody uses now; as many as there are threads less one exist at most."""
+def _take(wanted: int, asleep: bool) -> list[_Worker]:
+    """Up to so many workers that nobody uses now; as many as there are threads less one exist at most.
+
+    `asleep`: also those that sleep, and new ones.
+    """
     global _count
     taken: list[_Worker] = []
+    if WAITING.ready is None:
+        WAITING.available()
+        return taken
     while len(taken) < wanted:
         try:
-            taken.append(_idle.pop())
+            taken.append(_idle.pop())  # the one that worked last
+            if taken[-1].asleep and not asleep:
+                _idle.append(taken.pop())
+                break
         except IndexError:
+            if not asleep:
+                break
             with _making:
                 if _count >= get_num_threads() - 1:
                     break
@@ -138,28 +148,55 @@ def _take(wanted: int) -> list[_Worker]:
     return taken
 
 
-def run(kernel: Callable, length: int, arguments: tuple, elements: int) -> None:
+def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
     """Runs `kernel` over 0 ... length, by as many threads as `elements` (of work in all) are worth.
 
-    Raises: what the kernel raises, in whichever thread.
+    `kernel` is a compiled kernel (launch.py) or a function in Python. Raises: what it raises, in whichever thread.
     """
-    parts = min(get_num_threads(), elements // GRAIN, length)
-    if parts <= 1:
-        kernel(*arguments, 0, length)
+    global _last
+    workers: Any = ()
+    if elements >= 2 * GRAIN:
+        now = time.perf_counter()
+        asleep, _last = elements >= ROUSING or now - _last < _SOON, now
+        workers = _take(min(get_num_threads(), elements // GRAIN, length, _MOST) - 1, asleep)
+    address = getattr(kernel, "address", None)
+    if address is None:
+        _share(kernel, length, arguments, workers)
         return
-    workers = _take(parts - 1)
-    if WAITING.ready is None:
-        WAITING.available()
+    if not workers:
+        kernel.launch(address, arguments, length, 0, 0, 0)
+        return
+    team = workers[0].team
+    for i, worker in enumerate(workers):
+        team[i] = worker.address
+        worker.ring()
+    happened = WRONG
+    try:
+        happened = kernel.launch(address, arguments, length, workers[0].team_address, len(workers), ROUNDS)
+    finally:
+        if happened:
+            happened |= sum(worker.wait() for worker in workers) and WRONG
+        _idle.extend(workers)
+    if happened & WRONG:
+        kernel.launch(address, arguments, length, 0, 0, 0)  # raises it where it is seen
+        raise RuntimeError(f"{kernel.__name__}: failed in one of its threads")
+
+
+def _share(function: Callable, length: int, arguments: tuple, workers) -> None:
+    """Calls function(*arguments, first, last) for the parts of 0 ... length, in several threads."""
+    if not workers:
+        function(*arguments, 0, length)
+        return
     step = -(-length // (len(workers) + 1))
     used = workers[: -(-length // step) - 1]
     for i, worker in enumerate(used, 1):
-        worker.give(kernel, arguments, i * step, min((i + 1) * step, length))
+        worker.give(function, arguments, i * step, min((i + 1) * step, length))
     try:
-        kernel(*arguments, 0, step)
+        function(*arguments, 0, step)
         for worker in used:
             call = worker.take_back()
             if call is not None:
-                kernel(*arguments, *call[2:])
+                function(*arguments, *call[2:])
     finally:
         for worker in used:
             worker.take_back()  # if something was raised

@@ -12,7 +12,8 @@ from numba import njit
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.pool import pool_shape
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled, inner
+from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.tiles import FORM, WIDEST, fill, layout, move
 from tensorgrad.kernels.numba.vectors import LANES, largest_of_four
@@ -94,7 +95,7 @@ def _max_plan(x_shape, kernel, stride, padding, dilation, ceil_mode):
 
 
 def _max_pool():
-    @compiled(f"void({_ROW}, {_ROW}, int64[::1], UniTuple(int64, 4), int64, int64)")
+    @shared(f"void({_ROW}, {_ROW}, int64[::1], UniTuple(int64, 4), int64, int64)")
     def of_four(x, out, indices, sizes, first, last):
         height, width, points_y, points_x = sizes
         end, border = last * points_y * points_x, last * height * width
@@ -112,7 +113,7 @@ def _max_pool():
                     place = 2 * (y * width + done)
                     _largest_of_four(x, at, at + width, place, out, indices, to + done, points_x - done)
 
-    @compiled(
+    @shared(
         f"void({_ROW}, {_ROW}, int64[::1], int64[::1], int32[::1], int64[:,::1], {FORM}, int64, int64, int64, int64, "
         "int64)"
     )
@@ -161,7 +162,7 @@ def _max_pool():
 
 
 def _max_pool_grad():
-    @compiled(f"void({_PLANES}, int64[:,::1], {_PLANES}, int64, int64)")
+    @shared(f"void({_PLANES}, int64[:,::1], {_PLANES}, int64, int64)")
     def loop(g, indices, out, first, last):
         for n in range(first, last):
             slopes, places, to = g[n], indices[n], out[n]
@@ -234,7 +235,7 @@ def _divisors(size, points, kernel, stride, padding, include, divisor):
 
 
 def _means():
-    @compiled(f"void({_PLANES}, {_ROW}, float32, int64, int64)")
+    @shared(f"void({_PLANES}, {_ROW}, float32, int64, int64)")
     def loop(x, out, count, first, last):
         for n in range(first, last):
             out[n] = _total(x[n]) / count
@@ -258,7 +259,7 @@ _MEANS = f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, int64[:,::1], UniTuple(int64, 8)
 def _avg_pool():
     means = _means()
 
-    @compiled(_MEANS)
+    @shared(_MEANS)
     def loop(x, out, down, across, met, sizes, first, last):
         size_y, size_x, points_y, points_x, kernel_y, step_y, step_x, pad_y = sizes
         column, sums = np.empty(size_x, np.float32), np.empty(points_x, np.float32)
@@ -293,7 +294,7 @@ def _avg_pool():
 
 
 def _avg_pool_grad():
-    @compiled(_MEANS)
+    @shared(_MEANS)
     def loop(g, out, down, across, met, sizes, first, last):
         size_y, size_x, points_y, points_x, kernel_y, step_y, step_x, pad_y = sizes
         wide, slopes = np.empty(size_x, np.float32), np.empty(points_x, np.float32)

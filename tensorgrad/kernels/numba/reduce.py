@@ -16,7 +16,8 @@ from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled, inner
+from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.launch import Shared, shared
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX
 
@@ -38,22 +39,23 @@ def _product(row):
 # --- loops -----------------------------------------------------------------------------------------------------------
 
 
-def _loops(fold, fold_run, fold_lines, start: float) -> tuple[Callable, Callable]:
-    """The compiled loops over neighbours and over lines, from functions that fold a row, a long row, and lines."""
+def _loops(fold, fold_run, fold_lines, start: float) -> tuple[Shared, Shared, Shared]:
+    """The compiled loops over short and long rows of neighbours and over lines, from functions that fold these."""
 
-    @compiled([f"void(float32[::1], {kind}[::1], int64, int64, int64)" for kind in ("float32", "float64")])
-    def neighbours(x, out, n, first, last):
-        if n <= _RUN:
-            for k in range(first, last):
-                out[k] = fold(x[k * n : (k + 1) * n])
-            return
+    @shared("void(float32[::1], float32[::1], int64, int64, int64)")
+    def short(x, out, n, first, last):
+        for k in range(first, last):
+            out[k] = fold(x[k * n : (k + 1) * n]) if n <= _RUN else fold_run(x[k * n : (k + 1) * n])
+
+    @shared("void(float32[::1], float64[::1], int64, int64, int64)")
+    def long(x, out, n, first, last):
         parts = -(-n // _PART)
         for k in range(first, last):
             at = k // parts * n + k % parts * _PART
             end = min(at + _PART, (k // parts + 1) * n)
             out[k] = fold_run(x[at:end])
 
-    @compiled("void(float32[:,:,::1], float32[:,:,::1], int64, int64)")
+    @shared("void(float32[:,:,::1], float32[:,:,::1], int64, int64)")
     def lines(x, out, first, last):
         n, chunks, parts = x.shape[1], -(-x.shape[2] // _COLUMNS), out.shape[1]
         for k in range(first, last):
@@ -76,11 +78,11 @@ def _loops(fold, fold_run, fold_lines, start: float) -> tuple[Callable, Callable
             for i in range(four, stop):
                 fold_lines(to, plane[i, column:end], to[:0], to[:0], to[:0])
 
-    return neighbours, lines
+    return short, long, lines
 
 
 @cache
-def _sum_loops(square: bool) -> tuple[Callable, Callable]:
+def _sum_loops(square: bool) -> tuple[Shared, Shared, Shared]:
     @inner(fastmath=_ANY_ORDER)
     def fold(row):
         total = F(0.0)
@@ -140,7 +142,7 @@ def extreme(largest: bool) -> Callable:
 
 
 @cache
-def _extreme_loops(largest: bool) -> tuple[Callable, Callable]:
+def _extreme_loops(largest: bool) -> tuple[Shared, Shared, Shared]:
     fold = extreme(largest)
 
     @njit(inline="always")
@@ -204,18 +206,15 @@ def _fold_all(loops, again, join, x, dim, keepdim):
     if inner == 1:
         parts = -(-n // _PART)
         out = np.empty(outer * parts, F32 if parts == 1 else np.float64)
-        if work < pool.GRAIN:
-            loops[0](x.reshape(-1), out, n, 0, out.size)
-        else:
-            pool.run(loops[0], out.size, (x.reshape(-1), out, n), work)
+        pool.run(loops[0 if parts == 1 else 1], out.size, (x.reshape(-1), out, n), work)
         if parts > 1:
             out = join(out.reshape(outer, parts), 1).astype(F32)
     elif inner < _NARROW:
         return NotImplemented
     else:
-        out = _fold_lines(loops[1], x.reshape(outer, n, inner), work)
+        out = _fold_lines(loops[2], x.reshape(outer, n, inner), work)
         while out.shape[1] > 1:
-            out = _fold_lines(again[1], out, out.size)
+            out = _fold_lines(again[2], out, out.size)
     out = out.reshape(shape)
     if left:
         out = _fold_all(again, again, join, out, left, True)
@@ -278,7 +277,7 @@ def _places() -> Callable:
             values[c] = b if further else a
             places[c] = i if further else places[c]
 
-    @compiled("void(float32[:,:,::1], float32[:,::1], int64[:,::1], boolean, int64, int64)")
+    @shared("void(float32[:,:,::1], float32[:,::1], int64[:,::1], boolean, int64, int64)")
     def lines(x, values, places, largest, first, last):
         chunks = -(-x.shape[2] // _COLUMNS)
         small = np.empty(_COLUMNS, np.int32)
@@ -321,7 +320,7 @@ def _arg_extreme() -> Callable:
 
 
 def _prod():
-    @compiled(f"void({_MATRIX}, float32[::1], int64, int64)")
+    @shared(f"void({_MATRIX}, float32[::1], int64, int64)")
     def loop(x, out, first, last):
         for n in range(first, last):
             out[n] = _product(x[n])

@@ -13,7 +13,8 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import rnn as general
 from tensorgrad.kernels.numba import functions, pool
-from tensorgrad.kernels.numba.functions import F, compiled, inner
+from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.panels import LANES, PAD, across, flat
 from tensorgrad.kernels.numba.rows import _MATRIX
 
@@ -79,7 +80,7 @@ def _lstm_cell(row, inside, bias, state, kept, out):
 
 
 def _lstm():
-    @compiled(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, "
+    @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, "
               f"{_MATRIX}, {_STEPS}, {_STEPS}, int64, int64)")  # fmt: skip
     def loop(x, w_ih, weight, bias, h, c, acts, cells, out, starts, counts, first, last):
         batch, hidden = h.shape
@@ -140,7 +141,7 @@ def _lstm_slopes(above, back, carried, row, cell, old, to):
 
 
 def _lstm_grad():
-    @compiled(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, "
+    @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, "
               f"{_MATRIX}, {_STEPS}, {_STEPS}, int64, int64)")  # fmt: skip
     def loop(g, dh, dc, acts, cells, c0, weight, slopes, sums, starts, counts, first, last):
         batch, hidden = dc.shape
@@ -204,7 +205,7 @@ def _gru_cell(row, more, bias, state, kept, out):
 
 
 def _gru():
-    @compiled(f"void({_MATRIX}, {_MATRIX}, float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, {_STEPS}, {_STEPS}, int64, "
+    @shared(f"void({_MATRIX}, {_MATRIX}, float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, {_STEPS}, {_STEPS}, int64, "
               "int64)")  # fmt: skip
     def loop(gates, weight, bias, h, acts, out, starts, counts, first, last):
         batch, hidden = h.shape
@@ -260,7 +261,7 @@ def _gru_slopes(above, back, row, old, to, inside):
 
 
 def _gru_grad():
-    @compiled(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_STEPS}, "
+    @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_STEPS}, "
               f"{_STEPS}, int64, int64)")  # fmt: skip
     def loop(g, dh, acts, out, h0, weight, slopes, inside, starts, counts, first, last):
         batch, hidden = dh.shape

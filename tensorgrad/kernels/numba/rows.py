@@ -9,7 +9,8 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import functions, pool
-from tensorgrad.kernels.numba.functions import F, compiled, inner
+from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
 
 # Sums may be taken in any order (vectors add four or sixteen at a time), but nan and inf must stay what they are.
@@ -60,7 +61,7 @@ def _exps(row, top, out):
 
 
 def _softmax(logarithm: bool):
-    @compiled(f"void({_MATRIX}, {_MATRIX}, int64, int64)")
+    @shared(f"void({_MATRIX}, {_MATRIX}, int64, int64)")
     def loop(x, out, first, last):
         for n in range(first, last):
             row, to = x[n], out[n]
@@ -88,7 +89,7 @@ def _softmax(logarithm: bool):
 
 
 def _softmax_grad(logarithm: bool):
-    @compiled(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, int64, int64)")
+    @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, int64, int64)")
     def loop(g, y, out, first, last):
         for n in range(first, last):
             a, b, to = g[n], y[n], out[n]
@@ -126,7 +127,7 @@ def _squares(row, mean):
 
 
 def _layer_norm():
-    @compiled(
+    @shared(
         f"void({_MATRIX}, float32[::1], float32[::1], float32, {_MATRIX}, float32[::1], float32[::1], int64, int64)"
     )
     def loop(x, weight, bias, eps, out, means, rstds, first, last):
@@ -168,7 +169,7 @@ def _layer_norm_sums(g, row, weight, mean, rstd):
 
 
 def _layer_norm_grad():
-    @compiled(
+    @shared(
         f"void({_MATRIX}, {_MATRIX}, float32[::1], float32[::1], float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, int64, "
         "int64, int64)",
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import compiled
+from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.rows import _MATRIX
 
@@ -19,7 +19,7 @@ _COLUMNS = 512  # sums that are carried along together: they stay in the first c
 def _cumsum(backwards: bool):
     step = -1 if backwards else 1
 
-    @compiled(f"void({_MATRIX}, {_MATRIX}, int64, int64)")
+    @shared(f"void({_MATRIX}, {_MATRIX}, int64, int64)")
     def rows(x, out, first, last):
         start = x.shape[1] - 1 if backwards else 0
         four = first + (last - first) // 4 * 4
@@ -49,7 +49,7 @@ def _cumsum(backwards: bool):
                 a += row[i]
                 to[i] = a
 
-    @compiled("void(float32[:,:,::1], float32[:,:,::1], int64, int64)")
+    @shared("void(float32[:,:,::1], float32[:,:,::1], int64, int64)")
     def columns(x, out, first, last):
         blocks, length = -(-x.shape[2] // _COLUMNS), x.shape[1]
         sums = np.empty(_COLUMNS)

@@ -11,7 +11,8 @@ import numpy as np
 from numba import njit
 
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled, inner
+from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.reduce import _LOWEST, _REST, _SIGN, extreme
 from tensorgrad.kernels.numba.rows import _MATRIX
@@ -43,7 +44,7 @@ def _insert(kept, places, count, key, place):
 def _topk() -> Callable:
     top, bottom = extreme(True), extreme(False)
 
-    @compiled(f"void({_MATRIX}, boolean, int64[:,::1], int64, int64)")
+    @shared(f"void({_MATRIX}, boolean, int64[:,::1], int64, int64)")
     def loop(x, largest, found, first, last):
         n, k = x.shape[1], found.shape[1]
         kept = np.empty(k, np.uint32)

@@ -86,28 +86,28 @@ def _accumulate(builder, count, sums, step):
 def _products(rows: int, registers: int):
     """Makes the function that computes a block of a product with rows from a table.
 
-    out[to + r pitch + p] = shift[s + r] + Σₖ weights[w + k rows + r] source[start + offsets[k] + p], for `rows` rows r
+    out[to + r pitch + p] = shift[s + r] + Σₖ weights[w + k step + r] source[start + offsets[k] + p], for `rows` rows r
     and `registers` LANES pixels p, over all of `offsets` (one at least). Nothing checks bounds.
     """
 
     @intrinsic
-    def products(typing, weights, w, source, offsets, start, shift, s, out, to, pitch):
+    def products(typing, weights, w, step, source, offsets, start, shift, s, out, to, pitch):
         index = types.int64
-        signature = types.void(weights, index, source, offsets, index, shift, index, out, index, index)
+        signature = types.void(weights, index, index, source, offsets, index, shift, index, out, index, index)
 
         def code(context, builder, signature, given):
             kinds = signature.args
             factors = _pointer(context, builder, kinds[0], given[0], given[1])
-            pixels = _pointer(context, builder, kinds[2], given[2], given[4])
-            table = context.make_array(kinds[3])(context, builder, given[3])
-            shifts = _pointer(context, builder, kinds[5], given[5], given[6])
-            target = _pointer(context, builder, kinds[7], given[7], given[8])
+            pixels = _pointer(context, builder, kinds[3], given[3], given[5])
+            table = context.make_array(kinds[4])(context, builder, given[4])
+            shifts = _pointer(context, builder, kinds[6], given[6], given[7])
+            target = _pointer(context, builder, kinds[8], given[8], given[9])
             fused = _multiply_add(builder)
 
-            def step(k, sums):
+            def step_of(k, sums):
                 place = _at(builder, pixels, builder.load(_at(builder, table.data, k)))
                 loaded = [_load(builder, place, n * LANES) for n in range(registers)]
-                column = _at(builder, factors, builder.mul(k, ir.Constant(_I64, rows)))
+                column = _at(builder, factors, builder.mul(k, given[2]))
                 made = []
                 for r in range(rows):
                     factor = _spread(builder, builder.load(_at(builder, column, r)))
@@ -117,9 +117,9 @@ def _products(rows: int, registers: int):
 
             starts = [_spread(builder, builder.load(_at(builder, shifts, r))) for r in range(rows)]
             count = builder.extract_value(table.shape, 0)
-            sums = _accumulate(builder, count, [v for v in starts for _ in range(registers)], step)
+            sums = _accumulate(builder, count, [v for v in starts for _ in range(registers)], step_of)
             for r in range(rows):
-                row = _at(builder, target, builder.mul(given[9], ir.Constant(_I64, r)))
+                row = _at(builder, target, builder.mul(given[10], ir.Constant(_I64, r)))
                 for n in range(registers):
                     _store(builder, sums[r * registers + n], row, n * LANES)
             return context.get_dummy_value()

@@ -1,46 +1,73 @@
-"""How the threads of the pool wait for each other: for a moment in a loop that holds no lock, without going to sleep.
+"""How the threads of the pool wait for work and for each other: for a moment in a loop that holds no lock.
 
-Waking a thread that sleeps takes the system tens of microseconds, as long as many a kernel runs. The loop gives its
-processor away every few microseconds to whatever else wants to run there.
+Waking a thread that sleeps takes the system tens of microseconds, as long as many a kernel runs; taking Python's lock
+from a thread that holds it, the same. The loops give their processor away every few microseconds to whatever else wants
+to run there.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from tensorgrad.kernels.numba.functions import compiled
+from tensorgrad.kernels.numba.board import DONE, FAILED, FINISHED, IN_PYTHON, NOTHING, TASK
+from tensorgrad.kernels.numba.functions import compiled, inner
 
+_TASK, _DONE = 8 * TASK, 8 * DONE  # in bytes
 _CAN_GIVE_WAY = os.name == "posix"
 _give_way = types.ExternalFunction("sched_yield", types.int32())
 _PAUSE = "llvm.x86.sse2.pause" if platform.machine() in ("x86_64", "AMD64") else ""
+_I64 = ir.IntType(64)
 
 
 @intrinsic
-def _read(typing, address):
+def read(typing, address):
     """The 64-bit number at an address, which another thread may just be writing."""
 
     def generate(context, builder, signature, arguments):
-        pointer = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        pointer = builder.inttoptr(arguments[0], _I64.as_pointer())
         return builder.load_atomic(pointer, "acquire", 8)
 
     return types.int64(types.int64), generate
 
 
 @intrinsic
-def _write(typing, address, value):
+def write(typing, address, value):
     """Puts a 64-bit number where another thread reads it; what was written before is visible to that thread then."""
 
     def generate(context, builder, signature, arguments):
-        pointer = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        pointer = builder.inttoptr(arguments[0], _I64.as_pointer())
         builder.store_atomic(arguments[1], pointer, "release", 8)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64), generate
+
+
+@intrinsic
+def exchange(typing, address, value):
+    """Puts a 64-bit number in the place of another, which it returns: of several threads one gets it."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = builder.inttoptr(arguments[0], _I64.as_pointer())
+        return builder.atomic_rmw("xchg", pointer, arguments[1], "acq_rel")
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def _perform(typing, task, board):
+    """Calls the function whose address is `task`; whether it failed."""
+
+    def generate(context, builder, signature, arguments):
+        function = builder.inttoptr(arguments[0], ir.FunctionType(_I64, [_I64]).as_pointer())
+        return builder.call(function, [arguments[1]])
+
+    return types.int64(types.int64, types.int64), generate
 
 
 @intrinsic
@@ -56,23 +83,52 @@ def _pause(typing):
     return types.void(), generate
 
 
-def _wait():
-    @compiled("boolean(int64, int64, int64, int64, int64, int64)")
-    def loop(done, count, todo, seen, rounds, grace):
-        if done:
-            _write(done, count)
-        for i in range(rounds):
-            if _read(todo) != seen:
+@inner
+def until(address, rounds):
+    """Waits for the number at an address to become another than 0, so many rounds at most; whether it did."""
+    for i in range(rounds):
+        if read(address):
+            return True
+        for _ in range(8):
+            _pause()
+        if _CAN_GIVE_WAY and i % 16 == 15:
+            _give_way()
+    return read(address) != 0
+
+
+def _serve():
+    @compiled("boolean(int64, int64, int64)")
+    def serve(board, rounds, grace):
+        """Does the tasks that come to a board. Returns True for one in Python, False if none comes for `rounds`."""
+        while until(board + _TASK, rounds):
+            if read(board + _TASK) == IN_PYTHON:
                 for _ in range(grace):
                     _pause()
                 return True
-            for _ in range(8):
-                _pause()
-            if _CAN_GIVE_WAY and i % 16 == 15:
-                _give_way()
-        return _read(todo) != seen
+            task = exchange(board + _TASK, NOTHING)
+            if task == IN_PYTHON:
+                return True
+            if task:
+                write(board + _DONE, FAILED if _perform(task, board) else FINISHED)
+        return False
 
-    return loop
+    return serve
 
 
-KERNELS = {"wait": _wait}
+def _done():
+    @compiled("boolean(int64, int64)")
+    def done(board, rounds):
+        """Waits until a task is done, so many rounds at most; whether it is."""
+        return until(board + _DONE, rounds)
+
+    return done
+
+
+class Loops(NamedTuple):
+    """The compiled loops: of a thread that waits for work, and of one that waits for another."""
+
+    serve: Any
+    done: Any
+
+
+KERNELS = {"wait": lambda: Loops(_serve(), _done())}
