@@ -7,10 +7,18 @@ one gets it.
 
 from __future__ import annotations
 
-# Where what lies, in numbers from the beginning; the first three in lines of the cache of their own.
-TASK, DONE, KERNEL, ARGUMENTS, SIZE = 0, 16, 32, 40, 512
+MOST = 256  # threads for a kernel, beside the one that starts it
 
-# Tasks; any other is the address of a function that is called with the board's address and finds the rest there.
+# Where what lies, in numbers from the beginning. A task, in a line of the processor's cache: the board where the
+# kernel's arguments lie, and the range.
+TASK, PLACE, FIRST, LAST = range(4)
+DONE = 16  # what became of it, in another line
+# And what is used by who starts a kernel, of the first thread he takes: the compiled function that divides the work,
+# its patience (rounds of waiting.py), the addresses of all the threads' boards, the kernel's address, the arguments.
+DIVIDE, PATIENCE, TEAM = 32, 33, 34
+KERNEL, ARGUMENTS, SIZE = TEAM + MOST, TEAM + MOST + 2, 1024
+
+# Tasks; any other is the address of a function that is called with where the arguments lie, and a range.
 NOTHING, IN_PYTHON = 0, 1
 
 FINISHED, FAILED = 1, 2  # what became of a task; before that, NOTHING

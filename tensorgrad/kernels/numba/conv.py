@@ -200,7 +200,8 @@ def _run(x, weights, bias, out, tiling):
     panels = groups * -(-outs // lanes)
     packed = np.empty(panels * lanes * offsets.size, F32)
     dense = all_chosen and weights.flags.c_contiguous
-    pool.run(_pack(), panels, (weights, chosen, dense, packed, lanes), packed.size)
+    # By the threads that are about to read them: what another has written takes a while to come.
+    pool.run(_pack(), panels, (weights, chosen, dense, packed, lanes), max(packed.size, work // 2))
     if bias is not None:
         shift = np.zeros((groups, shift.size // groups), F32)
         shift[:, :outs] = bias.reshape(groups, outs)

@@ -1,9 +1,8 @@
 """How a kernel is started over parts of its work, by several threads of which only the first comes from Python.
 
-A kernel is a function of arrays and numbers and, at the end, of the range of the work to do. What starts it is
-compiled, too: it leaves the kernel's address, the arguments and a range on the board of each other thread (board.py),
-which finds them there without asking for Python's lock; does a range itself; takes back what nobody has begun with, and
-waits a moment for the rest.
+A kernel is a function of arrays and numbers and, at the end, of the range of the work to do. What starts it is compiled
+for its arguments, too: it leaves them on a board (board.py), whence all threads take them without asking for Python's
+lock. What divides the work among the threads is compiled once for all kernels (waiting.py).
 """
 
 from __future__ import annotations
@@ -16,14 +15,17 @@ from numba import types
 from numba.core import cgutils, sigutils
 from numba.extending import intrinsic
 
-from tensorgrad.kernels.numba.board import ARGUMENTS, DONE, FAILED, FINISHED, KERNEL, LATE, SIZE, TASK, WRONG
+from tensorgrad.kernels.numba.board import ARGUMENTS, DIVIDE, KERNEL, SIZE
 from tensorgrad.kernels.numba.functions import compiled
-from tensorgrad.kernels.numba.waiting import exchange, read, until, write
 
-_TASK, _DONE = 8 * TASK, 8 * DONE  # in bytes
 _ROOM = 8 * (SIZE - ARGUMENTS)  # bytes for arguments
-
 _I64 = ir.IntType(64)
+
+
+def _place(builder, board, number: int, kind=_I64):
+    """Where a number of a board lies, as a pointer."""
+    place = builder.gep(builder.inttoptr(board, _I64.as_pointer()), [ir.Constant(_I64, number)])
+    return builder.bitcast(place, kind.as_pointer())
 
 
 def _called(context, builder, arguments, kernel, values, first, last):
@@ -36,97 +38,61 @@ def _called(context, builder, arguments, kernel, values, first, last):
 
 
 @intrinsic
-def _run(typing, kernel, arguments, first, last):
-    """Runs a range in this thread; raises what the kernel raises."""
+def _alone(typing, kernel, arguments, last):
+    """Runs a kernel in this thread; raises what the kernel raises."""
 
     def code(context, builder, signature, given):
-        status = _called(context, builder, signature.args[1], *given)
+        status = _called(context, builder, signature.args[1], *given[:2], ir.Constant(_I64, 0), given[2])
         with builder.if_then(status.is_error, likely=False):
             context.call_conv.return_status_propagate(builder, status)
         return context.get_dummy_value()
 
-    return types.void(kernel, arguments, first, last), code
+    return types.void(kernel, arguments, last), code
 
 
 @intrinsic
-def _attempt(typing, kernel, arguments, first, last):
-    """Runs a range in this thread; returns whether it raised something."""
+def _together(typing, kernel, arguments, last, board, workers):
+    """Leaves the arguments on a board and calls the function that divides the work; returns what that returns."""
 
     def code(context, builder, signature, given):
-        return _called(context, builder, signature.args[1], *given).is_error
-
-    return types.boolean(kernel, arguments, first, last), code
-
-
-@intrinsic
-def _post(typing, board, kernel, arguments, first, last):
-    """Leaves a range for the thread that has the board."""
-
-    def code(context, builder, signature, given):
-        kinds = signature.args[2]
-        held = given[2].type
+        kernel, values, last, board, workers = given
+        held = values.type
         if context.get_abi_sizeof(held) > _ROOM:
             raise ValueError(f"the arguments of a kernel take {context.get_abi_sizeof(held)} bytes, of {_ROOM}")
-        memory = _I64.as_pointer()
 
-        # What the other thread calls with its board: finds everything there.
-        function = ir.Function(builder.module, ir.FunctionType(_I64, [_I64]), f"{builder.function.name}.from_board")
+        # What threads call to do a range: it finds the kernel and the arguments on the board.
+        kind = ir.FunctionType(_I64, [_I64] * 3)
+        function = ir.Function(builder.module, kind, f"{builder.function.name}.range")
         function.linkage = "internal"
         inside = ir.IRBuilder(function.append_basic_block())
-        places = inside.inttoptr(function.args[0], memory)
-        here = [inside.load(inside.gep(places, [ir.Constant(_I64, KERNEL + n)])) for n in range(3)]
-        values = inside.load(_place(inside, places, held), align=8)
-        status = _called(context, inside, kinds, here[0], values, *here[1:])
+        place, first, end = function.args
+        found = inside.load(_place(inside, place, ARGUMENTS, held), align=8)
+        address = inside.load(_place(inside, place, KERNEL))
+        status = _called(context, inside, signature.args[1], address, found, first, end)
         inside.ret(inside.zext(status.is_error, _I64))
 
-        places = builder.inttoptr(given[0], memory)
-        for n, value in enumerate((given[1], *given[3:])):
-            builder.store(value, builder.gep(places, [ir.Constant(_I64, KERNEL + n)]))
-        builder.store(given[2], _place(builder, places, held), align=8)
-        return builder.ptrtoint(function, _I64)
+        builder.store(kernel, _place(builder, board, KERNEL))
+        builder.store(values, _place(builder, board, ARGUMENTS, held), align=8)
+        divide = builder.load(_place(builder, board, DIVIDE))
+        divide = builder.inttoptr(divide, ir.FunctionType(_I64, [_I64] * 4).as_pointer())
+        return builder.call(divide, [builder.ptrtoint(function, _I64), board, last, workers])
 
-    return types.int64(board, kernel, arguments, first, last), code
-
-
-def _place(builder, places, held):
-    return builder.bitcast(builder.gep(places, [ir.Constant(_I64, ARGUMENTS)]), held.as_pointer())
+    return types.int64(kernel, arguments, last, board, workers), code
 
 
-def _launch(kernel, arguments, last, team, workers, rounds):
-    """Runs `kernel` over 0 ... last, in this thread and those whose boards' addresses lie at `team`.
+def _launch(kernel, arguments, last, board, workers):
+    """Runs a kernel over 0 ... last, in this thread and `workers` others; returns what has happened (board.py).
 
-    Returns what has happened, of LATE and WRONG. With no `workers` it raises what the kernel raises.
+    `board` is the first one's. With no workers it raises what the kernel raises.
     """
-    if not workers:
-        _run(kernel, arguments, 0, last)
-        return 0
-    step = -(-last // (workers + 1))
-    happened = 0
-    for i in range(workers):
-        board, first = read(team + 8 * i), (i + 1) * step
-        if first < last:
-            write(board + _DONE, 0)
-            write(board + _TASK, _post(board, kernel, arguments, first, min(first + step, last)))
-    if _attempt(kernel, arguments, 0, step):
-        happened = WRONG
-    for i in range(workers):
-        board, first = read(team + 8 * i), (i + 1) * step
-        if first < last and exchange(board + _TASK, 0):  # nobody has begun with it
-            write(board + _DONE, FINISHED)
-            if _attempt(kernel, arguments, first, min(first + step, last)):
-                happened = WRONG
-    for i in range(workers):
-        board = read(team + 8 * i)
-        if (i + 1) * step < last:
-            if not until(board + _DONE, rounds):
-                happened |= LATE
-            elif read(board + _DONE) == FAILED:
-                happened |= WRONG
-    return happened
+    if workers:
+        return _together(kernel, arguments, last, board, workers)
+    _alone(kernel, arguments, last)
+    return 0
 
 
 class Shared:
-    """A compiled kernel whose ranges several threads may do (pool.run); called with a range at the end, this one."""
+    """A compiled kernel whose ranges several threads may do (pool.run)."""
 
     __slots__ = ("_function", "address", "launch")
 
@@ -145,12 +111,7 @@ def shared(signature: str) -> Callable[[Callable], Shared]:
 
     def decorate(function: Callable) -> Shared:
         given, _ = sigutils.normalize_signature(signature)
-        numbers = [types.int64] * 4
-        starts = compiled(types.int64(types.int64, types.Tuple(given[:-2]), *numbers))(_launch)
-        return Shared(_kernel(signature)(function), starts)
+        kernel = compiled(signature, no_cpython_wrapper=True)(function)
+        return Shared(kernel, compiled(types.int64(types.int64, types.Tuple(given[:-2]), *[types.int64] * 3))(_launch))
 
     return decorate
-
-
-def _kernel(signature: str):
-    return compiled(signature, no_cpython_wrapper=True)

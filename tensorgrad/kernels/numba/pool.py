@@ -20,7 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.kernels.numba.board import DONE, FAILED, FINISHED, IN_PYTHON, NOTHING, SIZE, TASK, WRONG
+from tensorgrad.kernels.numba.board import (
+    DIVIDE,
+    DONE,
+    FAILED,
+    FINISHED,
+    IN_PYTHON,
+    MOST,
+    NOTHING,
+    PATIENCE,
+    SIZE,
+    TASK,
+    TEAM,
+    WRONG,
+)  # fmt: skip
 from tensorgrad.kernels.numba.table import WAITING
 from tensorgrad.settings import get_num_threads
 
@@ -30,19 +43,20 @@ _SOON = 1e-3  # seconds after another kernel: it is worth it, too, as more will 
 ROUNDS = 1200  # of a quarter of a microsecond, that a thread waits awake
 _GRACE = 140  # pauses, until the one who handed over a call in Python holds the lock no longer
 _NAP = 5e-5  # seconds between looks at a task that takes long
-_MOST = 256  # threads for a kernel
 
 
 class _Worker:
     """A thread that does ranges of work for whoever has taken it, and its board."""
 
-    __slots__ = ("address", "asleep", "calls", "done", "error", "task", "team", "team_address", "wake")
+    __slots__ = ("address", "asleep", "calls", "done", "error", "task", "team", "wake")
 
     def __init__(self) -> None:
-        board, self.team = np.zeros(SIZE, np.int64), np.zeros(_MOST, np.int64)
-        self.task, self.done = board[TASK:][:1], board[DONE:][:1]
-        self.address, self.team_address = board.ctypes.data, self.team.ctypes.data
-        self.done[0] = FINISHED
+        memory = np.zeros(SIZE + 15, np.int64)
+        start = -memory.ctypes.data % 128 // 8  # lines of the cache are 64 bytes, or 128
+        board = memory[start : start + SIZE]
+        self.task, self.done, self.team = board[TASK : TASK + 1], board[DONE : DONE + 1], board[TEAM : TEAM + MOST]
+        self.address = self.team[0] = board.ctypes.data
+        self.done[0], board[DIVIDE], board[PATIENCE] = FINISHED, WAITING.ready.divide, ROUNDS
         self.wake: SimpleQueue = SimpleQueue()
         self.asleep = False
         self.calls: list[tuple] = []  # a call in Python, until somebody begins with it
@@ -158,27 +172,27 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
     if elements >= 2 * GRAIN:
         now = time.perf_counter()
         asleep, _last = elements >= ROUSING or now - _last < _SOON, now
-        workers = _take(min(get_num_threads(), elements // GRAIN, length, _MOST) - 1, asleep)
+        workers = _take(min(get_num_threads(), elements // GRAIN, length, MOST) - 1, asleep)
     address = getattr(kernel, "address", None)
     if address is None:
         _share(kernel, length, arguments, workers)
         return
     if not workers:
-        kernel.launch(address, arguments, length, 0, 0, 0)
+        kernel.launch(address, arguments, length, 0, 0)
         return
-    team = workers[0].team
+    lead = workers[0]
     for i, worker in enumerate(workers):
-        team[i] = worker.address
+        lead.team[i] = worker.address
         worker.ring()
     happened = WRONG
     try:
-        happened = kernel.launch(address, arguments, length, workers[0].team_address, len(workers), ROUNDS)
+        happened = kernel.launch(address, arguments, length, lead.address, len(workers))
     finally:
         if happened:
             happened |= sum(worker.wait() for worker in workers) and WRONG
         _idle.extend(workers)
     if happened & WRONG:
-        kernel.launch(address, arguments, length, 0, 0, 0)  # raises it where it is seen
+        kernel.launch(address, arguments, length, 0, 0)  # raises it where it is seen
         raise RuntimeError(f"{kernel.__name__}: failed in one of its threads")
 
 

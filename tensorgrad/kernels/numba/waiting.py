@@ -1,4 +1,4 @@
-"""How the threads of the pool wait for work and for each other: for a moment in a loop that holds no lock.
+"""How the threads of the pool wait and divide the work: for a moment in a loop that holds no lock.
 
 Waking a thread that sleeps takes the system tens of microseconds, as long as many a kernel runs; taking Python's lock
 from a thread that holds it, the same. The loops give their processor away every few microseconds to whatever else wants
@@ -12,13 +12,27 @@ import platform
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba import types
+from numba import cfunc, types
 from numba.extending import intrinsic
 
-from tensorgrad.kernels.numba.board import DONE, FAILED, FINISHED, IN_PYTHON, NOTHING, TASK
+from tensorgrad.kernels.numba.board import (
+    DONE,
+    FAILED,
+    FINISHED,
+    FIRST,
+    IN_PYTHON,
+    LAST,
+    LATE,
+    NOTHING,
+    PATIENCE,
+    PLACE,
+    TASK,
+    TEAM,
+    WRONG,
+)  # fmt: skip
 from tensorgrad.kernels.numba.functions import compiled, inner
 
-_TASK, _DONE = 8 * TASK, 8 * DONE  # in bytes
+_TASK, _DONE, _TEAM = 8 * TASK, 8 * DONE, 8 * TEAM  # in bytes
 _CAN_GIVE_WAY = os.name == "posix"
 _give_way = types.ExternalFunction("sched_yield", types.int32())
 _PAUSE = "llvm.x86.sse2.pause" if platform.machine() in ("x86_64", "AMD64") else ""
@@ -60,14 +74,14 @@ def exchange(typing, address, value):
 
 
 @intrinsic
-def _perform(typing, task, board):
-    """Calls the function whose address is `task`; whether it failed."""
+def _perform(typing, task, place, first, last):
+    """Calls the function whose address is `task` with where the arguments lie, and a range; whether it failed."""
 
     def generate(context, builder, signature, arguments):
-        function = builder.inttoptr(arguments[0], ir.FunctionType(_I64, [_I64]).as_pointer())
-        return builder.call(function, [arguments[1]])
+        function = builder.inttoptr(arguments[0], ir.FunctionType(_I64, [_I64] * 3).as_pointer())
+        return builder.call(function, arguments[1:])
 
-    return types.int64(types.int64, types.int64), generate
+    return types.int64(types.int64, types.int64, types.int64, types.int64), generate
 
 
 @intrinsic
@@ -109,7 +123,8 @@ def _serve():
             if task == IN_PYTHON:
                 return True
             if task:
-                write(board + _DONE, FAILED if _perform(task, board) else FINISHED)
+                place, first, last = read(board + 8 * PLACE), read(board + 8 * FIRST), read(board + 8 * LAST)
+                write(board + _DONE, FAILED if _perform(task, place, first, last) else FINISHED)
         return False
 
     return serve
@@ -124,11 +139,46 @@ def _done():
     return done
 
 
+def _divide():
+    @cfunc("int64(int64, int64, int64, int64)", nogil=True, cache=True, error_model="numpy")
+    def divide(task, place, last, workers):
+        """Has 0 ... last done by this thread and `workers` others. Returns what has happened, of LATE and WRONG.
+
+        `task` is the address of what does a range, `place` the board where the arguments and the boards' addresses lie.
+        """
+        step = -(-last // (workers + 1))
+        for i in range(workers):
+            board, first = read(place + _TEAM + 8 * i), (i + 1) * step
+            if first < last:
+                write(board + _DONE, NOTHING)
+                write(board + 8 * PLACE, place)
+                write(board + 8 * FIRST, first)
+                write(board + 8 * LAST, min(first + step, last))
+                write(board + _TASK, task)
+        happened = WRONG if _perform(task, place, 0, step) else 0
+        for i in range(workers):
+            board, first = read(place + _TEAM + 8 * i), (i + 1) * step
+            if first < last and exchange(board + _TASK, NOTHING):  # nobody has begun with it
+                write(board + _DONE, FINISHED)
+                if _perform(task, place, first, min(first + step, last)):
+                    happened = WRONG
+        for i in range(workers):
+            board = read(place + _TEAM + 8 * i)
+            if not until(board + _DONE, read(place + 8 * PATIENCE)):
+                happened |= LATE
+            elif read(board + _DONE) == FAILED:
+                happened |= WRONG
+        return happened
+
+    return divide
+
+
 class Loops(NamedTuple):
-    """The compiled loops: of a thread that waits for work, and of one that waits for another."""
+    """The compiled loops: of a thread that waits for work, and of one that waits for another; what divides work."""
 
     serve: Any
     done: Any
+    divide: int  # its address
 
 
-KERNELS = {"wait": lambda: Loops(_serve(), _done())}
+KERNELS = {"wait": lambda: Loops(_serve(), _done(), _divide().address)}
