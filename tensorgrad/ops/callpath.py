@@ -552,7 +552,14 @@ def attribute_of(value, name: str):
 
 def wrap_all(op: Op, arrays) -> tuple:
     """The results of an op with several outputs, as a plain tuple (views share the input's storage: see views)."""
-    return tuple(wrap(a if a.__class__ in STORAGES else as_array(a)) for a in arrays)
+    made = []
+    for array in arrays:
+        tensor = new(Tensor)
+        tensor._array = array if array.__class__ in STORAGES else as_array(array)
+        tensor._requires_grad = False
+        tensor._memory = tensor._edge = tensor._grad = tensor._view = tensor._hooks = None
+        made.append(tensor)
+    return tuple(made)
 
 
 def in_rows(array):

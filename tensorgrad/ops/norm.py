@@ -364,18 +364,19 @@ def _check_batch_norm(input, running_mean, running_var, weight, bias, training) 
     """Raises: RuntimeError for parameters or statistics that are missing or do not fit."""
     x = input._array
     channels = x.shape[1] if x.ndim > 1 else 0
-    if not training:
-        for value, name in ((running_mean, "running_mean"), (running_var, "running_var")):
-            if value is None:
-                raise RuntimeError(f"{name} must be defined in evaluation mode")
-    named = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    for name, value in named.items():
-        if value is not None and value._array.size != channels:
-            raise RuntimeError(f"{name} should contain {channels} elements not {value._array.size}")
+    if not training and (running_mean is None or running_var is None):
+        raise RuntimeError(f"running_{'mean' if running_mean is None else 'var'} must be defined in evaluation mode")
+    arrays = []
+    named = (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias))
+    for name, value in named:
+        if value is not None:
+            arrays.append(value._array)
+            if value._array.size != channels:
+                raise RuntimeError(f"{name} should contain {channels} elements not {value._array.size}")
     if x.ndim < 2 and x.size:
         raise RuntimeError(f"batch_norm: expected an input of at least 2 dimensions (N, C, *), got {list(x.shape)}")
     _check_floating(x, "batch_norm")
-    _check_mixed(x, *(None if v is None else v._array for v in named.values()))
+    _check_mixed(x, *arrays)
 
 
 def _update_running(running_mean, running_var, mean, var, count: int, momentum: float) -> None:

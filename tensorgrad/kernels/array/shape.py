@@ -6,6 +6,8 @@ would have if it were longer).
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
@@ -85,7 +87,7 @@ def view(xp, x, size):
 
     Raises: RuntimeError if that is not possible without copying.
     """
-    if x.flags.c_contiguous and 1 not in x.shape:
+    if x.flags.c_contiguous and (1 not in x.shape or (x.size and x.strides[-1] == x.itemsize and size != x.shape)):
         return x.reshape(size)
     strides = view_strides(x.shape, x.strides, size, x.itemsize)
     if strides is None:
@@ -94,9 +96,14 @@ def view(xp, x, size):
             f"contiguous subspaces). Use .reshape(...) instead. (view of {list(x.shape)} with strides "
             f"{[s // x.itemsize for s in x.strides]} as {list(size)})"
         )
+    if xp is np:
+        made = x.reshape(size)  # copies where it must, and then the strides are others; some times as quick
+        if made.strides == strides:
+            return made
     return restrided(xp, x, size, strides)
 
 
+@lru_cache(maxsize=1024)
 def view_strides(shape, strides, size, itemsize):
     """The strides under which an array of `shape` and `strides` shows itself as `size`; None if there are none.
 

@@ -36,6 +36,7 @@ from tensorgrad.kernels.numba.vectors import (
     block_products_1,
     block_products_2,
     carry,
+    carry_few,
     line_dots,
     line_products,
 )
@@ -92,8 +93,11 @@ def _spill(tile, pitch, out, image, total, channel, channels, count, row, form, 
     for r in range(count):
         for m in range(min(images, total - image)):
             base = ((image + m) * channels + channel + r) * size_y * size_x + first_x
-            if step_x == 1 and out_x >= LANES and not done:  # whole vectors, all rows at a time
+            if step_x == 1 and not done:  # whole vectors, all rows at a time
                 at, to = r * pitch + m * height * width, base + (row * step_y + first_y) * size_x
+                if out_x < LANES:
+                    carry_few(tile, at, width, out, to, step_y * size_x, min(rows, out_y - row), out_x)
+                    continue
                 for j in range(0, out_x, LANES):
                     j = min(j, out_x - LANES)
                     carry(tile, at + j, width, out, to + j, step_y * size_x, min(rows, out_y - row))

@@ -28,6 +28,17 @@ def _place(builder, board, number: int, kind=_I64):
     return builder.bitcast(place, kind.as_pointer())
 
 
+def _borrowed(builder, kind, value):
+    """An argument whose references nobody counts: the caller keeps the arrays. (A kernel that takes a row of an array
+    counts it, which is an atomic instruction.)"""
+    if isinstance(kind, types.Array):
+        return builder.insert_value(value, ir.Constant(value.type.elements[0], None), 0)
+    if isinstance(kind, types.BaseTuple):
+        for n, inside in enumerate(kind.types):
+            value = builder.insert_value(value, _borrowed(builder, inside, builder.extract_value(value, n)), n)
+    return value
+
+
 def _called(context, builder, arguments, kernel, values, first, last):
     """Calls a kernel by its address; returns its status."""
     kinds = [*arguments.types, types.int64, types.int64]
@@ -42,7 +53,9 @@ def _alone(typing, kernel, arguments, last):
     """Runs a kernel in this thread; raises what the kernel raises."""
 
     def code(context, builder, signature, given):
-        status = _called(context, builder, signature.args[1], *given[:2], ir.Constant(_I64, 0), given[2])
+        kernel, values, last = given
+        values = _borrowed(builder, signature.args[1], values)
+        status = _called(context, builder, signature.args[1], kernel, values, ir.Constant(_I64, 0), last)
         with builder.if_then(status.is_error, likely=False):
             context.call_conv.return_status_propagate(builder, status)
         return context.get_dummy_value()
@@ -72,6 +85,7 @@ def _together(typing, kernel, arguments, last, board, workers):
         inside.ret(inside.zext(status.is_error, _I64))
 
         builder.store(kernel, _place(builder, board, KERNEL))
+        values = _borrowed(builder, signature.args[1], values)
         builder.store(values, _place(builder, board, ARGUMENTS, held), align=8)
         divide = builder.load(_place(builder, board, DIVIDE))
         divide = builder.inttoptr(divide, ir.FunctionType(_I64, [_I64] * 4).as_pointer())

@@ -82,6 +82,7 @@ def _given(parameter, count: int, number: float):
 
 
 _SHORT = 100  # positions per channel below which threads go along rows of many channels instead of channel by channel
+_SHORTEST = 16  # the same where the statistics are known
 _BLOCK = 1 << 16  # elements that are visited three times before the next ones come
 
 
@@ -136,23 +137,30 @@ def _batch_norm():
                 for i in range(scale.size):
                     to[i] = (row[i] - mean[i]) * scale[i] + shift[i]
 
-    @compiled(f"void({_VECTOR}, {_VECTOR}, {_VECTOR}, {_VECTOR}, float64, int64, UniTuple({_VECTOR}, 5))")
-    def factors(mean, variance, weight, bias, eps, length, made):
-        """Copies of the statistics, the reciprocal deviations, and a factor and a shift for each (or each position)."""
-        means, rstds, variances, factor, shift = made
+    @compiled(f"void(UniTuple({_VECTOR}, 4), float64, int64, {_MATRIX}, {_VECTOR}, {_VECTOR})")
+    def factors(given, eps, length, made, factor, shift):
+        """Copies of the statistics, the reciprocal deviations, and a factor and a shift for each position."""
+        mean, variance, weight, bias = given
         for c in range(mean.size):
-            means[c], variances[c] = mean[c], variance[c]
-            rstds[c] = F(1.0) / math.sqrt(variance[c] + F(eps))
-            scale = rstds[c] * weight[c] if weight.size else rstds[c]
+            rstd = F(1.0) / math.sqrt(variance[c] + F(eps))
+            made[0, c], made[1, c], made[2, c] = mean[c], rstd, variance[c]
+            scale = rstd * weight[c] if weight.size else rstd
             offset = -mean[c] * scale + bias[c] if bias.size else -mean[c] * scale
             factor[c * length : (c + 1) * length] = scale
             shift[c * length : (c + 1) * length] = offset
 
-    @shared(f"void({_IMAGES}, {_VECTOR}, {_VECTOR}, {_IMAGES}, int64, int64)")
-    def by_running(x, factors, shifts, out, first, last):
-        for n in range(first, last):
-            for c in range(x.shape[1]):
-                _scale_and_shift(x[n, c], factors[c], shifts[c], out[n, c])
+    @shared(f"void({_MATRIX}, UniTuple({_VECTOR}, 4), float64, {_MATRIX}, {_MATRIX}, int64, int64)")
+    def by_running(x, given, eps, out, made, first, last):
+        """Rows of x, each a channel of an image, by the running statistics, of which copies are made."""
+        mean, variance, weight, bias = given
+        for k in range(first, last):
+            c = k % mean.size
+            rstd = F(1.0) / math.sqrt(variance[c] + F(eps))
+            scale = rstd * weight[c] if weight.size else rstd
+            offset = -mean[c] * scale + bias[c] if bias.size else -mean[c] * scale
+            if k < mean.size:
+                made[0, c], made[1, c], made[2, c] = mean[c], rstd, variance[c]
+            _scale_and_shift(x[k], scale, offset, out[k])
 
     @shared(f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, {_MATRIX}, int64, int64)")
     def short_by_running(x, factors, shifts, out, first, last):
@@ -163,16 +171,17 @@ def _batch_norm():
 
     def evaluated(x, shape, weight, bias, mean, var, eps):
         n, c, length = shape
-        short = length < _SHORT
-        repeated = length if short else 1
-        out, memory = np.empty(x.shape, F32), np.empty(c * (3 + 2 * repeated), F32)
-        parts = memory[:c], memory[c : 2 * c], memory[2 * c : 3 * c]
-        factor, shift = memory[3 * c : (3 + repeated) * c], memory[(3 + repeated) * c :]
-        given = (_EMPTY if weight is None else weight, _EMPTY if bias is None else bias)
-        factors(mean, var, *given, eps, repeated, (*parts, factor, shift))
-        shape, loop = ((n, c * length), short_by_running) if short else (shape, by_running)
-        pool.run(loop, n, (x.reshape(shape), factor, shift, out.reshape(shape)), x.size)
-        return (out, *parts)
+        out, parts = np.empty(x.shape, F32), np.empty((3, c), F32)
+        given = (mean, var, _EMPTY if weight is None else weight, _EMPTY if bias is None else bias)
+        if length >= _SHORTEST:
+            rows = (n * c, length)
+            pool.run(by_running, n * c, (x.reshape(rows), given, eps, out.reshape(rows), parts), x.size)
+        else:
+            factor, shift = np.empty((2, c * length), F32)
+            factors(given, eps, length, parts, factor, shift)
+            rows = (n, c * length)
+            pool.run(short_by_running, n, (x.reshape(rows), factor, shift, out.reshape(rows)), x.size)
+        return out, parts[0], parts[1], parts[2]
 
     def kernel(x, weight, bias, running_mean, running_var, training, eps):
         shape = _per_channel(x, weight, bias, running_mean, running_var)

@@ -48,7 +48,7 @@ _NAP = 5e-5  # seconds between looks at a task that takes long
 class _Worker:
     """A thread that does ranges of work for whoever has taken it, and its board."""
 
-    __slots__ = ("address", "asleep", "calls", "done", "error", "task", "team", "wake")
+    __slots__ = ("address", "asleep", "calls", "done", "error", "loops", "task", "team", "wake")
 
     def __init__(self) -> None:
         memory = np.zeros(SIZE + 15, np.int64)
@@ -56,7 +56,8 @@ class _Worker:
         board = memory[start : start + SIZE]
         self.task, self.done, self.team = board[TASK : TASK + 1], board[DONE : DONE + 1], board[TEAM : TEAM + MOST]
         self.address = self.team[0] = board.ctypes.data
-        self.done[0], board[DIVIDE], board[PATIENCE] = FINISHED, WAITING.ready.divide, ROUNDS
+        self.loops = WAITING.ready
+        self.done[0], board[DIVIDE], board[PATIENCE] = FINISHED, self.loops.divide, ROUNDS
         self.wake: SimpleQueue = SimpleQueue()
         self.asleep = False
         self.calls: list[tuple] = []  # a call in Python, until somebody begins with it
@@ -88,7 +89,7 @@ class _Worker:
 
     def wait(self) -> bool:
         """Waits until the thread has done what it began. Returns whether that failed."""
-        if self.done[0] == NOTHING and not WAITING.ready.done(self.address, ROUNDS):
+        if self.done[0] == NOTHING and not self.loops.done(self.address, ROUNDS):
             while self.done[0] == NOTHING:
                 time.sleep(_NAP)
         return bool(self.done[0] == FAILED)
@@ -96,7 +97,7 @@ class _Worker:
     def serve(self) -> None:
         """The thread: does what is given, for ever."""
         while True:
-            if WAITING.ready.serve(self.address, ROUNDS, _GRACE):
+            if self.loops.serve(self.address, ROUNDS, _GRACE):
                 self.call()
                 continue
             self.asleep = True

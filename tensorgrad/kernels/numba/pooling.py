@@ -149,13 +149,18 @@ def _max_pool():
             return NotImplemented
         # A tuple from a list: the plan is looked up.
         windows = (tuple(kernel), tuple(stride), tuple(padding), tuple(dilation))
-        shape, rest, tiles = _max_plan(x.shape, *windows, ceil_mode)
-        out, indices = np.empty(shape, F32), np.empty(shape, np.int64)
-        planes, flat = x.shape[0] * x.shape[1], (x.reshape(-1), out.reshape(-1), indices.reshape(-1))
-        if windows == _FOUR and not ceil_mode:
-            pool.run(of_four, planes, (*flat, (*x.shape[2:], *shape[2:])), x.size + 3 * out.size)
+        n, c, height, width = x.shape
+        four = windows == _FOUR and not ceil_mode
+        if four:
+            shape: tuple = (n, c, height // 2, width // 2)
         else:
-            pool.run(loop, tiles, (*flat, *rest, planes, *padding), x.size + out.size * len(rest[1]))
+            shape, rest, tiles = _max_plan(x.shape, *windows, ceil_mode)
+        out, indices = np.empty(shape, F32), np.empty(shape, np.int64)
+        flat = (x.reshape(-1), out.reshape(-1), indices.reshape(-1))
+        if four:
+            pool.run(of_four, n * c, (*flat, (height, width, *shape[2:])), x.size + 3 * out.size)
+        else:
+            pool.run(loop, tiles, (*flat, *rest, n * c, *padding), x.size + out.size * len(rest[1]))
         return out, indices
 
     return kernel

@@ -12,27 +12,22 @@ from tensorgrad.kernels.numba import functions, pool
 from tensorgrad.kernels.numba.functions import F, inner
 from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.vectors import LANES, largest
 
 # Sums may be taken in any order (vectors add four or sixteen at a time), but nan and inf must stay what they are.
 _ANY_ORDER = {"contract", "reassoc"}
 _MATRIX = "float32[:,::1]"
 
 
-_SIGN, _REST = np.int32(31), np.int32(0x7FFFFFFF)
-
-
 @inner
 def _largest(row):
-    """The largest element; any number if there is a nan, which makes the whole row nan in any case.
-
-    Compared as integers, whose order is that of the numbers once all bits but the sign's are turned over in negative
-    ones: of comparisons of floating-point numbers the compiler makes no vectors.
-    """
-    bits = row.view(np.int32)
-    top = np.int32(-2147483648)
-    for i in range(bits.size):
-        top = max(top, np.int32(bits[i] ^ np.int32(np.int32(bits[i] >> _SIGN) & _REST)))
-    return np.int32(top ^ np.int32(np.int32(top >> _SIGN) & _REST)).view(np.float32)
+    """The largest element; any number if there is a nan, which makes the whole row nan in any case."""
+    if row.size >= LANES:
+        return largest(row, row.size)
+    top = row[0]
+    for i in range(1, row.size):
+        top = max(top, row[i])
+    return top
 
 
 @inner(fastmath=_ANY_ORDER)

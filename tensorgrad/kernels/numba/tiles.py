@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.vectors import BLOCK, LANES, LINE, carry, every_other
+from tensorgrad.kernels.numba.vectors import BLOCK, LANES, LINE, carry, carry_few, every_other
 
 _TILE = 768 << 10  # bytes of a tile's source: with the weights in use it stays in a second-level cache of 1 MiB
 _POINTS = 2048  # of a tile at most: so that the results of a block of channels stay in the cache, too
@@ -150,9 +150,12 @@ def fill(x, image, total, channel, channels, row, rests, form, outside, fresh, b
                 width = right - left
                 for m in range(present):
                     base = ((image + m) * all_channels + c) * size_y * size_x
-                    if step_x == 1 and width >= LANES:  # whole vectors, all rows at a time
+                    if step_x == 1:  # whole vectors, all rows at a time
                         start = base + ((row + top + low_y) * step_y + rest_y) * size_x + first
                         to = at + (m * height + top) * pitch + left
+                        if width < LANES:
+                            carry_few(x, start, step_y * size_x, buffer, to, pitch, bottom - top, width)
+                            continue
                         for j in range(0, width, LANES):
                             j = min(j, width - LANES)
                             carry(x, start + j, step_y * size_x, buffer, to + j, pitch, bottom - top)

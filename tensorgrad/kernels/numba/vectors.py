@@ -197,6 +197,30 @@ def _totals(builder, vectors):
 
 
 @intrinsic
+def largest(typing, row, count):
+    """The largest of row[0] ... row[count - 1], of which there are LANES at least; any number if one is no number."""
+
+    def code(context, builder, signature, given):
+        data = _pointer(context, builder, signature.args[0], given[0])
+        last = _load(builder, data, builder.sub(given[1], ir.Constant(_I64, LANES)))  # overlaps the one before it
+
+        def larger(a, b):
+            return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+        def step(k, held):
+            return [larger(held[0], _load(builder, data, builder.mul(k, ir.Constant(_I64, LANES))))]
+
+        [held] = _accumulate(builder, builder.sdiv(given[1], ir.Constant(_I64, LANES)), [last], step)
+        part = LANES
+        while part > 1:
+            part //= 2
+            held = larger(held, _shuffle(builder, held, held, [(n + part) % LANES for n in range(LANES)]))
+        return builder.extract_element(held, ir.Constant(_I32, 0))
+
+    return types.float32(row, types.int64), code
+
+
+@intrinsic
 def every_other(typing, source, at, out, to, blocks):
     """out[to + i] = source[at + 2 i] for `blocks` LANES numbers i. Reads nothing else; nothing checks bounds."""
     index = types.int64
@@ -347,6 +371,39 @@ def carry(typing, source, at, apart, out, to, step, count):
         with cgutils.for_range(builder, given[6]) as loop:
             vector = _load(builder, data, builder.mul(loop.index, given[2]))
             _store(builder, vector, target, builder.mul(loop.index, given[5]))
+        return context.get_dummy_value()
+
+    return signature, code
+
+
+@intrinsic
+def carry_few(typing, source, at, apart, out, to, step, count, width):
+    """out[to + n step + i] = source[at + n apart + i] for `count` n and i < `width`, which is LANES at most.
+
+    Nothing else is read or written; nothing checks bounds.
+    """
+    index = types.int64
+    signature = types.void(source, index, index, out, index, index, index, index)
+
+    def code(context, builder, signature, given):
+        data = _pointer(context, builder, signature.args[0], given[0], given[1])
+        target = _pointer(context, builder, signature.args[3], given[3], given[4])
+        lanes = ir.VectorType(_I32, LANES)
+        one = builder.insert_element(
+            ir.Constant(lanes, ir.Undefined), builder.trunc(given[7], _I32), ir.Constant(_I32, 0)
+        )
+        limit = builder.shuffle_vector(one, one, ir.Constant(lanes, [0] * LANES))
+        mask = builder.icmp_signed("<", ir.Constant(lanes, list(range(LANES))), limit)
+        place, align = _VECTOR.as_pointer(), ir.Constant(_I32, 4)
+        name = f"v{LANES}f32.p0"
+        load = ir.FunctionType(_VECTOR, [place, _I32, mask.type, _VECTOR])
+        load = cgutils.get_or_insert_function(builder.module, load, f"llvm.masked.load.{name}")
+        store = ir.FunctionType(ir.VoidType(), [_VECTOR, place, _I32, mask.type])
+        store = cgutils.get_or_insert_function(builder.module, store, f"llvm.masked.store.{name}")
+        with cgutils.for_range(builder, given[6]) as loop:
+            here = builder.bitcast(_at(builder, data, builder.mul(loop.index, given[2])), place)
+            there = builder.bitcast(_at(builder, target, builder.mul(loop.index, given[5])), place)
+            builder.call(store, [builder.call(load, [here, align, mask, _ZERO]), there, align, mask])
         return context.get_dummy_value()
 
     return signature, code
