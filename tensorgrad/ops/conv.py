@@ -128,6 +128,12 @@ def _expanded(name: str, value, dims: int) -> tuple[int, ...]:
     """A parameter as one int per spatial dimension. Raises: RuntimeError for another number of them."""
     if value.__class__ is int:
         return (value,) * dims
+    if value.__class__ is tuple and len(value) == dims:
+        for v in value:
+            if v.__class__ is not int:
+                break
+        else:
+            return value
     if not isinstance(value, tuple | list):
         if isinstance(value, float) or not hasattr(value, "__index__"):
             raise TypeError(f"convolution: argument '{name}' must be int or tuple of ints, not {type(value).__name__}")

@@ -218,16 +218,19 @@ def _planar(array):
     """An array of one spatial dimension (or a parameter of it) as of two."""
     if array.ndim == 3:
         array = array.reshape(*array.shape[:2], 1, array.shape[2])
-    return np.ascontiguousarray(array)
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def _pairs(parameters, fill):
     return (fill, *parameters) if len(parameters) == 1 else tuple(parameters)
 
 
-def _suit(*arrays):
+def _suit(x, w):
     """Whether these arrays are of float32, not empty, and of one or two spatial dimensions."""
-    return all(a.__class__ is np.ndarray and a.dtype is F32 and 3 <= a.ndim <= 4 and a.size for a in arrays)
+    return (
+        x.__class__ is np.ndarray and x.dtype is F32 and 3 <= x.ndim <= 4 and x.size
+        and w.__class__ is np.ndarray and w.dtype is F32 and 3 <= w.ndim <= 4 and w.size
+    )  # fmt: skip
 
 
 def _reads(kernel, padding, dilation):
@@ -328,7 +331,7 @@ def conv(x, w, bias, stride, padding, dilation, groups):
     x, w = _planar(x), _planar(w)
     outs, ins, *kernel = w.shape
     own = outs // groups
-    plan = _plan(False, len(x), x.shape[2:], None, tuple(kernel), stride, padding, dilation, groups, ins, own)
+    plan = _plan(False, len(x), x.shape[2:], None, (*kernel,), stride, padding, dilation, groups, ins, own)
     if plan is None:
         return NotImplemented
     out = np.empty((len(x), outs, *plan.points), F32)

@@ -75,9 +75,10 @@ def _softmax(logarithm: bool):
     def kernel(x, dim):
         if not suits(x) or dim != x.ndim - 1 or not x.shape[-1]:
             return NotImplemented
+        width, size = x.shape[-1], x.size
         out = np.empty(x.shape, F32)
-        width = x.shape[-1]
-        pool.run(loop, x.size // width, (x.reshape(-1, width), out.reshape(-1, width)), 5 * x.size)
+        rows = (x, out) if x.ndim == 2 else (x.reshape(-1, width), out.reshape(-1, width))
+        pool.run(loop, size // width, rows, 8 * size)
         return out
 
     return kernel
@@ -136,18 +137,17 @@ def _layer_norm():
                 to[i] = (row[i] - mean) * rstd * weight[i] + bias[i]
 
     def kernel(x, weight, bias, axes, eps):
-        width = math.prod(x.shape[x.ndim - len(axes) :])
-        given = [p for p in (weight, bias) if p is not None]
-        if not suits(x) or not width or not all(suits(p) for p in given):
+        width = x.shape[-1] if len(axes) == 1 else math.prod(x.shape[x.ndim - len(axes) :])
+        if not width or not (suits(x) and (weight is None or suits(weight)) and (bias is None or suits(bias))):
             return NotImplemented
         scale = np.ones(width, F32) if weight is None else weight.reshape(-1)
         shift = np.zeros(width, F32) if bias is None else bias.reshape(-1)
-        rows, out = x.size // width, np.empty(x.shape, F32)
-        means, rstds = np.empty(rows, F32), np.empty(rows, F32)
-        args = (x.reshape(rows, width), scale, shift, F(eps), out.reshape(rows, width), means, rstds)
+        rows, lead = x.size // width, (*x.shape[: x.ndim - len(axes)], *(1,) * len(axes))
+        out, means, rstds = np.empty(x.shape, F32), np.empty(lead, F32), np.empty(lead, F32)
+        wide = (rows, width)
+        args = (x.reshape(wide), scale, shift, F(eps), out.reshape(wide), means.reshape(-1), rstds.reshape(-1))
         pool.run(loop, rows, args, 3 * x.size)
-        lead = (*x.shape[: x.ndim - len(axes)], *[1] * len(axes))
-        return out, means.reshape(lead), rstds.reshape(lead)
+        return out, means, rstds
 
     return kernel
 
