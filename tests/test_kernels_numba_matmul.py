@@ -102,6 +102,32 @@ def test_small_matrices_of_a_stack_are_shared_too(monkeypatch):
         assert np.isinf(matmul.matmul(np.full((5, 4, 4), 3e38, np.float32), np.full((5, 4, 4), 3e38, np.float32))).all()
 
 
+def gapped(rng, *shape):
+    """A stack whose matrices and rows have gaps between them, as heads of attention lie."""
+    return random(rng, shape[2], shape[0], shape[1] * shape[3] + 3)[..., 3:].reshape(
+        shape[2], shape[0], shape[1], shape[3]
+    ).transpose(1, 2, 0, 3)  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(4, 4, 4), (5, 70, 9), (33, 17, 50), (16, 5, 64)])
+@pytest.mark.parametrize("stack", [(1, 3), (3, 1), (4, 5)])
+def test_stacks_with_gaps(monkeypatch, shape, stack):
+    monkeypatch.setattr(matmul, "_ALONE", 1 << 18)
+    rng, (rows, inner, columns) = np.random.default_rng(6), shape
+    for a in (gapped(rng, *stack, rows, inner), gapped(rng, *stack, inner, rows).swapaxes(-1, -2)):
+        for b in (gapped(rng, *stack, inner, columns), gapped(rng, *stack, columns, inner).swapaxes(-1, -2)):
+            expected = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)
+            for left in (a, np.ascontiguousarray(a), turned(a)):
+                close(matmul.matmul(left, b), expected)
+                close(matmul.nt(left, b.swapaxes(-1, -2)), expected)
+                close(matmul.tn(left.swapaxes(-1, -2), b), expected)
+            if stack[0] == 1:
+                close(matmul.bmm(a[0], b[0]), expected[0])
+    few, b = gapped(rng, 1, 3, rows, inner), gapped(rng, 4, 3, inner, columns)
+    few = np.lib.stride_tricks.as_strided(few, (4, *few.shape[1:]), (0, *few.strides[1:]))
+    close(matmul.matmul(few, b), few @ b)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_no_number_stays_where_it_belongs(value):
     rng = np.random.default_rng(4)

@@ -21,7 +21,7 @@ from tensorgrad.kernels.array.matmul import added, column_sum
 from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import inner
 from tensorgrad.kernels.numba.launch import shared
-from tensorgrad.kernels.numba.panels import into_panels
+from tensorgrad.kernels.numba.panels import flat, into_panels
 from tensorgrad.kernels.numba.vectors import LANES, ROWS, runs_1, runs_2, runs_3
 
 _DEPTH = 512  # of the inner dimension at a time: a panel of the left factor then stays in a first-level cache
@@ -120,6 +120,31 @@ def product_loop():
     return loop
 
 
+@lru_cache(maxsize=1)
+def stack_loop():
+    @shared(f"void(float32[:,:,:,:], float32[:,:,:,:], {_ROW}, int64, int64)")
+    def loop(a, b, out, first, last):
+        """out[n, r, c] = Σₖ a[n, r, k] b[n, c, k] of small matrices, for n of the first two dimensions as one.
+
+        One of the last two dimensions of each factor lies in one piece.
+        """
+        several, rows, depth = a.shape[1:]
+        columns = b.shape[2]
+        left = np.empty(-(-rows // LANES) * LANES * depth, np.float32)
+        right = np.empty(-(-columns // LANES) * LANES * depth, np.float32)
+        edge, zeros, none = np.empty(ROWS * 3 * LANES, np.float32), np.zeros(ROWS, np.float32), np.empty(0, np.float32)
+        table = np.zeros((1, 3), np.int64)
+        table[0, 2] = depth
+        for n in range(first, last):
+            at_a = (n // several * a.strides[0] + n % several * a.strides[1]) // 4
+            at_b = (n // several * b.strides[0] + n % several * b.strides[1]) // 4
+            into_panels(flat(a), at_a, a.strides[2] // 4, a.strides[3] // 4, rows, depth, left, 0)
+            into_panels(flat(b), at_b, b.strides[2] // 4, b.strides[3] // 4, columns, depth, right, 0)
+            _blocks(left, right, table, zeros, none, 0, True, rows, columns, out, n * rows * columns, columns, edge)
+
+    return loop
+
+
 _NO_BIAS = np.empty(0, F32)
 
 
@@ -170,19 +195,27 @@ def _stacked(a, b, inner_a, inner_b):
         else:
             return NotImplemented
     work = rows * columns * depth
-    if stack > 1 and work <= _ALONE and inner_b == -2 and b.flags.c_contiguous:
-        if work * stack < _FEW or (a.ndim > 3 and not (a.flags.c_contiguous and b.flags.c_contiguous)):
-            return NotImplemented
+    if work * stack < (_FEW if stack > 1 else _FEW_ALONE):
+        return NotImplemented
+    if stack > 1 and work <= _ALONE and inner_b == -2 and b.flags.c_contiguous and (a.ndim < 4 or a.flags.c_contiguous):
         a, b, out = a.reshape(stack, *a.shape[-2:]), b.reshape(stack, *b.shape[-2:]), np.empty(shape, F32)
         given = (a if inner_a == -1 else a.swapaxes(1, 2), b if inner_b == -2 else b.swapaxes(1, 2))
         pool.run(_some, stack, (*given, out.reshape(stack, rows, columns)), stack * work // 16)
         return out
-    if work * stack < (_FEW if stack > 1 else _FEW_ALONE):
-        return NotImplemented
     left, right = _memory(a, inner_a), _memory(b, inner_b)
-    if left is None or right is None:
+    if left is not None and right is not None:
+        return _product(left, right, stack, rows, columns, depth, np.empty(shape, F32))
+    if stack == 1 or work > _ALONE or a.ndim > 4 or 4 not in a.strides[-2:] or 4 not in b.strides[-2:]:
         return NotImplemented
-    return _product(left, right, stack, rows, columns, depth, np.empty(shape, F32))
+    # As the heads of attention lie: small matrices with gaps between their rows, which the BLAS takes one at a time.
+    a, b = (x if inner == -1 else x.swapaxes(-1, -2) for x, inner in ((a, inner_a), (b, inner_b)))
+    if a.ndim == 3:
+        a, b = a[None], b[None]
+    if not (a.flags.aligned and b.flags.aligned):
+        return NotImplemented
+    out = np.empty(shape, F32)
+    pool.run(stack_loop(), stack, (a, b, out.reshape(-1)), stack * work // 8)
+    return out
 
 
 def matmul(a, b):
@@ -260,6 +293,7 @@ def linear_backward(g, input, weight, bias_shape, needs):
 def _made(kernel):
     def make():
         product_loop()
+        stack_loop()
         return kernel
 
     return make

@@ -34,13 +34,13 @@ from tensorgrad.kernels.numba.board import (
     TEAM,
     WRONG,
 )  # fmt: skip
-from tensorgrad.kernels.numba.table import WAITING
+from tensorgrad.kernels.numba.table import WAITING, ReadOnly
 from tensorgrad.settings import get_num_threads
 
 GRAIN = 24576  # elements (of ordinary cost) that are worth a thread
 ROUSING = 131072  # elements that are worth waking threads up
 _SOON = 1e-3  # seconds after another kernel: it is worth it, too, as more will come
-ROUNDS = 1200  # of a quarter of a microsecond, that a thread waits awake
+ROUNDS = 800  # of a quarter of a microsecond, that a thread waits awake
 _GRACE = 140  # pauses, until the one who handed over a call in Python holds the lock no longer
 _NAP = 5e-5  # seconds between looks at a task that takes long
 
@@ -166,7 +166,8 @@ def _take(wanted: int, asleep: bool) -> list[_Worker]:
 def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
     """Runs `kernel` over 0 ... length, by as many threads as `elements` (of work in all) are worth.
 
-    `kernel` is a compiled kernel (launch.py) or a function in Python. Raises: what it raises, in whichever thread.
+    `kernel` is a compiled kernel (launch.py) or a function in Python. Raises: what it raises, in whichever thread;
+        ReadOnly for an array that must not be written (compiled kernels are made for others).
     """
     global _last
     workers: Any = ()
@@ -175,25 +176,41 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
         asleep, _last = elements >= ROUSING or now - _last < _SOON, now
         workers = _take(min(get_num_threads(), elements // GRAIN, length, MOST) - 1, asleep)
     address = getattr(kernel, "address", None)
-    if address is None:
-        _share(kernel, length, arguments, workers)
-        return
-    if not workers:
-        kernel.launch(address, arguments, length, 0, 0)
-        return
+    try:
+        if address is None:
+            _share(kernel, length, arguments, workers)
+        elif workers:
+            _launch(kernel, length, arguments, workers)
+        else:
+            kernel.launch(address, arguments, length, 0, 0)
+    except TypeError:
+        if _read_only(arguments):
+            raise ReadOnly from None
+        raise
+
+
+def _read_only(arguments: tuple) -> bool:
+    return any(
+        _read_only(a) if isinstance(a, tuple) else isinstance(a, np.ndarray) and not a.flags.writeable
+        for a in arguments
+    )  # fmt: skip
+
+
+def _launch(kernel: Any, length: int, arguments: tuple, workers: list[_Worker]) -> None:
+    """Runs a compiled kernel in this thread and those of the workers."""
     lead = workers[0]
     for i, worker in enumerate(workers):
         lead.team[i] = worker.address
         worker.ring()
     happened = WRONG
     try:
-        happened = kernel.launch(address, arguments, length, lead.address, len(workers))
+        happened = kernel.launch(kernel.address, arguments, length, lead.address, len(workers))
     finally:
         if happened:
             happened |= sum(worker.wait() for worker in workers) and WRONG
         _idle.extend(workers)
     if happened & WRONG:
-        kernel.launch(address, arguments, length, 0, 0)  # raises it where it is seen
+        kernel.launch(kernel.address, arguments, length, 0, 0)  # raises it where it is seen
         raise RuntimeError(f"{kernel.__name__}: failed in one of its threads")
 
 

@@ -16,6 +16,10 @@ from tensorgrad.ops import dispatch
 from tensorgrad.settings import _Settings as SETTINGS
 
 
+class ReadOnly(Exception):
+    """An array that must not be written: compiled kernels are made for others, and NumPy's takes over."""
+
+
 class Row:
     """An op, its compiled kernel as "file.name" in this folder, and the elements of its first array that it is for.
 
@@ -59,7 +63,10 @@ class Row:
                 if self.ready is None:
                     request(self)
                 else:
-                    made = self.ready(*given, **options)
+                    try:
+                        made = self.ready(*given, **options)
+                    except ReadOnly:
+                        made = NotImplemented
                     if made is not NotImplemented:
                         return made
             return general(*given, **options)

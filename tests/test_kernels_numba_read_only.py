@@ -1,0 +1,53 @@
+"""Arrays that must not be written, as `np.load(..., mmap_mode="r")` gives them: NumPy's kernels serve."""
+
+import numpy as np
+import pytest
+
+import tensorgrad as tg
+from tensorgrad.kernels.numba import table
+
+pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
+if not table.wanted():
+    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
+
+from tensorgrad.kernels.numba import runtime
+
+F = tg.nn.functional
+PLACES = np.arange(2048) % 300
+
+
+def table_of(x):
+    return tg.from_numpy(PLACES), x.reshape(-1, 100)
+
+
+CALLS = {
+    "sum": lambda x: x.sum(),
+    "sum of columns": lambda x: x.reshape(200, -1).sum(0),
+    "amax": lambda x: x.amax(),
+    "exp": lambda x: x.exp(),
+    "add": lambda x: x + x,
+    "broadcast": lambda x: x.reshape(200, -1) + x[:200, None],
+    "softmax": lambda x: x.reshape(200, -1).softmax(1),
+    "layer_norm": lambda x: F.layer_norm(x.reshape(200, -1), (x.numel() // 200,)),
+    "batch_norm": lambda x: F.batch_norm(x.reshape(20, 10, -1), x[:10], x[10:20].exp(), x[:10], x[:10]),
+    "conv2d": lambda x: F.conv2d(x.reshape(2, 10, 60, -1), x[:90].reshape(1, 10, 3, 3)),
+    "max_pool2d": lambda x: F.max_pool2d(x.reshape(2, 10, 60, -1), 2),
+    "matmul": lambda x: x.reshape(300, -1) @ x.reshape(-1, 300),
+    "linear": lambda x: F.linear(x.reshape(300, -1), x.reshape(300, -1)),
+    "embedding": lambda x: F.embedding(*table_of(x)),
+    "cumsum": lambda x: x.cumsum(0),
+    "cross_entropy": lambda x: F.cross_entropy(x.reshape(-1, 100), tg.from_numpy(PLACES)[:300] % 100),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writ")
+@pytest.mark.parametrize("name", CALLS)
+def test_read_only(name):
+    numbers = np.random.default_rng(0).standard_normal(120_000).astype(np.float32)[: 300 * 100 * 4]
+    numbers = numbers[:30000] if name == "cross_entropy" else numbers
+    kept = numbers.copy()
+    kept.flags.writeable = False
+    for _ in range(2):
+        expected, found = CALLS[name](tg.from_numpy(numbers)), CALLS[name](tg.from_numpy(kept))
+        runtime.wait()
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=2e-4, atol=2e-4)
