@@ -17,9 +17,12 @@ import datetime
 import faulthandler
 import os
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 from benchmarks.rows import drawn, models, whole
@@ -143,6 +146,10 @@ def main() -> None:
     if given.write:
         from benchmarks import report
 
+        if given.library != "torch" and find_spec("torch"):  # the same by torch, in a process of its own
+            again = [sys.executable, "-m", "benchmarks.stress", *sys.argv[1:], "--library", "torch"]
+            beside = subprocess.run([n for n in again if n != "--write"], capture_output=True, text=True, check=True)
+            text += f"\n\n{beside.stdout.strip()}"
         load = f"load of the machine before: {before:.1f}" if before is not None else "load unknown"
         text = f"{datetime.date.today()}, {report.processor()}; {load}\n\n{text}"
         report.store("stress", text, "## Threads: `python -m benchmarks.stress`")

@@ -12,6 +12,7 @@ MOST = 256  # threads for a kernel, beside the one that starts it
 # Where what lies, in numbers from the beginning. A task, in a line of the processor's cache: the board where the
 # kernel's arguments lie, and the range.
 TASK, PLACE, FIRST, LAST = range(4)
+TIME = 8  # the thread's clock, two numbers
 DONE = 16  # what became of it, in another line
 # And what is used by who starts a kernel, of the first thread he takes: the compiled function that divides the work,
 # its patience (rounds of waiting.py), the addresses of all the threads' boards, the kernel's address, the arguments.

@@ -19,7 +19,7 @@ from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
 
 _SHORTEST = 8  # elements of a row: for shorter ones NumPy is no slower
-_COST = 0.25
+_COST = 0.75
 
 
 @lru_cache(maxsize=512)

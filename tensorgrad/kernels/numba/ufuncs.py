@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
 from tensorgrad.settings import get_num_threads
 
@@ -31,6 +32,7 @@ BINARY: dict[str, tuple[Any, float]] = {
     "gt": (np.greater, 0.25), "ge": (np.greater_equal, 0.25),
     "logical_and": (np.logical_and, 0.125), "logical_or": (np.logical_or, 0.125),
 }  # fmt: skip
+_WORTH = 65536  # elements of two arrays from which on two threads are faster than one (measured)
 _TRUTHS = {"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not"}
 
 
@@ -96,6 +98,8 @@ def _binary(name: str, function, cost: float) -> Callable:
             return NotImplemented if joined is None or out is not None else joined(x, y)
         if get_num_threads() == 1 or (x.dtype is _BOOL and not truth):
             return NotImplemented
+        if joined is not None and out is None and not number and x.dtype is F32:
+            return joined(x, y) if x.size >= _WORTH else NotImplemented  # by compiled code, which shares at less cost
         to = _room(x, out, truth)
         if to is None or (out is not None and (overlap(out, x) or (not number and overlap(out, y)))):
             return NotImplemented

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from typing import Any, NamedTuple
 
+import numpy as np
 from llvmlite import ir
 from numba import cfunc, types
 from numba.extending import intrinsic
@@ -28,6 +30,7 @@ from tensorgrad.kernels.numba.board import (
     PLACE,
     TASK,
     TEAM,
+    TIME,
     WRONG,
 )  # fmt: skip
 from tensorgrad.kernels.numba.functions import compiled, inner
@@ -35,6 +38,10 @@ from tensorgrad.kernels.numba.functions import compiled, inner
 _TASK, _DONE, _TEAM = 8 * TASK, 8 * DONE, 8 * TEAM  # in bytes
 _CAN_GIVE_WAY = os.name == "posix"
 _give_way = types.ExternalFunction("sched_yield", types.int32())
+_get_time = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
+_sleep = types.ExternalFunction("usleep", types.int32(types.uint32))
+_CLOCK = getattr(time, "CLOCK_MONOTONIC", 0)
+_CROWDED, _NAP = 20_000, np.uint32(50)  # nanoseconds that another thread has had our processor; microseconds
 _PAUSE = "llvm.x86.sse2.pause" if platform.machine() in ("x86_64", "AMD64") else ""
 _I64 = ir.IntType(64)
 
@@ -110,11 +117,37 @@ def until(address, rounds):
     return read(address) != 0
 
 
+@inner
+def _nanoseconds(place):
+    _get_time(np.int32(_CLOCK), place)
+    return read(place) * 1_000_000_000 + read(place + 8)
+
+
+@inner
+def _come(board, rounds):
+    """Waits as `until` for a task.
+
+    A thread that finds itself on one processor with another goes to sleep for a moment: on a busy machine it is in the
+    way, and on one with a processor to spare the system wakes it there.
+    """
+    for i in range(rounds):
+        if read(board + _TASK):
+            return True
+        for _ in range(8):
+            _pause()
+        if _CAN_GIVE_WAY and i % 16 == 15:
+            before = _nanoseconds(board + 8 * TIME)
+            _give_way()
+            if _nanoseconds(board + 8 * TIME) - before > _CROWDED:
+                _sleep(_NAP)
+    return read(board + _TASK) != 0
+
+
 def _serve():
     @compiled("boolean(int64, int64, int64)")
     def serve(board, rounds, grace):
         """Does the tasks that come to a board. Returns True for one in Python, False if none comes for `rounds`."""
-        while until(board + _TASK, rounds):
+        while _come(board, rounds):
             if read(board + _TASK) == IN_PYTHON:
                 for _ in range(grace):
                     _pause()
