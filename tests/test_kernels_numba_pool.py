@@ -180,6 +180,37 @@ def test_an_error_of_a_compiled_kernel_is_raised_and_the_pool_goes_on(bad):
         assert (seen == 1).all()
 
 
+def test_an_interruption_waits_for_what_has_begun(counting, monkeypatch):
+    pool.run(counting, 10, (np.zeros(10, np.int64),), ALWAYS)
+    worker = pool._Worker() if table.WAITING.ready is not None else None
+    if worker is None:
+        pytest.skip("no threads before the loop is compiled")
+    ends = iter([KeyboardInterrupt, KeyboardInterrupt, False])
+
+    def wait(self):
+        end = next(ends)
+        if end:
+            raise end
+        return False
+
+    monkeypatch.setattr(pool._Worker, "wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        pool._give_back([worker])
+    assert next(ends, None) is None and pool._idle.pop() is worker
+
+
+def test_without_threads_from_the_system_one_does_all(counting, monkeypatch):
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(pool, "_idle", [])
+    monkeypatch.setattr(pool, "_count", 0)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    seen = np.zeros(10, np.int64)
+    pool.run(counting, 10, (seen,), ALWAYS)
+    assert (seen == 1).all() and pool._count == 0
+
+
 def test_nothing_is_kept_alive():
     class Held:
         pass

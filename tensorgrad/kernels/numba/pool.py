@@ -57,7 +57,7 @@ class _Worker:
         self.task, self.done, self.team = board[TASK : TASK + 1], board[DONE : DONE + 1], board[TEAM : TEAM + MOST]
         self.address = self.team[0] = board.ctypes.data
         self.loops = WAITING.ready
-        self.done[0], board[DIVIDE], board[PATIENCE] = FINISHED, self.loops.divide, ROUNDS
+        self.done[0], board[DIVIDE], board[PATIENCE] = FINISHED, self.loops.divide.address, ROUNDS
         self.wake: SimpleQueue = SimpleQueue()
         self.asleep = False
         self.calls: list[tuple] = []  # a call in Python, until somebody begins with it
@@ -158,9 +158,30 @@ def _take(wanted: int, asleep: bool) -> list[_Worker]:
             with _making:
                 if _count >= get_num_threads() - 1:
                     break
+                try:
+                    taken.append(_Worker())
+                except RuntimeError:  # the system has no thread left: those that are there will do
+                    break
                 _count += 1
-            taken.append(_Worker())
     return taken
+
+
+def _give_back(workers: list[_Worker]) -> bool:
+    """Waits until the workers have done what they began; whether that failed. Nothing ends this early.
+
+    Else a worker would go on writing to arrays that are gone.
+    """
+    interrupted, failed, left = None, False, list(workers)
+    while left:
+        try:
+            failed |= left[-1].wait()
+            left.pop()
+        except KeyboardInterrupt as interrupt:
+            interrupted = interrupt
+    _idle.extend(workers)
+    if interrupted is not None:
+        raise interrupted
+    return failed
 
 
 def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
@@ -206,9 +227,10 @@ def _launch(kernel: Any, length: int, arguments: tuple, workers: list[_Worker]) 
     try:
         happened = kernel.launch(kernel.address, arguments, length, lead.address, len(workers))
     finally:
-        if happened:
-            happened |= sum(worker.wait() for worker in workers) and WRONG
-        _idle.extend(workers)
+        if not happened:
+            _idle.extend(workers)
+        elif _give_back(workers):
+            happened |= WRONG
     if happened & WRONG:
         kernel.launch(kernel.address, arguments, length, 0, 0)  # raises it where it is seen
         raise RuntimeError(f"{kernel.__name__}: failed in one of its threads")
@@ -232,8 +254,7 @@ def _share(function: Callable, length: int, arguments: tuple, workers) -> None:
     finally:
         for worker in used:
             worker.take_back()  # if something was raised
-            worker.wait()
-        _idle.extend(workers)
+        _give_back(workers)
     errors = [worker.error for worker in used if worker.error is not None]
     for worker in used:
         worker.error = None  # its traceback keeps arrays alive

@@ -211,7 +211,7 @@ class Loops(NamedTuple):
 
     serve: Any
     done: Any
-    divide: int  # its address
+    divide: Any  # a C function, by its address
 
 
-KERNELS = {"wait": lambda: Loops(_serve(), _done(), _divide().address)}
+KERNELS = {"wait": lambda: Loops(_serve(), _done(), _divide())}
