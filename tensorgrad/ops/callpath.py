@@ -23,7 +23,7 @@ from tensorgrad.ops.errors import MISSING, NUMPY_NAMES, explain, missing
 from tensorgrad.ops.op import LIST, OPTIONAL, PLAIN_VALUE, Op, arguments_of
 from tensorgrad.ops.promote import as_array, operand, operands, other_operand, owner, promote, to_floating
 from tensorgrad.storage.stubs import STORAGES
-from tensorgrad.tensor import OPERANDS, PLAIN, VIEW, Tensor, wrap
+from tensorgrad.tensor import OPERANDS, PLAIN, VIEW, Tensor, share, wrap
 
 new = object.__new__
 
@@ -552,14 +552,7 @@ def attribute_of(value, name: str):
 
 def wrap_all(op: Op, arrays) -> tuple:
     """The results of an op with several outputs, as a plain tuple (views share the input's storage: see views)."""
-    made = []
-    for array in arrays:
-        tensor = new(Tensor)
-        tensor._array = array if array.__class__ in STORAGES else as_array(array)
-        tensor._requires_grad = False
-        tensor._memory = tensor._edge = tensor._grad = tensor._view = tensor._hooks = None
-        made.append(tensor)
-    return tuple(made)
+    return tuple([share(a if a.__class__ in STORAGES else as_array(a), None) for a in arrays])
 
 
 def in_rows(array):
