@@ -18,11 +18,12 @@ _PROGRAM = "import sys; sys.path[:] = {path!r}; from tensorgrad.kernels.numba.co
 
 
 def serve() -> None:
-    """What the process does: compiles each kernel whose name comes in, and answers when it lies in the cache."""
+    """What the process does: compiles each kernel whose name comes in, and answers when it lies in the cache.
+
+    At the program's own priority: the sooner a kernel is there, the sooner NumPy need not serve.
+    """
     from tensorgrad.kernels.numba.runtime import compiled
 
-    with contextlib.suppress(AttributeError, OSError):
-        os.nice(5)  # the program goes first
     gc.set_threshold(200_000)  # the compiler makes very many objects that are not garbage
     for line in sys.stdin:
         try:

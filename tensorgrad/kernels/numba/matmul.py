@@ -290,22 +290,18 @@ def linear_backward(g, input, weight, bias_shape, needs):
     return gx, gw, column_sum(np, g) if needs[2] else None
 
 
-def _made(kernel):
+def _made(kernel, *loops):
+    """The kernel of a row, with its loops compiled."""
+
     def make():
-        product_loop()
-        stack_loop()
+        for loop in loops:
+            loop()
         return kernel
 
     return make
 
 
 KERNELS: dict[str, Callable[[], Callable]] = {
-    "matmul": _made(matmul),
-    "mm": _made(mm),
-    "bmm": _made(bmm),
-    "nt": _made(nt),
-    "tn": _made(tn),
-    "addmm": _made(addmm),
-    "linear": _made(linear),
-    "linear_backward": _made(linear_backward),
+    **{kernel.__name__: _made(kernel, product_loop) for kernel in (mm, linear, linear_backward, addmm)},
+    **{kernel.__name__: _made(kernel, product_loop, stack_loop) for kernel in (matmul, bmm, nt, tn)},
 }
