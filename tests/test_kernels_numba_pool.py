@@ -199,6 +199,22 @@ def test_an_interruption_waits_for_what_has_begun(counting, monkeypatch):
     assert next(ends, None) is None and pool._idle.pop() is worker
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not say where threads may run")
+def test_a_thread_that_is_moved_may_run_where_it_could():
+    seen = []
+
+    def move():
+        before = os.sched_getaffinity(0)
+        pool._move()
+        seen.append((before, os.sched_getaffinity(0)))
+
+    thread = threading.Thread(target=move)
+    thread.start()
+    thread.join()
+    [(before, after)] = seen
+    assert before == after == os.sched_getaffinity(0)
+
+
 def test_without_threads_from_the_system_one_does_all(counting, monkeypatch):
     def start(self):
         raise RuntimeError("can't start new thread")

@@ -12,7 +12,7 @@ MOST = 256  # threads for a kernel, beside the one that starts it
 # Where what lies, in numbers from the beginning. A task, in a line of the processor's cache: the board where the
 # kernel's arguments lie, and the range.
 TASK, PLACE, FIRST, LAST = range(4)
-TIME = 8  # the thread's clock, two numbers
+TIME, MOVED = 8, 10  # the thread's clock, two numbers, and when it last found itself crowded
 DONE = 16  # what became of it, in another line
 # And what is used by who starts a kernel, of the first thread he takes: the compiled function that divides the work,
 # its patience (rounds of waiting.py), the addresses of all the threads' boards, the kernel's address, the arguments.
@@ -23,5 +23,7 @@ KERNEL, ARGUMENTS, SIZE = TEAM + MOST, TEAM + MOST + 2, 1024
 NOTHING, IN_PYTHON = 0, 1
 
 FINISHED, FAILED = 1, 2  # what became of a task; before that, NOTHING
+
+IDLE, CALLED, CROWDED = 0, 1, 2  # why a thread stops waiting: nothing came; a call in Python; it shares its processor
 
 LATE, WRONG = 1, 2  # what may have happened to a kernel: a thread is not done yet; a range has failed

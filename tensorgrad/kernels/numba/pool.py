@@ -11,6 +11,8 @@ which call NumPy, can be shared as well; these are called as `function(*argument
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import threading
 import time
@@ -21,6 +23,8 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.kernels.numba.board import (
+    CALLED,
+    CROWDED,
     DIVIDE,
     DONE,
     FAILED,
@@ -42,6 +46,7 @@ ROUSING = 131072  # elements that are worth waking threads up
 _SOON = 1e-3  # seconds after another kernel: it is worth it, too, as more will come
 ROUNDS = 800  # of a quarter of a microsecond, that a thread waits awake
 _GRACE = 140  # pauses, until the one who handed over a call in Python holds the lock no longer
+_LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None  # the C library
 _NAP = 5e-5  # seconds between looks at a task that takes long
 
 
@@ -97,8 +102,12 @@ class _Worker:
     def serve(self) -> None:
         """The thread: does what is given, for ever."""
         while True:
-            if self.loops.serve(self.address, ROUNDS, _GRACE):
+            why = self.loops.serve(self.address, ROUNDS, _GRACE)
+            if why == CALLED:
                 self.call()
+                continue
+            if why == CROWDED:
+                _move()
                 continue
             self.asleep = True
             if self.task[0] == NOTHING:
@@ -118,6 +127,21 @@ class _Worker:
             self.error = error
         function = arguments = None  # nothing is kept alive by a thread that waits
         self.done[0] = FINISHED
+
+
+def _move() -> None:
+    """Takes this thread to another processor than that which it shares with one that works, if there is another.
+
+    Some systems leave two busy threads on one processor for seconds, with the next one idle.
+    """
+    here = getattr(_LIBRARY, "sched_getcpu", None)
+    if here is not None and hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(OSError):
+            all_of_them = os.sched_getaffinity(0)
+            others = all_of_them - {here()}
+            if others:
+                os.sched_setaffinity(0, others)
+                os.sched_setaffinity(0, all_of_them)
 
 
 _idle: list[_Worker] = []

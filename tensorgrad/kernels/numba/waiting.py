@@ -18,13 +18,17 @@ from numba import cfunc, types
 from numba.extending import intrinsic
 
 from tensorgrad.kernels.numba.board import (
+    CALLED,
+    CROWDED,
     DONE,
     FAILED,
     FINISHED,
     FIRST,
+    IDLE,
     IN_PYTHON,
     LAST,
     LATE,
+    MOVED,
     NOTHING,
     PATIENCE,
     PLACE,
@@ -41,7 +45,8 @@ _give_way = types.ExternalFunction("sched_yield", types.int32())
 _get_time = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
 _sleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 _CLOCK = getattr(time, "CLOCK_MONOTONIC", 0)
-_CROWDED, _NAP = 20_000, np.uint32(50)  # nanoseconds that another thread has had our processor; microseconds
+_TAKEN, _AGAIN = 20_000, 10_000_000  # nanoseconds that another thread has had our processor; from move to move
+_NAP = np.uint32(50)  # microseconds
 _PAUSE = "llvm.x86.sse2.pause" if platform.machine() in ("x86_64", "AMD64") else ""
 _I64 = ir.IntType(64)
 
@@ -125,40 +130,47 @@ def _nanoseconds(place):
 
 @inner
 def _come(board, rounds):
-    """Waits as `until` for a task.
+    """Waits as `until` for a task; returns CALLED (for any), IDLE or CROWDED.
 
-    A thread that finds itself on one processor with another goes to sleep for a moment: on a busy machine it is in the
-    way, and on one with a processor to spare the system wakes it there.
+    A thread that finds itself on one processor with another says so, to be moved; if that was of no use it goes to
+    sleep for a moment, as on a busy machine it is in the way.
     """
     for i in range(rounds):
         if read(board + _TASK):
-            return True
+            return CALLED
         for _ in range(8):
             _pause()
         if _CAN_GIVE_WAY and i % 16 == 15:
             before = _nanoseconds(board + 8 * TIME)
             _give_way()
-            if _nanoseconds(board + 8 * TIME) - before > _CROWDED:
+            now = _nanoseconds(board + 8 * TIME)
+            if now - before > _TAKEN:
+                if now - read(board + 8 * MOVED) > _AGAIN:
+                    write(board + 8 * MOVED, now)
+                    return CROWDED
                 _sleep(_NAP)
-    return read(board + _TASK) != 0
+    return CALLED if read(board + _TASK) else IDLE
 
 
 def _serve():
-    @compiled("boolean(int64, int64, int64)")
+    @compiled("int64(int64, int64, int64)")
     def serve(board, rounds, grace):
-        """Does the tasks that come to a board. Returns True for one in Python, False if none comes for `rounds`."""
-        while _come(board, rounds):
+        """Does the tasks that come to a board. Returns IDLE if none comes for `rounds`, CALLED for one in Python, or
+        CROWDED."""
+        while True:
+            what = _come(board, rounds)
+            if what != CALLED:
+                return what
             if read(board + _TASK) == IN_PYTHON:
                 for _ in range(grace):
                     _pause()
-                return True
+                return CALLED
             task = exchange(board + _TASK, NOTHING)
             if task == IN_PYTHON:
-                return True
+                return CALLED
             if task:
                 place, first, last = read(board + 8 * PLACE), read(board + 8 * FIRST), read(board + 8 * LAST)
                 write(board + _DONE, FAILED if _perform(task, place, first, last) else FINISHED)
-        return False
 
     return serve
 
