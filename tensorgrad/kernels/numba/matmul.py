@@ -205,7 +205,7 @@ def _stacked(a, b, inner_a, inner_b):
     left, right = _memory(a, inner_a), _memory(b, inner_b)
     if left is not None and right is not None:
         return _product(left, right, stack, rows, columns, depth, np.empty(shape, F32))
-    if stack == 1 or work > _ALONE or a.ndim > 4 or 4 not in a.strides[-2:] or 4 not in b.strides[-2:]:
+    if stack == 1 or work > 4 * _ALONE or a.ndim > 4 or 4 not in a.strides[-2:] or 4 not in b.strides[-2:]:
         return NotImplemented
     # As the heads of attention lie: small matrices with gaps between their rows, which the BLAS takes one at a time.
     a, b = (x if inner == -1 else x.swapaxes(-1, -2) for x, inner in ((a, inner_a), (b, inner_b)))
