@@ -16,7 +16,7 @@ pytest.importorskip("numba", reason="the package numba is optional: pip install 
 import numba
 
 import tensorgrad
-from tensorgrad.kernels.numba import pool, runtime, table
+from tensorgrad.kernels.numba import board, pool, runtime, table
 from tensorgrad.kernels.numba.launch import shared
 
 ALWAYS = 10**9  # elements, enough for every thread
@@ -178,6 +178,15 @@ def test_an_error_of_a_compiled_kernel_is_raised_and_the_pool_goes_on(bad):
         seen = np.zeros(1000, np.int64)
         pool.run(in_machine_code("fail"), 1000, (seen, -1), ALWAYS)
         assert (seen == 1).all()
+
+
+def test_a_thread_that_failed_before_and_gets_nothing_has_not_failed_again():
+    pool.run(in_machine_code("count"), 1000, (np.zeros(1000, np.int64),), ALWAYS)
+    for worker in pool._idle:
+        worker.done[0] = board.FAILED
+    seen = np.zeros(6, np.int64)  # of five threads, six numbers take three
+    pool.run(in_machine_code("count"), 6, (seen,), ALWAYS)
+    assert (seen == 1).all()
 
 
 def test_an_interruption_waits_for_what_has_begun(counting, monkeypatch):

@@ -43,7 +43,7 @@ CALLS = {
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writ")
 @pytest.mark.parametrize("name", CALLS)
 def test_read_only(name):
-    numbers = np.random.default_rng(0).standard_normal(120_000).astype(np.float32)[: 300 * 100 * 4]
+    numbers = np.random.default_rng(0).standard_normal(120_000).astype(np.float32)
     numbers = numbers[:30000] if name == "cross_entropy" else numbers
     kept = numbers.copy()
     kept.flags.writeable = False

@@ -141,7 +141,7 @@ def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, le
 
 def _attention():
     @shared(f"void({_HEADS}, {_HEADS}, {_HEADS}, boolean, float32, int64, int64, {_HEADS}, float32[:,:,::1], int64, "
-              "int64)")  # fmt: skip
+            "int64)")  # fmt: skip
     def loop(q4, k4, v4, causal, scale, tile, parts, out4, logs, first, last):
         heads, length, features = q4.shape[1:]
         source, narrow = v4.shape[2:]
@@ -276,7 +276,7 @@ def _inner(a, b):
 
 def _attention_grad():
     @shared(f"void({_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, float32[:,:,::1], boolean, float32, int64, "
-              f"{_HEADS}, {_HEADS}, {_HEADS}, int64, int64)")  # fmt: skip
+            f"{_HEADS}, {_HEADS}, {_HEADS}, int64, int64)")  # fmt: skip
     def loop(g4, q4, k4, v4, out4, logs, causal, scale, tile, gq4, gk4, gv4, first, last):
         heads, length, less = q4.shape[1:]
         source, narrow = v4.shape[2:]

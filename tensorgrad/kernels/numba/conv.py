@@ -22,7 +22,7 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import images, pool
 from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.launch import shared
+from tensorgrad.kernels.numba.launch import shared, with_loops
 from tensorgrad.kernels.numba.panels import flat, into_panels
 from tensorgrad.kernels.numba.tiles import FORM, ITEMS, WIDEST, Layout, fill, layout, move, odd, up
 from tensorgrad.kernels.numba.vectors import (
@@ -469,23 +469,12 @@ def _own_layout(form: Layout) -> Layout:
     )  # fmt: skip
 
 
-def _made(kernel, *loops):
-    """The kernel of a row, with its loops compiled."""
-
-    def make():
-        for loop in loops:
-            loop()
-        return kernel
-
-    return make
-
-
 _PRODUCTS = (_pack, lambda: _convolve(False), lambda: _convolve(True), images.panels_loop, images.convolve_loop)
 KERNELS: dict[str, Callable[[], Callable]] = {
-    "conv": _made(conv, *_PRODUCTS),
-    "conv_grad_input": _made(conv_grad_input, *_PRODUCTS),
-    "conv_transpose": _made(conv_transpose, *_PRODUCTS),
-    "conv_grad_weight": _made(
+    "conv": with_loops(conv, *_PRODUCTS),
+    "conv_grad_input": with_loops(conv_grad_input, *_PRODUCTS),
+    "conv_transpose": with_loops(conv_transpose, *_PRODUCTS),
+    "conv_grad_weight": with_loops(
         conv_grad_weight, lambda: _correlate(False), lambda: _correlate(True), images.panels_loop, images.correlate_loop
     ),
 }

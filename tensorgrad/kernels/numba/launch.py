@@ -129,3 +129,14 @@ def shared(signature: str) -> Callable[[Callable], Shared]:
         return Shared(kernel, compiled(types.int64(types.int64, types.Tuple(given[:-2]), *[types.int64] * 3))(_launch))
 
     return decorate
+
+
+def with_loops(kernel: Callable, *loops: Callable) -> Callable[[], Callable]:
+    """What makes the kernel of a row: compiles its loops first."""
+
+    def make() -> Callable:
+        for loop in loops:
+            loop()
+        return kernel
+
+    return make

@@ -20,7 +20,7 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import added, column_sum
 from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.launch import shared
+from tensorgrad.kernels.numba.launch import shared, with_loops
 from tensorgrad.kernels.numba.panels import flat, into_panels
 from tensorgrad.kernels.numba.vectors import LANES, ROWS, runs_1, runs_2, runs_3
 
@@ -290,18 +290,7 @@ def linear_backward(g, input, weight, bias_shape, needs):
     return gx, gw, column_sum(np, g) if needs[2] else None
 
 
-def _made(kernel, *loops):
-    """The kernel of a row, with its loops compiled."""
-
-    def make():
-        for loop in loops:
-            loop()
-        return kernel
-
-    return make
-
-
 KERNELS: dict[str, Callable[[], Callable]] = {
-    **{kernel.__name__: _made(kernel, product_loop) for kernel in (mm, linear, linear_backward, addmm)},
-    **{kernel.__name__: _made(kernel, product_loop, stack_loop) for kernel in (matmul, bmm, nt, tn)},
+    **{kernel.__name__: with_loops(kernel, product_loop) for kernel in (mm, linear, linear_backward, addmm)},
+    **{kernel.__name__: with_loops(kernel, product_loop, stack_loop) for kernel in (matmul, bmm, nt, tn)},
 }

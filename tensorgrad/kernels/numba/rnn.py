@@ -81,7 +81,7 @@ def _lstm_cell(row, inside, bias, state, kept, out):
 
 def _lstm():
     @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, "
-              f"{_MATRIX}, {_STEPS}, {_STEPS}, int64, int64)")  # fmt: skip
+            f"{_MATRIX}, {_STEPS}, {_STEPS}, int64, int64)")  # fmt: skip
     def loop(x, w_ih, weight, bias, h, c, acts, cells, out, starts, counts, first, last):
         batch, hidden = h.shape
         pitch, wide = weight.shape[1], _whole(4 * hidden)
@@ -142,7 +142,7 @@ def _lstm_slopes(above, back, carried, row, cell, old, to):
 
 def _lstm_grad():
     @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, "
-              f"{_MATRIX}, {_STEPS}, {_STEPS}, int64, int64)")  # fmt: skip
+            f"{_MATRIX}, {_STEPS}, {_STEPS}, int64, int64)")  # fmt: skip
     def loop(g, dh, dc, acts, cells, c0, weight, slopes, sums, starts, counts, first, last):
         batch, hidden = dc.shape
         pitch, wide = weight.shape[1], _whole(hidden)
@@ -206,7 +206,7 @@ def _gru_cell(row, more, bias, state, kept, out):
 
 def _gru():
     @shared(f"void({_MATRIX}, {_MATRIX}, float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, {_STEPS}, {_STEPS}, int64, "
-              "int64)")  # fmt: skip
+            "int64)")  # fmt: skip
     def loop(gates, weight, bias, h, acts, out, starts, counts, first, last):
         batch, hidden = h.shape
         pitch, wide = weight.shape[1], _whole(3 * hidden)
@@ -262,7 +262,7 @@ def _gru_slopes(above, back, row, old, to, inside):
 
 def _gru_grad():
     @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_STEPS}, "
-              f"{_STEPS}, int64, int64)")  # fmt: skip
+            f"{_STEPS}, int64, int64)")  # fmt: skip
     def loop(g, dh, acts, out, h0, weight, slopes, inside, starts, counts, first, last):
         batch, hidden = dh.shape
         pitch, wide = weight.shape[1], _whole(hidden)

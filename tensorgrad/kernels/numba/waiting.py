@@ -194,8 +194,8 @@ def _divide():
         step = -(-last // (workers + 1))
         for i in range(workers):
             board, first = read(place + _TEAM + 8 * i), (i + 1) * step
+            write(board + _DONE, NOTHING if first < last else FINISHED)  # whatever became of the task before
             if first < last:
-                write(board + _DONE, NOTHING)
                 write(board + 8 * PLACE, place)
                 write(board + 8 * FIRST, first)
                 write(board + 8 * LAST, min(first + step, last))
