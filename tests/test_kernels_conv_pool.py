@@ -266,6 +266,8 @@ def check_max_pool(x, kernel, stride, padding, dilation, ceil_mode):
     ours, indices = pools.max_pool(np, x, *arguments, ceil_mode)
     assert pools.pool_shape(x.shape, *arguments, ceil_mode) == tuple(theirs.shape)
     np.testing.assert_array_equal(ours, theirs.detach().numpy(), strict=True)
+    alone = pools.max_pool_values(np, x, *arguments, ceil_mode)
+    np.testing.assert_array_equal(alone, theirs.detach().numpy(), strict=True)
     assert indices.dtype == np.int64
     # All taps of a dilated window can miss the input: PyTorch's index then points anywhere, ours must be valid.
     inside = MAX_POOL[len(kernel)](torch.ones(x.shape), *arguments, ceil_mode).numpy() == 1

@@ -70,6 +70,19 @@ def test_convolution(kernel, stride, channels, outs, groups):
                     check_conv(rng, batch, channels, outs, size, kernel, stride, padding, dilation, groups)
 
 
+@pytest.mark.parametrize("outs", [1, 2, 8, 24, 25, 64])
+@pytest.mark.parametrize(("channels", "groups"), [(1, 1), (5, 1), (6, 2)])
+def test_weights_where_they_are(outs, channels, groups):
+    """Few points: blocks of outputs that are full read the weights in their own order, others a packed copy."""
+    rng = np.random.default_rng(3)
+    for batch, size in ((1, (7, 7)), (3, (14, 14)), (1, (28, 28)), (5, (14, 15))):
+        check_conv(rng, batch, channels, outs * groups, size, (3, 3), (1, 1), (1, 1), (1, 1), groups)
+        check_conv(rng, batch, channels, outs * groups, size, (3, 2), (2, 1), (1, 0), (1, 2), groups)
+    x, w = random(rng, 1, channels, 9, 9), random(rng, outs * groups, channels // groups, 3, 6)[..., ::2]
+    rest = ((1, 1), (0, 0), (1, 1), groups)
+    close(conv_loops.conv(x, w, None, *rest), conv_arrays.conv(np, x, w, None, *rest), "weights with gaps")
+
+
 @pytest.mark.parametrize(
     "shape",
     [(1, 64, 32, (70, 70)), (17, 33, 9, (7, 7)), (40, 2, 3, (4, 4)), (2, 1, 70, (150, 20)), (3, 70, 1, (10, 90))],
@@ -239,6 +252,8 @@ def test_max_pool():
         found, at = kernel_of["max_pool"](x, *windows, ceil_mode)
         np.testing.assert_array_equal(found, values, err_msg=str((x.shape, windows)))
         np.testing.assert_array_equal(at, places, err_msg=str((x.shape, windows)))
+        alone = kernel_of["max_pool_values"](x, *windows, ceil_mode)
+        np.testing.assert_array_equal(alone, values, err_msg=str((x.shape, windows)))
         g = random(rng, *values.shape)
         close(
             kernel_of["max_pool_grad"](g, places, x.shape, windows),
@@ -253,7 +268,7 @@ def test_max_pool():
 def test_max_pool_of_four(size):
     """Windows of 2x2 points: rows shorter and longer than vectors, edges left over, nan, equal values, threads."""
     rng, windows = np.random.default_rng(17), ((2, 2), (2, 2), (0, 0), (1, 1))
-    kernel = next(row.ready for row in OURS if row.op == "max_pool")
+    kernel, alone = (next(row.ready for row in OURS if row.op == op) for op in ("max_pool", "max_pool_values"))
     x = rng.integers(-2, 3, (5, 7, *size)).astype(np.float32)
     x[rng.random(x.shape) < 0.1] = np.nan
     x[rng.random(x.shape) < 0.2] = -np.inf
@@ -264,6 +279,7 @@ def test_max_pool_of_four(size):
             tg.set_num_threads(threads)
             for found, wanted in zip(kernel(x, *windows, False), expected, strict=True):
                 np.testing.assert_array_equal(found, wanted)
+            np.testing.assert_array_equal(alone(x, *windows, False), expected[0])
     finally:
         tg.set_num_threads(before)
 

@@ -90,6 +90,24 @@ def test_batch_norm(shape, training, affine, used):
     assert used == {"batch_norm", "batch_norm_grad"}
 
 
+@pytest.mark.parametrize("shape", [(4, 20), (3, 8, 10), (2, 16, 9, 9), (1, 5, 3, 4, 5)])
+def test_batch_norm_by_running_statistics(shape, used):
+    """Without gradients; parameters with gaps go to NumPy."""
+    c = shape[1]
+    x, mean, var, w, b = normal(*shape), normal(c), np.abs(normal(c)) + 0.1, normal(c), normal(c)
+    for given in ((w, b), (None, b), (w, None), (None, None)):
+        tensors = [None if p is None else tg.from_numpy(p) for p in (mean, var, *given)]
+        found = F.batch_norm(tg.from_numpy(x), *tensors)
+        with tg.enable_grad():
+            expected = F.batch_norm(tg.from_numpy(x).requires_grad_(), *tensors).detach()
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+    assert used == {"batch_norm_by_running", "batch_norm"}
+    apart = [tg.from_numpy(np.repeat(p, 2))[::2] for p in (mean, var, w, b)]
+    found = F.batch_norm(tg.from_numpy(x), *apart)
+    expected = F.batch_norm(tg.from_numpy(x), *(t.contiguous() for t in apart))
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("shape", [(4, 6), (2, 6, 1), (3, 6, 5), (2, 6, 7, 9), (9, 6, 8, 8), (1, 6, 100)])
 @pytest.mark.parametrize("groups", [1, 2, 6])
 @pytest.mark.parametrize("affine", [True, False])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import conv as kernels
 from tensorgrad.kernels.array import fold as fold_kernels
 from tensorgrad.kernels.array.matmul import NAMES, spoken
@@ -32,7 +33,7 @@ def _check_types(x, w, bias, transposed=False):
 
 
 def _check_bias(w, bias, channels, what):
-    if bias is not None and bias.shape != (channels,):
+    if bias.shape != (channels,):
         raise RuntimeError(
             f"Given {what}weight of size {list(w.shape)}, expected bias to be 1-dimensional with {channels} elements, "
             f"but got bias of size {list(bias.shape)} instead"
@@ -40,16 +41,19 @@ def _check_bias(w, bias, channels, what):
 
 
 def _conv_prepare(x, w, bias, stride, padding, dilation, groups):
-    _check_types(x, w, bias)
+    if not (x.dtype is w.dtype is F32 and bias is None):
+        _check_types(x, w, bias)
     _conv_shape(x.shape, w.shape, stride, padding, dilation, groups)
-    _check_bias(w, bias, w.shape[0], "")
+    if bias is not None:
+        _check_bias(w, bias, w.shape[0], "")
     return x, w, bias, stride, padding, dilation, groups
 
 
 def _transpose_prepare(x, w, bias, stride, padding, output_padding, dilation, groups):
     _check_types(x, w, bias, transposed=True)
     _conv_transpose_shape(x.shape, w.shape, stride, padding, output_padding, dilation, groups)
-    _check_bias(w, bias, w.shape[1] * groups, "transposed=1, ")
+    if bias is not None:
+        _check_bias(w, bias, w.shape[1] * groups, "transposed=1, ")
     return x, w, bias, stride, padding, output_padding, dilation, groups
 
 

@@ -38,7 +38,7 @@ def _check_floating(x, name: str) -> None:
 def _check_mixed(x, *parameters) -> None:
     """Raises: RuntimeError for parameters of another dtype (16-bit inputs may have float32 parameters)."""
     for parameter in parameters:
-        if parameter is None or parameter.dtype == x.dtype:
+        if parameter is None or parameter.dtype is x.dtype or parameter.dtype == x.dtype:
             continue
         if x.dtype.itemsize == 2 and parameter.dtype.name == "float32":
             continue
@@ -348,6 +348,13 @@ _batch_norm = op(
     backward_name="NativeBatchNormBackward0",
     where="",
 )
+_batch_norm_by_running = op(  # where nobody asks for the statistics: four results take longer than one
+    "batch_norm_by_running(input, weight=None, bias=None, running_mean=None, running_var=None, eps: float = 1e-5)",
+    lambda xp, x, weight, bias, mean, var, eps: kernels.batch_norm(xp, x, weight, bias, mean, var, False, eps)[0],
+    twin=lambda input, weight, bias, mean, var, eps: _batch_norm(input, weight, bias, mean, var, False, eps)[0],
+    shape=lambda x, *rest: x.shape,
+    where="",
+)
 _batch_norm_grad = op(
     "batch_norm_grad(grad, input, weight=None, mean=None, rstd=None, training: bool = False, eps: float = 0.0, "
     "need: any = None)",
@@ -366,13 +373,12 @@ def _check_batch_norm(input, running_mean, running_var, weight, bias, training) 
     channels = x.shape[1] if x.ndim > 1 else 0
     if not training and (running_mean is None or running_var is None):
         raise RuntimeError(f"running_{'mean' if running_mean is None else 'var'} must be defined in evaluation mode")
-    arrays = []
-    named = (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias))
-    for name, value in named:
-        if value is not None:
-            arrays.append(value._array)
-            if value._array.size != channels:
-                raise RuntimeError(f"{name} should contain {channels} elements not {value._array.size}")
+    arrays = [t._array for t in (running_mean, running_var, weight, bias) if t is not None]
+    for array in arrays:
+        if array.size != channels:
+            named = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+            name = next(name for name, t in named.items() if t is not None and t._array is array)
+            raise RuntimeError(f"{name} should contain {channels} elements not {array.size}")
     if x.ndim < 2 and x.size:
         raise RuntimeError(f"batch_norm: expected an input of at least 2 dimensions (N, C, *), got {list(x.shape)}")
     _check_floating(x, "batch_norm")
@@ -439,8 +445,10 @@ def _batch_normalized(input, running_mean, running_var, weight, bias, training, 
     _check_batch_norm(input, running_mean, running_var, weight, bias, training)
     if array.ndim < 2:
         return input.clone()
-    out, mean, _, var = _batch_norm(input, weight, bias, running_mean, running_var, training, eps)
-    if training and running_mean is not None:
+    if not training:
+        return _batch_norm_by_running(input, weight, bias, running_mean, running_var, eps)
+    out, mean, _, var = _batch_norm(input, weight, bias, running_mean, running_var, True, eps)
+    if running_mean is not None:
         _update_running(running_mean, running_var, mean, var, array.size // max(array.shape[1], 1), momentum)
     return out
 

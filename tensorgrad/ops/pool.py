@@ -33,6 +33,13 @@ _max_pool = op(
     backward_name="MaxPool2DWithIndicesBackward0",
     where="",
 )
+_max_pool_values = op(  # where nobody asks for the places: without them it is a third faster
+    "max_pool_values(input, kernel_size: any, stride: any, padding: any, dilation: any, ceil_mode: bool)",
+    "pool.max_pool_values",
+    twin=lambda *given: _max_pool(*given)[0],
+    shape=lambda x, *windows: _pool_shape(x.shape, *windows),
+    where="",
+)
 _max_pool_grad = op(
     "max_pool_grad(grad, indices, shape: any, windows: any)",
     "pool.max_pool_grad",
@@ -119,9 +126,8 @@ def _ints(name: str, parameter: str, value, dims: int) -> tuple[int, ...]:
     raise RuntimeError(f"{name}: {parameter} must either be a single int, or a tuple of {WORDS[dims]}")
 
 
-def _batched(name: str, input: Tensor, dims: int) -> bool:
+def _batched(name: str, shape: tuple, dims: int) -> bool:
     """Whether there is a batch dimension. Raises: RuntimeError for a wrong number, or an empty one, of the others."""
-    shape = input._array.shape
     ranks = f"{dims + 1}D or {dims + 2}D (batch mode)"
     if len(shape) not in (dims + 1, dims + 2):
         if dims == 1:
@@ -167,24 +173,36 @@ def _last(n: int, dims: int) -> str:
 def _max_pools(dims: int) -> None:
     name = f"max_pool{dims}d"
 
-    def with_indices(
-        input: Tensor, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
-    ) -> tuple[Tensor, Tensor]:
-        batched = _batched(name, input, dims)
-        _check_dtype("max_pool1d_impl" if dims == 1 else name, input, dims > 1)
+    def windows(shape, kernel_size, stride, padding, dilation, ceil_mode):
+        """Whether there is a batch dimension; the parameters with one int per dimension."""
+        batched = _batched(name, shape, dims)
         kernel = _ints(name, "kernel_size", kernel_size, dims)
         stride = kernel if _no_stride(stride) else _ints(name, "stride", stride, dims)
         padding, dilation = _ints(name, "padding", padding, dims), _ints(name, "dilation", dilation, dims)
         if dims == 1 and padding[0] < 0:
             raise RuntimeError(f"max_pool1d() padding must be non-negative, but got {padding[0]}")
-        _pool_shape(input._array.shape, kernel, stride, padding, dilation, ceil_mode)
-        return _run(_max_pool, input, batched, kernel, stride, padding, dilation, ceil_mode)
+        _pool_shape(shape, kernel, stride, padding, dilation, ceil_mode)
+        return batched, kernel, stride, padding, dilation
+
+    known = lru_cache(maxsize=256)(windows)  # of plain ints: elsewhere 2.0, which is an error, would equal 2
+
+    def pooled(row, input, kernel_size, stride, padding, dilation, ceil_mode):
+        plain = kernel_size.__class__ is stride.__class__ is padding.__class__ is dilation.__class__ is int
+        checked = known if plain else windows
+        batched, *parameters = checked(input._array.shape, kernel_size, stride, padding, dilation, ceil_mode)
+        _check_dtype("max_pool1d_impl" if dims == 1 else name, input, dims > 1)
+        return _run(row, input, batched, *parameters, ceil_mode)
+
+    def with_indices(
+        input: Tensor, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
+    ) -> tuple[Tensor, Tensor]:
+        return pooled(_max_pool, input, kernel_size, stride, padding, dilation, ceil_mode)
 
     def max_pool(
         input: Tensor, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
     ) -> Tensor:
-        results: Any = with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
-        return results if return_indices else results[0]
+        row = _max_pool if return_indices else _max_pool_values
+        return pooled(row, input, kernel_size, stride, padding, dilation, ceil_mode)
 
     letters = LETTERS[dims - 1]
     max_pool.__doc__ = f"""The largest value of each window of (N, C, {letters}) or (C, {letters}).
@@ -302,7 +320,7 @@ def _avg_pools(dims: int) -> None:
                 f"Expected 2 to 3 dimensions, but got {input._array.ndim}-dimensional tensor for argument #1 'self' "
                 "(while checking arguments for avg_pool1d)"
             )
-        batched = _batched(name, input, dims)
+        batched = _batched(name, input._array.shape, dims)
         _check_dtype("avg_pool2d" if dims == 1 else name, input, True)
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")

@@ -24,10 +24,11 @@ PIECE = 1 << 16  # gradients that are put in their places at a time
 MANY_TAPS = 16  # from here on, windows that tile the image are searched by argmax
 
 
-def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode):
+def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, places=True):
     """The maximum of each window, and where it is: ``(values, indices)``, both (N, C, *P).
 
-    ``indices`` are int64 and flat within an image plane, as PyTorch's ``return_indices=True`` gives them.
+    ``indices`` are int64 and flat within an image plane, as PyTorch's ``return_indices=True`` gives them; None unless
+    ``places`` are asked for.
 
     >>> import numpy as np
     >>> max_pool(np, np.array([[[3.0, 5.0, 2.0, 4.0]]]), (2,), (2,), (0,), (1,), False)
@@ -38,7 +39,8 @@ def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode):
     shape = pool_shape(x.shape, kernel, stride, padding, dilation, ceil_mode)
     points = shape[-dims:]
     planes = widen(xp, x).reshape(-1, *size)
-    values, indices = xp.empty((len(planes), *points), planes.dtype), xp.empty((len(planes), *points), xp.int64)
+    values = xp.empty((len(planes), *points), planes.dtype)
+    indices = xp.empty(values.shape, xp.int64) if places else None
     with np.errstate(all="ignore"):
         tiles = tuple(kernel) == tuple(stride) and all(n >= m * k for n, m, k in zip(size, points, kernel))
         if tiles and prod(kernel) >= MANY_TAPS and values.size and not any(padding) and max(dilation) == 1:
@@ -52,13 +54,24 @@ def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode):
             block, best = planes[first:last], values[first:last]
             if interleave:
                 block, best = _interleaved(xp, block.shape, x=block), _interleaved(xp, best.shape, dtype=best.dtype)
-            code = _max_over_taps(xp, block, best, taps, prod(kernel))
+            _max_over_taps(xp, block, best, taps)
             values[first:last] = best
-            indices[first:last] = xp.take(table, code)
-            indices[first:last] += corner
-    if any(d > 1 for d in dilation):  # all taps of a window may then miss the input; its index must stay valid
+            if places:
+                indices[first:last] = xp.take(table, _taps_of_maxima(xp, block, best, taps, prod(kernel)))
+                indices[first:last] += corner
+    if places and any(d > 1 for d in dilation):  # all taps of a window may miss the input; its index must stay valid
         xp.clip(indices, 0, prod(size) - 1, out=indices)
-    return values.reshape(shape).astype(x.dtype, copy=False), indices.reshape(shape)
+    return values.reshape(shape).astype(x.dtype, copy=False), indices.reshape(shape) if places else None
+
+
+def max_pool_values(xp, x, kernel, stride, padding, dilation, ceil_mode):
+    """The maximum of each window, without its place.
+
+    >>> import numpy as np
+    >>> max_pool_values(np, np.array([[[3.0, 5.0, 2.0, 4.0]]]), (2,), (2,), (0,), (1,), False)
+    array([[[5., 4.]]])
+    """
+    return max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, places=False)[0]
 
 
 def max_pool_grad(xp, g, indices, x_shape, windows=None):
@@ -227,13 +240,16 @@ def adaptive_max_pool(xp, x, output_size):
 # The parts
 
 
-def _max_over_taps(xp, block, best, taps, count):
-    """Put each window's maximum into ``best`` (*n*, *P); return the number of the tap where it is first found."""
-    kind = block.dtype.kind
-    best.fill(xp.iinfo(block.dtype).min if kind in "iu" else -xp.inf)
+def _max_over_taps(xp, block, best, taps):
+    """Put each window's maximum into ``best`` (*n*, *P)."""
+    best.fill(xp.iinfo(block.dtype).min if block.dtype.kind in "iu" else -xp.inf)
     for _, there, here in taps:
         view = best[there]
         xp.maximum(view, block[here], out=view)
+
+
+def _taps_of_maxima(xp, block, best, taps, count):
+    """The number of the tap where each window's maximum ``best`` is first found."""
     # Count the taps before the first that equals the maximum: cheaper than carrying places along.
     narrow = xp.uint8 if count < 256 else xp.int32
     code, missing = xp.zeros_like(best, dtype=narrow), xp.ones_like(best, dtype=bool)  # in best's memory order
@@ -246,7 +262,7 @@ def _max_over_taps(xp, block, best, taps, count):
         if number + 1 < count:
             xp.add(code, missing.view(xp.uint8), out=code)
         done = number + 1
-    if kind == "f":
+    if block.dtype.kind == "f":
         lost = best != best
         if lost.any():  # nan equals nothing: take the last nan of the window
             for number, there, here in taps:

@@ -158,6 +158,12 @@ def batch_norm(x, weight, bias, running_mean, running_var, training, eps):
     return cupy.moveaxis(out, -1, 1) if last else out, mean, rstd, var
 
 
+def batch_norm_by_running(x, weight, bias, running_mean, running_var, eps):
+    """`batch_norm` by running statistics, without these."""
+    found = batch_norm(x, weight, bias, running_mean, running_var, False, eps)
+    return found if found is NotImplemented else found[0]
+
+
 def batch_norm_grad(g, x, weight, mean, rstd, training, eps, need):
     """Gradients (gx, gw, gb) of `batch_norm`; those not needed are empty."""
     if x.ndim < 2 or not x.size:

@@ -61,6 +61,12 @@ def max_pool(x, kernel, stride, padding, dilation, ceil_mode):
     return _maxima(x, shape[2:], (kernel, stride, padding, dilation))
 
 
+def max_pool_values(*given):
+    """The maximum of each window."""
+    found = max_pool(*given)
+    return found if found is NotImplemented else found[0]
+
+
 def max_pool_grad(g, indices, x_shape, windows=None):
     """The gradients `g` (N, C, *P) added up at `indices`, of shape `x_shape`.
 

@@ -18,6 +18,7 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import images, pool
@@ -46,9 +47,10 @@ _CHUNK = 64  # input and output channels that a weight's gradient takes at a tim
 _START = 4  # cycles to begin and end a vector of sums
 _MOVING = 1.0  # cycles to move a number to or from a tile (measured), where a product of vectors takes one
 _FILLS = 144  # taps, times outputs, for which a tile is filled: the product then takes ten times as long
+_PACKED = 1024  # points of the result from which on weights are packed, that is copied in the order of the product
 _STRAY = 8 << 20  # bytes at most of the parts of a weight's gradient
 
-_ROW, _ZERO = "float32[::1]", np.float32(0)
+_ROW, _MAPS, _ZERO = "float32[::1]", "float32[:,:,:,::1]", np.float32(0)
 
 
 # --- the product -----------------------------------------------------------------------------------------------------
@@ -114,14 +116,15 @@ def _convolve(line: bool):
     rows, wide = (LINE if line else BLOCK)[0], (LINE if line else BLOCK)[1] * LANES
     lanes = _lanes(rows)
 
-    @shared(
-        f"void({_ROW}, {_ROW}, {_ROW}, int64[::1], int64[:,::1], {_ROW}, {FORM}, UniTuple(int64, 6), "
-        "UniTuple(int64, 6), int64, int64)"
-    )
-    def loop(x, weights, shift, offsets, rests, out, form, place, sizes, first, last):
-        total, groups, ins, outs, chunks, chunk = sizes  # ins, outs: channels of a group; a chunk is in blocks
+    @shared(f"void({_MAPS}, {_ROW}, {_ROW}, int64[::1], int64[:,::1], {_MAPS}, int64[::1], boolean, int64, int64)")
+    def loop(x, weights, shift, offsets, rests, out, numbers, packed, first, last):
+        x, out = x.reshape(-1), out.reshape(-1)
+        form, place, sizes = to_fixed_tuple(numbers[:16], 16), to_fixed_tuple(numbers[16:], 6), numbers[22:]
+        # Channels of a group; a chunk is in blocks of them.
+        total, groups, ins, outs, chunks, chunk = to_fixed_tuple(sizes, 6)
         images, _, strips, _, _, _, plane, points = form[:8]
         blocks, panels, depth = -(-outs // rows), -(-outs // lanes), offsets.size
+        step, next_row = (lanes, 1) if packed else (1, depth)  # from a weight to that of the next tap, the next output
         pitch, plane_out = -(-points // wide) * wide, place[0] * place[1]
         direct = images == 1 and form[4] == form[15] == place[1] and place[3] == 1 and place[2] == 1
         buffer = np.empty(ins * rests.shape[0] * plane, np.float32)
@@ -140,18 +143,21 @@ def _convolve(line: bool):
                 n, count = group * blocks + block, min(rows, outs - block * rows)
                 done = ready if count == rows else 0
                 first_out = (image * groups * outs + group * outs + block * rows) * plane_out + row * form[15]
-                w = (group * panels + block * rows // lanes) * lanes * depth + block * rows % lanes
+                if packed:
+                    w = (group * panels + block * rows // lanes) * lanes * depth + block * rows % lanes
+                else:
+                    w = (group * outs + block * rows) * depth
                 s, channel = n * rows, group * outs + block * rows
                 for at in range(0, pitch, wide):
                     target, to, apart = (out, first_out + at, plane_out) if at < done else (made, at, pitch)
                     if line:
-                        line_products(weights, w, lanes, buffer, offsets, at, shift, s, target, to, apart)
+                        line_products(weights, w, step, next_row, buffer, offsets, at, shift, s, target, to, apart)
                     elif points - at > 2 * LANES:
-                        block_products(weights, w, lanes, buffer, offsets, at, shift, s, target, to, apart)
+                        block_products(weights, w, step, next_row, buffer, offsets, at, shift, s, target, to, apart)
                     elif points - at > LANES:
-                        block_products_2(weights, w, lanes, buffer, offsets, at, shift, s, target, to, apart)
+                        block_products_2(weights, w, step, next_row, buffer, offsets, at, shift, s, target, to, apart)
                     else:
-                        block_products_1(weights, w, lanes, buffer, offsets, at, shift, s, target, to, apart)
+                        block_products_1(weights, w, step, next_row, buffer, offsets, at, shift, s, target, to, apart)
                 _spill(made, pitch, out, image, total, channel, groups * outs, count, row, form, place, done)
 
     return loop
@@ -162,14 +168,15 @@ class _Tiling(NamedTuple):
 
     chosen: np.ndarray  # indices of taps
     all_chosen: bool
+    few: bool  # points: the weights are read where they are, as they are not read often
     offsets: np.ndarray
     rests: np.ndarray
-    form: tuple
-    sizes: tuple
+    # Layout; height, width, steps and first point of the output's points that this makes; sizes. (A call takes an array
+    # in less time than as many numbers.)
+    numbers: np.ndarray
     items: int
     rows: int  # of a block of the product
     none: np.ndarray  # a bias of zeros
-    place: tuple  # height, width, steps and first point of the output's points that this makes
     work: int
 
 
@@ -193,24 +200,29 @@ def _tiling(size, points, steps, taps, batch, groups, ins, outs, place, all_chos
     sizes, chosen = (batch, groups, ins, outs, chunks, chunk), np.array([t[0] for t in taps], np.int64)
     none = np.zeros(groups * blocks * rows, F32)
     work = batch * prod(points) * groups * outs * offsets.size // 8
-    return _Tiling(chosen, all_chosen, offsets, rests, tuple(form), sizes, tiles * chunks, rows, none, place, work)
+    few = batch * prod(points) <= _PACKED and not outs % rows
+    numbers = np.array([*form, *place, *sizes], np.int64)
+    return _Tiling(chosen, all_chosen, few, offsets, rests, numbers, tiles * chunks, rows, none, work)
 
 
 def _run(x, weights, bias, out, tiling):
     """Convolves `x` (N, C, H, W) with `weights` (groups, out, in, taps) into some points of `out`."""
     groups, outs = weights.shape[:2]
-    chosen, all_chosen, offsets, rests, form, sizes, items, rows, shift, place, work = tiling
-    lanes = _lanes(rows)
-    panels = groups * -(-outs // lanes)
-    packed = np.empty(panels * lanes * offsets.size, F32)
+    chosen, all_chosen, few, offsets, rests, numbers, items, rows, shift, work = tiling
     dense = all_chosen and weights.flags.c_contiguous
-    # By the threads that are about to read them: what another has written takes a while to come.
-    pool.run(_pack(), panels, (weights, chosen, dense, packed, lanes), max(packed.size, work // 2))
+    packed = not (dense and few)
+    if packed:
+        lanes = _lanes(rows)
+        panels = groups * -(-outs // lanes)
+        panel = np.empty(panels * lanes * offsets.size, F32)
+        # By the threads that are about to read them: what another has written takes a while to come.
+        pool.run(_pack(), panels, (weights, chosen, dense, panel, lanes), max(panel.size, work // 2))
+        weights = panel
     if bias is not None:
         shift = np.zeros((groups, shift.size // groups), F32)
         shift[:, :outs] = bias.reshape(groups, outs)
         shift = shift.reshape(-1)
-    given = (x.reshape(-1), packed, shift, offsets, rests, out.reshape(-1), form, place, sizes)
+    given = (x, weights.reshape(-1), shift, offsets, rests, out, numbers, packed)
     pool.run(_convolve(outs <= 2), items, given, work)
 
 
@@ -225,12 +237,14 @@ def _pairs(parameters, fill):
     return (fill, *parameters) if len(parameters) == 1 else tuple(parameters)
 
 
-def _suit(x, w):
-    """Whether these arrays are of float32, not empty, and of one or two spatial dimensions."""
-    return (
-        x.__class__ is np.ndarray and x.dtype is F32 and 3 <= x.ndim <= 4 and x.size
-        and w.__class__ is np.ndarray and w.dtype is F32 and 3 <= w.ndim <= 4 and w.size
-    )  # fmt: skip
+def _suits(array):
+    """Whether this array is of float32, and has one or two spatial dimensions."""
+    return array.__class__ is np.ndarray and array.dtype is F32 and 3 <= array.ndim <= 4
+
+
+def _suit(a, b):
+    """Whether both do, and neither is empty."""
+    return _suits(a) and _suits(b) and a.size and b.size
 
 
 def _reads(kernel, padding, dilation):
@@ -321,22 +335,37 @@ def _carry_out(plan, x, weights, bias, out):
             _run(x, weights, bias, out, tiling)
 
 
+@lru_cache(maxsize=256)
+def _forwards(x_shape, w_shape, stride, padding, dilation, groups):
+    """The `_Plan` of a convolution and the shapes of input, weights and result as it takes them; or None."""
+    outs, ins, *kernel = w_shape
+    if 0 in x_shape or 0 in w_shape or outs % groups or x_shape[-1] > WIDEST:
+        return None
+    size = x_shape[2:]
+    if len(size) == 1:
+        size, kernel, stride, padding, dilation = (1, *size), (1, *kernel), (1, *stride), (0, *padding), (1, *dilation)
+    own, batch = outs // groups, x_shape[0]
+    plan = _plan(False, batch, size, None, (*kernel,), stride, padding, dilation, groups, ins, own)
+    shapes = (batch, x_shape[1], *size), (groups, own, ins, prod(kernel))
+    return None if plan is None else (plan, *shapes, (batch, outs, *plan.points))
+
+
 def conv(x, w, bias, stride, padding, dilation, groups):
     """The convolution of `x` (N, C, *S) with `w` (O, C / groups, *K)."""
-    if not _suit(x, w) or w.shape[0] % groups or x.shape[-1] > WIDEST or (bias is not None and bias.dtype is not F32):
+    if not (_suits(x) and _suits(w)) or (bias is not None and bias.dtype is not F32):
         return NotImplemented
-    flat = x.ndim == 3
-    if flat:
-        stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
-    x, w = _planar(x), _planar(w)
-    outs, ins, *kernel = w.shape
-    own = outs // groups
-    plan = _plan(False, len(x), x.shape[2:], None, (*kernel,), stride, padding, dilation, groups, ins, own)
-    if plan is None:
+    found = _forwards(x.shape, w.shape, stride, padding, dilation, groups)
+    if found is None:
         return NotImplemented
-    out = np.empty((len(x), outs, *plan.points), F32)
-    _carry_out(plan, x, w.reshape(groups, own, ins, -1), bias, out)
-    return out.reshape(len(x), outs, -1) if flat else out
+    plan, source, weights, shape = found
+    if not x.flags.c_contiguous:
+        x = np.ascontiguousarray(x)
+    out = np.empty(shape, F32)
+    if x.ndim == 4:
+        _carry_out(plan, x, w.reshape(weights), bias, out)
+        return out
+    _carry_out(plan, x.reshape(source), w.reshape(weights), bias, out)
+    return out.reshape(*shape[:2], shape[3])
 
 
 def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups, bias=None):

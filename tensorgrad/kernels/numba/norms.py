@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled, inner
-from tensorgrad.kernels.numba.launch import shared
+from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.launch import shared, with_loops
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX, _squares, _total
 
 _VECTOR = "float32[::1]"
-_IMAGES = "float32[:,:,::1]"
-_EMPTY = np.empty(0, F32)
+_IMAGES, _MAPS = "float32[:,:,::1]", "float32[:,:,:,::1]"
+_EMPTY, _NOTHING = np.empty(0, F32), np.empty((3, 0), F32)
 
 
 @inner(fastmath=_ANY_ORDER)
@@ -69,8 +70,11 @@ def _scaled(g, factor, to):
 
 def _per_channel(x, *parameters):
     """(N, C, length) and the parameters, or None for what is not for compiled kernels."""
-    if not suits(x) or x.ndim < 2 or not x.size or not all(p is None or suits(p) for p in parameters):
+    if not suits(x) or x.ndim < 2 or not x.size:
         return None
+    for p in parameters:
+        if p is not None and not suits(p):
+            return None
     return x.shape[0], x.shape[1], math.prod(x.shape[2:])
 
 
@@ -92,7 +96,71 @@ def _block(images, length):
     return max(_SHORT // length + 1, _BLOCK // (images * length))
 
 
+@lru_cache(maxsize=1)
+def _running_loops():
+    """The loops of batch norm by running statistics; where nobody asks for copies of these, `made` is empty."""
+
+    @shared(f"void(UniTuple({_VECTOR}, 4), float64, int64, {_MATRIX}, {_VECTOR}, {_VECTOR}, int64, int64)")
+    def factors(given, eps, length, made, factor, shift, first, last):
+        """A factor and a shift for each position; copies of the statistics, and reciprocal deviations, into `made`."""
+        mean, variance, weight, bias = given
+        for c in range(first, last):
+            rstd = F(1.0) / math.sqrt(variance[c] + F(eps))
+            if c < made.shape[1]:
+                made[0, c], made[1, c], made[2, c] = mean[c], rstd, variance[c]
+            scale = rstd * weight[c] if weight.size else rstd
+            offset = -mean[c] * scale + bias[c] if bias.size else -mean[c] * scale
+            factor[c * length : (c + 1) * length] = scale
+            shift[c * length : (c + 1) * length] = offset
+
+    @shared(f"void({_MAPS}, UniTuple({_VECTOR}, 4), float64, {_MAPS}, {_MATRIX}, int64, int64)")
+    def by_running(x, given, eps, out, made, first, last):
+        """Rows of x, each a channel of an image; copies of the statistics, and reciprocal deviations, into `made`."""
+        mean, variance, weight, bias = given
+        rows = (x.shape[0] * x.shape[1], x.shape[2] * x.shape[3])
+        x, out = x.reshape(rows), out.reshape(rows)
+        for k in range(first, last):
+            c = k % mean.size
+            rstd = F(1.0) / math.sqrt(variance[c] + F(eps))
+            scale = rstd * weight[c] if weight.size else rstd
+            offset = -mean[c] * scale + bias[c] if bias.size else -mean[c] * scale
+            if k < made.shape[1]:
+                made[0, c], made[1, c], made[2, c] = mean[c], rstd, variance[c]
+            _scale_and_shift(x[k], scale, offset, out[k])
+
+    @shared(f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, {_MATRIX}, int64, int64)")
+    def short_by_running(x, factors, shifts, out, first, last):
+        for n in range(first, last):
+            row, to = x[n], out[n]
+            for i in range(factors.size):
+                to[i] = row[i] * factors[i] + shifts[i]
+
+    return factors, by_running, short_by_running
+
+
+def _by_running(x, weight, bias, mean, var, eps, made=_NOTHING):
+    """Batch norm of x by running statistics."""
+    if not suits(x) or x.ndim < 2 or not x.size:
+        return NotImplemented
+    factors, by_running, short_by_running = _running_loops()
+    n, c = x.shape[:2]
+    length = x.size // (n * c)
+    out = np.empty(x.shape, F32)
+    given = (mean, var, _EMPTY if weight is None else weight, _EMPTY if bias is None else bias)
+    if length >= _SHORTEST:
+        maps = (x, out) if x.ndim == 4 else (x.reshape(n, c, 1, length), out.reshape(n, c, 1, length))
+        pool.run(by_running, n * c, (maps[0], given, eps, maps[1], made), x.size)
+    else:
+        factor, shift = np.empty((2, c * length), F32)
+        pool.run(factors, c, (given, eps, length, made, factor, shift), c * length)
+        rows = (n, c * length)
+        pool.run(short_by_running, n, (x.reshape(rows), factor, shift, out.reshape(rows)), x.size)
+    return out
+
+
 def _batch_norm():
+    _running_loops()
+
     @shared(f"void({_IMAGES}, {_VECTOR}, {_VECTOR}, float64, {_IMAGES}, {_VECTOR}, {_VECTOR}, {_VECTOR}, int64, int64)")
     def long_rows(x, weight, bias, eps, out, means, rstds, variances, first, last):
         for c in range(first, last):
@@ -137,58 +205,14 @@ def _batch_norm():
                 for i in range(scale.size):
                     to[i] = (row[i] - mean[i]) * scale[i] + shift[i]
 
-    @compiled(f"void(UniTuple({_VECTOR}, 4), float64, int64, {_MATRIX}, {_VECTOR}, {_VECTOR})")
-    def factors(given, eps, length, made, factor, shift):
-        """Copies of the statistics, the reciprocal deviations, and a factor and a shift for each position."""
-        mean, variance, weight, bias = given
-        for c in range(mean.size):
-            rstd = F(1.0) / math.sqrt(variance[c] + F(eps))
-            made[0, c], made[1, c], made[2, c] = mean[c], rstd, variance[c]
-            scale = rstd * weight[c] if weight.size else rstd
-            offset = -mean[c] * scale + bias[c] if bias.size else -mean[c] * scale
-            factor[c * length : (c + 1) * length] = scale
-            shift[c * length : (c + 1) * length] = offset
-
-    @shared(f"void({_MATRIX}, UniTuple({_VECTOR}, 4), float64, {_MATRIX}, {_MATRIX}, int64, int64)")
-    def by_running(x, given, eps, out, made, first, last):
-        """Rows of x, each a channel of an image, by the running statistics, of which copies are made."""
-        mean, variance, weight, bias = given
-        for k in range(first, last):
-            c = k % mean.size
-            rstd = F(1.0) / math.sqrt(variance[c] + F(eps))
-            scale = rstd * weight[c] if weight.size else rstd
-            offset = -mean[c] * scale + bias[c] if bias.size else -mean[c] * scale
-            if k < mean.size:
-                made[0, c], made[1, c], made[2, c] = mean[c], rstd, variance[c]
-            _scale_and_shift(x[k], scale, offset, out[k])
-
-    @shared(f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, {_MATRIX}, int64, int64)")
-    def short_by_running(x, factors, shifts, out, first, last):
-        for n in range(first, last):
-            row, to = x[n], out[n]
-            for i in range(factors.size):
-                to[i] = row[i] * factors[i] + shifts[i]
-
-    def evaluated(x, shape, weight, bias, mean, var, eps):
-        n, c, length = shape
-        out, parts = np.empty(x.shape, F32), np.empty((3, c), F32)
-        given = (mean, var, _EMPTY if weight is None else weight, _EMPTY if bias is None else bias)
-        if length >= _SHORTEST:
-            rows = (n * c, length)
-            pool.run(by_running, n * c, (x.reshape(rows), given, eps, out.reshape(rows), parts), x.size)
-        else:
-            factor, shift = np.empty((2, c * length), F32)
-            factors(given, eps, length, parts, factor, shift)
-            rows = (n, c * length)
-            pool.run(short_by_running, n, (x.reshape(rows), factor, shift, out.reshape(rows)), x.size)
-        return out, parts[0], parts[1], parts[2]
-
     def kernel(x, weight, bias, running_mean, running_var, training, eps):
+        if not training:
+            made = np.empty((3, running_mean.size), F32)
+            out = _by_running(x, weight, bias, running_mean, running_var, eps, made)
+            return out if out is NotImplemented else (out, *made)
         shape = _per_channel(x, weight, bias, running_mean, running_var)
         if shape is None:
             return NotImplemented
-        if not training:
-            return evaluated(x, shape, weight, bias, running_mean, running_var, eps)
         n, c, length = shape
         out, mean, rstd, var = np.empty(x.shape, F32), np.empty(c, F32), np.empty(c, F32), np.empty(c, F32)
         loop, shape = (short_rows, (n, c * length)) if length < _SHORT else (long_rows, shape)
@@ -414,6 +438,7 @@ def _group_norm_grad():
 
 KERNELS: dict[str, Callable[[], Callable]] = {
     "batch_norm": _batch_norm,
+    "batch_norm_by_running": with_loops(_by_running, _running_loops),
     "batch_norm_grad": _batch_norm_grad,
     "group_norm": _group_norm,
     "group_norm_grad": _group_norm_grad,

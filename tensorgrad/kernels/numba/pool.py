@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.board import (
     CALLED,
     CROWDED,
@@ -38,7 +39,7 @@ from tensorgrad.kernels.numba.board import (
     TEAM,
     WRONG,
 )  # fmt: skip
-from tensorgrad.kernels.numba.table import WAITING, ReadOnly
+from tensorgrad.kernels.numba.table import WAITING, Unsuited
 from tensorgrad.settings import get_num_threads
 
 GRAIN = 24576  # elements (of ordinary cost) that are worth a thread
@@ -212,7 +213,7 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
     """Runs `kernel` over 0 ... length, by as many threads as `elements` (of work in all) are worth.
 
     `kernel` is a compiled kernel (launch.py) or a function in Python. Raises: what it raises, in whichever thread;
-        ReadOnly for an array that must not be written (compiled kernels are made for others).
+        Unsuited for an array that must not be written, has gaps, or numbers that compiled kernels are not made for.
     """
     global _last
     workers: Any = ()
@@ -229,15 +230,16 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
         else:
             kernel.launch(address, arguments, length, 0, 0)
     except TypeError:
-        if _read_only(arguments):
-            raise ReadOnly from None
+        if _unsuited(arguments):
+            raise Unsuited from None
         raise
 
 
-def _read_only(arguments: tuple) -> bool:
-    return any(
-        _read_only(a) if isinstance(a, tuple) else isinstance(a, np.ndarray) and not a.flags.writeable
-        for a in arguments
+def _unsuited(argument: Any) -> bool:
+    if isinstance(argument, tuple):
+        return any(map(_unsuited, argument))
+    return isinstance(argument, np.ndarray) and (
+        not argument.flags.carray or (argument.dtype.kind == "f" and argument.dtype != F32)
     )  # fmt: skip
 
 

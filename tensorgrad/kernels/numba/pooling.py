@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -13,15 +15,17 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.pool import pool_shape
 from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, inner
-from tensorgrad.kernels.numba.launch import shared
+from tensorgrad.kernels.numba.launch import shared, with_loops
+from tensorgrad.kernels.numba.panels import flat
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.tiles import FORM, WIDEST, fill, layout, move
-from tensorgrad.kernels.numba.vectors import LANES, largest_of_four
+from tensorgrad.kernels.numba.vectors import LANES, largest_of_four, largest_of_four_only
 
-_ROW, _PLANES = "float32[::1]", "float32[:,::1]"
+_ROW, _PLANES, _IMAGES = "float32[::1]", "float32[:,::1]", "float32[:,:,:,::1]"
 _ANY_ORDER = {"contract", "reassoc"}
 _LARGE = 2**30  # places in a plane are counted in 32 bits
 _NONE = np.int32(-(2**31))
+_NO_PLACES = np.empty(0, np.int64)  # stands for places that nobody asks for
 _FOUR = ((2, 2), (2, 2), (0, 0), (1, 1))  # the commonest windows: each point is in one of them, none goes over the edge
 
 
@@ -56,6 +60,13 @@ def _larger(best, at, source, place):
 
 
 @inner
+def _larger_only(best, source):
+    for j in range(best.size):
+        value, held = source[j], best[j]
+        best[j] = value if (value > held) | (value != value) else held
+
+
+@inner
 def _write_places(found, at, row, step, pad, top, out, to, count):
     """Flat places of a row of windows; of windows in which all are -inf, the first point."""
     at, to = np.uint64(at), np.uint64(to)
@@ -81,23 +92,45 @@ def _largest_of_four(x, top, bottom, first, out, indices, to, count):
         value = x[bottom + i + np.uint64(1)]
         better = (value > best) | (value != value)
         best, at = value if better else best, width + np.int64(1) if better else at
-        out[to + j], indices[to + j] = best, at + np.int64(i) + first
+        out[to + j] = best
+        if indices.size:
+            indices[to + j] = at + np.int64(i) + first
+
+
+class _Plan(NamedTuple):
+    """How the maxima of windows are found."""
+
+    shape: tuple  # of the result
+    four: bool  # the windows are those of _FOUR
+    rest: tuple  # what the loop over tiles takes besides arrays
+    tiles: int
+    work: int
 
 
 @lru_cache(maxsize=128)
 def _max_plan(x_shape, kernel, stride, padding, dilation, ceil_mode):
-    """The shape of the result, and what the loop takes besides arrays: offsets, places, rests, form; the tiles."""
+    """The `_Plan`; None for what is not for compiled kernels."""
+    if len(x_shape) != 4 or len(kernel) != 2 or 0 in x_shape or x_shape[-1] >= min(WIDEST, _LARGE // x_shape[-2]):
+        return None
+    if max(dilation) > 1 and (any(padding) or ceil_mode):  # a window may miss the input altogether
+        return None
     shape = pool_shape(x_shape, kernel, stride, padding, dilation, ceil_mode)
+    if (kernel, stride, padding, dilation) == _FOUR and not ceil_mode:
+        return _Plan(shape, True, (), 0, prod(x_shape) + 3 * prod(shape))
     taps, planes = _taps(kernel, padding, dilation), x_shape[0] * x_shape[1]
-    form, offsets, rests = layout(x_shape[2:], shape[2:], tuple(stride), taps, 1, planes)
+    form, offsets, rests = layout(x_shape[2:], shape[2:], stride, taps, 1, planes)
     places = np.array([y * x_shape[3] + x for y, x in taps], np.int32)
-    return shape, (offsets, places, rests, tuple(form)), -(-planes // form.images) * form.strips
+    rest = (offsets, places, rests, tuple(form), planes, *padding)
+    return _Plan(shape, False, rest, -(-planes // form.images) * form.strips, prod(x_shape) + prod(shape) * len(taps))
 
 
-def _max_pool():
-    @shared(f"void({_ROW}, {_ROW}, int64[::1], UniTuple(int64, 4), int64, int64)")
-    def of_four(x, out, indices, sizes, first, last):
-        height, width, points_y, points_x = sizes
+@lru_cache(maxsize=1)
+def _max_of_four():
+    @shared(f"void({_IMAGES}, {_IMAGES}, int64[::1], int64, int64)")
+    def loop(x, out, indices, first, last):
+        """Windows of 2x2 points that do not overlap, plane by plane."""
+        height, width, points_y, points_x = x.shape[2], x.shape[3], out.shape[2], out.shape[3]
+        x, out = flat(x), flat(out)
         end, border = last * points_y * points_x, last * height * width
         for n in range(first, last):
             for y in range(points_y):
@@ -105,20 +138,29 @@ def _max_pool():
                 to, done = (n * points_y + y) * points_x, 0
                 # Whole vectors may go over the end of a row, as the next one is written later, but not of the last.
                 while done < points_x and to + done + LANES <= end and top + width + 2 * (done + LANES) <= border:
-                    at = top + 2 * done
-                    largest_of_four(x, at, at + width, 2 * (y * width + done), out, indices, to + done)
+                    at, place = top + 2 * done, 2 * (y * width + done)
+                    if indices.size:
+                        largest_of_four(x, at, at + width, place, out, indices, to + done)
+                    else:
+                        largest_of_four_only(x, at, at + width, place, out, indices, to + done)
                     done += LANES
                 if done < points_x:
-                    at = top + 2 * done
-                    place = 2 * (y * width + done)
+                    at, place = top + 2 * done, 2 * (y * width + done)
                     _largest_of_four(x, at, at + width, place, out, indices, to + done, points_x - done)
 
+    return loop
+
+
+@lru_cache(maxsize=1)
+def _max_of_windows():
     @shared(
-        f"void({_ROW}, {_ROW}, int64[::1], int64[::1], int32[::1], int64[:,::1], {FORM}, int64, int64, int64, int64, "
-        "int64)"
+        f"void({_IMAGES}, {_IMAGES}, int64[::1], int64[::1], int32[::1], int64[:,::1], {FORM}, int64, int64, int64, "
+        "int64, int64)"
     )
     def loop(x, out, indices, offsets, places, rests, form, total, pad_y, pad_x, first, last):
+        """Any windows, tile by tile."""
         images, rows, strips, height, pitch, _, plane, points, _, _, step_y, step_x, _, size_x, out_y, out_x = form
+        x, out = x.reshape(-1), out.reshape(-1)
         buffer = np.empty(rests.shape[0] * plane, np.float32)
         best, at = np.empty(points, np.float32), np.empty(points, np.int32)
         before = (-1, -1)
@@ -130,40 +172,46 @@ def _max_pool():
             best[:] = -np.inf
             at[:] = _NONE
             for t in range(offsets.size):
-                _larger(best, at, buffer[offsets[t] :], places[t])
+                if indices.size:
+                    _larger(best, at, buffer[offsets[t] :], places[t])
+                else:
+                    _larger_only(best, buffer[offsets[t] :])
             for m in range(min(images, total - image)):
                 for i in range(min(rows, out_y - row)):
                     start = (m * height + i) * pitch
                     to = ((image + m) * out_y + row + i) * out_x
                     move(best, start, 1, out, to, 1, out_x)
-                    y = (row + i) * step_y
-                    _write_places(
-                        at, start, np.int32(y * size_x), np.int32(step_x), np.int32(pad_x),
-                        np.int32(max(y - pad_y, 0) * size_x), indices, to, out_x,
-                    )  # fmt: skip
+                    if indices.size:
+                        y = (row + i) * step_y
+                        _write_places(
+                            at, start, np.int32(y * size_x), np.int32(step_x), np.int32(pad_x),
+                            np.int32(max(y - pad_y, 0) * size_x), indices, to, out_x,
+                        )  # fmt: skip
 
-    def kernel(x, kernel, stride, padding, dilation, ceil_mode):
-        if not _takes(x, len(kernel)):
-            return NotImplemented
-        if max(dilation) > 1 and (any(padding) or ceil_mode):  # a window may miss the input altogether
-            return NotImplemented
-        # A tuple from a list: the plan is looked up.
-        windows = (tuple(kernel), tuple(stride), tuple(padding), tuple(dilation))
-        n, c, height, width = x.shape
-        four = windows == _FOUR and not ceil_mode
-        if four:
-            shape: tuple = (n, c, height // 2, width // 2)
-        else:
-            shape, rest, tiles = _max_plan(x.shape, *windows, ceil_mode)
-        out, indices = np.empty(shape, F32), np.empty(shape, np.int64)
-        flat = (x.reshape(-1), out.reshape(-1), indices.reshape(-1))
-        if four:
-            pool.run(of_four, n * c, (*flat, (height, width, *shape[2:])), x.size + 3 * out.size)
-        else:
-            pool.run(loop, tiles, (*flat, *rest, n * c, *padding), x.size + out.size * len(rest[1]))
-        return out, indices
+    return loop
 
-    return kernel
+
+def _maxima(x, windows, places: bool):
+    """The largest value of each window, and its place if `places` are asked for."""
+    plan = _max_plan(x.shape, *windows) if suits(x) else None
+    if plan is None:
+        return NotImplemented
+    out = np.empty(plan.shape, F32)
+    indices = np.empty(plan.shape, np.int64) if places else _NO_PLACES
+    given = (x, out, indices.reshape(-1) if places else indices, *plan.rest)
+    if plan.four:
+        pool.run(_max_of_four(), x.shape[0] * x.shape[1], given, plan.work)
+    else:
+        pool.run(_max_of_windows(), plan.tiles, given, plan.work)
+    return (out, indices) if places else out
+
+
+def _max_pool(x, *windows):
+    return _maxima(x, windows, True)
+
+
+def _max_pool_values(x, *windows):
+    return _maxima(x, windows, False)
 
 
 def _max_pool_grad():
@@ -359,7 +407,8 @@ def _adaptive_avg_pool_grad():
 
 
 KERNELS: dict[str, Callable[[], Callable]] = {
-    "max_pool": _max_pool,
+    "max_pool": with_loops(_max_pool, _max_of_four, _max_of_windows),
+    "max_pool_values": with_loops(_max_pool_values, _max_of_four, _max_of_windows),
     "max_pool_grad": _max_pool_grad,
     "avg_pool": _avg_pool,
     "avg_pool_grad": _avg_pool_grad,

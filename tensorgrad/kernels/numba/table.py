@@ -16,8 +16,8 @@ from tensorgrad.ops import dispatch
 from tensorgrad.settings import _Settings as SETTINGS
 
 
-class ReadOnly(Exception):
-    """An array that must not be written: compiled kernels are made for others, and NumPy's takes over."""
+class Unsuited(Exception):
+    """An array that a compiled kernel was not made for (read-only, with gaps, of another dtype): NumPy's takes over."""
 
 
 class Row:
@@ -57,15 +57,16 @@ class Row:
         from tensorgrad.kernels.numba.runtime import request
 
         sized = self.sized
+        always = self.op in dispatch.OPS  # whoever calls the kernel of an op has looked at the size
 
         def kernel(*given, **options):
-            if given[sized].size >= self._elements and not SETTINGS.deterministic:
+            if (always or given[sized].size >= self._elements) and not SETTINGS.deterministic:
                 if self.ready is None:
                     request(self)
                 else:
                     try:
                         made = self.ready(*given, **options)
-                    except ReadOnly:
+                    except Unsuited:
                         made = NotImplemented
                     if made is not NotImplemented:
                         return made
@@ -108,11 +109,13 @@ ROWS = (
     Row("matmul", "matmul.matmul", 2048), Row("mm", "matmul.mm", 2048), Row("bmm", "matmul.bmm", 2048),
     Row("matmul_nt", "matmul.nt", 2048), Row("matmul_tn", "matmul.tn", 2048),
     Row("addmm", "matmul.addmm", 2048, 1),
-    Row("max_pool", "pooling.max_pool", 1024), Row("max_pool_grad", "pooling.max_pool_grad", 2048),
+    Row("max_pool", "pooling.max_pool", 1024), Row("max_pool_values", "pooling.max_pool_values", 1024),
+    Row("max_pool_grad", "pooling.max_pool_grad", 2048),
     Row("avg_pool", "pooling.avg_pool", 2048), Row("avg_pool_grad", "pooling.avg_pool_grad", 2048),
     Row("adaptive_avg_pool", "pooling.adaptive_avg_pool", 8192),
     Row("adaptive_avg_pool_grad", "pooling.adaptive_avg_pool_grad", 2048),
     Row("batch_norm", "norms.batch_norm", 1024), Row("batch_norm_grad", "norms.batch_norm_grad", 1024),
+    Row("batch_norm_by_running", "norms.batch_norm_by_running", 1024),
     Row("group_norm", "norms.group_norm", 1024), Row("group_norm_grad", "norms.group_norm_grad", 1024),
     Row("cross_entropy_", "loss.cross_entropy", 2048), Row("cross_entropy_grad", "loss.cross_entropy_grad", 2048, 1),
     Row("cross_entropy_.backward", "loss.cross_entropy_backward", 2048, 1),

@@ -86,31 +86,32 @@ def _accumulate(builder, count, sums, step):
 def _products(rows: int, registers: int):
     """Makes the function that computes a block of a product with rows from a table.
 
-    out[to + r pitch + p] = shift[s + r] + Σₖ weights[w + k step + r] source[start + offsets[k] + p], for `rows` rows r
-    and `registers` LANES pixels p, over all of `offsets` (one at least). Nothing checks bounds.
+    out[to + r pitch + p] = shift[s + r] + Σₖ weights[w + k step + r apart] source[start + offsets[k] + p], for `rows`
+    rows r and `registers` LANES pixels p, over all of `offsets` (one at least). Nothing checks bounds.
     """
 
     @intrinsic
-    def products(typing, weights, w, step, source, offsets, start, shift, s, out, to, pitch):
+    def products(typing, weights, w, step, apart, source, offsets, start, shift, s, out, to, pitch):
         index = types.int64
-        signature = types.void(weights, index, index, source, offsets, index, shift, index, out, index, index)
+        signature = types.void(weights, index, index, index, source, offsets, index, shift, index, out, index, index)
 
         def code(context, builder, signature, given):
             kinds = signature.args
             factors = _pointer(context, builder, kinds[0], given[0], given[1])
-            pixels = _pointer(context, builder, kinds[3], given[3], given[5])
-            table = context.make_array(kinds[4])(context, builder, given[4])
-            shifts = _pointer(context, builder, kinds[6], given[6], given[7])
-            target = _pointer(context, builder, kinds[8], given[8], given[9])
+            factors = [_at(builder, factors, builder.mul(given[3], ir.Constant(_I64, r))) for r in range(rows)]
+            pixels = _pointer(context, builder, kinds[4], given[4], given[6])
+            table = context.make_array(kinds[5])(context, builder, given[5])
+            shifts = _pointer(context, builder, kinds[7], given[7], given[8])
+            target = _pointer(context, builder, kinds[9], given[9], given[10])
             fused = _multiply_add(builder)
 
             def step_of(k, sums):
                 place = _at(builder, pixels, builder.load(_at(builder, table.data, k)))
                 loaded = [_load(builder, place, n * LANES) for n in range(registers)]
-                column = _at(builder, factors, builder.mul(k, given[2]))
+                column = builder.mul(k, given[2])
                 made = []
                 for r in range(rows):
-                    factor = _spread(builder, builder.load(_at(builder, column, r)))
+                    factor = _spread(builder, builder.load(_at(builder, factors[r], column)))
                     for n in range(registers):
                         made.append(builder.call(fused, [factor, loaded[n], sums[r * registers + n]]))
                 return made
@@ -119,7 +120,7 @@ def _products(rows: int, registers: int):
             count = builder.extract_value(table.shape, 0)
             sums = _accumulate(builder, count, [v for v in starts for _ in range(registers)], step_of)
             for r in range(rows):
-                row = _at(builder, target, builder.mul(given[10], ir.Constant(_I64, r)))
+                row = _at(builder, target, builder.mul(given[11], ir.Constant(_I64, r)))
                 for n in range(registers):
                     _store(builder, sums[r * registers + n], row, n * LANES)
             return context.get_dummy_value()
@@ -409,56 +410,74 @@ def carry_few(typing, source, at, apart, out, to, step, count, width):
     return signature, code
 
 
-@intrinsic
-def largest_of_four(typing, source, top, bottom, first, out, places, to):
-    """The largest of each 2x2 points of two rows that begin at `top` and `bottom`, for LANES of them.
+def _largest_of_four(asked: bool):
+    """Makes the function that finds the largest of each 2x2 points of two rows, and where it is if that is `asked`."""
 
-    out[to + j] is the largest, places[to + j] where it is, `first` being the place of source[top]. The first of equals
-    wins, and the last that is no number. Nothing checks bounds.
-    """
-    index = types.int64
-    signature = types.void(source, index, index, index, out, places, index)
+    @intrinsic
+    def largest_of_four(typing, source, top, bottom, first, out, places, to):
+        """The largest of each 2x2 points of two rows that begin at `top` and `bottom`, for LANES of them.
+
+        out[to + j] is the largest, places[to + j] where it is, `first` being the place of source[top]. The first of
+        equals wins, and the last that is no number. Nothing checks bounds.
+        """
+        index = types.int64
+        signature = types.void(source, index, index, index, out, places, index)
+
+        def code(context, builder, signature, given):
+            best, at = _best_of_four(context, builder, signature.args[0], given)
+            target = _pointer(context, builder, signature.args[4], given[4])
+            _store(builder, best, target, given[6])
+            if asked:
+                goal = _at(builder, _pointer(context, builder, signature.args[5], given[5]), given[6])
+                place = _places_of_four(builder, at, given)
+                builder.store(place, builder.bitcast(goal, place.type.as_pointer()), align=8)
+            return context.get_dummy_value()
+
+        return signature, code
+
+    return largest_of_four
+
+
+def _best_of_four(context, builder, kind, given):
+    """The largest of the four, and its number."""
+    flags = ir.VectorType(_I32, LANES)
+    best = at = None
+    for row, start in enumerate(given[1:3]):
+        data = _pointer(context, builder, kind, given[0], start)
+        halves = _load(builder, data, 0), _load(builder, data, LANES)
+        for column in range(2):
+            values = _shuffle(builder, *halves, list(range(column, 2 * LANES, 2)))
+            if best is None:
+                best, at = values, ir.Constant(flags, [0] * LANES)
+                continue
+            larger = builder.fcmp_unordered(">", values, best)  # also true of what is no number
+            number = builder.fcmp_ordered("ord", values, values)
+            kept = builder.and_(number, builder.fcmp_unordered("uno", best, best))
+            better = builder.and_(larger, builder.not_(kept))
+            best = builder.select(better, values, best)
+            at = builder.select(better, ir.Constant(flags, [2 * row + column] * LANES), at)
+    return best, at
+
+
+def _places_of_four(builder, at, given):
+    """Where in the plane the one of that number is."""
     wide, flags = ir.VectorType(_I64, LANES), ir.VectorType(_I32, LANES)
+    at = builder.zext(at, wide)
 
-    def code(context, builder, signature, given):
-        best = at = None
-        for row, start in enumerate(given[1:3]):
-            data = _pointer(context, builder, signature.args[0], given[0], start)
-            halves = _load(builder, data, 0), _load(builder, data, LANES)
-            for column in range(2):
-                values = _shuffle(builder, *halves, list(range(column, 2 * LANES, 2)))
-                if best is None:
-                    best, at = values, ir.Constant(flags, [0] * LANES)
-                    continue
-                larger = builder.fcmp_unordered(">", values, best)  # also true of what is no number
-                number = builder.fcmp_ordered("ord", values, values)
-                kept = builder.and_(number, builder.fcmp_unordered("uno", best, best))
-                better = builder.and_(larger, builder.not_(kept))
-                best = builder.select(better, values, best)
-                at = builder.select(better, ir.Constant(flags, [2 * row + column] * LANES), at)
-        target = _pointer(context, builder, signature.args[4], given[4])
-        _store(builder, best, target, given[6])
-        at = builder.zext(at, wide)
+    def each(number):
+        empty = ir.Constant(wide, ir.Undefined)
+        one = builder.insert_element(empty, number, ir.Constant(_I32, 0))
+        return builder.shuffle_vector(one, empty, ir.Constant(flags, [0] * LANES))
 
-        def each(number):
-            empty = ir.Constant(wide, ir.Undefined)
-            one = builder.insert_element(empty, number, ir.Constant(_I32, 0))
-            return builder.shuffle_vector(one, empty, ir.Constant(flags, [0] * LANES))
-
-        down = builder.mul(builder.lshr(at, ir.Constant(wide, [1] * LANES)), each(builder.sub(given[2], given[1])))
-        across = builder.add(
-            builder.and_(at, ir.Constant(wide, [1] * LANES)), ir.Constant(wide, list(range(0, 2 * LANES, 2)))
-        )
-        place = builder.add(builder.add(down, across), each(given[3]))
-        goal = _at(builder, _pointer(context, builder, signature.args[5], given[5]), given[6])
-        builder.store(place, builder.bitcast(goal, wide.as_pointer()), align=8)
-        return context.get_dummy_value()
-
-    return signature, code
+    down = builder.mul(builder.lshr(at, ir.Constant(wide, [1] * LANES)), each(builder.sub(given[2], given[1])))
+    across = builder.and_(at, ir.Constant(wide, [1] * LANES))
+    across = builder.add(across, ir.Constant(wide, list(range(0, 2 * LANES, 2))))
+    return builder.add(builder.add(down, across), each(given[3]))
 
 
 # In the module, not in a closure: Numba's cache looks at what a closure holds, and would find these new every time.
 block_products, line_products = _products(*BLOCK), _products(*LINE)
 block_products_2, block_products_1 = _products(BLOCK[0], 2), _products(BLOCK[0], 1)
 block_dots, line_dots = _dots(*DOTS), _dots(*DOTS_LINE)
+largest_of_four, largest_of_four_only = _largest_of_four(True), _largest_of_four(False)
 runs_1, runs_2, runs_3 = _runs(ROWS, 1), _runs(ROWS, 2), _runs(ROWS, 3)
