@@ -557,6 +557,7 @@ def test_an_interrupt_while_waiting():
         limit = time.monotonic() + LIMIT
         while not waits(main) and time.monotonic() < limit:
             time.sleep(0.001)
+        time.sleep(0.1)  # the frame is there a moment before the system call, which a signal before it does not end
         os.kill(os.getpid(), signal.SIGINT)
 
     sender = threading.Thread(target=interrupt)

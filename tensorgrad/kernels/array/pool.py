@@ -27,7 +27,7 @@ MANY_TAPS = 16  # from here on, windows that tile the image are searched by argm
 def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, places=True):
     """The maximum of each window, and where it is: ``(values, indices)``, both (N, C, *P).
 
-    ``indices`` are int64 and flat within an image plane, as PyTorch's ``return_indices=True`` gives them; None unless
+    ``indices`` are int64 and flat within an image plane, as PyTorch's ``return_indices=True`` gives them; empty unless
     ``places`` are asked for.
 
     >>> import numpy as np
@@ -40,7 +40,7 @@ def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, places=True):
     points = shape[-dims:]
     planes = widen(xp, x).reshape(-1, *size)
     values = xp.empty((len(planes), *points), planes.dtype)
-    indices = xp.empty(values.shape, xp.int64) if places else None
+    indices = xp.empty(values.shape if places else (0,), xp.int64)
     with np.errstate(all="ignore"):
         tiles = tuple(kernel) == tuple(stride) and all(n >= m * k for n, m, k in zip(size, points, kernel))
         if tiles and prod(kernel) >= MANY_TAPS and values.size and not any(padding) and max(dilation) == 1:
@@ -61,7 +61,7 @@ def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, places=True):
                 indices[first:last] += corner
     if places and any(d > 1 for d in dilation):  # all taps of a window may miss the input; its index must stay valid
         xp.clip(indices, 0, prod(size) - 1, out=indices)
-    return values.reshape(shape).astype(x.dtype, copy=False), indices.reshape(shape) if places else None
+    return values.reshape(shape).astype(x.dtype, copy=False), indices.reshape(shape) if places else indices
 
 
 def max_pool_values(xp, x, kernel, stride, padding, dilation, ceil_mode):

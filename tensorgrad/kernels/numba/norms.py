@@ -17,7 +17,7 @@ from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, inner
 from tensorgrad.kernels.numba.launch import shared, with_loops
 from tensorgrad.kernels.numba.pointwise import suits
-from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX, _squares, _total
+from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX, joined
 
 _VECTOR = "float32[::1]"
 _IMAGES, _MAPS = "float32[:,:,::1]", "float32[:,:,:,::1]"
@@ -32,16 +32,6 @@ def _along(g, row, mean):
         plain += g[i]
         along += g[i] * (row[i] - mean)
     return plain, along
-
-
-@inner
-def _joined(count, mean, squares, row):
-    """Count, mean and sum of squared deviations of some elements, a row of others added."""
-    size = np.float64(row.size)
-    centre = _total(row) / F(row.size)
-    away, total = centre - mean, count + size
-    squares += _squares(row, centre) + away * away * (count * size / total)
-    return total, mean + away * (size / total), squares
 
 
 @inner(fastmath={"contract"})
@@ -166,7 +156,7 @@ def _batch_norm():
         for c in range(first, last):
             count = mean = squares = 0.0
             for n in range(x.shape[0]):
-                count, mean, squares = _joined(count, mean, squares, x[n, c])
+                count, mean, squares = joined(count, mean, squares, x[n, c])
             variance = squares / count
             rstd = F(1.0 / math.sqrt(variance + eps))
             means[c], rstds[c], variances[c] = mean, rstd, variance
@@ -314,7 +304,7 @@ def _group_norm():
         for k in range(first, last):
             n, group = k // groups, k % groups
             row, to, scale, shift = x[n, group], out[n, group], weight[group], bias[group]
-            _, mean, squares = _joined(0.0, 0.0, 0.0, row)
+            _, mean, squares = joined(0.0, 0.0, 0.0, row)
             means[n, group], rstds[n, group] = mean, 1.0 / math.sqrt(squares / row.size + eps)
             centre, rstd = means[n, group], rstds[n, group]
             for i in range(row.size):
@@ -327,7 +317,7 @@ def _group_norm():
             n, group = k // groups, k % groups
             count = mean = squares = 0.0
             for c in range(width):
-                count, mean, squares = _joined(count, mean, squares, x[n, group * width + c])
+                count, mean, squares = joined(count, mean, squares, x[n, group * width + c])
             rstd = F(1.0 / math.sqrt(squares / count + eps))
             means[n, group], rstds[n, group] = mean, rstd
             for c in range(width):

@@ -246,9 +246,10 @@ def _unsuited(argument: Any) -> bool:
 def _launch(kernel: Any, length: int, arguments: tuple, workers: list[_Worker]) -> None:
     """Runs a compiled kernel in this thread and those of the workers."""
     lead = workers[0]
-    for i, worker in enumerate(workers):
-        lead.team[i] = worker.address
-        worker.ring()
+    lead.ring()
+    for i in range(1, len(workers)):  # each board begins with its own place
+        lead.team[i] = workers[i].address
+        workers[i].ring()
     happened = WRONG
     try:
         happened = kernel.launch(kernel.address, arguments, length, lead.address, len(workers))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -19,7 +20,7 @@ from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, inner
 from tensorgrad.kernels.numba.launch import Shared, shared
 from tensorgrad.kernels.numba.pointwise import suits
-from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX
+from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX, joined
 
 _PART = 16384  # neighbours that are one thread's
 _RUN = 4096  # of which so many are summed in single precision
@@ -39,21 +40,38 @@ def _product(row):
 # --- loops -----------------------------------------------------------------------------------------------------------
 
 
-def _loops(fold, fold_run, fold_lines, start: float) -> tuple[Shared, Shared, Shared]:
-    """The compiled loops over short and long rows of neighbours and over lines, from functions that fold these."""
+class _Loops(NamedTuple):
+    """Compiled loops; the last two divide what comes out (by 1 but for means)."""
 
-    @shared("void(float32[::1], float32[::1], int64, int64, int64)")
-    def short(x, out, n, first, last):
-        for k in range(first, last):
-            out[k] = fold(x[k * n : (k + 1) * n]) if n <= _RUN else fold_run(x[k * n : (k + 1) * n])
+    lines: Shared
+    long: Shared  # rows of neighbours, in parts
+    join: Shared  # the parts of each row
+    short: Shared  # rows that are one part
 
-    @shared("void(float32[::1], float64[::1], int64, int64, int64)")
-    def long(x, out, n, first, last):
-        parts = -(-n // _PART)
+
+def _loops(fold, fold_run, fold_lines, further, start: float) -> _Loops:
+    """The loops, from functions that fold rows of neighbours and lines, and one that takes two numbers together."""
+
+    @shared("void(float32[::1], float32[::1], int64, float32, int64, int64)")
+    def short(x, out, n, divisor, first, last):
         for k in range(first, last):
-            at = k // parts * n + k % parts * _PART
-            end = min(at + _PART, (k // parts + 1) * n)
-            out[k] = fold_run(x[at:end])
+            row = x[k * n : (k + 1) * n]
+            out[k] = F(fold(row) if n <= _RUN else fold_run(row)) / divisor
+
+    @shared("void(float64[:,::1], float32[::1], float32, int64, int64)")
+    def join(parts, out, divisor, first, last):
+        for k in range(first, last):
+            whole = parts[k, 0]
+            for i in range(1, parts.shape[1]):
+                whole = further(whole, parts[k, i])
+            out[k] = F(whole) / divisor
+
+    @shared("void(float32[::1], float64[:,::1], int64, int64, int64)")
+    def long(x, parts, n, first, last):
+        for k in range(first, last):
+            row, part = k // parts.shape[1], k % parts.shape[1]
+            at = row * n + part * _PART
+            parts[row, part] = fold_run(x[at : min(at + _PART, (row + 1) * n)])
 
     @shared("void(float32[:,:,::1], float32[:,:,::1], int64, int64)")
     def lines(x, out, first, last):
@@ -78,11 +96,11 @@ def _loops(fold, fold_run, fold_lines, start: float) -> tuple[Shared, Shared, Sh
             for i in range(four, stop):
                 fold_lines(to, plane[i, column:end], to[:0], to[:0], to[:0])
 
-    return short, long, lines
+    return _Loops(lines, long, join, short)
 
 
 @cache
-def _sum_loops(square: bool) -> tuple[Shared, Shared, Shared]:
+def _sum_loops(square: bool) -> _Loops:
     @inner(fastmath=_ANY_ORDER)
     def fold(row):
         total = F(0.0)
@@ -109,7 +127,11 @@ def _sum_loops(square: bool) -> tuple[Shared, Shared, Shared]:
             for i in range(to.size):
                 to[i] += a[i] * a[i] if square else a[i]
 
-    return _loops(fold, fold_run, fold_lines, 0.0)
+    @njit(inline="always")
+    def plus(a, b):
+        return a + b
+
+    return _loops(fold, fold_run, fold_lines, plus, 0.0)
 
 
 _SIGN, _REST = np.int32(31), np.int32(0x7FFFFFFF)
@@ -142,7 +164,7 @@ def extreme(largest: bool) -> Callable:
 
 
 @cache
-def _extreme_loops(largest: bool) -> tuple[Shared, Shared, Shared]:
+def _extreme_loops(largest: bool) -> _Loops:
     fold = extreme(largest)
 
     @njit(inline="always")
@@ -160,7 +182,7 @@ def _extreme_loops(largest: bool) -> tuple[Shared, Shared, Shared]:
             for i in range(to.size):
                 to[i] = further(to[i], a[i])
 
-    return _loops(fold, fold, fold_lines, -math.inf if largest else math.inf)
+    return _loops(fold, fold, fold_lines, further, -math.inf if largest else math.inf)
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
@@ -193,8 +215,8 @@ def _fold_lines(lines, x, work: int):
     return out
 
 
-def _fold_all(loops, again, join, x, dim, keepdim):
-    """x folded over `dim` by `loops`, and what comes out of its parts by `again` and NumPy's `join`.
+def _fold_all(loops, again, x, dim, keepdim, mean=False):
+    """x folded over `dim` by `loops`, and what comes out of its parts by `again`; for a `mean` divided by how many.
 
     NotImplemented where NumPy is no slower.
     """
@@ -202,22 +224,28 @@ def _fold_all(loops, again, join, x, dim, keepdim):
     if planned is None:
         return NotImplemented
     (outer, n, inner), shape, left = planned
-    work = int(x.size * _COST)
+    divisor, work = n if mean and not left else 1, int(x.size * _COST)
     if inner == 1:
-        parts = -(-n // _PART)
-        out = np.empty(outer * parts, F32 if parts == 1 else np.float64)
-        pool.run(loops[0 if parts == 1 else 1], out.size, (x.reshape(-1), out, n), work)
-        if parts > 1:
-            out = join(out.reshape(outer, parts), 1).astype(F32)
+        parts, out = -(-n // _PART), np.empty(outer, F32)
+        if parts == 1:
+            pool.run(loops.short, outer, (x.reshape(-1), out, n, divisor), work)
+        else:
+            folded = np.empty((outer, parts))
+            pool.run(loops.long, outer * parts, (x.reshape(-1), folded, n), work)
+            pool.run(again.join, outer, (folded, out, divisor), 8 * outer * parts)
     elif inner < _NARROW:
         return NotImplemented
     else:
-        out = _fold_lines(loops[2], x.reshape(outer, n, inner), work)
+        out = _fold_lines(loops.lines, x.reshape(outer, n, inner), work)
         while out.shape[1] > 1:
-            out = _fold_lines(again[2], out, out.size)
+            out = _fold_lines(again.lines, out, out.size)
+        if divisor != 1:
+            np.true_divide(out, F32.type(divisor), out)
     out = out.reshape(shape)
     if left:
-        out = _fold_all(again, again, join, out, left, True)
+        out = _fold_all(again, again, out, left, True)
+        if out is not NotImplemented and mean:
+            np.true_divide(out, F32.type(x.size // out.size), out)
         if out is not NotImplemented and not keepdim:
             out = out.reshape([n for d, n in enumerate(x.shape) if dim is not None and d not in dim])
     return out
@@ -227,7 +255,7 @@ def _sum() -> Callable:
     loops = _sum_loops(False)
 
     def kernel(x, dim, keepdim, dtype):
-        return _fold_all(loops, loops, np.add.reduce, x, dim, keepdim) if suits(x) else NotImplemented
+        return _fold_all(loops, loops, x, dim, keepdim) if suits(x) else NotImplemented
 
     return kernel
 
@@ -236,10 +264,7 @@ def _mean() -> Callable:
     loops = _sum_loops(False)
 
     def kernel(x, dim, keepdim, dtype):
-        total = _fold_all(loops, loops, np.add.reduce, x, dim, keepdim) if suits(x) else NotImplemented
-        if total is not NotImplemented:
-            np.true_divide(total, F32.type(x.size // total.size), total)
-        return total
+        return _fold_all(loops, loops, x, dim, keepdim, mean=True) if suits(x) else NotImplemented
 
     return kernel
 
@@ -250,17 +275,53 @@ def _norm() -> Callable:
     def kernel(x, ord, dim, keepdim, dtype):
         if ord != 2 or not suits(x):
             return NotImplemented
-        squares = _fold_all(loops, again, np.add.reduce, x, dim, keepdim)
+        squares = _fold_all(loops, again, x, dim, keepdim)
         return squares if squares is NotImplemented else np.sqrt(squares, squares)
 
     return kernel
 
 
 def _extreme(largest: bool) -> Callable:
-    loops, join = _extreme_loops(largest), np.maximum.reduce if largest else np.minimum.reduce
+    loops = _extreme_loops(largest)
 
     def kernel(x, dim=None, keepdim=False):
-        return _fold_all(loops, loops, join, x, dim, keepdim) if suits(x) else NotImplemented
+        return _fold_all(loops, loops, x, dim, keepdim) if suits(x) else NotImplemented
+
+    return kernel
+
+
+def _var() -> Callable:
+    @shared("void(float32[::1], float64[:,:,::1], int64, int64, int64)")
+    def moments(x, parts, n, first, last):
+        """Mean and sum of squared deviations of each part of each row."""
+        for k in range(first, last):
+            row, part = k // parts.shape[1], k % parts.shape[1]
+            at, end = row * n + part * _PART, min(row * n + (part + 1) * _PART, (row + 1) * n)
+            count = mean = squares = 0.0
+            for start in range(at, end, _RUN):
+                count, mean, squares = joined(count, mean, squares, x[start : min(start + _RUN, end)])
+            parts[row, part, 0], parts[row, part, 1] = mean, squares
+
+    @shared("void(float64[:,:,::1], float32[::1], int64, float64, int64, int64)")
+    def variances(parts, out, n, freedom, first, last):
+        for k in range(first, last):
+            count, mean, squares = np.float64(min(n, _PART)), parts[k, 0, 0], parts[k, 0, 1]
+            for i in range(1, parts.shape[1]):
+                size = np.float64(min(n - i * _PART, _PART))
+                away, total = parts[k, i, 0] - mean, count + size
+                squares += parts[k, i, 1] + away * away * (count * size / total)
+                count, mean = total, mean + away * (size / total)
+            out[k] = squares / freedom
+
+    def kernel(x, dim, correction, keepdim):
+        planned = plan(x.shape, dim, keepdim) if suits(x) and x.size else None
+        if planned is None or planned[0][2] != 1 or planned[2]:
+            return NotImplemented
+        (outer, n, _), shape, _ = planned
+        parts, out = np.empty((outer, -(-n // _PART), 2)), np.empty(outer, F32)
+        pool.run(moments, outer * parts.shape[1], (x.reshape(-1), parts, n), int(3 * x.size * _COST))
+        pool.run(variances, outer, (parts, out, n, max(n - correction, 0.0)), 8 * outer * parts.shape[1])
+        return out.reshape(shape)
 
     return kernel
 
@@ -348,5 +409,5 @@ def _prod():
 
 KERNELS: dict[str, Callable[[], Callable]] = {
     "sum": _sum, "mean": _mean, "vector_norm": _norm, "prod": _prod, "amax": partial(_extreme, True),
-    "amin": partial(_extreme, False), "extreme_dim": _places, "arg_extreme": _arg_extreme,
+    "amin": partial(_extreme, False), "var": _var, "extreme_dim": _places, "arg_extreme": _arg_extreme,
 }  # fmt: skip

@@ -122,6 +122,31 @@ def _squares(row, mean):
     return total
 
 
+@inner(fastmath=_ANY_ORDER)
+def _deviations(row, centre):
+    """Σ (x - centre) and Σ (x - centre)²."""
+    plain = squares = F(0.0)
+    for i in range(row.size):
+        away = row[i] - centre
+        plain += away
+        squares += away * away
+    return np.float64(plain), np.float64(squares)
+
+
+@inner
+def joined(count, mean, squares, row):
+    """Count, mean and sum of squared deviations of some elements, a row of others added.
+
+    The row's own are taken around its rounded mean, and corrected for the rounding (Chan, Golub, LeVeque, 1983).
+    """
+    size = np.float64(row.size)
+    centre = _total(row) / F(row.size)
+    plain, own = _deviations(row, centre)
+    away, total = centre + plain / size - mean, count + size
+    squares += own - plain * plain / size + away * away * (count * size / total)
+    return total, mean + away * (size / total), squares
+
+
 def _layer_norm():
     @shared(
         f"void({_MATRIX}, float32[::1], float32[::1], float32, {_MATRIX}, float32[::1], float32[::1], int64, int64)"

@@ -87,6 +87,10 @@ def _binary(name: str, function, cost: float) -> Callable:
     truth, joined = name in _TRUTHS, broadcast.KERNELS[name]() if name in broadcast.KERNELS else None
 
     def kernel(x, y, out=None):
+        if joined is not None and out is None and x.dtype is F32 and y.__class__ is np.ndarray:
+            # By compiled code, which shares at less cost; where there is nothing to share NumPy's is as good.
+            few = x.shape == y.shape and (x.size < _WORTH or get_num_threads() == 1)
+            return NotImplemented if few else joined(x, y)
         if not real(x):
             return NotImplemented
         number = y.__class__ is float or y.__class__ is int
@@ -95,11 +99,9 @@ def _binary(name: str, function, cost: float) -> Callable:
         elif y.shape == x.shape and y.dtype is x.dtype and real(y):
             share = _range_of_two
         else:
-            return NotImplemented if joined is None or out is not None else joined(x, y)
+            return NotImplemented
         if get_num_threads() == 1 or (x.dtype is _BOOL and not truth):
             return NotImplemented
-        if joined is not None and out is None and not number and x.dtype is F32:
-            return joined(x, y) if x.size >= _WORTH else NotImplemented  # by compiled code, which shares at less cost
         to = _room(x, out, truth)
         if to is None or (out is not None and (overlap(out, x) or (not number and overlap(out, y)))):
             return NotImplemented
