@@ -226,7 +226,7 @@ def test_choices():
 # --- reductions ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "amax", "amin", "norm", "argmax", "argmin", "max", "min"])
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "amax", "amin", "norm", "argmax", "argmin", "max", "min"])
 @pytest.mark.parametrize(
     ("shape", "dims"),
     [
@@ -238,7 +238,7 @@ def test_choices():
 def test_reductions(name, shape, dims):
     x = normal(*shape)
     for dim in dims:
-        if name not in ("sum", "mean", "amax", "amin", "norm") and not (dim is None or isinstance(dim, int)):
+        if name not in ("sum", "mean", "var", "amax", "amin", "norm") and not (dim is None or isinstance(dim, int)):
             continue
         for options in ({}, {"keepdim": True}):
             if dim is None and (options or name == "norm"):
@@ -251,7 +251,7 @@ def _tensors(result):
     return result if isinstance(result, tuple) else (result,)
 
 
-@pytest.mark.parametrize("name", ["amax", "amin", "sum", "max", "argmin", "argmax", "min"])
+@pytest.mark.parametrize("name", ["amax", "amin", "sum", "var", "max", "argmin", "argmax", "min"])
 @pytest.mark.parametrize("dim", [0, 1])
 def test_reductions_of_special_values(name, dim):
     x = normal(40, 32)

@@ -103,12 +103,18 @@ def test_arguments_of_every_kind_arrive():
 
 
 def test_arguments_of_another_kind_are_refused():
-    x = np.zeros((10, 3))
+    """Arrays that NumPy's kernel takes instead; anything else is a mistake in the kernel."""
+    x, out = np.zeros((10, 3), np.float32), np.zeros(10, np.float32)
+    for a in (x.astype(np.float64), np.zeros((3, 10), np.float32).T):
+        with pytest.raises(table.Unsuited):
+            pool.run(in_machine_code("weigh"), 10, (a, 0.5, True, (2, 3, 4), out), ALWAYS)
     with pytest.raises(TypeError, match="No matching definition"):
-        pool.run(in_machine_code("weigh"), 10, (x, 0.5, True, (2, 3, 4), x[:, 0]), ALWAYS)
+        pool.run(in_machine_code("weigh"), 10, (x, 0.5, True, (2, 3), out), ALWAYS)
     seen = np.zeros(20, np.int64)[::2]
-    with pytest.raises(TypeError, match="No matching definition"):
+    with pytest.raises(table.Unsuited):
         pool.run(in_machine_code("count"), 10, (seen,), ALWAYS)
+    with pytest.raises(TypeError, match="No matching definition"):
+        pool.run(in_machine_code("count"), 10, (seen.astype(np.int32),), ALWAYS)
     assert not seen.any()
 
 

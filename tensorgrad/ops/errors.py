@@ -167,8 +167,8 @@ def as_integer(value, argument: str, wanted: str = "int") -> int:
 
 def wrap_dims(dims, ndim: int) -> tuple[int, ...]:
     """Several dimensions counted from the front. Raises: RuntimeError for one named twice."""
-    wrapped = tuple(wrap_dim(d, ndim) for d in dims)
-    if len(set(wrapped)) != len(wrapped):
+    wrapped = tuple([wrap_dim(d, ndim) for d in dims])
+    if len(wrapped) > 1 and len(set(wrapped)) != len(wrapped):
         twice = next(d for i, d in enumerate(wrapped) if d in wrapped[:i])
         raise RuntimeError(f"dim {twice} appears multiple times in the list of dims")
     return wrapped

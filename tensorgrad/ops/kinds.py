@@ -100,12 +100,8 @@ def _reduction_prepare(op: Op):
             if single:
                 values[at] = wrap_dim(dim, x.ndim)
             else:
-                one = dim.__class__ is int  # the commonest
-                wrapped = (
-                    (wrap_dim(dim, x.ndim),)
-                    if one
-                    else wrap_dims(dim if isinstance(dim, tuple | list) else (dim,), x.ndim)
-                )
+                dims = (dim,) if dim.__class__ is int or not isinstance(dim, tuple | list) else dim
+                wrapped = wrap_dims(dims, x.ndim)
                 values[at] = (wrapped if x.ndim else ()) if wrapped else None
         return values
 

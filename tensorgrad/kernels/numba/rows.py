@@ -141,9 +141,9 @@ def joined(count, mean, squares, row):
     """
     size = np.float64(row.size)
     centre = _total(row) / F(row.size)
-    plain, own = _deviations(row, centre)
+    plain, own = _deviations(row, centre)  # (a nan in `own` outlasts the `max` below)
     away, total = centre + plain / size - mean, count + size
-    squares += own - plain * plain / size + away * away * (count * size / total)
+    squares += max(own - plain * plain / size, 0.0) + away * away * (count * size / total)
     return total, mean + away * (size / total), squares
 
 
