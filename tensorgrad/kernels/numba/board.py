@@ -10,8 +10,8 @@ from __future__ import annotations
 MOST = 256  # threads for a kernel, beside the one that starts it
 
 # Where what lies, in numbers from the beginning. A task, in a line of the processor's cache: the board where the
-# kernel's arguments lie, and the range.
-TASK, PLACE, FIRST, LAST = range(4)
+# kernel's arguments lie, the range, and the processor of the thread that gives it.
+TASK, PLACE, FIRST, LAST, GIVER = range(5)
 TIME, MOVED = 8, 10  # the thread's clock, two numbers, and when it last found itself crowded
 DONE = 16  # what became of it, in another line
 # And what is used by who starts a kernel, of the first thread he takes: the compiled function that divides the work,

@@ -17,7 +17,7 @@ from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
-from tensorgrad.kernels.numba.rows import _MATRIX, _exps, _largest, _total
+from tensorgrad.kernels.numba.rows import _MATRIX, _exps, _largest
 
 _TARGETS = "int64[::1]"
 _CLASSES = 32  # shorter rows make few vectors: NumPy, which takes many rows at once, is quicker
@@ -42,8 +42,7 @@ def _cross_entropy():
         for n in range(first, last):
             row, to = x[n], shares[n]
             top = _largest(row)
-            _exps(row, top, to)
-            total = _total(to)
+            total = _exps(row, top, to)
             scale = F(1.0) / total
             for i in range(to.size):
                 to[i] *= scale

@@ -30,6 +30,7 @@ from tensorgrad.kernels.numba.board import (
     DONE,
     FAILED,
     FINISHED,
+    GIVER,
     IN_PYTHON,
     MOST,
     NOTHING,
@@ -64,6 +65,7 @@ class _Worker:
         self.address = self.team[0] = board.ctypes.data
         self.loops = WAITING.ready
         self.done[0], board[DIVIDE], board[PATIENCE] = FINISHED, self.loops.divide.address, ROUNDS
+        board[GIVER] = -1
         self.wake: SimpleQueue = SimpleQueue()
         self.asleep = False
         self.calls: list[tuple] = []  # a call in Python, until somebody begins with it

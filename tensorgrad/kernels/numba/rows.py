@@ -47,9 +47,20 @@ def _dot(a, b):
 
 
 @inner(fastmath={"contract"})
+def _power(x):
+    """eˣ; in a function of its own, as its steps must stay in order."""
+    return functions.exp_below(x)
+
+
+@inner(fastmath=_ANY_ORDER)
 def _exps(row, top, out):
+    """Writes the powers of what is left of each number without `top`; returns their sum."""
+    total = F(0.0)
     for i in range(row.size):
-        out[i] = functions.exp_below(row[i] - top)
+        power = _power(row[i] - top)
+        out[i] = power
+        total += power
+    return total
 
 
 # --- softmax ---------------------------------------------------------------------------------------------------------
@@ -61,8 +72,7 @@ def _softmax(logarithm: bool):
         for n in range(first, last):
             row, to = x[n], out[n]
             top = _largest(row)
-            _exps(row, top, to)
-            total = _total(to)
+            total = _exps(row, top, to)
             if logarithm:
                 shift = F(math.log(total))
                 for i in range(row.size):

@@ -7,6 +7,7 @@ to run there.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import time
@@ -24,6 +25,7 @@ from tensorgrad.kernels.numba.board import (
     FAILED,
     FINISHED,
     FIRST,
+    GIVER,
     IDLE,
     IN_PYTHON,
     LAST,
@@ -41,7 +43,9 @@ from tensorgrad.kernels.numba.functions import compiled, inner
 
 _TASK, _DONE, _TEAM = 8 * TASK, 8 * DONE, 8 * TEAM  # in bytes
 _CAN_GIVE_WAY = os.name == "posix"
+_CAN_TELL = _CAN_GIVE_WAY and hasattr(ctypes.CDLL(None), "sched_getcpu")
 _give_way = types.ExternalFunction("sched_yield", types.int32())
+_find_processor = types.ExternalFunction("sched_getcpu", types.int32())
 _get_time = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
 _sleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 _CLOCK = getattr(time, "CLOCK_MONOTONIC", 0)
@@ -129,6 +133,27 @@ def _nanoseconds(place):
 
 
 @inner
+def _processor():
+    """The one that this thread runs on; -1 where the system does not tell."""
+    return np.int64(_find_processor()) if _CAN_TELL else np.int64(-1)
+
+
+@inner
+def _beside_giver(board):
+    """Whether this thread is where the one was that last gave it a task."""
+    return _CAN_TELL and _processor() == read(board + 8 * GIVER)
+
+
+@inner
+def _to_move(board, now):
+    """Whether a thread that is in another's way is to be moved; not soon again, if that was of no use."""
+    again = now - read(board + 8 * MOVED) > _AGAIN
+    if again:
+        write(board + 8 * MOVED, now)
+    return again
+
+
+@inner
 def _come(board, rounds):
     """Waits as `until` for a task; returns CALLED (for any), IDLE or CROWDED.
 
@@ -144,10 +169,10 @@ def _come(board, rounds):
             before = _nanoseconds(board + 8 * TIME)
             _give_way()
             now = _nanoseconds(board + 8 * TIME)
-            if now - before > _TAKEN:
-                if now - read(board + 8 * MOVED) > _AGAIN:
-                    write(board + 8 * MOVED, now)
-                    return CROWDED
+            taken = now - before > _TAKEN
+            if (taken or _beside_giver(board)) and _to_move(board, now):
+                return CROWDED
+            if taken:
                 _sleep(_NAP)
     return CALLED if read(board + _TASK) else IDLE
 
@@ -171,6 +196,8 @@ def _serve():
             if task:
                 place, first, last = read(board + 8 * PLACE), read(board + 8 * FIRST), read(board + 8 * LAST)
                 write(board + _DONE, FAILED if _perform(task, place, first, last) else FINISHED)
+                if _beside_giver(board) and _to_move(board, _nanoseconds(board + 8 * TIME)):
+                    return CROWDED
 
     return serve
 
@@ -191,7 +218,7 @@ def _divide():
 
         `task` is the address of what does a range, `place` the board where the arguments and the boards' addresses lie.
         """
-        step = -(-last // (workers + 1))
+        step, here = -(-last // (workers + 1)), _processor()
         for i in range(workers):
             board, first = read(place + _TEAM + 8 * i), (i + 1) * step
             write(board + _DONE, NOTHING if first < last else FINISHED)  # whatever became of the task before
@@ -199,6 +226,7 @@ def _divide():
                 write(board + 8 * PLACE, place)
                 write(board + 8 * FIRST, first)
                 write(board + 8 * LAST, min(first + step, last))
+                write(board + 8 * GIVER, here)
                 write(board + _TASK, task)
         happened = WRONG if _perform(task, place, 0, step) else 0
         for i in range(workers):
