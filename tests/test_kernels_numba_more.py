@@ -106,6 +106,8 @@ def test_batch_norm_by_running_statistics(shape, used):
     found = F.batch_norm(tg.from_numpy(x), *apart)
     expected = F.batch_norm(tg.from_numpy(x), *(t.contiguous() for t in apart))
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+    with pytest.raises(RuntimeError, match=r"expected running_mean to have 1 dimension, got shape \[\d+, 1\]"):
+        F.batch_norm(tg.from_numpy(x), *(t[:, None] for t in apart))
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (2, 6, 1), (3, 6, 5), (2, 6, 7, 9), (9, 6, 8, 8), (1, 6, 100)])

@@ -374,11 +374,14 @@ def _check_batch_norm(input, running_mean, running_var, weight, bias, training) 
     if not training and (running_mean is None or running_var is None):
         raise RuntimeError(f"running_{'mean' if running_mean is None else 'var'} must be defined in evaluation mode")
     arrays = [t._array for t in (running_mean, running_var, weight, bias) if t is not None]
+    wanted = (channels,)
     for array in arrays:
-        if array.size != channels:
+        if array.shape != wanted:
             named = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
             name = next(name for name, t in named.items() if t is not None and t._array is array)
-            raise RuntimeError(f"{name} should contain {channels} elements not {array.size}")
+            if array.size != channels:
+                raise RuntimeError(f"{name} should contain {channels} elements not {array.size}")
+            raise RuntimeError(f"batch_norm: expected {name} to have 1 dimension, got shape {list(array.shape)}")
     if x.ndim < 2 and x.size:
         raise RuntimeError(f"batch_norm: expected an input of at least 2 dimensions (N, C, *), got {list(x.shape)}")
     _check_floating(x, "batch_norm")
