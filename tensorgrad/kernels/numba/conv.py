@@ -32,6 +32,7 @@ from tensorgrad.kernels.numba.vectors import (
     DOTS_LINE,
     LANES,
     LINE,
+    ONE,
     block_dots,
     block_products,
     block_products_1,
@@ -75,7 +76,7 @@ def _pack():
             group, panel = n // panels, n % panels
             if dense and lanes == LANES:
                 start, count = (group * outs + panel * LANES) * depth, min(LANES, outs - panel * LANES)
-                into_panels(flat(weights), start, depth, 1, count, depth, out, n * depth * LANES)
+                into_panels(flat(weights), start, depth, ONE, count, depth, out, n * depth * LANES)
                 continue
             for r in range(min(lanes, outs - panel * lanes)):
                 to = out[n * depth * lanes + r : (n + 1) * depth * lanes]
@@ -107,7 +108,7 @@ def _spill(tile, pitch, out, image, total, channel, channels, count, row, form, 
             for i in range(done // width, min(rows, out_y - row)):
                 skip = max(0, done - i * width)
                 to = base + ((row + i) * step_y + first_y) * size_x + skip
-                move(tile, r * pitch + (m * height + i) * width + skip, 1, out, to, step_x, out_x - skip)
+                move(tile, r * pitch + (m * height + i) * width + skip, ONE, out, to, step_x, out_x - skip)
 
 
 @lru_cache(maxsize=2)

@@ -22,7 +22,7 @@ from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import inner
 from tensorgrad.kernels.numba.launch import shared, with_loops
 from tensorgrad.kernels.numba.panels import flat, into_panels
-from tensorgrad.kernels.numba.vectors import LANES, ROWS, runs_1, runs_2, runs_3
+from tensorgrad.kernels.numba.vectors import LANES, NO, ROWS, runs_1, runs_2, runs_3
 
 _DEPTH = 512  # of the inner dimension at a time: a panel of the left factor then stays in a first-level cache
 _TALL = 192  # rows of the left factor at a time: they stay in a second-level cache
@@ -81,10 +81,10 @@ def _blocks(left, right, table, zeros, bias, bias_at, fresh, rows, columns, out,
             if fresh and s < 0:
                 _begun(bias, start, target, place, pitch, high, wide)
             elif s < 0 and not whole:
-                _copied(out, goal, width, edge, 0, full, high, wide)
+                _copied(out, goal, width, edge, NO, full, high, wide)
             _block(left, w, right, at, deep, registers, table, zeros, s, target, place, pitch)
             if not whole:
-                _copied(edge, 0, full, out, goal, width, high, wide)
+                _copied(edge, NO, full, out, goal, width, high, wide)
 
 
 @lru_cache(maxsize=1)
@@ -110,10 +110,10 @@ def product_loop():
                 for k in range(0, depth, _DEPTH):
                     deep = min(_DEPTH, depth - k)
                     table[0, 2] = deep
-                    into_panels(b, n * b_next + c * b_column + k * b_step, b_column, b_step, wide, deep, right, 0)
+                    into_panels(b, n * b_next + c * b_column + k * b_step, b_column, b_step, wide, deep, right, NO)
                     for r in range(top, end, _TALL):
                         tall = min(_TALL, end - r)
-                        into_panels(a, n * a_next + r * a_row + k * a_step, a_row, a_step, tall, deep, left, 0)
+                        into_panels(a, n * a_next + r * a_row + k * a_step, a_row, a_step, tall, deep, left, NO)
                         to = (n * rows + r) * columns + c
                         _blocks(left, right, table, zeros, bias, c, k == 0, tall, wide, out, to, columns, edge)
 
@@ -138,8 +138,8 @@ def stack_loop():
         for n in range(first, last):
             at_a = (n // several * a.strides[0] + n % several * a.strides[1]) // 4
             at_b = (n // several * b.strides[0] + n % several * b.strides[1]) // 4
-            into_panels(flat(a), at_a, a.strides[2] // 4, a.strides[3] // 4, rows, depth, left, 0)
-            into_panels(flat(b), at_b, b.strides[2] // 4, b.strides[3] // 4, columns, depth, right, 0)
+            into_panels(flat(a), at_a, a.strides[2] // 4, a.strides[3] // 4, rows, depth, left, NO)
+            into_panels(flat(b), at_b, b.strides[2] // 4, b.strides[3] // 4, columns, depth, right, NO)
             _blocks(left, right, table, zeros, none, 0, True, rows, columns, out, n * rows * columns, columns, edge)
 
     return loop

@@ -19,7 +19,7 @@ from tensorgrad.kernels.numba.launch import shared, with_loops
 from tensorgrad.kernels.numba.panels import flat
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.tiles import FORM, WIDEST, fill, layout, move
-from tensorgrad.kernels.numba.vectors import LANES, largest_of_four, largest_of_four_only
+from tensorgrad.kernels.numba.vectors import LANES, NO, ONE, largest_of_four, largest_of_four_only
 
 _ROW, _PLANES, _IMAGES = "float32[::1]", "float32[:,::1]", "float32[:,:,:,::1]"
 _ANY_ORDER = {"contract", "reassoc"}
@@ -167,7 +167,7 @@ def _max_of_windows():
         for tile in range(first, last):
             image, row = tile // strips * images, tile % strips * rows
             now = (row, min(images, total - image))
-            fill(x, image, total, 0, 1, row, rests, form, np.float32(-np.inf), now != before, buffer)
+            fill(x, image, total, NO, ONE, row, rests, form, np.float32(-np.inf), now != before, buffer)
             before = now
             best[:] = -np.inf
             at[:] = _NONE
@@ -180,7 +180,7 @@ def _max_of_windows():
                 for i in range(min(rows, out_y - row)):
                     start = (m * height + i) * pitch
                     to = ((image + m) * out_y + row + i) * out_x
-                    move(best, start, 1, out, to, 1, out_x)
+                    move(best, start, ONE, out, to, ONE, out_x)
                     if indices.size:
                         y = (row + i) * step_y
                         _write_places(

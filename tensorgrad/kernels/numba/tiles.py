@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.vectors import BLOCK, LANES, LINE, carry, carry_few, every_other
+from tensorgrad.kernels.numba.vectors import BLOCK, LANES, LINE, ONE, carry, carry_few, every_other
 
 _TILE = 768 << 10  # bytes of a tile's source: with the weights in use it stays in a second-level cache of 1 MiB
 _POINTS = 2048  # of a tile at most: so that the results of a block of channels stay in the cache, too
@@ -163,5 +163,5 @@ def fill(x, image, total, channel, channels, row, rests, form, outside, fresh, b
                     for i in range(top, bottom):
                         y = (row + i + low_y) * step_y + rest_y
                         to = at + (m * height + i) * pitch + left
-                        move(x, base + y * size_x + first, step_x, buffer, to, 1, right - left)
+                        move(x, base + y * size_x + first, step_x, buffer, to, ONE, right - left)
             at += plane

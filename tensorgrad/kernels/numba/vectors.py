@@ -11,6 +11,7 @@ Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
 from __future__ import annotations
 
 import llvmlite.binding
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -26,6 +27,9 @@ BLOCK, LINE = ((8, 3) if _MANY else (4, 3)), (1, 8)
 ROWS = min(LANES, 8 if _MANY else 4)
 # The same for sums over pixels: (rows, columns), and for one row alone.
 DOTS, DOTS_LINE = ((4, 6) if _MANY else (3, 3)), (1, 9)
+
+# For the arguments of compiled functions: Numba compiles a function again for each plain number that it is given.
+NO, ONE = np.int64(0), np.int64(1)
 
 _F32, _I32, _I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_F32, LANES)
