@@ -97,17 +97,19 @@ def at_once(pieces: list[Callable[[], Any]]) -> list[Any]:
 
 
 def stress(torch, trainers: int, steps: int, batch: int, count: int, size: int, repeats: int) -> dict:
-    """Seconds alone (the sum) and at once, the ratio of both in each kind of time, and how far losses differ."""
+    """Seconds alone (the sum) and at once, the ratio of both in each kind of time, how far losses differ, and the ratio
+    for two NumPy products beside each other: what such products lose without any training."""
     pieces = [*(trainer(torch, steps, batch) for _ in range(trainers)), products(count, size)]
     faulthandler.dump_traceback_later(LONGEST, exit=True)
     settle(pieces[0])
     at_once(pieces)  # warm: every thread has its buffers
-    found, differs = [], 0.0
+    found, differs, others = [], 0.0, []
     for _ in range(repeats):
         faulthandler.dump_traceback_later(LONGEST, exit=True)
         alone = [timed(piece) for piece in pieces]
         together, wall, processors = timed(lambda: at_once(pieces))
         found.append((sum(each[1] for each in alone), wall, sum(each[2] for each in alone), processors))
+        others.append(timed(lambda: at_once(pieces[-1:] * 2))[1] / (2 * alone[-1][1]))
         for (expected, _, _), actual in zip(alone, together, strict=True):
             differs = max([differs, *(abs(a - b) for a, b in zip(expected, actual, strict=True))])
     faulthandler.cancel_dump_traceback_later()
@@ -117,6 +119,7 @@ def stress(torch, trainers: int, steps: int, batch: int, count: int, size: int, 
         "slowdown": statistics.median(wall / alone for alone, wall, _, _ in found),
         "processor time": statistics.median(after / before for _, _, before, after in found),
         "losses differ by": differs,
+        "products alone": statistics.median(others),
     }
 
 
@@ -140,7 +143,8 @@ def main() -> None:
         f"{given.library} on {given.threads} threads, {given.trainers} Python threads of {given.steps} ConvNet steps "
         f"(batch {given.batch}) and {given.products} NumPy products of {given.size}×{given.size}: one after another "
         f"{found['alone']:.2f} s, at once {found['at once']:.2f} s, **{found['slowdown']:.2f}** of the fair share "
-        f"(processor time {found['processor time']:.2f}); losses differ by {found['losses differ by']:.1g}"
+        f"(processor time {found['processor time']:.2f}); losses differ by {found['losses differ by']:.1g}; two such "
+        f"NumPy products beside each other, without any training: {found['products alone']:.2f}"
     )
     print(text)
     if given.write:
