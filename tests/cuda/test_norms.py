@@ -107,6 +107,10 @@ def test_batch_norm_by_running_statistics(shape):
         return framework.nn.functional.batch_norm(x, *kept, *parameters, training=False)
 
     compare(call, "float32", normal(*shape), normal(shape[1]), normal(shape[1]))
+    x, weight = normal(*shape), normal(shape[1])  # without gradients: a kernel of its own
+    found = call(tensorgrad, *(tensorgrad.tensor(a, device="cuda") for a in (x, weight)))
+    expected = call(torch, torch.tensor(x), torch.tensor(weight))
+    np.testing.assert_allclose(found.cpu().numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_batch_norm_moves_running_statistics():
