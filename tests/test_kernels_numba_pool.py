@@ -16,7 +16,7 @@ pytest.importorskip("numba", reason="the package numba is optional: pip install 
 import numba
 
 import tensorgrad
-from tensorgrad.kernels.numba import board, pool, runtime, table
+from tensorgrad.kernels.numba import board, pool, runtime, table, waiting
 from tensorgrad.kernels.numba.launch import shared
 
 ALWAYS = 10**9  # elements, enough for every thread
@@ -116,6 +116,21 @@ def test_arguments_of_another_kind_are_refused():
     with pytest.raises(TypeError, match="No matching definition"):
         pool.run(in_machine_code("count"), 10, (seen.astype(np.int32),), ALWAYS)
     assert not seen.any()
+
+
+@pytest.mark.skipif(not waiting._CAN_TELL, reason="the system does not tell a thread's processor")
+def test_a_thread_beside_the_one_that_gives_it_work_is_to_move():
+    memory, all_of_them = np.zeros(board.SIZE, np.int64), os.sched_getaffinity(0)
+    loops, here = runtime.compiled(table.WAITING.kernel), min(all_of_them)
+    os.sched_setaffinity(0, {here})
+    try:
+        memory[board.GIVER] = here
+        assert loops.serve(memory.ctypes.data, 64, 1) == board.CROWDED
+        assert memory[board.MOVED] > 0
+        memory[board.MOVED] = 1 << 62  # just now: it does not move again and again
+        assert loops.serve(memory.ctypes.data, 64, 1) == board.IDLE
+    finally:
+        os.sched_setaffinity(0, all_of_them)
 
 
 def test_kernels_of_both_kinds_take_turns():

@@ -33,7 +33,7 @@ _max_pool = op(
     backward_name="MaxPool2DWithIndicesBackward0",
     where="",
 )
-_max_pool_values = op(  # where nobody asks for the places: without them it is a third faster
+_max_pool_values = op(  # where nobody asks for the places, which take twice the memory
     "max_pool_values(input, kernel_size: any, stride: any, padding: any, dilation: any, ceil_mode: bool)",
     "pool.max_pool_values",
     twin=lambda *given: _max_pool(*given)[0],

@@ -338,7 +338,7 @@ def _carry_out(plan, x, weights, bias, out):
 
 @lru_cache(maxsize=256)
 def _forwards(x_shape, w_shape, stride, padding, dilation, groups):
-    """The `_Plan` of a convolution and the shapes of input, weights and result as it takes them; or None."""
+    """The `_Plan` of a convolution and the shapes of weights and result as it takes them; or None."""
     outs, ins, *kernel = w_shape
     if 0 in x_shape or 0 in w_shape or outs % groups or x_shape[-1] > WIDEST:
         return None
@@ -347,8 +347,7 @@ def _forwards(x_shape, w_shape, stride, padding, dilation, groups):
         size, kernel, stride, padding, dilation = (1, *size), (1, *kernel), (1, *stride), (0, *padding), (1, *dilation)
     own, batch = outs // groups, x_shape[0]
     plan = _plan(False, batch, size, None, (*kernel,), stride, padding, dilation, groups, ins, own)
-    shapes = (batch, x_shape[1], *size), (groups, own, ins, prod(kernel))
-    return None if plan is None else (plan, *shapes, (batch, outs, *plan.points))
+    return None if plan is None else (plan, (groups, own, ins, prod(kernel)), (batch, outs, *plan.points))
 
 
 def conv(x, w, bias, stride, padding, dilation, groups):
@@ -358,15 +357,10 @@ def conv(x, w, bias, stride, padding, dilation, groups):
     found = _forwards(x.shape, w.shape, stride, padding, dilation, groups)
     if found is None:
         return NotImplemented
-    plan, source, weights, shape = found
-    if not x.flags.c_contiguous:
-        x = np.ascontiguousarray(x)
+    plan, weights, shape = found
     out = np.empty(shape, F32)
-    if x.ndim == 4:
-        _carry_out(plan, x, w.reshape(weights), bias, out)
-        return out
-    _carry_out(plan, x.reshape(source), w.reshape(weights), bias, out)
-    return out.reshape(*shape[:2], shape[3])
+    _carry_out(plan, _planar(x), w.reshape(weights), bias, out)
+    return out if x.ndim == 4 else out.reshape(*shape[:2], shape[3])
 
 
 def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups, bias=None):

@@ -29,9 +29,9 @@ _NO_PLACES = np.empty(0, np.int64)  # stands for places that nobody asks for
 _FOUR = ((2, 2), (2, 2), (0, 0), (1, 1))  # the commonest windows: each point is in one of them, none goes over the edge
 
 
-def _takes(x, dims):
-    """Whether a compiled kernel pools this array: two spatial dimensions of a size for it."""
-    return suits(x) and x.ndim == 4 and dims == 2 and x.size and x.shape[-1] < min(WIDEST, _LARGE // x.shape[-2])
+def _fits(shape, dims):
+    """Whether a compiled kernel pools arrays of this shape: not empty, two spatial dimensions of a size for it."""
+    return len(shape) == 4 and dims == 2 and 0 not in shape and shape[-1] < min(WIDEST, _LARGE // shape[-2])
 
 
 def _taps(kernel, padding, dilation=(1, 1)):
@@ -110,7 +110,7 @@ class _Plan(NamedTuple):
 @lru_cache(maxsize=128)
 def _max_plan(x_shape, kernel, stride, padding, dilation, ceil_mode):
     """The `_Plan`; None for what is not for compiled kernels."""
-    if len(x_shape) != 4 or len(kernel) != 2 or 0 in x_shape or x_shape[-1] >= min(WIDEST, _LARGE // x_shape[-2]):
+    if not _fits(x_shape, len(kernel)):
         return None
     if max(dilation) > 1 and (any(padding) or ceil_mode):  # a window may miss the input altogether
         return None
@@ -328,7 +328,7 @@ def _avg_pool():
                 _quotients(sums, 0, down[i], across, out, (n * points_y + i) * points_x)
 
     def kernel(x, kernel, stride, padding, ceil_mode, include, divisor):
-        if not _takes(x, len(kernel)):
+        if not (suits(x) and _fits(x.shape, len(kernel))):
             return NotImplemented
         size, planes = x.shape[2:], x.shape[0] * x.shape[1]
         shape = pool_shape(x.shape, kernel, stride, padding, (1, 1), ceil_mode)

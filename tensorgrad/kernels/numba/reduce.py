@@ -20,7 +20,7 @@ from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, inner
 from tensorgrad.kernels.numba.launch import Shared, shared
 from tensorgrad.kernels.numba.pointwise import suits
-from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX, joined
+from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX, joined, together
 
 _PART = 16384  # neighbours that are one thread's
 _RUN = 4096  # of which so many are summed in single precision
@@ -308,9 +308,7 @@ def _var() -> Callable:
             count, mean, squares = np.float64(min(n, _PART)), parts[k, 0, 0], parts[k, 0, 1]
             for i in range(1, parts.shape[1]):
                 size = np.float64(min(n - i * _PART, _PART))
-                away, total = parts[k, i, 0] - mean, count + size
-                squares += parts[k, i, 1] + away * away * (count * size / total)
-                count, mean = total, mean + away * (size / total)
+                count, mean, squares = together(count, mean, squares, size, parts[k, i, 0], parts[k, i, 1])
             out[k] = squares / freedom
 
     def kernel(x, dim, correction, keepdim):

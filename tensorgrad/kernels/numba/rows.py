@@ -144,17 +144,19 @@ def _deviations(row, centre):
 
 
 @inner
-def joined(count, mean, squares, row):
-    """Count, mean and sum of squared deviations of some elements, a row of others added.
+def together(count, mean, squares, size, other, more):
+    """Count, mean and sum of squared deviations of some elements and `size` others (Chan, Golub, LeVeque, 1983)."""
+    away, total = other - mean, count + size
+    return total, mean + away * (size / total), squares + (more + away * away * (count * size / total))
 
-    The row's own are taken around its rounded mean, and corrected for the rounding (Chan, Golub, LeVeque, 1983).
-    """
+
+@inner
+def joined(count, mean, squares, row):
+    """The same of some elements, a row of others added, whose own are taken around its rounded mean and corrected."""
     size = np.float64(row.size)
     centre = _total(row) / F(row.size)
     plain, own = _deviations(row, centre)  # (a nan in `own` outlasts the `max` below)
-    away, total = centre + plain / size - mean, count + size
-    squares += max(own - plain * plain / size, 0.0) + away * away * (count * size / total)
-    return total, mean + away * (size / total), squares
+    return together(count, mean, squares, size, centre + plain / size, max(own - plain * plain / size, 0.0))
 
 
 def _layer_norm():
