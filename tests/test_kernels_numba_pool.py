@@ -16,8 +16,9 @@ pytest.importorskip("numba", reason="the package numba is optional: pip install 
 import numba
 
 import tensorgrad
-from tensorgrad.kernels.numba import board, pool, runtime, table, waiting
+from tensorgrad.kernels.numba import board, pool, runtime, table
 from tensorgrad.kernels.numba.launch import shared
+from tensorgrad.kernels.numba.waiting import _CAN_TELL
 
 ALWAYS = 10**9  # elements, enough for every thread
 
@@ -118,7 +119,7 @@ def test_arguments_of_another_kind_are_refused():
     assert not seen.any()
 
 
-@pytest.mark.skipif(not waiting._CAN_TELL, reason="the system does not tell a thread's processor")
+@pytest.mark.skipif(not _CAN_TELL, reason="the system does not tell a thread's processor")
 def test_a_thread_beside_the_one_that_gives_it_work_is_to_move():
     memory, all_of_them = np.zeros(board.SIZE, np.int64), os.sched_getaffinity(0)
     loops, here = runtime.compiled(table.WAITING.kernel), min(all_of_them)
