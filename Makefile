@@ -9,7 +9,7 @@ RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
 CLEAN := .venv .venv-smoke-* digits.npz digits.svg out build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help train test conformance check docs clean venv-matches
+.PHONY: help train test stress conformance check docs clean venv-matches
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -20,9 +20,11 @@ help: ## show this list
 train: $(VENV)/.examples ## train a small network on handwritten digits (DATA=folder of MNIST files, ARGS="--epochs 3 ...")
 	@$(RUN) examples/train_digits.py $(if $(DATA),--data '$(DATA)') $(ARGS)
 
-test: $(VENV)/.test ## the smoke suite on every other Python found, then all tests, with numba and without (ARGS="-k name ...")
-	@sh tools/smoke.sh $(RUN)
-	@sh tools/tests.sh $(RUN) $(ARGS)
+test: $(VENV)/.test ## all tests, with numba and without, in about ten minutes (ARGS=--quick: in two; ARGS="-k name ...")
+	@$(RUN) tools/tests.py $(ARGS)
+
+stress: $(VENV)/.test ## kernels, signals, kills, forks, damaged files, for SECONDS=600 (ARGS="--only signals --seed 7")
+	@$(RUN) -m tests.fuzz stress --seconds $(or $(SECONDS),600) $(ARGS)
 
 conformance: $(VENV)/.test ## run PyTorch's own test databases and write docs/coverage.md (minutes; ARGS="--processes 4")
 	@$(RUN) -m tests.conformance $(ARGS)

@@ -95,7 +95,8 @@ class Worker:
 
         if self.name in peers.BUILDS:
             return peers.facts(self.name)
-        found = {self.name: self.torch.__version__, "NumPy": numpy.__version__, "threads": self.torch.get_num_threads()}
+        own = getattr(self.torch.version, "tensorgrad", self.torch.__version__)
+        found = {self.name: own, "NumPy": numpy.__version__, "threads": self.torch.get_num_threads()}
         if self.name == "tensorgrad":
             from tensorgrad.kernels.numba import table
 

@@ -7,11 +7,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
 
-import tensorgrad  # noqa: E402
+from tensorgrad import version as versions  # noqa: E402
 
 project = "tensorgrad"
 language = "en"
-release = version = tensorgrad.__version__
+release = version = versions.tensorgrad
 html_title = "tensorgrad"
 extensions = ["myst_parser", "pictures", "reference"]
 exclude_patterns = ["_ext", "_static"]

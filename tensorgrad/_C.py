@@ -7,4 +7,27 @@ from tensorgrad.ops.slowpath import DisableTorchFunctionSubclass
 from tensorgrad.random import Generator, default_generator
 from tensorgrad.size import Size
 
+has_lapack = has_spectral = True  # NumPy brings both
+has_mkl = has_cuda = False
+
 __all__ = ["DisableTorchFunctionSubclass", "Generator", "Size", "_LinAlgError", "default_generator", "device", "dtype"]
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Does nothing: who calls what is not counted here."""
+
+
+def _get_tracing_state() -> None:
+    """None: nothing is ever being traced."""
+
+
+def __getattr__(name: str):
+    if name == "_nn":  # where files look for compiled functions of torch.nn.functional
+        from tensorgrad.nn import functional
+
+        return functional
+    if name in ("_VariableFunctions", "_VariableFunctionsClass"):  # and of torch
+        import tensorgrad
+
+        return tensorgrad
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

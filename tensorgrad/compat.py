@@ -18,9 +18,8 @@ from types import ModuleType
 from typing import Any
 
 import tensorgrad
-from tensorgrad.version import FOLLOWS, TorchVersion
 
-COVERAGE = "docs/coverage.md"  # what there is and what not
+COVERAGE = "`python -m tensorgrad.coverage`"  # says what there is and what not
 _OURS = "tensorgrad"
 
 
@@ -43,7 +42,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """It has run already."""
+        """It has run already, and so have modules below it: names that hide them, as `autograd.gradcheck`, stay."""
+        for name in [n for n in sys.modules if n.startswith(f"{module.__name__}.")]:
+            sys.modules.setdefault("torch" + name.removeprefix(_OURS), sys.modules[name])
         spec = module.__spec__
         if spec is not None and spec.loader is self:
             module.__spec__, module.__loader__ = spec.loader_state
@@ -51,6 +52,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def _module(fullname: str) -> ModuleType:
     """tensorgrad's module of a `torch` name. Raises: ModuleNotFoundError if there is none."""
+    if fullname == "torch.ops":  # a name of PyTorch's for something else than our package
+        return tensorgrad.ops
     ours = _OURS + fullname.removeprefix("torch")
     if ours in sys.modules:
         return sys.modules[ours]
@@ -61,7 +64,7 @@ def _module(fullname: str) -> ModuleType:
             raise  # something that it needs is missing
         raise ModuleNotFoundError(
             f"No module named {fullname!r}: tensorgrad, which stands for torch here, does not have it ({COVERAGE} "
-            "lists what there is)",
+            "prints what there is)",
             name=fullname,
         ) from None
 
@@ -87,7 +90,6 @@ def install() -> None:
     sys.meta_path.insert(0, _finder)
     sys.modules["torch"] = tensorgrad
     _in_children(True)
-    tensorgrad.__dict__["__version__"] = TorchVersion(f"{FOLLOWS}+tensorgrad.{_version()}")
 
 
 def uninstall() -> None:
@@ -107,7 +109,6 @@ def uninstall() -> None:
         del sys.modules[name]
     sys.modules.update(_before)
     _before.clear()
-    tensorgrad.__dict__["__version__"] = _version()
 
 
 def installed() -> bool:
@@ -140,24 +141,17 @@ def _in_children(wanted: bool) -> None:
     set_forkserver_preload(["tensorgrad.compat_child"] if wanted else ["__main__"])
 
 
-_own_version = tensorgrad.__version__
-
-
-def _version() -> str:
-    return _own_version
-
-
 def explain(error: BaseException) -> str | None:
     """A line to add to an error that comes from a name that tensorgrad does not have; None for any other error.
 
     >>> from tensorgrad import compat
     >>> compat.explain(ImportError("No module named 'torch.hub'", name="torch.hub"))
-    'torch is tensorgrad here; what it has and what not is listed in docs/coverage.md'
+    'torch is tensorgrad here; `python -m tensorgrad.coverage` prints what it has and what not'
     """
     named = isinstance(error, ImportError | AttributeError) and (getattr(error, "name", None) or "")
     text = str(error)
     if isinstance(error, ImportError) and str(named).startswith((_OURS, "torch")):
-        return f"torch is tensorgrad here; what it has and what not is listed in {COVERAGE}"
+        return f"torch is tensorgrad here; {COVERAGE} prints what it has and what not"
     if isinstance(error, AttributeError) and ("'tensorgrad" in text or "torch." in text):
-        return f"torch is tensorgrad here; what it has and what not is listed in {COVERAGE}"
+        return f"torch is tensorgrad here; {COVERAGE} prints what it has and what not"
     return None

@@ -19,7 +19,7 @@ import sys
 from tensorgrad import settings
 from tensorgrad.ops import callpath, dispatch, slowpath
 from tensorgrad.storage.stubs import STORAGES
-from tensorgrad.tensor import Tensor
+from tensorgrad.tensor import Tensor, tensors_in
 
 
 class _Debug:
@@ -89,7 +89,7 @@ def _describe(value) -> str:
 def _observe(op, args, result, start: float, seconds: float) -> None:
     line = f"{op.name}({', '.join(_describe(a) for a in args)}) -> {_describe(result)}  {seconds * 1e6:.1f} us"
     if _Debug.level >= 3:
-        first = next(iter(slowpath._tensors(args)), None)
+        first = next(iter(tensors_in(args)), None)
         if first is not None:
             line += f"  [{_kernel(op, args, first._array.__class__)}]"
     say(line)
@@ -101,7 +101,7 @@ def _kernel(op, args, array_type) -> str:
     row = dispatch.LARGE.get(op.name)
     if row is None or row.ready is None or STORAGES[array_type].device_type != "cpu":
         return name
-    sized = next(itertools.islice(slowpath._tensors(args), row.sized, None), None)
+    sized = next(itertools.islice(tensors_in(args), row.sized, None), None)
     large = sized is not None and sized._array.size >= row.elements and not settings._Settings.deterministic
     return f"tensorgrad.kernels.numba.{row.kernel}, or where it declines {name}" if large else name
 

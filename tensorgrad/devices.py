@@ -33,9 +33,11 @@ class device:
                     f"type (string) must not include an index because index was passed explicitly: {type}"
                 )
             type, _, number = type.partition(":")
-            if not number.isdigit():
+            if not number.isdigit() or (number[0] == "0" and number != "0"):
                 raise RuntimeError(f"Invalid device string: '{type}:{number}'")
             index = int(number)
+        if index is not None and index < 0:
+            raise RuntimeError("Device index must not be negative")
         if type not in TYPES:
             raise RuntimeError(
                 f"Expected one of {', '.join(sorted(TYPES))} device type at start of device string: {type}"

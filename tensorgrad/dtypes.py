@@ -101,6 +101,18 @@ def _by_name(name: str) -> dtype:
     return BY_NAME[name]
 
 
+def as_dtype(given, name: str = "") -> dtype:
+    """A dtype, which Python's `float`, `int`, `bool` and `complex` stand for, too.
+
+    Raises: TypeError for anything else, as the argument `dtype` of the function `name`.
+    """
+    if isinstance(given, dtype):
+        return given
+    if isinstance(given, type) and given in NUMBERS:
+        return {"bool": bool, "int": int64, "float": float64, "complex": complex128}[given.__name__]
+    raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(given).__name__}")
+
+
 def from_numpy_dtype(np_dtype) -> dtype:
     """The `dtype` of an array's element type.
 
@@ -194,9 +206,12 @@ def _promote(a: dtype, b: dtype) -> dtype:
 
 class _Promotion(dict):
     def __missing__(self, pair):
+        meant = tuple(as_dtype(given, "promote_types") for given in pair)
+        if meant in self:
+            return self[meant]
         raise RuntimeError(
             "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
-            f"{' and '.join(SPOKEN[d.name] for d in pair)}"
+            f"{' and '.join(SPOKEN[d.name] for d in meant)}"
         )
 
 
@@ -229,7 +244,7 @@ def can_cast(from_: dtype, to: dtype) -> builtins.bool:
     >>> torch.can_cast(torch.double, torch.float), torch.can_cast(torch.float, torch.int)
     (True, False)
     """
-    return from_.category <= to.category
+    return as_dtype(from_, "can_cast").category <= as_dtype(to, "can_cast").category
 
 
 def _combine(higher: dtype | None, lower: dtype | None) -> dtype | None:
@@ -278,7 +293,7 @@ class finfo:
     """
 
     def __init__(self, type: dtype | None = None):
-        d = (type or DEFAULT.floating).to_real()
+        d = as_dtype(type or DEFAULT.floating, "finfo").to_real()
         if not d.is_floating_point:
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{d!r}'")
         if d is bfloat16:
@@ -307,6 +322,7 @@ class iinfo:
     """
 
     def __init__(self, type: dtype):
+        type = as_dtype(type, "iinfo")
         if type.category != INTEGER:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type!r}'")
         info = np.iinfo(type.numpy)

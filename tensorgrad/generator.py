@@ -12,11 +12,11 @@ Source: M. Matsumoto and T. Nishimura, "Mersenne Twister", ACM TOMACS 8 (1998), 
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import contextmanager
 
 import numpy as np
 
+from tensorgrad import forks
 from tensorgrad.devices import device as Device
 from tensorgrad.storage.stubs import storage_class
 
@@ -91,8 +91,9 @@ class Generator:
         self.device = device if isinstance(device, Device) else Device(device)
         if self.device.type == "meta":
             raise RuntimeError("META device type not an accelerator.")
-        self.lock = threading.RLock()
+        self.lock = forks.lock(whole=True)
         self._bits = np.random.MT19937(0)
+        forks.adopt(self._bits.lock)
         self._reseed(DEFAULT_SEED)
 
     # --- seeding -----------------------------------------------------------------------------------------------------
@@ -187,7 +188,10 @@ class Generator:
         raise RuntimeError("CPU Generator does not use offset")
 
     def __reduce__(self):
-        return _rebuild, (self.device, self.state_bytes())
+        return Generator, (self.device,), (self.initial_seed(), None, self.get_state())  # type: ignore[attr-defined]
+
+    def __setstate__(self, state) -> None:
+        self.set_state(state[2])  # type: ignore[attr-defined]
 
     # --- draws -------------------------------------------------------------------------------------------------------
 
@@ -227,12 +231,6 @@ class Generator:
         """Go back to a place that `mark` returned."""
         with self.lock:
             self._bits.state, self._untouched = mark
-
-
-def _rebuild(device, state: np.ndarray) -> Generator:
-    generator = Generator(device)
-    generator.set_state_bytes(state)
-    return generator
 
 
 default_generator = Generator()

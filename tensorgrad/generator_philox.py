@@ -11,11 +11,11 @@ Source: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random 
 
 from __future__ import annotations
 
-import threading
 from typing import NamedTuple
 
 import numpy as np
 
+from tensorgrad import forks
 from tensorgrad.devices import device as Device
 from tensorgrad.generator import DEFAULT_SEED, Generator, check_seed, default_generator, entropy
 from tensorgrad.storage.stubs import storage_class
@@ -60,7 +60,7 @@ class PhiloxGenerator(Generator):
         device = Device(device)
         if device.index is None:
             device = Device("cuda", index_of(device))
-        self.device, self.lock = device, threading.RLock()
+        self.device, self.lock = device, forks.lock(whole=True)
         self._reseed(DEFAULT_SEED)
 
     def _reseed(self, seed: int) -> None:
@@ -126,7 +126,7 @@ class PhiloxGenerator(Generator):
 # --- the default generators, one for each GPU; made when first asked for ---------------------------------------------
 
 _defaults: dict[int, PhiloxGenerator] = {}
-_lock = threading.Lock()
+_lock = forks.lock()
 _chance = entropy()
 _seed: int | None = None  # what default generators were last seeded with, all together; None: by chance
 

@@ -1,5 +1,5 @@
-"""The functions as users call them: one that fails because it was given no tensor says so, in PyTorch's words; and
-`axis` and `keepdims` mean `dim` and `keepdim`.
+"""The functions as users call them: one that fails because it was given no tensor says so, in PyTorch's words;
+`axis` and `keepdims` mean `dim` and `keepdim`; Python's `float` is a dtype; and a `layout` is the strided one.
 
 The composites of `ops/` are ordinary Python functions: given a list, they stumble over its missing attributes. Behind
 `torch.name` stands therefore a function of the same parameters that passes its arguments on and looks at them only
@@ -15,12 +15,15 @@ from numbers import Number
 from types import FunctionType
 from typing import Any
 
-from tensorgrad.dtypes import dtype
-from tensorgrad.ops.errors import MISSING, NUMPY_NAMES, missing, typename  # noqa: F401 (the guards' texts use it)
+from tensorgrad.dtypes import as_dtype, dtype  # noqa: F401 (the guards' texts use it, as the names below)
+from tensorgrad.layouts import check_strided, strided  # noqa: F401
+from tensorgrad.ops.callpath import execute
+from tensorgrad.ops.errors import MISSING, NUMPY_NAMES, missing, typename  # noqa: F401
 from tensorgrad.ops.precision import AS_ONE
-from tensorgrad.ops.slowpath import LOCAL  # noqa: F401 (likewise)
+from tensorgrad.ops.slowpath import LOCAL  # noqa: F401
 from tensorgrad.tensor import Tensor
 
+DTYPE = dtype  # the texts have a parameter of that name
 # What an annotation allows, and what PyTorch's message calls it.
 _SINGLE: dict[str, tuple[tuple, str]] = {
     "Tensor": ((Tensor,), "Tensor"),
@@ -40,11 +43,13 @@ _NAMES = {
 
 # Written in Python in PyTorch, too: these know only their own names.
 _NO_NUMPY_NAMES = frozenset(f"tensorgrad.{name}" for name in ("norm", "split", "unique", "unique_consecutive"))
-_BARE_METHODS = frozenset(("norm", "size", "split", "stride", "unflatten", "unique", "unique_consecutive"))
+_BARE_METHODS = frozenset(
+    ("norm", "size", "split", "stride", "to", "type", "unflatten", "unique", "unique_consecutive")
+)
 
 
 def guarded(functions: dict[str, Any], module: str, numpy_names: bool = False) -> dict[str, Any]:
-    """The same functions, those that take tensors and were not made from a row with their guards.
+    """The same functions, those that take tensors or a dtype and were not made from a row with their guards.
 
     `module` is where users find them: a function is pickled as a name there. `numpy_names`: `axis` and `keepdims` are
     other names of `dim` and `keepdim`.
@@ -57,7 +62,7 @@ def guarded(functions: dict[str, Any], module: str, numpy_names: bool = False) -
     """
     return {
         name: _guard(function, name, module, numpy_names and f"{module}.{name}" not in _NO_NUMPY_NAMES)
-        if _takes_tensors(function)
+        if _takes(function, "dtype", "layout") or _takes_tensors(function)
         else function
         for name, function in functions.items()
     }
@@ -76,8 +81,16 @@ def guard_methods() -> None:
             code = function.__code__
             names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
             numpy_names = any(n in NUMPY_NAMES for n in names)
-            if not name.startswith("_") and (numpy_names or name in AS_ONE):
+            if not name.startswith("_") and (numpy_names or name in AS_ONE or _takes(function, "dtype")):
                 setattr(Tensor, name, _guard(function, name, function.__module__, numpy_names))
+
+
+def _takes(function, *names: str) -> bool:
+    """Whether an ordinary function, not made from a row, has one of these parameters."""
+    if not isinstance(function, FunctionType) or hasattr(function, "op"):
+        return False
+    code = function.__code__
+    return any(n in names for n in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
 def _takes_tensors(function) -> bool:
@@ -109,7 +122,7 @@ def _become(guard, function, numpy_names: bool):
     text = _source(function, renamed, late)
     if text not in _compiled:
         scope: dict[str, Any] = {}
-        exec(compile(text, "<tensorgrad guard>", "exec"), globals(), scope)
+        execute(text, "guard", globals(), scope)
         _compiled[text] = scope["make"]
     code = _compiled[text](function, guard, numpy_names).__code__
     guard.__defaults__ = (*(MISSING for _ in late), *(function.__defaults__ or ()))
@@ -161,6 +174,16 @@ def _source(function, renamed: dict[str, str], late: list[str]) -> str:
         names += (
             f"        if {' or '.join(f'{name} is MISSING' for name in late)}:\n"
             f"            missing(SELF.__name__, {', '.join(f'{name}={name}' for name in late)})\n"
+        )
+    if _takes(function, "dtype"):
+        names += (
+            "        if dtype is not None and dtype.__class__ is not DTYPE:\n"
+            "            dtype = as_dtype(dtype, SELF.__name__)\n"
+        )
+    if _takes(function, "layout"):
+        names += (
+            "        if layout is not None and layout is not strided:\n"
+            "            check_strided(SELF.__name__, layout)\n"
         )
     tensors = "".join(f"{name}, " for _, name, _ in _tensors(function))
     cast = ""

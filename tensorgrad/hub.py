@@ -17,24 +17,36 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+from tensorgrad import folders
+
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 
 _chosen: str | None = None
-_HASH = re.compile(r"-([a-f0-9]*)\.")  # in a file's name, as in resnet18-5c106cde.pth
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # in a file's name, as in resnet18-5c106cde.pth
 
 
 def get_dir() -> str:
     """The folder for downloads: what `set_dir` was told, `$TORCH_HOME/hub`, or `~/.cache/torch/hub`; PyTorch's own.
+
+    Raises: RuntimeError if none was told and the user has no home folder.
 
     >>> import os
     >>> import tensorgrad as torch
     >>> os.path.basename(torch.hub.get_dir())
     'hub'
     """
-    if _chosen is not None:
-        return _chosen
-    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    return os.path.join(os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch"))), "hub")
+    return os.path.join(_get_torch_home(), "hub") if _chosen is None else _chosen
+
+
+def _get_torch_home() -> str:
+    """The folder of PyTorch's caches: `$TORCH_HOME`, or `~/.cache/torch`."""
+    given = os.environ.get("TORCH_HOME")
+    if given is not None:
+        return os.path.expanduser(given)
+    cache = folders.cache(system=False)
+    if cache is None:
+        raise RuntimeError("hub: the user has no home folder for downloads: set TORCH_HOME, or call torch.hub.set_dir")
+    return str(cache / "torch")
 
 
 def set_dir(d: str | os.PathLike) -> None:
@@ -120,7 +132,7 @@ def load_state_dict_from_url(
     name = file_name or os.path.basename(urllib.parse.urlparse(url).path)
     path = os.path.join(folder, name)
     if not os.path.exists(path):
-        found = _HASH.search(name) if check_hash else None
+        found = HASH_REGEX.search(name) if check_hash else None
         download_url_to_file(url, path, found.group(1) if found else None, progress)
     return load_file(path, map_location=map_location, weights_only=weights_only)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 __all__ = [
-    "Final", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "isinstance", "load",
-    "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace", "trace_module", "unused",
+    "Final", "ScriptFunction", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "isinstance",
+    "load", "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace", "trace_module",
+    "unused",
 ]  # fmt: skip
 
 
@@ -18,6 +19,15 @@ def script(obj: Any, *args: Any, **options: Any) -> Any:
     ReLU()
     """
     return obj
+
+
+class ScriptFunction:
+    """What PyTorch's `jit.script` makes of a function; here nothing is one.
+
+    >>> import tensorgrad as torch
+    >>> isinstance(torch.jit.script(abs), torch.jit.ScriptFunction)
+    False
+    """
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, **options: Any) -> Any:
@@ -128,13 +138,11 @@ def load(f: Any, *args: Any, **options: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    # Modules that are written for TorchScript are modules. (They need torch.nn, which scripting alone does not.)
+    # These need torch.nn, which scripting alone does not.
     if name in ("RecursiveScriptModule", "ScriptModule", "TopLevelTracedModule", "TracedModule"):
-        from tensorgrad.nn import Module
+        from tensorgrad import jit_modules
 
-        return Module
-    if name == "ScriptFunction":
-        from types import FunctionType
+        return getattr(jit_modules, name)
+    from tensorgrad.missing_names import no_attribute
 
-        return FunctionType
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    raise no_attribute(__name__, name)

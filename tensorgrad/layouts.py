@@ -25,11 +25,14 @@ class memory_format:
 
 
 class layout(memory_format):
-    """How a tensor's elements are stored at all: only `strided` exists here.
+    """How a tensor's elements are stored at all. Tensors here are `strided`; of the other layouts there are the names,
+    which programs compare with.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2).layout
     torch.strided
+    >>> torch.ones(2).layout == torch.sparse_coo
+    False
     """
 
     __slots__ = ()
@@ -40,3 +43,41 @@ preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")
+sparse_csc = layout("sparse_csc")
+sparse_bsr = layout("sparse_bsr")
+sparse_bsc = layout("sparse_bsc")
+jagged = layout("jagged")
+_mkldnn = layout("_mkldnn")
+
+
+def memory_strides(shape: tuple[int, ...], given: memory_format | None) -> tuple[int, ...]:
+    """The strides, in elements, of a dense tensor in a memory format (row order for None).
+
+    Raises: RuntimeError for a format that tensors of this rank, or new ones, do not have.
+    """
+    name = "contiguous_format" if given is None else str(given).rpartition(".")[2]
+    order = list(range(len(shape)))
+    if name.startswith("channels_last"):
+        rank = 5 if name.endswith("3d") else 4
+        if len(shape) != rank:
+            raise RuntimeError(f"required rank {rank} tensor to use {name} format")
+        order = [0, *order[2:], 1]
+    elif name != "contiguous_format":
+        raise RuntimeError(f"unsupported memory format option {name}")
+    strides, step = [0] * len(shape), 1
+    for dim in reversed(order):
+        strides[dim] = step
+        step *= max(shape[dim], 1)
+    return tuple(strides)
+
+
+def check_strided(name: str, given) -> None:
+    """For functions that make tensors. Raises: TypeError for what is no layout, NotImplementedError for another one
+    than `strided`."""
+    if given is not strided and given is not None:
+        if given.__class__ is not layout:
+            kind = "torch.dtype" if type(given).__name__ == "dtype" else type(given).__name__
+            raise TypeError(f"{name}(): argument 'layout' must be torch.layout, not {kind}")
+        raise NotImplementedError(f"{name}: the layout {given} is not included, tensors are strided")

@@ -28,6 +28,7 @@ class _Settings:
     interop_threads = os.cpu_count() or 1
     interop_was_set = False
     deterministic = warn_only = False
+    fill_memory = True  # in deterministic mode: fills memory that would be left uninitialised
     warn_always = False
     matmul_precision = "highest"
 
@@ -110,6 +111,8 @@ _DEBUG_MODES = ("default", "warn", "error")
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Whether results must not depend on chance. On the CPU they never do; on GPUs sums at indices keep an order then.
+
+    Uninitialised memory is filled then, unless `torch.utils.deterministic.fill_uninitialized_memory` is False.
 
     Raises: TypeError unless both are booleans.
 

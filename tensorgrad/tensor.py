@@ -6,12 +6,11 @@ This file holds what a tensor *is*; what can be done with it is attached by the 
 from __future__ import annotations
 
 import math
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorgrad import devices, dtypes
+from tensorgrad import devices, dtypes, forks
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import INFERENCE, STORAGES, Storage
 
@@ -28,7 +27,7 @@ else:
 VIEW: Any = "ask the base"
 
 
-_NEW_STORAGE = threading.Lock()
+_NEW_STORAGE = forks.lock()
 
 
 class Tensor(TensorMethods):
@@ -51,7 +50,7 @@ class Tensor(TensorMethods):
     # `_array`  the strided view itself (its class is the device)
     # `_memory` its storage, once somebody asked for it: most intermediate results live and die without one
     # `_edge`   (node, output_nr) that made it, or None for a leaf; `_grad` the accumulated gradient
-    # `_view`   (base, steps, version) if it is a differentiable view; `_hooks` a leaf's hooks
+    # `_view`   (base, steps, version, recorded) if it is a differentiable view; `_hooks` a leaf's hooks
     __slots__ = (
         "__dict__", "__weakref__", "_array", "_edge", "_grad", "_hooks", "_memory", "_requires_grad", "_view"
     )  # fmt: skip
@@ -311,7 +310,8 @@ class Tensor(TensorMethods):
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The tensor as a NumPy array that shares its memory. `force=True` detaches and copies from the device first.
 
-        Raises: RuntimeError if the tensor requires grad, TypeError if it is not on the CPU (unless forced).
+        Raises: RuntimeError if the tensor requires grad (outside `no_grad`), TypeError if it is not on the CPU (unless
+        forced).
 
         >>> import tensorgrad as torch
         >>> x = torch.zeros(2)
@@ -321,9 +321,12 @@ class Tensor(TensorMethods):
         """
         if not force:
             if self.requires_grad:
-                raise RuntimeError(
-                    "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-                )
+                from tensorgrad.autograd.modes import GRAD
+
+                if GRAD.enabled:
+                    raise RuntimeError(
+                        "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+                    )
             if self._array.__class__ is not np.ndarray:
                 raise TypeError(
                     f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
@@ -349,10 +352,10 @@ class Tensor(TensorMethods):
         return bool(self.item())
 
     def __int__(self) -> int:
-        return int(self._scalar())
+        return int(self._real_scalar("int64_t"))
 
     def __float__(self) -> float:
-        return float(self._scalar())
+        return float(self._real_scalar("double"))
 
     def __complex__(self) -> complex:
         return complex(self._scalar())
@@ -361,6 +364,13 @@ class Tensor(TensorMethods):
         if self._array.size != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
         return self.item()
+
+    def _real_scalar(self, kind: str):
+        """The only element for a real number. Raises: RuntimeError for one with an imaginary part."""
+        value = self._scalar()
+        if value.imag:
+            raise RuntimeError(f"value cannot be converted to type {kind} without overflow")
+        return value.real
 
     def __index__(self) -> int:
         if self._array.dtype.kind not in "iub" or self._array.size != 1:
@@ -673,6 +683,15 @@ def share(array, storage: Storage | None, cls: type[Tensor] = Tensor) -> Tensor:
     tensor._requires_grad = False
     tensor._edge = tensor._grad = tensor._view = tensor._hooks = None
     return tensor
+
+
+def tensors_in(values):
+    """Every tensor among `values` and in lists and tuples there."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from tensors_in(value)
 
 
 def differentiable(dtype: np.dtype) -> bool:

@@ -8,12 +8,12 @@ x.type(torch.DoubleTensor)               x.double()
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Union
 
 from tensorgrad import devices, dtypes
 from tensorgrad.dtypes import SPOKEN
 from tensorgrad.storage.stubs import storage_class
-from tensorgrad.tensor import Tensor, wrap
+from tensorgrad.tensor import Tensor
 
 
 class TensorType:
@@ -32,39 +32,23 @@ class TensorType:
 
     def __call__(self, *args: Any) -> Tensor:
         """A tensor from a sequence, another tensor's values, or sizes. Raises: TypeError for anything else."""
-        from tensorgrad.ops.create import tensor
+        from tensorgrad.ops.create import legacy_tensor
 
         if self.is_cuda:
             storage_class(self.device)  # says what is missing
-        if len(args) == 1 and not isinstance(args[0], int):
-            (data,) = args
-            if isinstance(data, Tensor) and data.dtype is not self.dtype:
-                raise TypeError(
-                    f"expected a tensor of {self.dtype}, but got one of {data.dtype}: convert it with .to()"
-                )
-            if isinstance(data, Tensor):
-                return data.detach()
-            if not isinstance(data, _size()):
-                if isinstance(data, str | float | bool | dict | None) or not hasattr(data, "__len__"):
-                    raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
-                return tensor(data, dtype=self.dtype, device=self.device)
-            args = tuple(data)  # type: ignore[arg-type]
-        if not all(isinstance(n, int) for n in args):
-            raise TypeError(f"{self.__name__}(): expected a sequence, a tensor or sizes, but got {args!r:.60}")
-        shape = args or (0,)
-        return wrap(storage_class(self.device).empty(tuple(shape), self.dtype.numpy, self.device))
+        return legacy_tensor(args, self.device, self.dtype)
+
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # noqa: UP007 this is what makes it one
+
+    def __ror__(self, other: Any) -> Any:
+        return Union[other, self]  # noqa: UP007
 
     def __repr__(self) -> str:
         return f"<class '{self.__module__}.{self.__name__}'>"
 
     def __reduce__(self):
         return _named, (self.dtype.name, self.device.type)
-
-
-def _size() -> type:
-    from tensorgrad.size import Size
-
-    return Size
 
 
 def _named(dtype: str, device: str) -> TensorType:

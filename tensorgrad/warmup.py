@@ -20,17 +20,28 @@ from queue import SimpleQueue
 from typing import Any
 
 
-def compile_file(compilers: SimpleQueue, kernels: list[str]) -> None:
-    """Compiles kernels of one file, which share loops, by a process that is free, or here if there can be none."""
-    from tensorgrad.kernels.numba import runtime
+def compile_file(compilers: SimpleQueue, kernels: list[str]) -> list[str]:
+    """Compiles kernels of one file, which share loops, by a process that is free. What failed, each with its reason."""
+    from tensorgrad.kernels.numba import cache, runtime
+    from tensorgrad.kernels.numba.compiler import Failed, compiles_here
 
-    compiler = compilers.get()
+    compiler, failed = compilers.get(), []
     try:
         for kernel in kernels:
-            if not runtime.in_cache(kernel) and not compiler.compile(kernel):
-                runtime.compiled(kernel)
+            try:
+                if runtime.in_cache(kernel):
+                    continue
+                if compiles_here():
+                    runtime.compile_into(kernel, cache.place())
+                else:
+                    compiler.compile(kernel, cache.place())
+            except Failed as error:
+                failed.append(f"{kernel}: {error!s:.300}")
+                if error.tried:
+                    cache.remember(kernel.partition(".")[0], kernel, str(error), error.crash)
     finally:
         compilers.put(compiler)
+    return failed
 
 
 def shown(steps: Iterable[Any], total: int) -> Iterable[Any]:
@@ -41,12 +52,15 @@ def shown(steps: Iterable[Any], total: int) -> Iterable[Any]:
 
 
 def main() -> int:
-    """Compiles, showing how far it is; 1 if the package numba is missing."""
-    from tensorgrad.kernels.numba import runtime, table
+    """Compiles, showing how far it is; 1 if the package numba is missing, nothing can be kept, or a kernel fails."""
+    from tensorgrad.kernels.numba import cache, runtime, table
     from tensorgrad.kernels.numba.compiler import Compiler
 
     if not table.wanted():
         print("nothing to compile: pip install '.[fast]' (numba), and do not set TENSORGRAD_FAST=0", file=sys.stderr)
+        return 1
+    if cache.place() != cache.folder():
+        print(f"nothing can be kept: {cache.folder()} is not to be written (TENSORGRAD_CACHE)", file=sys.stderr)
         return 1
     families: dict[str, list[str]] = {}
     for row in table.ROWS:
@@ -63,14 +77,16 @@ def main() -> int:
     try:
         with ThreadPoolExecutor(len(compilers)) as threads:
             done = threads.map(partial(compile_file, free), (families[name] for name in longest_first))
-            for _ in shown(done, len(families)):
-                pass
+            failed = [reason for reasons in shown(done, len(families)) for reason in reasons]
     finally:
         for compiler in compilers:
             compiler.close()
     seconds = time.perf_counter() - started
-    print(f"{sum(map(len, families.values()))} kernels ready after {seconds:.1f} s, in {runtime.cache_folder()}")
-    return 0
+    for reason in failed:
+        print(f"not compiled: {reason}", file=sys.stderr)
+    ready = sum(map(len, families.values())) - len(failed)
+    print(f"{ready} kernels ready after {seconds:.1f} s, in {cache.folder()}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -38,6 +38,19 @@ def pytest_report_header(config):
     return f"tensorgrad: DEVICE={os.environ.get('DEVICE', 'cpu')}, {compared}"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A test that ends because torch has no kernel for this processor is skipped, with torch's reason."""
+    from tests.alike import no_kernel
+
+    try:
+        return (yield)
+    except RuntimeError as error:
+        if no_kernel(error):
+            pytest.skip(f"torch cannot do this on this machine: {error}")
+        raise
+
+
 @pytest.fixture(scope="session")
 def device():
     """The device that the tests run on: the environment's DEVICE, or else the CPU."""

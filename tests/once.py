@@ -1,4 +1,4 @@
-"""The whole suite runs twice at the same time, with compiled kernels and without (tools/tests.sh)."""
+"""The whole suite runs twice at the same time, with compiled kernels and without (tools/tests.py)."""
 
 import importlib.util
 import os

@@ -473,3 +473,183 @@ def test_anomaly_mode_names_the_line_of_custom_functions():
         with pytest.raises(RuntimeError, match="Function 'BadBackward' returned nan values in its 0th output"):
             y.sum().backward()
     assert "the guilty line" in "".join(str(w.message) for w in caught)
+
+
+# --- places in the graph -------------------------------------------------------------------------------------------
+
+
+@alike
+def test_gradient_edges_stand_for_tensors(torch):
+    edge_of = torch.autograd.graph.get_gradient_edge
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    w = torch.tensor(3.0, requires_grad=True)
+    y = x * w
+    edge, z = edge_of(y), (y * y).sum()
+    seen = [edge.node.name(), edge.output_nr, edge_of(x).node.name(), edge_of(x).node.variable is x]
+    seen += torch.autograd.grad(z, (edge, w), retain_graph=True)
+    seen += torch.autograd.grad(edge_of(z), [edge_of(x)], retain_graph=True)
+    seen += torch.autograd.grad(edge, x, torch.ones(2), retain_graph=True)
+    del y
+    torch.autograd.backward([edge_of(z), edge], [None, torch.ones(2)], retain_graph=True)
+    seen += [x.grad.clone(), w.grad.clone()]
+    torch.autograd.backward(z, inputs=[edge_of(x)])
+    a, b = torch.split(torch.ones(4, requires_grad=True) * 2, 2)
+    other = torch.tensor(1.0, requires_grad=True)
+    unused = torch.autograd.grad(b.sum(), [edge_of(other * 2), edge_of(b)], allow_unused=True)
+    return seen, x.grad, w.grad, edge_of(b).output_nr, unused, a.detach()
+
+
+@pytest.mark.parametrize(
+    "do",
+    [
+        lambda torch, edge_of, x: edge_of(torch.ones(1)),
+        lambda torch, edge_of, x: torch.autograd.grad(edge_of(x * 2), x),
+        lambda torch, edge_of, x: torch.autograd.grad(edge_of(x * 2), x, torch.ones(3)),
+        lambda torch, edge_of, x: torch.autograd.backward(edge_of(x * 2)),
+        lambda torch, edge_of, x: torch.autograd.grad(
+            x.sum(), edge_of(x * 2), allow_unused=True, materialize_grads=True
+        ),
+    ],
+)
+def test_what_gradient_edges_refuse(do):
+    torch = pytest.importorskip("torch")
+    errors = []
+    for library in (torch_, torch):
+        x = library.ones(2, requires_grad=True)
+        errors.append(error(lambda: do(library, library.autograd.graph.get_gradient_edge, x)))
+    assert errors[0] == errors[1]
+
+
+# --- gradients of leaves -------------------------------------------------------------------------------------------
+
+
+LAYOUTS = {
+    "rows": lambda t: t.rand(2, 3, 4, 5),
+    "channels last": lambda t: t.rand(2, 3, 4, 5).to(memory_format=t.channels_last),
+    "transposed": lambda t: t.rand(5, 4, 3, 2).permute(3, 2, 1, 0),
+    "one of a dimension": lambda t: t.rand(2, 1, 4, 5).to(memory_format=t.channels_last),
+    "gaps": lambda t: t.rand(2, 3, 4, 10)[..., ::2],
+    "gaps between rows": lambda t: t.rand(2, 3, 8, 5)[:, :, :4],
+}
+LOSSES = {
+    "sum": lambda x: x.sum(),
+    "expanded": lambda x: x.mean(1).sum(),
+    "product": lambda x: (x * x.detach()).sum(),
+    "given": lambda x: (x.flatten() * 2).sum(),
+    "twice": lambda x: (x * 2).sum() + x.transpose(0, 1).exp().sum(),
+}
+
+
+@pytest.mark.parametrize("graph", [False, True], ids=["", "with graph"])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_gradient_lies_as_its_leaf_does(layout, loss, graph):
+    torch = pytest.importorskip("torch")
+    strides = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's about cycles
+        for library in (torch_, torch):
+            x = LAYOUTS[layout](library).detach().requires_grad_()
+            LOSSES[loss](x).backward(create_graph=graph)
+            strides.append([s for s, n in zip(x.grad.stride(), x.shape, strict=True) if n != 1])
+            x.grad = None
+    assert strides[0] == strides[1]
+
+
+@alike
+def test_groups_of_hooks_count_in_passes_for_some_inputs(torch):
+    t = [torch.rand(2, requires_grad=True) for _ in range(4)]
+    seen = []
+    torch.autograd.graph.register_multi_grad_hook(t, lambda grads: seen.append([g is not None for g in grads]))
+    out = (t[1] * t[2]).sum()
+    for _ in range(3):
+        out.backward(inputs=(t[1], t[2]), retain_graph=True)
+    return seen
+
+
+# --- what the graph saves ------------------------------------------------------------------------------------------
+
+
+@alike
+def test_saved_tensors_may_be_written_inside_the_context(torch):
+    seen = []
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    with torch.autograd.graph.allow_mutation_on_saved_tensors():
+        a = x.clone()
+        b = (a * a).exp()
+        c = b[:1] * b
+        a.mul_(3)
+        b.zero_()
+        seen.append(torch.autograd.grad(c.sum(), x, create_graph=True)[0].detach())
+    return seen
+
+
+def test_what_contexts_of_saved_tensors_refuse():
+    graph, x = torch_.autograd.graph, torch_.ones(2, requires_grad=True)
+    with graph.allow_mutation_on_saved_tensors():
+        y = x.exp()
+        with pytest.raises(RuntimeError, match="nested"), graph.allow_mutation_on_saved_tensors():
+            pass
+    with pytest.raises(RuntimeError, match="outside of the 'allow_mutation_on_saved_tensors' context"):
+        y.sum().backward()
+    with graph.allow_mutation_on_saved_tensors() as kept:
+        y = x.exp()
+        kept.clear()
+        with pytest.raises(RuntimeError, match="cleared"):
+            y.sum().backward()
+    with graph.disable_saved_tensors_hooks("one"):
+        with graph.disable_saved_tensors_hooks("two"), pytest.raises(RuntimeError, match="two"), graph.save_on_cpu():
+            pass
+        with pytest.raises(RuntimeError, match="one"), graph.save_on_cpu():
+            pass
+        assert (x * 2).grad_fn is not None
+    with graph.save_on_cpu(), pytest.raises(RuntimeError, match="three"), graph.disable_saved_tensors_hooks("three"):
+        pass
+    with graph.saved_tensors_hooks(lambda t: t.add_(1), lambda t: t):
+        with pytest.raises(RuntimeError, match="pack hook is modifying its input"):
+            x.exp()
+        with pytest.raises(RuntimeError, match="pack hook is modifying its input"):
+            _Square.apply(x)
+
+
+class _Square(torch_.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x * 1)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+def test_increment_version():
+    x, y = torch_.ones(1), torch_.ones(1)
+    torch_.autograd.graph.increment_version([x, y])
+    torch_.autograd.graph.increment_version(x)
+    assert (x._version, y._version) == (2, 1)
+    with torch_.inference_mode():
+        torch_.autograd.graph.increment_version(torch_.ones(1))
+
+
+@alike
+def test_hooks_of_outputs_without_a_gradient_hear_of_it(torch):
+    """Of a node with several outputs each hook is called, with None where only the others have a gradient."""
+    found = []
+    replacing = (None, lambda grad: torch.tensor(5.0), lambda grad: grad * 2)
+    makers = (lambda x: x.unbind(), lambda x: x.chunk(3), lambda x: x.split(1))
+    for make in makers:
+        for number in (0, 1):
+            for replace in replacing:
+                x = torch.tensor([1.0, 2.0, 4.0], requires_grad=True)
+                seen = []
+                outputs = make(x)
+                outputs[0].register_hook(seen.append if replace is None else replace)
+                text = (
+                    error(outputs[number].sum().backward)
+                    .partition(" expected [")[0]
+                    .partition("unsupported")[0]
+                    .rstrip(":")
+                )
+                found.append([[grad is None for grad in seen], text, x.grad])
+    return found

@@ -108,7 +108,7 @@ def test_a_worker_measures_and_says_what_is_wrong(tmp_path):
     process = Process(COLUMNS["numpy"], 1)
     try:
         facts = process.ask(do="facts")
-        assert facts["threads"] == 1 and facts["tensorgrad"] == tensorgrad.__version__
+        assert facts["threads"] == 1 and facts["tensorgrad"] == tensorgrad.version.tensorgrad
         process.ask(do="prepare", row="pointwise: add 16", file=str(tmp_path / "found.npz"))
         assert [array.shape for array in np.load(tmp_path / "found.npz").values()] == [(16,)]
         assert process.ask(do="warm", seconds=0.01)["seconds"] > 0

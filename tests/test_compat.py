@@ -1,14 +1,18 @@
 """PyTorch programs unchanged: `import torch` as tensorgrad, `python -m tensorgrad.run`, and what programs touch."""
 
+import operator
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tensorgrad as tg
 from tensorgrad import compat
+from tests.alike import of_torch
 
 
 def run_program(tmp_path, text: str, *arguments: str, module: bool = False):
@@ -45,22 +49,70 @@ def test_imports_give_one_and_the_same_module(installed):
     assert tg.nn.__spec__.name == "tensorgrad.nn" and tg.nn.__name__ == "tensorgrad.nn"
 
 
-def test_version_compares(installed):
+def test_importing_a_file_leaves_the_name_that_means_something_else():
+    """Python binds the last part of `import torch.a.b` to the module, also where PyTorch has a function there."""
+    code = (
+        "import tensorgrad.compat, importlib; tensorgrad.compat.install()\n"
+        "import torch\n"
+        "for name in ('autograd.gradcheck', 'nn.utils.spectral_norm', 'nn.utils.weight_norm'):\n"
+        "    holder, _, last = name.rpartition('.')\n"
+        "    module = importlib.import_module('torch.' + name)\n"
+        "    named = getattr(importlib.import_module('torch.' + holder), last)\n"
+        "    assert callable(named) and getattr(module, last) is named, name\n"
+        "assert issubclass(importlib.import_module('torch.autograd.gradcheck').GradcheckError, RuntimeError)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_version_is_that_of_the_pytorch_that_is_followed(installed):
     import torch
 
-    assert torch.__version__ >= "1.6" and torch.__version__ > (2, 0) and torch.__version__.startswith("2.13.0+")
-    assert not torch.__version__ < "2.9" and torch.__version__ != "2.12"
-    assert torch.__version__.split("+")[0] == "2.13.0"
+    assert torch.__version__ == torch.version.__version__ == "2.13.0"
+    assert type(torch.__version__) is torch.torch_version.TorchVersion and type(torch.version.__version__) is str
+    assert torch.__version__ >= "1.6" and torch.__version__ > (2, 0) and not torch.__version__ < "2.9"
+    assert [int(part) for part in torch.__version__.split(".")] == [2, 13, 0]
+    assert torch.version.hip is torch.version.rocm is torch.version.xpu is None and torch.version.debug is False
+    assert "2.13.0" in torch.__config__.show() and "get_num_threads" in torch.__config__.parallel_info()
+
+
+def test_the_packages_version_is_this_librarys():
+    text = (Path(tg.__file__).parents[1] / "pyproject.toml").read_text()
+    pattern = re.search(r"^pattern = '(.*)'", text, re.MULTILINE)[1]
+    source = Path(tg.version.__file__).read_text()
+    assert re.findall(pattern, source, re.MULTILINE) == [tg.version.tensorgrad]
+
+
+VERSIONS = [
+    "2.13.0", "2.13", "2", "2.13.0+cpu", "2.13.0+cu130", "2.13.0+9", "2.13.0a0", "2.13.0a0+gitabc", "2.13.0.dev1", "v2.13",
+    "2.13.0rc2", "2.13.0.c3", "2.13.0-beta", "2.13.0.post1", "2.13.0-1", "2.13.0.post1.dev2", "2.13.0rc1.dev4", "1!1.0", "2.9",
+    "2.14", "3", "2.x", "", "parrot", "2.13.0 ", (2, 13), (2, 13, 0), [2, 13], (2, 13, 0, 1), (2, "a"), (), 2, 2.13, None,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("left", [v for v in VERSIONS if isinstance(v, str)])
+def test_versions_compare_as_pytorchs_do(left):
+    torch_version = pytest.importorskip("torch.torch_version", reason="torch is not installed: nothing to compare with")
+
+    def outcomes(version, other):
+        for compare in (operator.lt, operator.le, operator.eq, operator.ne, operator.ge, operator.gt):
+            try:
+                yield compare(version, other)
+            except TypeError as error:
+                yield str(error)
+
+    for right in VERSIONS:
+        found = list(outcomes(tg.torch_version.TorchVersion(left), right))
+        assert found == list(outcomes(torch_version.TorchVersion(left), right)), (left, right)
 
 
 def test_uninstall_gives_torch_back():
     before = sys.modules.get("torch")
-    version = tg.__version__
     compat.install()
     compat.install()
     assert compat.installed() and sys.modules["torch"] is tg
     compat.uninstall()
-    assert sys.modules.get("torch") is before and tg.__version__ == version and not compat.installed()
+    assert sys.modules.get("torch") is before and not compat.installed()
 
 
 def test_a_missing_module_says_so(installed):
@@ -110,7 +162,7 @@ def test_processes_that_a_program_starts_see_tensorgrad_too(tmp_path):
 def test_errors_are_the_programs_own(tmp_path):
     done = run_program(tmp_path, "import torch\ntorch.nothing_like_this(3)\n")
     assert done.returncode == 1
-    assert "nothing_like_this" in done.stderr and "coverage.md" in done.stderr
+    assert "nothing_like_this" in done.stderr and "tensorgrad.coverage" in done.stderr
     done = run_program(tmp_path, "import sys\nsys.exit(7)\n")
     assert done.returncode == 7
     done = run_program(tmp_path, "import torch\nraise ValueError('mine')\n")
@@ -201,6 +253,66 @@ def test_tensor_types():
         tg.LongTensor(x)
 
 
+def test_tensor_types_in_annotations():
+    import typing
+
+    names = [name for name in dir(tg) if name.endswith("Tensor") and name != "Tensor"]
+    names += [n for n in ("FloatTensor", "LongTensor", "BoolTensor", "HalfTensor", "BFloat16Tensor") if n not in names]
+    for name in names:
+        for kind in (getattr(tg, name), getattr(tg.cuda, name, None)):
+            if kind is None:
+                continue
+            assert typing.get_args(kind | None) == (kind, type(None))
+            assert typing.get_args(None | kind) == (type(None), kind)
+            assert typing.get_args(int | kind | tg.Tensor) == (int, kind, tg.Tensor)
+            assert typing.get_args(typing.Optional[kind]) == (kind, type(None))  # noqa: UP045
+
+
+# Modules that load some of their names when they are first used. Those of the others that are not here (`torch` itself,
+# `torch.nn.functional`) have all their functions from the start.
+WHOLE = ["optim", "nn", "nn.modules", "nn.utils", "utils", "viz", "cuda"]
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_modules_dictionary_can_be_gone_through(name):
+    program = f"""
+        import importlib
+        import tensorgrad as torch
+        module = importlib.import_module("tensorgrad.{name}")
+        names = [n for n in dir(module) if n != "tensorboard"]
+        for key, value in module.__dict__.items():
+            names and getattr(module, names.pop(), None)
+        for key in vars(module):
+            names and getattr(module, names.pop(), None)
+        assert not names
+        missing = set(getattr(module, "__all__", ())) - set(vars(module))
+        assert not missing, missing
+        if {name!r} == "optim":
+            found = [n for n, v in vars(torch.optim).items() if isinstance(v, type) and issubclass(v, torch.optim.Optimizer)]
+            assert {{"Adagrad", "LBFGS", "RMSprop"}} <= set(found), found
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+def test_modules_that_load_names_later_are_whole():
+    """Every package whose `__dir__` has names that its dictionary has not is among those above."""
+    program = """
+        import importlib, pkgutil, types
+        import tensorgrad
+        names = [m.name for m in pkgutil.walk_packages(tensorgrad.__path__, "tensorgrad.") if m.ispkg]
+        plain = types.ModuleType.__dict__["__dict__"]
+        for name in names:
+            if name.startswith("tensorgrad.kernels") or name == "tensorgrad.utils.tensorboard":
+                continue
+            module = importlib.import_module(name)
+            before = dict(plain.__get__(module))
+            if set(dir(module)) - set(before) or type(module) is not types.ModuleType:
+                print(name.removeprefix("tensorgrad."))
+    """
+    text = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, capture_output=True, text=True)
+    assert set(text.stdout.split()) <= set(WHOLE)
+
+
 def test_default_device_as_a_context():
     with tg.device("meta"):
         assert tg.zeros(2).device.type == "meta"
@@ -217,6 +329,30 @@ def test_compile_and_jit_return_what_they_are_given():
     assert tg.compile(mode="reduce-overhead")(model) is model
     with pytest.raises(NotImplementedError):
         tg.jit.save(model, "file")
+    with pytest.raises(AttributeError, match=r"TorchScript files cannot be written.*state_dict"):
+        tg.jit.script(model).save("file")
+    assert not hasattr(model, "save")
+
+
+def test_torchscripts_classes_are_their_own():
+    classes = [
+        getattr(tg.jit, n) for n in ("ScriptModule", "RecursiveScriptModule", "TracedModule", "TopLevelTracedModule")
+    ]
+    model = tg.nn.Sequential(tg.nn.Linear(2, 1), tg.nn.ReLU())
+    for module in (*model.modules(), tg.jit.script(model), tg.jit.trace(model, tg.ones(1, 2))):
+        assert not isinstance(module, tuple(classes))
+    for function in (print, tg.relu, tg.jit.script(lambda x: x)):
+        assert not isinstance(function, tg.jit.ScriptFunction)
+
+    class Scaled(tg.jit.ScriptModule):
+        def forward(self, x):
+            return 2 * x
+
+    assert Scaled()(tg.ones(1)).item() == 2 and Scaled().original_name == "Scaled"
+    assert isinstance(Scaled(), tg.jit.ScriptModule) and isinstance(Scaled(), tg.nn.Module)
+    assert issubclass(tg.jit.TopLevelTracedModule, tg.jit.TracedModule)
+    with pytest.raises(NotImplementedError, match="state_dict"):
+        Scaled().save("file")
 
 
 def test_data_parallel():
@@ -239,35 +375,44 @@ def test_pytree():
 # --- mixed precision -------------------------------------------------------------------------------------------------
 
 
-def dtypes_under_autocast(lib) -> dict[str, str]:
-    """The dtypes of many results inside `autocast`."""
-    F, a, b = lib.nn.functional, lib.ones(3, 4), lib.ones(4, 3)
-    target = lib.tensor([0, 1, 2])
-    with lib.autocast("cpu"):
-        c = a @ b
-        results = {
-            "mm": c, "add": a + a, "linear": F.linear(a, b.T), "softmax": a.softmax(1), "after": c.softmax(1),
-            "plus": c + 1.0, "mse": F.mse_loss(c, c), "ce": F.cross_entropy(c, target), "ln": F.layer_norm(c, (3,)),
-            "exp": c.exp(), "sum": c.sum(), "cat": lib.cat([c, lib.ones(1, 3)]), "relu": c.relu(),
-            "stack": lib.stack([c, lib.ones(3, 3)]), "conv": F.conv2d(lib.ones(1, 1, 3, 3), lib.ones(1, 1, 2, 2)),
-            "nll": F.nll_loss(c, target), "prod": c.prod(), "gelu": F.gelu(c), "einsum": lib.einsum("ij,jk->ik", a, b),
-            "attention": F.scaled_dot_product_attention(a[None], a[None], a[None]), "double": a.double() @ b.double(),
-            "bce": F.binary_cross_entropy(c.sigmoid(), lib.ones(3, 3)), "bmm": a[None].bmm(b[None]),
-            "addmm": lib.addmm(lib.ones(3), a, b), "l1": F.l1_loss(c, c), "mean": c.mean(),
-            "huber": F.huber_loss(c, c), "conv1": F.conv_transpose1d(lib.ones(1, 1, 3), lib.ones(1, 1, 2)),
-            "lstm": lib.nn.LSTM(4, 2)(a)[0], "bcel": F.binary_cross_entropy_with_logits(c, c), "std": c.std(),
-            "batch_norm": F.batch_norm(c, None, None, training=True), "cumsum": c.cumsum(0), "mv": lib.mv(a, a[0]),
-        }  # fmt: skip
-        with lib.autocast("cpu", enabled=False):
-            results["off"] = a @ b
-    results["outside"] = a @ b
-    return {name: str(t.dtype) for name, t in results.items()}
+# Calls of (the library, its nn.functional, two matrices, and their product inside `autocast`).
+AUTOCAST = {
+    "mm": lambda lib, F, a, b, c: c, "add": lambda lib, F, a, b, c: a + a, "linear": lambda lib, F, a, b, c: F.linear(a, b.T),
+    "softmax": lambda lib, F, a, b, c: a.softmax(1), "after": lambda lib, F, a, b, c: c.softmax(1),
+    "plus": lambda lib, F, a, b, c: c + 1.0, "mse": lambda lib, F, a, b, c: F.mse_loss(c, c),
+    "ce": lambda lib, F, a, b, c: F.cross_entropy(c, lib.tensor([0, 1, 2])), "ln": lambda lib, F, a, b, c: F.layer_norm(c, (3,)),
+    "exp": lambda lib, F, a, b, c: c.exp(), "sum": lambda lib, F, a, b, c: c.sum(),
+    "cat": lambda lib, F, a, b, c: lib.cat([c, lib.ones(1, 3)]), "relu": lambda lib, F, a, b, c: c.relu(),
+    "stack": lambda lib, F, a, b, c: lib.stack([c, lib.ones(3, 3)]),
+    "conv": lambda lib, F, a, b, c: F.conv2d(lib.ones(1, 1, 3, 3), lib.ones(1, 1, 2, 2)),
+    "nll": lambda lib, F, a, b, c: F.nll_loss(c, lib.tensor([0, 1, 2])), "prod": lambda lib, F, a, b, c: c.prod(),
+    "gelu": lambda lib, F, a, b, c: F.gelu(c), "einsum": lambda lib, F, a, b, c: lib.einsum("ij,jk->ik", a, b),
+    "attention": lambda lib, F, a, b, c: F.scaled_dot_product_attention(a[None], a[None], a[None]),
+    "double": lambda lib, F, a, b, c: a.double() @ b.double(),
+    "bce": lambda lib, F, a, b, c: F.binary_cross_entropy(c.sigmoid(), lib.ones(3, 3)), "bmm": lambda lib, F, a, b, c: a[None].bmm(b[None]),
+    "addmm": lambda lib, F, a, b, c: lib.addmm(lib.ones(3), a, b), "l1": lambda lib, F, a, b, c: F.l1_loss(c, c),
+    "mean": lambda lib, F, a, b, c: c.mean(), "huber": lambda lib, F, a, b, c: F.huber_loss(c, c),
+    "conv1": lambda lib, F, a, b, c: F.conv_transpose1d(lib.ones(1, 1, 3), lib.ones(1, 1, 2)),
+    "lstm": lambda lib, F, a, b, c: lib.nn.LSTM(4, 2)(a)[0], "bcel": lambda lib, F, a, b, c: F.binary_cross_entropy_with_logits(c, c),
+    "std": lambda lib, F, a, b, c: c.std(), "batch_norm": lambda lib, F, a, b, c: F.batch_norm(c, None, None, training=True),
+    "cumsum": lambda lib, F, a, b, c: c.cumsum(0), "mv": lambda lib, F, a, b, c: lib.mv(a, a[0]),
+}  # fmt: skip
 
 
-def test_autocast_casts_what_pytorch_casts():
+@pytest.mark.parametrize("name", AUTOCAST)
+def test_autocast_casts_what_pytorch_casts(name):
     torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
     pytest.importorskip("ml_dtypes", reason="bfloat16 needs it")
-    assert dtypes_under_autocast(tg) == dtypes_under_autocast(torch)
+
+    def found(lib):
+        a, b = lib.ones(3, 4), lib.ones(4, 3)
+        with lib.autocast("cpu"):
+            inside = AUTOCAST[name](lib, lib.nn.functional, a, b, a @ b)
+            with lib.autocast("cpu", enabled=False):
+                off = a @ b
+        return [str(t.dtype) for t in (inside, off, a @ b)]
+
+    assert found(tg) == of_torch(lambda: found(torch))
 
 
 def test_autocast_leaves_gradients_in_the_parameters_dtype():
@@ -341,3 +486,18 @@ def test_assert_close_passes():
         tg.testing.assert_close("a", "a")
     made = tg.testing.make_tensor((3, 4), dtype=tg.float32, device="cpu", low=-1, high=1, noncontiguous=True)
     assert made.shape == (3, 4) and not made.is_contiguous() and bool((made.abs() <= 1).all())
+
+
+def test_names_that_libraries_import():
+    """Private ones of PyTorch's, which torchmetrics, torchvision, gpytorch and pyro take from where they are."""
+    from tensorgrad._C import _get_tracing_state, _log_api_usage_once
+    from tensorgrad.distributions.utils import _standard_normal, _sum_rightmost
+    from tensorgrad.hub import HASH_REGEX, _get_torch_home
+    from tensorgrad.serialization import MAP_LOCATION
+
+    assert _log_api_usage_once("torchmetrics.Metric") is None and _get_tracing_state() is None
+    assert _standard_normal((2, 3), tg.float64, None).dtype is tg.float64
+    assert _sum_rightmost(tg.ones(2, 3), 1).tolist() == [3, 3]
+    assert HASH_REGEX.search("resnet18-5c106cde.pth")[1] == "5c106cde"
+    assert tg.hub.get_dir() == str(Path(_get_torch_home()) / "hub")
+    assert tg.device in MAP_LOCATION.__args__ and str in MAP_LOCATION.__args__

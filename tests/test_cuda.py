@@ -22,6 +22,7 @@ pytestmark = [
         "DEVICE" in os.environ and os.environ["DEVICE"] != "cpu", reason="tests/cuda is collected itself"
     ),
     once,
+    pytest.mark.slow,
     pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator compiles CUDA C with g++"),
 ]
 

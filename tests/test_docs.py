@@ -22,7 +22,6 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
 import public_names as names  # noqa: E402
 
-sys.path.remove(str(DOCS / "_ext"))
 PAGES = sorted(p for p in DOCS.rglob("*.md") if p.relative_to(DOCS).parts[0] != "_ext")
 ALL = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "BENCHMARK.md"]
 # Those whose code is run by another file of tests.
@@ -39,8 +38,8 @@ LANGUAGES = {
 READERS = {"train.py", "program.py", "your_script.py", "hubconf.py", "graph.svg", "backprop.html"}
 # What the pages name because PyTorch has it and tensorgrad has not.
 MISSING = {
-    "torch.ao", "torch.cond", "torch.export", "torch.futures", "torch.library", "torch.ops.aten", "torch.package",
-    "torch.quantization", "torch.quasirandom",
+    "torch.ao", "torch.cond", "torch.export", "torch.futures", "torch.library", "torch.package",
+    "torch.quantization",
 }  # fmt: skip
 PLACEHOLDERS = {"torch.name", "torch.xlog1py_demo"}
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -100,6 +99,18 @@ def test_pictures_are_drawn(page):
             exec(compile(ast.Module(before, []), str(page), "exec"), scope)
             picture = eval(compile(ast.Expression(last.value), str(page), "eval"), scope)
             assert picture._repr_svg_().startswith("<svg")
+
+
+def test_the_picture_of_the_first_example_is_what_the_library_draws(tmp_path):
+    """docs/graph.svg, on the first screen of README.md and docs/index.md."""
+    code = fences(ROOT / "README.md", "python")[0]
+    assert code.rstrip().splitlines()[0] == "import tensorgrad as torch" and "y.render(" in code
+    scope: dict = {}
+    exec(code, scope)
+    drawn = scope["picture"].save(tmp_path / "graph.svg")
+    assert drawn.read_bytes() == (DOCS / "graph.svg").read_bytes(), "save it again, and look at it"
+    for page, path in ((ROOT / "README.md", "docs/graph.svg"), (DOCS / "index.md", "graph.svg")):
+        assert f"]({path})" in page.read_text(encoding="utf-8")
 
 
 CONSOLE = [(page, code) for page in PAGES for code in fences(page, "console")]
@@ -234,6 +245,36 @@ def test_every_public_name_is_in_the_reference(room):
     assert room in names.rooms(), f"no page of docs/reference lists {room or 'torch'}"
     missing = set(contents(room)) - set(names.public(room)) - {"Tensor"}  # it has a page of its own
     assert not missing, f"{room}: not in the reference: {sorted(missing)}"
+
+
+def test_emphasis_is_of_words_and_stars_of_shapes_are_stars():
+    """No `*` of a shape, a power or a list of arguments is taken for the mark around a title."""
+    reference = pytest.importorskip("reference", reason="the directive needs Sphinx: pip install '.[docs]'")
+    shapes = 0
+    for room in names.rooms():
+        for name, value in names.public(room).items():
+            values = [value, *(v for _, v in reference.members(value))] if isinstance(value, type) else [value]
+            for text in {reference.docstring_of(getattr(v, "__func__", v)) for v in values}:
+                for kind, content in reference.blocks(text):
+                    if kind == "example":
+                        continue
+                    made = reference.inline(content)
+                    plain = "".join(node.astext() for node in made)
+                    for node in made:
+                        if node.tagname == "emphasis":
+                            assert re.fullmatch(r"[A-Z][\w\s:,-]*\w", node.astext()), (room, name, node.astext())
+                    prose = re.sub(r"``?[^`]*``?", "", content)
+                    marks = 2 * sum(node.tagname == "emphasis" for node in made)
+                    code = sum(node.astext().count("*") for node in made if node.tagname in ("literal", "pending_xref"))
+                    assert plain.count("*") - code == prose.count("*") - marks, (room, name)
+                    assert not re.search(r"(?<!\S)\*\*\w[^*]*\*\*", content), (room, name, "bold is not known here")
+                    shapes += prose.count("(*")
+    assert shapes > 60
+    (text,) = reference.inline("A shape (*, 2n) becomes (*, n), as 2**63 * x and f(*args) do.")
+    assert text.astext().count("*") == 6
+    assert [n.astext() for n in reference.inline("in *A title of words* (*, n)") if n.tagname == "emphasis"] == [
+        "A title of words"
+    ]
 
 
 def test_the_reference_is_large():

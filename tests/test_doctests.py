@@ -18,7 +18,7 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 MODULES = ["tensorgrad", *(m.name for m in pkgutil.walk_packages(tensorgrad.__path__, "tensorgrad."))]
 # Whose public names PyTorch's users see, each with everything that is reached from there; "" is `torch` itself.
 PUBLIC = [
-    "", "Tensor", "accelerator", "amp", "autograd", "autograd.functional", "autograd.graph",
+    "", "Tensor", "__config__", "accelerator", "amp", "autograd", "autograd.functional", "autograd.graph",
     "backends.cpu", "backends.cuda", "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps",
     "backends.openmp", "backends.opt_einsum", "compat", "compiler", "cuda", "cuda.amp", "cuda.comm", "cuda.nvtx",
     "cuda.profiler", "distributed",
@@ -27,8 +27,8 @@ PUBLIC = [
     "nn.parameter", "nn.utils", "nn.utils.fusion", "nn.utils.memory_format", "nn.utils.parametrizations",
     "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "nn.utils.stateless", "onnx", "optim",
     "optim.lr_scheduler", "profiler", "random", "serialization", "signal.windows", "special", "testing",
-    "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack", "utils.flop_counter", "utils.hooks",
-    "utils.module_tracker", "version", "xpu",
+    "torch_version", "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack", "utils.flop_counter",
+    "utils.hooks", "utils.module_tracker", "xpu",
 ]  # fmt: skip
 # What the package's own files take from these rooms: no names of PyTorch's.
 HELPERS = {

@@ -166,11 +166,6 @@ def test_the_way_around_sparse_tensors_that_the_error_shows():
     assert dense.tolist() == [[0, 0, 1], [5, 0, 0]] and tg.spmm(dense, tg.eye(3)).tolist() == dense.tolist()
 
 
-def test_the_registry_of_operators_says_what_to_call():
-    with pytest.raises(AttributeError, match=r"torch\.ops\.aten: .* call torch\.<name>"):
-        tg.ops.aten.mm(tg.eye(2), tg.eye(2))
-
-
 # --- hub -------------------------------------------------------------------------------------------------------------
 
 HUBCONF = """

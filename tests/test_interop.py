@@ -181,7 +181,8 @@ def test_einops_own_tests_pass_where_torch_is_tensorgrad():
         sys.executable, "-m", "tensorgrad.run", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs",
         "einops.tests", "-k", " and ".join(f"not {name}" for name in unfit),
     ]  # fmt: skip
-    environment = {**os.environ, "EINOPS_TEST_BACKENDS": "numpy,torch", "OMP_NUM_THREADS": "1"}
+    # Some compare two calls to the last digit: no kernel may get ready between them.
+    environment = os.environ | {"EINOPS_TEST_BACKENDS": "numpy,torch", "OMP_NUM_THREADS": "1", "TENSORGRAD_FAST": "0"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout

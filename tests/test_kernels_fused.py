@@ -583,7 +583,7 @@ def test_layer_and_rms_norm(dtype, affine, shape, count):
 
 def test_rms_norm_default_eps():
     x = np.full((2, 3), 1e-4, np.float32)
-    same(norm.rms_norm(np, x, (1,))[0], F.rms_norm(to_torch(x), (3,)), 1e-5)
+    same(norm.rms_norm(np, x, (1,), None, np.finfo(x.dtype).eps)[0], F.rms_norm(to_torch(x), (3,)), 1e-5)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

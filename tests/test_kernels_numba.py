@@ -459,7 +459,7 @@ def test_numpy_serves_until_a_kernel_is_compiled(tmp_path):
         TENSORGRAD_CACHE=str(tmp_path),
     )
     assert done.stdout.strip() == "done", done.stderr
-    assert any(tmp_path.rglob("*.nbc")), "nothing was cached"
+    assert any(tmp_path.rglob("*.kernels")), "nothing was cached"
 
 
 def test_switched_off():

@@ -117,6 +117,24 @@ def test_images_innermost(innermost, kernel, stride, channels, outs, groups):
                 check_conv(rng, batch, channels, outs, size, kernel, stride, padding, dilation, groups)
 
 
+@pytest.mark.parametrize("batch", [3, 40])
+@pytest.mark.parametrize("layout", ["gaps", "transposed", "expanded", "every other"])
+def test_weights_with_gaps_of_innermost_images(innermost, layout, batch):
+    rng = np.random.default_rng(19)
+    whole = random(rng, 9, 8, 3, 6)
+    w = {
+        "gaps": whole[:, :5, :, :3], "transposed": whole.transpose(1, 0, 2, 3)[:8, :5], "every other": whole[::2, :5],
+        "expanded": np.broadcast_to(whole[:1], whole.shape)[:, :5],
+    }[layout]  # fmt: skip
+    for kernel in (w, w[..., :1, :1]):
+        x, rest = random(rng, batch, 5, 6, 7), ((1, 1), (1, 1), (1, 1), 1)
+        expected = conv_arrays.conv(np, x, kernel, None, *rest)
+        close(conv_loops.conv(x, kernel, None, *rest), expected, layout)
+        g = random(rng, *expected.shape)
+        found = conv_loops.conv_grad_input(g, kernel, x.shape, *rest)
+        close(found, conv_arrays.conv_grad_input(np, g, kernel, x.shape, *rest), layout)
+
+
 def test_images_innermost_in_strips(innermost):
     """More source than fits the cache, more than three panels of images or channels, sums in several parts."""
     rng = np.random.default_rng(14)
@@ -147,6 +165,30 @@ def test_images_innermost_keep_to_themselves(innermost, value):
     assert finite[:18].all() and not finite[18].all()
     finite = np.isfinite(conv_loops.conv_grad_weight(g, x, w.shape, *rest))
     assert finite[:8, :4].all() and not finite[:8, 4].all() and not finite[8].all()
+
+
+def test_every_small_geometry():
+    """Sizes from 1 on, with strides, paddings and dilations beyond them, and few channels: and what taps reach."""
+    rng, done = np.random.default_rng(18), 0
+    while done < 1500:
+        dims = int(rng.integers(1, 3))
+        size, kernel = rng.integers(1, 6, dims), rng.integers(1, 4, dims)
+        stride, padding, dilation = rng.integers(1, 4, dims), rng.integers(0, 4, dims), rng.integers(1, 3, dims)
+        if (size + 2 * padding < dilation * (kernel - 1) + 1).any():
+            continue
+        batch, groups = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+        channels, outs = (int(n) * groups for n in rng.integers(1, 4, 2))
+        size, *rest = (tuple(int(n) for n in what) for what in (size, kernel, stride, padding, dilation))
+        check_conv(rng, batch, channels, outs, size, *rest, groups)
+        done += 1
+
+
+def test_small_geometry_of_many_images():
+    """As a user meets it, with the sizes that tables of taps go by."""
+    x = tg.ones(600, 1, 1, 1, requires_grad=True)
+    y = F.conv2d(x, tg.tensor([[[[1.0, 2.0, 3.0]]]]), None, 2, 2)
+    (y * tg.arange(1.0, 7.0).view(1, 3, 2)).sum().backward()
+    assert (x.grad == 13).all()
 
 
 def test_one_dimension():

@@ -2,7 +2,7 @@
 
 import gc
 import os
-import tempfile
+import signal
 import threading
 import time
 import weakref
@@ -13,11 +13,8 @@ import pytest
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
-import numba
-
 import tensorgrad
-from tensorgrad.kernels.numba import board, pool, runtime, table
-from tensorgrad.kernels.numba.launch import shared
+from tensorgrad.kernels.numba import board, build, launch, native, pool, runtime, table
 from tensorgrad.kernels.numba.waiting import _CAN_TELL
 
 ALWAYS = 10**9  # elements, enough for every thread
@@ -52,17 +49,13 @@ def in_python(seen, first, last):
 @cache
 def in_machine_code(name):
     """Kernels as those of this package, compiled for these tests."""
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, tempfile.mkdtemp()
-    try:
-        return {
-            "count": shared("void(int64[::1], int64, int64)")(count),
-            "fail": shared("void(int64[::1], int64, int64, int64)")(fail),
-            "weigh": shared("void(float32[:,::1], float64, boolean, UniTuple(int64, 3), float32[::1], int64, int64)")(
-                weigh
-            ),
-        }[name]
-    finally:
-        numba.config.CACHE_DIR = before
+    kernel, signature = {
+        "count": (count, "void(int64[::1], int64, int64)"),
+        "fail": (fail, "void(int64[::1], int64, int64, int64)"),
+        "weigh": (weigh, "void(float32[:,::1], float64, boolean, UniTuple(int64, 3), float32[::1], int64, int64)"),
+    }[name]
+    data, names = build.built(kernel, signature, "shared", f"tensorgrad_tests_{name}")
+    return launch.Shared(native.load(data, f"tensorgrad_tests_{name}", names), name)
 
 
 def count(seen, first, last):
@@ -216,7 +209,7 @@ def test_an_interruption_waits_for_what_has_begun(counting, monkeypatch):
     worker = pool._Worker() if table.WAITING.ready is not None else None
     if worker is None:
         pytest.skip("no threads before the loop is compiled")
-    ends = iter([KeyboardInterrupt, KeyboardInterrupt, False])
+    ends = iter([TimeoutError, KeyboardInterrupt, False])
 
     def wait(self):
         end = next(ends)
@@ -226,8 +219,8 @@ def test_an_interruption_waits_for_what_has_begun(counting, monkeypatch):
 
     monkeypatch.setattr(pool._Worker, "wait", wait)
     with pytest.raises(KeyboardInterrupt):
-        pool._give_back([worker])
-    assert next(ends, None) is None and pool._idle.pop() is worker
+        pool._give_back(held := [worker], 0)
+    assert next(ends, None) is None and pool._idle.pop() is worker and not held
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not say where threads may run")
@@ -251,11 +244,72 @@ def test_without_threads_from_the_system_one_does_all(counting, monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(pool, "_idle", [])
-    monkeypatch.setattr(pool, "_count", 0)
+    monkeypatch.setattr(pool, "_all", [])
     monkeypatch.setattr(threading.Thread, "start", start)
     seen = np.zeros(10, np.int64)
     pool.run(counting, 10, (seen,), ALWAYS)
-    assert (seen == 1).all() and pool._count == 0
+    assert (seen == 1).all() and not pool._all
+
+
+def test_threads_that_an_exception_kept_are_found_again(counting):
+    """As a signal handler's exception may come before anything can be done about it; and by a thread that has ended."""
+    pool.run(counting, 10, (np.zeros(10, np.int64),), ALWAYS)
+    there = len(pool._all)
+    assert len(pool._idle) == there
+    if not there or table.WAITING.ready is None:
+        pytest.skip("no threads before the loop is compiled")
+    ended = threading.Thread(target=lambda: None)
+    ended.start()
+    ended.join()
+    for thread in (threading.get_ident(), ended.ident):
+        held = pool._held.setdefault(thread, [])
+        pool._take(held, there, True)
+        assert len(held) == there and not pool._idle
+        seen = np.zeros(10, np.int64)
+        pool.run(counting, 10, (seen,), ALWAYS)
+        assert (seen == 1).all() and len(pool._idle) == there == len(pool._all) and not held
+
+
+def test_threads_of_a_kernel_that_runs_are_not_taken_for_lost():
+    """Neither by another thread nor by a signal handler, which this thread runs in the middle of a kernel."""
+    inside, counts = threading.Event(), []
+
+    def slow(seen, first, last):
+        if first == 0:
+            inside.set()
+            pool.run(in_python, 8, (np.zeros(8, np.int64),), ALWAYS)  # as a handler would
+            time.sleep(0.05)
+        counts.append((first, last))
+
+    thread = threading.Thread(target=pool.run, args=(slow, 100, (None,), ALWAYS))
+    thread.start()
+    inside.wait()
+    seen = np.zeros(50, np.int64)
+    pool.run(in_python, 50, (seen,), ALWAYS)
+    thread.join()
+    assert (seen == 1).all() and sum(last - first for first, last in counts) == 100
+    assert len(set(map(id, pool._idle))) == len(pool._idle) == len(pool._all)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
+@pytest.mark.parametrize("kind", [TimeoutError, KeyboardInterrupt, ValueError, OSError])
+def test_exceptions_of_signal_handlers_keep_their_type(kind):
+    """At any moment of an op, forward and backward, in compiled kernels and NumPy's."""
+
+    def handler(number, frame):
+        raise kind("time is up")
+
+    before = signal.signal(signal.SIGALRM, handler)
+    x = tensorgrad.ones(400, 400, requires_grad=True)
+    try:
+        for turn in range(15):
+            with pytest.raises(kind, match="time is up"):
+                signal.setitimer(signal.ITIMER_REAL, 1e-3 + turn * 2e-4)
+                while True:
+                    (x @ x).exp().sum().backward()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_nothing_is_kept_alive():

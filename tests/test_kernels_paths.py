@@ -5,6 +5,7 @@ import pytest
 
 import tensorgrad
 from tensorgrad.kernels.array import conv, depthwise, norm, scan
+from tests.alike import last_bit
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 F = torch.nn.functional
@@ -82,6 +83,15 @@ def test_depthwise_convolution(monkeypatch, pieces, dims, groups, inner, own, op
         return getattr(library.nn.functional, f"conv{dims}d")(x, w, b, groups=groups, **options)
 
     agree(*both(program, x, w, b), rtol=2e-5, atol=2e-4)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("kernel", [(1, 1), (1, 2), (3, 3)])
+@pytest.mark.parametrize("extra", [(1, 0), (2, 1)])
+def test_transposed_convolution_with_points_that_nothing_reaches(groups, kernel, extra):
+    x, w = normal(2, 6, 13, 14), normal(6, 4, *kernel, seed=1)
+    options = {"output_padding": extra, "dilation": (3, 2), "groups": groups}
+    agree(*both(lambda t, x, w: t.nn.functional.conv_transpose2d(x, w, **options), x, w), rtol=2e-5, atol=2e-3)
 
 
 def test_depthwise_convolution_is_the_general_one():
@@ -198,7 +208,8 @@ def test_few_normals_and_many(n):
         for library in (tensorgrad, torch):
             library.manual_seed(n)
         mine, theirs = tensorgrad.empty(n).normal_(mean, std), torch.empty(n).normal_(mean, std)
-        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-6, atol=1e-6)
+        close = 4e-6 if last_bit() else 1e-6  # torch's kernels for old processors compute the cosine otherwise
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=close, atol=close)
         assert tensorgrad.rand(3).tolist() == torch.rand(3).tolist()
 
 

@@ -7,6 +7,7 @@ import io
 import pickle
 import warnings
 import weakref
+from collections import OrderedDict, namedtuple
 
 import pytest
 
@@ -361,3 +362,81 @@ def test_imports_stay_light():
     )
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert output.strip() == "False"
+
+
+# --- handles of hooks ----------------------------------------------------------------------------------------------
+
+
+HOOKS = {  # how a hook is hung up, and the tables that must be as before once it is taken out
+    "forward": lambda m: m.register_forward_hook(print),
+    "forward with arguments": lambda m: m.register_forward_hook(print, with_kwargs=True),
+    "forward always": lambda m: m.register_forward_hook(print, with_kwargs=True, always_call=True),
+    "forward pre": lambda m: m.register_forward_pre_hook(print),
+    "forward pre with arguments": lambda m: m.register_forward_pre_hook(print, with_kwargs=True, prepend=True),
+    "backward": lambda m: m.register_full_backward_hook(print),
+    "backward pre": lambda m: m.register_full_backward_pre_hook(print),
+    "state": lambda m: m.register_state_dict_pre_hook(print),
+    "loaded": lambda m: m.register_load_state_dict_post_hook(print),
+}
+
+
+@pytest.mark.parametrize("kind", HOOKS)
+def test_a_removed_hook_leaves_nothing(kind):
+    for library in (tensorgrad, pytest.importorskip("torch")):
+        module = library.nn.Linear(2, 2)
+        tables = lambda: {k: len(v) for k, v in vars(module).items() if "hook" in k and hasattr(v, "__len__") and v}
+        assert tables() == {}
+        handle = HOOKS[kind](module)
+        assert handle.id in handle.hooks_dict_ref() and tables()
+        handle.remove()
+        assert tables() == {} and handle.id not in handle.hooks_dict_ref()
+        handle.remove()
+
+
+def test_a_handle_is_pickled_with_its_module():
+    module = tensorgrad.nn.Linear(2, 2)
+    module.handle = module.register_forward_hook(print, with_kwargs=True)
+    copy = pickle.loads(pickle.dumps(module))
+    assert copy._forward_hooks and copy._forward_hooks_with_kwargs
+    copy.handle.remove()
+    assert not copy._forward_hooks and not copy._forward_hooks_with_kwargs and module._forward_hooks
+    later = module.register_forward_hook(print)
+    assert later.id > copy.handle.id
+    alone = pickle.loads(pickle.dumps(tensorgrad.ones(1, requires_grad=True).register_hook(print)))
+    alone.remove()  # its table is gone
+
+
+def test_the_common_hooks_can_be_cleared_as_in_pytorch():
+    handle = tensorgrad.nn.modules.module.register_module_forward_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        tensorgrad.nn.ReLU()(tensorgrad.ones(1))
+    tensorgrad.nn.modules.module._global_forward_hooks = OrderedDict()
+    tensorgrad.nn.ReLU()(tensorgrad.ones(1))
+    handle.remove()
+
+
+def test_named_tuples_and_warnings_of_backward_hooks():
+    torch = pytest.importorskip("torch")
+    Pair = namedtuple("Pair", "a b")
+    forwards = {
+        "named": lambda x, y: Pair(x * 2, y * 3),
+        "list": lambda x, y: [x * 2, y * 3],
+        "two nodes": lambda x, y: (x.clone(), y.clone()),
+        "one op": lambda x, y: x * y,
+        "two ops": lambda x, y: (x * y).exp(),
+        "inner": lambda x, y: x.exp() * y,
+    }
+    for name, forward in forwards.items():
+        said = []
+        for library in (tensorgrad, torch):
+            for register in ("register_full_backward_hook", "register_backward_hook"):
+                module = type("M", (library.nn.Module,), {"forward": lambda self, *a, f=forward: f(*a)})()
+                getattr(module, register)(lambda *_: None)
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    out = module(*(library.ones(2, requires_grad=True) for _ in range(2)))
+                said.append(
+                    (type(out).__name__, [(w.category, str(w.message).split(" is deprecated")[0]) for w in caught])
+                )
+        assert [s[1] for s in said[:2]] == [s[1] for s in said[2:]], name
+        assert [s[0] for s in said[:2]] == [s[0] for s in said[2:]], name

@@ -13,6 +13,7 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad import nn
+from tests.alike import last_bit
 
 try:
     import torch
@@ -198,13 +199,13 @@ def pair(name, args=(), kwargs=None):
     return mine, theirs
 
 
-def same_state(mine, theirs, tolerance=0.0):
-    """Equal names in equal order, and values: exactly equal unless a tolerance is given."""
+def same_state(mine, theirs, tolerance=None):
+    """Equal names in equal order, and values: equal (to the bit, if torch's are on this machine) or close."""
     mine, theirs = mine.state_dict(), theirs.state_dict()
     assert list(mine) == list(theirs)
     assert {k: dict(v) for k, v in mine._metadata.items()} == {k: dict(v) for k, v in theirs._metadata.items()}
     for name in mine:
-        close(mine[name], theirs[name], tolerance)
+        close(mine[name], theirs[name], last_bit() if tolerance is None else tolerance)
 
 
 @needs_torch

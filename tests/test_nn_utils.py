@@ -550,3 +550,29 @@ def test_functional_call_says_what_is_wrong(torch):
     older = quietly(torch.nn.utils.stateless.functional_call, layer, {"weight": torch.ones(2, 2)}, x)
     deprecated = warned(torch.nn.utils.stateless.functional_call, layer, {}, x)
     return [names, older, deprecated, layer.weight]
+
+
+@alike
+def test_modules_take_a_memory_format(torch):
+    found = []
+    for given in (torch.channels_last, torch.contiguous_format):
+        for options in ({}, {"dtype": torch.float64}):
+            layers = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 2), torch.nn.BatchNorm2d(4), torch.nn.Linear(2, 2))
+            layers[0].weight.grad = torch.ones_like(layers[0].weight)
+            weight = layers[0].weight
+            layers.to(memory_format=given, **options)
+            found.append([weight is layers[0].weight, weight.grad.stride(), weight.grad.dtype])
+            found += [(p.stride(), p.dtype) for p in layers.state_dict().values()]
+    return found
+
+
+@alike
+def test_checks_of_amounts_that_pruning_methods_call(torch):
+    from importlib import import_module
+
+    prune = import_module(torch.nn.utils.__name__ + ".prune")
+    return [
+        *(error(prune._validate_pruning_amount_init, amount) for amount in ("a", 1.1, 20.0, -10, 0.3, 15, 0, 1.0)),
+        *(error(prune._validate_pruning_amount, amount, 19) for amount in (20, 19, 0.3, 0)),
+        *(prune._compute_nparams_toprune(amount, 15) for amount in (0, 10, 1, 1.0, 0.4)),
+    ]

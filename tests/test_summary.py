@@ -421,6 +421,30 @@ def test_what_is_shared_counts_once():
     assert "0: Linear ×2" in str(summary)
 
 
+@pytest.mark.parametrize("looks", [False, True], ids=["by shapes", "by a run"])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_layer_whose_weights_are_taken_from_outside_is_not_called_unused(looks, training):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.tied = nn.Embedding(5, 4), nn.Linear(4, 5, bias=False)
+            self.tied.weight = self.embedding.weight
+            self.attend, self.spare, self.nothing = nn.MultiheadAttention(4, 2), nn.Linear(3, 3), nn.ReLU()
+            self.projected = nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = self.embedding(x)
+            y = self.attend(y, y, y)[0] + y.max().item() * looks if looks else self.attend(y, y, y)[0]
+            return nn.functional.linear(y @ self.projected.weight.t(), self.tied.weight)
+
+    summary = nn.summary(Model().train(training), (2, 3), dtypes=tg.int64)
+    shown = {layer.path: model_summary.cells(layer)[0] for layer in summary.layers}
+    assert summary.device == ("cpu" if looks else "meta")
+    assert shown["tied"] == shown["attend.out_proj"] == shown["projected"] == "weights used"
+    assert shown["spare"] == "not called" and shown["nothing"] == model_summary.NONE
+    assert shown["embedding"] == "[2, 3, 4]" and shown[""] == "[2, 3, 5]"
+
+
 def test_inputs_of_all_kinds():
     class Two(nn.Module):
         def __init__(self):

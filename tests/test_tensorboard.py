@@ -185,11 +185,91 @@ def test_errors(tmp_path):
 
 
 @needs_tensorboard
-def test_graphs_are_refused(tmp_path):
+def test_onnx_graphs_are_refused(tmp_path):
+    with SummaryWriter(tmp_path) as writer, pytest.raises(NotImplementedError, match="there is no ONNX here"):
+        writer.add_onnx_graph("x")
+
+
+class Branches(tg.nn.Module):
+    """Two inputs, a branch, a view, a write in place, a constant, a submodule twice, two results."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = tg.nn.Sequential(tg.nn.Linear(4, 4), tg.nn.BatchNorm1d(4), tg.nn.ReLU(), tg.nn.Dropout())
+        self.scale = tg.nn.Parameter(tg.ones(4))
+
+    def forward(self, x, y):
+        hidden = self.body(self.body(x)) * self.scale
+        hidden[0] += 1
+        return {"sum": hidden.T.sum(0) + tg.ones(3), "others": [y.detach().exp()]}
+
+
+def graphs(folder):
+    """The graphs of a folder, as TensorBoard's own reader finds them."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accumulator = EventAccumulator(str(folder)).Reload()
+    assert accumulator.Tags()["graph"] and accumulator.Tags()["run_metadata"] == ["step1"]
+    return accumulator.Graph(), accumulator.RunMetadata("step1")
+
+
+@needs_tensorboard
+def test_a_graph_is_the_call(tmp_path):
+    model = Branches().train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
     with SummaryWriter(tmp_path) as writer:
-        for attempt in (lambda: writer.add_graph(tg.nn.Linear(1, 1), tg.ones(1)), lambda: writer.add_onnx_graph("x")):
-            with pytest.raises(NotImplementedError, match="there is no traced graph of a model here"):
-                attempt()
+        writer.add_graph(model, (tg.ones(3, 4), tg.ones(2)))
+    assert all(module.training for module in model.modules())
+    assert all(tg.equal(value, before[name]) for name, value in model.state_dict().items())
+    made, times = graphs(tmp_path)
+    nodes = {node.name: node for node in made.node}
+    assert len(nodes) == len(made.node) and all(i in nodes for node in made.node for i in node.input)
+    kinds = [node.op for node in made.node]
+    assert kinds.count("IO Node") == 4 and kinds.count("linear") == kinds.count("relu") == 2
+    assert kinds.count("Parameter") == 1 + 2 + 4 and "Constant" in kinds
+    linear = nodes["Branches/Sequential[body]/Linear[0]/linear"]
+    assert list(linear.input) == [
+        "input/input.0", "Branches/Sequential[body]/Linear[0]/weight", "Branches/Sequential[body]/Linear[0]/bias"
+    ]  # fmt: skip
+    assert [d.size for d in linear.attr["_output_shapes"].list.shape[0].dim] == [3, 4]
+    results = [nodes[f"output/output.{i}"].input[0] for i in (0, 1)]
+    reached, todo = set(), list(results)
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo += nodes[name].input
+    assert {"input/input.0", "input/input.1", "Branches/Sequential[body]/Linear[0]/linear"} <= reached
+    timed = [each.node_name for each in times.step_stats.dev_stats[0].node_stats]
+    assert timed and set(timed) <= set(nodes) and len(set(timed)) == len(timed)
+
+
+@needs_tensorboard
+def test_a_graph_of_each_kind_of_model(tmp_path):
+    models = [
+        (tg.nn.Linear(2, 1), tg.ones(1, 2)), (tg.nn.LSTM(2, 3), tg.ones(4, 1, 2)),
+        (tg.nn.TransformerEncoderLayer(4, 2, 8), tg.ones(3, 1, 4)), (tg.nn.Conv2d(1, 2, 3), (tg.ones(1, 1, 5, 5),)),
+        (lambda x, y: (x @ y, x + 1), (tg.ones(2, 2), tg.ones(2, 2))),
+    ]  # fmt: skip
+    for i, (model, given) in enumerate(models):
+        with SummaryWriter(tmp_path / str(i)) as writer:
+            writer.add_graph(model, given)
+        made, _ = graphs(tmp_path / str(i))
+        names = [node.name for node in made.node]
+        assert len(set(names)) == len(names) and any(name.startswith("output/") for name in names)
+        assert all(source in names for node in made.node for source in node.input)
+
+
+@needs_tensorboard
+def test_a_model_that_fails_leaves_everything_as_it_was(tmp_path, capsys):
+    model = tg.nn.Linear(2, 1).train()
+    with SummaryWriter(tmp_path) as writer:
+        with pytest.raises(RuntimeError):
+            writer.add_graph(model, tg.ones(1, 3))
+        assert model.training and tg.is_grad_enabled()
+        assert type(model).__call__ is tg.nn.Module.__call__ and (model(tg.ones(1, 2)).grad_fn is not None)
+        writer.add_graph(model, tg.ones(1, 2), verbose=True)
+    assert "input/input.0" in capsys.readouterr().out
 
 
 @needs_tensorboard

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
+from tensorgrad.autograd import views
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 
@@ -261,8 +262,10 @@ def run_program(seed: int) -> str:
     return "gradients"
 
 
+@pytest.mark.parametrize("long", [views.LONG, 1])
 @pytest.mark.parametrize("block", range(20))
-def test_random_programs(block):
+def test_random_programs(block, long, monkeypatch):
+    monkeypatch.setattr(views, "LONG", long)  # steps from which on one by strides takes their place: also always
     ends = [run_program(1000 * block + i) for i in range(25)]
     assert "gradients" in ends
 

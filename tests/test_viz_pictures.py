@@ -1,7 +1,10 @@
 """Pictures beside the graph: SVG and its colours, files, strides, curves, heat maps, the summary's page."""
 
+import copy
 import itertools
 import json
+import os
+import pickle
 import re
 import shutil
 import struct
@@ -16,7 +19,9 @@ import pytest
 import tensorgrad as tg
 from tensorgrad import nn, viz
 from tensorgrad.viz import charts, convert, heat, memory, svg
+from tensorgrad.viz.picture import Page as ShownPage
 from tensorgrad.viz.picture import Picture, open_page, write
+from tests.chromium import Chromium, needs_chromium
 
 SVG = "{http://www.w3.org/2000/svg}"
 BROWSER = next(filter(None, map(shutil.which, convert.BROWSERS)), None)
@@ -325,6 +330,27 @@ def test_lines_lie_where_their_values_say():
     assert "a goes from 0 to 5; lowest 0 at step 0, highest 10 at 1." in root.find(f"{SVG}desc").text
 
 
+@pytest.mark.parametrize("smooth", [0.0, 0.6, 0.95])
+@pytest.mark.parametrize("log", [False, True])
+def test_a_name_stands_with_its_value_where_its_line_ends(smooth, log):
+    """Whatever was done to a line, the number beside it is the height of its end."""
+    rng = np.random.default_rng(0)
+    lines = {"a": rng.uniform(0.1, 1, 50), "b": rng.uniform(3, 9, 20), "c": [20.0], "d": [40.0, 30.0]}
+    root = parsed(viz.curves(lines, smooth=smooth, log=log))
+    drawn = [e for e in root.iter() if e.get("stroke-width") == "2" or e.tag == f"{SVG}circle"]
+    ends = [float(e.get("cy") or e.get("points").split()[-1].split(",")[1]) for e in drawn]
+    named = [e for e in root.iter(f"{SVG}text") if e.get("font-weight") == "600"]
+    values = {e.text.split()[0]: float(e.text.split()[1]) for e in named}
+    scale = np.log if log else np.asarray
+    slope, start = np.polyfit(scale([values["d"], values["c"]]), [ends[3], ends[2]], 1)
+    assert ends == pytest.approx([slope * scale(values[name]) + start for name in "abcd"], abs=0.1)
+    for name, end in zip("abcd", ends):  # those of different length are led to their names
+        (label,) = [e for e in named if e.text.startswith(name)]
+        assert float(label.get("y")) - 4 == pytest.approx(end, abs=20)
+    led = [e for e in root.iter(f"{SVG}line") if e.get("stroke-dasharray")]
+    assert [float(e.get("y1")) for e in led] == pytest.approx(ends[1:], abs=0.01)
+
+
 def test_a_logarithmic_scale():
     root = parsed(viz.curves([100.0, 10.0, 1.0, 0.0], log=True))
     heights = [float(p.split(",")[1]) for p in next(root.iter(f"{SVG}polyline")).get("points").split()]
@@ -558,6 +584,79 @@ def test_the_browser_has_nothing_to_complain_about(tmp_path):
     ]  # fmt: skip
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert "CONSOLE" not in result.stderr and "Summary of Sequential</h1>" in result.stdout
+
+
+# What the pages around a fragment say of elements by their kind: the properties are those that JupyterLab's style sheet
+# sets in its output areas, and some that any site may have.
+HOST = """
+body { font: 13px/1.9 serif; letter-spacing: 1px; text-align: justify; }
+.output dl dt { float: left; clear: left; width: 20%; font-weight: bold; }
+.output dl dd { padding-left: 20%; margin: 0 0 1em; }
+.output dl, .output p { margin-bottom: 1em; } .output dl:not(.none), .output p { max-width: 30em; }
+.output table { table-layout: fixed; font-size: 11px; margin: 0 auto 1em; border: none; display: block; }
+.output:not(.markdown) td, .output:not(.markdown) th, .output:not(.markdown) tr {
+  text-align: right; vertical-align: middle; padding: .5em; line-height: normal; white-space: normal; border: none;
+}
+.output tbody tr:nth-child(odd) { background: lime; } .output caption { caption-side: bottom; color: lime; }
+.output span { text-transform: uppercase; word-break: break-all; } .output h1 { font-size: 40px; }
+"""
+
+
+@needs_chromium
+@pytest.mark.parametrize("made", PAGES, ids=["summary", "not run", "heat map"])
+def test_a_notebooks_own_style_changes_nothing(made, tmp_path):
+    """Every element of a fragment lies, and is coloured, as it is on a page without rules; no two texts overlap."""
+    fragment = made()._repr_html_()
+    look = """(() => { const root = document.querySelector('.tg'), at = root.getBoundingClientRect(), found = [];
+      for (const e of root.querySelectorAll('*')) {
+        const b = e.getBoundingClientRect(), s = getComputedStyle(e);
+        found.push([e.tagName, b.x - at.x, b.y - at.y, b.width, b.height, s.color, s.backgroundColor, s.fontSize]);
+      } return found })()"""
+    overlaps = """(() => { const boxes = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+      while (walk.nextNode()) { if (walk.currentNode.parentElement.closest('style')) continue;
+        const r = document.createRange(); r.selectNodeContents(walk.currentNode);
+        for (const b of r.getClientRects()) if (b.width > 1) boxes.push([walk.currentNode.textContent, b]); }
+      return boxes.flatMap(([t, a], i) => boxes.slice(i + 1).filter(([, b]) => a.left < b.right - 1 &&
+        b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1).map(([u]) => [t, u])) })()"""
+    looks = []
+    with Chromium() as browser:
+        for style in ("body { font: 16px sans-serif }", HOST):
+            path = tmp_path / "page.html"
+            path.write_text(
+                f"<!DOCTYPE html><meta charset=utf-8><style>{style}</style><div class=output>{fragment}</div>"
+            )
+            page = browser.open(path, width=900)
+            looks.append(page.run(look))
+            assert page.run(overlaps) == []
+    assert looks[0] == looks[1]
+
+
+def test_the_path_of_a_page_is_a_path_and_a_page(tmp_path):
+    loss = (tg.ones(2, requires_grad=True) * 2).sum()
+    path = viz.explore(loss, tmp_path / "a.html")
+    assert path == tmp_path / "a.html" and hash(path) == hash(tmp_path / "a.html") and isinstance(path, ShownPage)
+    assert path.parent == tmp_path and path.with_suffix(".txt").name == "a.txt" and os.fspath(path) == str(path)
+    assert pickle.loads(pickle.dumps(path)) == path and copy.deepcopy(path) == path
+    assert path.resolve().exists() and "a.html" in repr(path) and str(path) == str(tmp_path / "a.html")
+    assert getattr(path.parent, "_repr_html_", lambda: None)() is None
+    frame = Page(path._repr_html_())
+    assert not frame.problems and frame.of("iframe")[0]["srcdoc"] == path.read_text("utf-8")
+    path.unlink()
+    assert path._repr_html_() is None
+
+
+@needs_chromium
+def test_a_notebook_shows_the_explorer_in_place(tmp_path):
+    w = tg.tensor([1.0, -2.0], requires_grad=True)
+    path = viz.explore((w * w).sum(), tmp_path / "a.html", names={"w": w})
+    (tmp_path / "book.html").write_text(f"<!DOCTYPE html><meta charset=utf-8><p>{path._repr_html_()}", "utf-8")
+    with Chromium() as browser:
+        page = browser.open(tmp_path / "book.html")
+        inside = "document.querySelector('iframe').contentDocument"
+        page.wait(f"{inside}.getElementById('status')?.textContent.startsWith('Step 1 of ')")
+        page.run(f"{inside}.getElementById('next').click()")
+        assert page.run(f"{inside}.getElementById('status').textContent").startswith("Step 2 of ")
+        assert not page.errors and page.run("document.querySelector('iframe').clientHeight") > 300
 
 
 def test_heat_map_cells():

@@ -1,4 +1,4 @@
-"""The directive ``{picture}``: a block of Python whose last line is a picture, which stands on the page in its place.
+"""The directive ``{picture}``: a block of Python whose last line is a picture, which stands on the page below it.
 
 The pictures are drawn by `tensorgrad.viz` when the pages are built, so they show what the package does now.
 """
@@ -26,19 +26,20 @@ def drawn(code: str) -> Any:
 
 
 class Drawing(SphinxDirective):
-    """Draws the picture that its content makes; the argument is the caption."""
+    """Shows its content, and the picture that it makes; the argument is the caption."""
 
     has_content = True
     optional_arguments = 1
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """A figure of the SVG."""
+        """The code, and a figure of the SVG."""
         figure = nodes.container(classes=["picture"])
         figure += nodes.raw("", drawn("\n".join(self.content))._repr_svg_(), format="html")
         if self.arguments:
             figure += nodes.caption(text=self.arguments[0])
-        return [figure]
+        code = "\n".join(self.content)
+        return [nodes.literal_block(code, code, language="python"), figure]
 
 
 def setup(app) -> dict:

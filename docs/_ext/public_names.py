@@ -77,7 +77,7 @@ def family(room: str, name: str, value) -> tuple[str, str]:
     return file.replace("_", " ").capitalize(), about
 
 
-ALSO = [f"tensorgrad.{file}" for file in ("random", "settings", "info", "dtypes")]  # beside the op files
+ALSO = [f"tensorgrad.{file}" for file in ("random", "settings", "queries", "dtypes")]  # beside the op files
 
 
 @functools.cache

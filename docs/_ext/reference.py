@@ -24,7 +24,11 @@ import tensorgrad
 
 _SIGNATURE = re.compile(r"\w+\(.*\)( -> .*)?")
 _LABEL = re.compile(r"(Args|Raises|Returns|Attributes|Yields):$")
-_INLINE = re.compile(r":\w+:`~?(?P<role>[^`]+)`|``(?P<double>[^`]+)``|`(?P<single>[^`]+)`|\*(?P<strong>[^*\s][^*]*)\*")
+# Emphasis is words that stars stand right around, as titles have; the star of a shape (*, n) or of 2**63 is a star.
+_INLINE = re.compile(
+    r":\w+:`~?(?P<role>[^`]+)`|``(?P<double>[^`]+)``|`(?P<single>[^`]+)`"
+    r"|(?<!\S)\*(?P<strong>[A-Za-z](?:[^*()]*\w)?)\*(?!\w)"
+)
 
 
 def docstring_of(value) -> str:

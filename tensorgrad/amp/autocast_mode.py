@@ -15,7 +15,7 @@ from tensorgrad import devices, dtypes
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.ops import callpath, slowpath
 from tensorgrad.ops.precision import ALONE, LISTS, TOLD
-from tensorgrad.tensor import Tensor
+from tensorgrad.tensor import Tensor, tensors_in
 
 
 class _State:
@@ -43,7 +43,7 @@ class _State:
         if name in lists.full:
             return _all(args, device, dtypes.float32)
         if name in lists.widest:
-            found = {t.dtype for t in slowpath._tensors(args) if _castable(t, device)}
+            found = {t.dtype for t in tensors_in(args) if _castable(t, device)}
             if len(found) > 1:
                 return _all(args, device, functools.reduce(dtypes.promote_types, found))
         return args
@@ -54,7 +54,7 @@ class _State:
         Raises: RuntimeError if it is refused.
         """
         name = function.__name__
-        device = next((t.device.type for t in slowpath._tensors((*args, *kwargs.values()))), "")
+        device = next((t.device.type for t in tensors_in((*args, *kwargs.values()))), "")
         shorter = self.dtypes.get(device)
         if shorter is None or not _is_one(name, device, args, kwargs):
             return function(*args, **kwargs)

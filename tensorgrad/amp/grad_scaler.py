@@ -10,7 +10,9 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable
+from enum import Enum
 from typing import Any
 
 import tensorgrad as torch
@@ -18,6 +20,18 @@ from tensorgrad.autograd.modes import no_grad
 from tensorgrad.ops.dispatch import own_kernel
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
+
+
+class OptState(Enum):
+    """What was done with an optimizer since the last `update`."""
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
+
+
+def _refresh_per_optimizer_state() -> dict[str, Any]:
+    return {"stage": OptState.READY, "found_inf_per_device": {}}
 
 
 class GradScaler:
@@ -70,7 +84,8 @@ class GradScaler:
         self._growth_factor, self._backoff_factor, self._growth_interval = (
             growth_factor, backoff_factor, growth_interval,
         )  # fmt: skip
-        self._seen: dict[int, dict[str, Any]] = {}  # id of an optimizer -> what was done since the last update
+        # Of each optimizer, by its id: what was done since the last update.
+        self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_refresh_per_optimizer_state)
 
     # --- the loss ---
 
@@ -103,7 +118,7 @@ class GradScaler:
     # --- the gradients ---
 
     def _of(self, optimizer) -> dict[str, Any]:
-        return self._seen.setdefault(id(optimizer), {"stage": "ready", "found": {}})
+        return self._per_optimizer_states[id(optimizer)]
 
     def unscale_(self, optimizer) -> None:
         """Divides the gradients by the scale, in place: before clipping them, for example.
@@ -115,12 +130,12 @@ class GradScaler:
             return
         scale, _ = self._made("unscale_")
         seen = self._of(optimizer)
-        if seen["stage"] == "unscaled":
+        if seen["stage"] is OptState.UNSCALED:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
-        if seen["stage"] == "stepped":
+        if seen["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        seen["found"] = self._unscale(optimizer, scale.double().reciprocal().float(), halves=False)
-        seen["stage"] = "unscaled"
+        seen["found_inf_per_device"] = self._unscale(optimizer, scale.double().reciprocal().float(), halves=False)
+        seen["stage"] = OptState.UNSCALED
 
     @no_grad()
     def _unscale(self, optimizer, inverse: Tensor, halves: bool) -> dict[Any, Tensor]:
@@ -148,16 +163,20 @@ class GradScaler:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
         scale, _ = self._made("step")
         seen = self._of(optimizer)
-        if seen["stage"] == "stepped":
+        if seen["stage"] is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
         if getattr(optimizer, "_step_supports_amp_scaling", False):
             return self._step_that_scales(optimizer, scale, seen, args, kwargs)
-        if seen["stage"] == "ready":
+        if seen["stage"] is OptState.READY:
             self.unscale_(optimizer)
-        if not seen["found"]:
+        if not seen["found_inf_per_device"]:
             raise AssertionError("No inf checks were recorded for this optimizer.")
-        result = None if sum(found.item() for found in seen["found"].values()) else optimizer.step(*args, **kwargs)
-        seen["stage"] = "stepped"
+        result = (
+            None
+            if sum(found.item() for found in seen["found_inf_per_device"].values())
+            else optimizer.step(*args, **kwargs)
+        )
+        seen["stage"] = OptState.STEPPED
         return result
 
     def _step_that_scales(self, optimizer, scale: Tensor, seen: dict[str, Any], args: tuple, kwargs: dict) -> Any:
@@ -177,15 +196,17 @@ class GradScaler:
             result = optimizer.step(*args, **kwargs, grad_scaler=self)
         else:
             before = getattr(optimizer, "grad_scale", None)
-            if seen["stage"] == "ready":
+            if seen["stage"] is OptState.READY:
                 one = torch.full((), 1.0, dtype=torch.float32, device=scale.device)
-                seen["found"] = self._unscale(optimizer, one, halves=True)
+                seen["found_inf_per_device"] = self._unscale(optimizer, one, halves=True)
                 before = scale * (1 if before is None else before)
             optimizer.grad_scale = before
-            optimizer.found_inf = sum(found.to(scale.device, non_blocking=True) for found in seen["found"].values())
+            optimizer.found_inf = sum(
+                found.to(scale.device, non_blocking=True) for found in seen["found_inf_per_device"].values()
+            )
             result = optimizer.step(*args, **kwargs)
             del optimizer.grad_scale, optimizer.found_inf
-        seen["stage"] = "stepped"
+        seen["stage"] = OptState.STEPPED
         return result
 
     # --- the scale ---
@@ -210,14 +231,16 @@ class GradScaler:
                 )
             scale.copy_(new_scale)
         else:
-            found = [each for seen in self._seen.values() for each in seen["found"].values()]
+            found = [
+                each for seen in self._per_optimizer_states.values() for each in seen["found_inf_per_device"].values()
+            ]
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
             combined = found[0].to(scale.device, non_blocking=True)
             for each in found[1:]:
                 combined = combined + each.to(scale.device, non_blocking=True)
             self._adapt(scale, steps, combined)
-        self._seen = {}
+        self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
 
     @no_grad()
     def _adapt(self, scale: Tensor, steps: Tensor, found: Tensor) -> None:
@@ -307,7 +330,7 @@ class GradScaler:
         self._growth_interval = state_dict["growth_interval"]
 
     def __getstate__(self) -> dict[str, Any]:
-        if self._seen:
+        if self._per_optimizer_states:
             raise AssertionError(
                 "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after "
                 "scaler.update()."

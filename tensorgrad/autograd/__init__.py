@@ -49,4 +49,4 @@ else:  # so that a misspelt name does not pass for one of these
             from tensorgrad.autograd.variable import Variable
 
             return Variable
-        raise AttributeError(f"module 'tensorgrad.autograd' has no attribute {name!r}")
+        raise importlib.import_module("tensorgrad.missing_names").no_attribute(__name__, name)

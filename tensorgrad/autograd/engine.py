@@ -13,7 +13,9 @@ import threading
 from heapq import heappop, heappush
 from sys import getrefcount
 from time import perf_counter
+from typing import Any
 
+from tensorgrad import forks
 from tensorgrad.autograd import anomaly
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import FREED, Node
@@ -40,7 +42,7 @@ class _Runs(threading.local):
 several_threads = False  # has any thread but the main one started a backward pass?
 RUNS = _Runs()
 _next_run = itertools.count(1).__next__
-_accumulating = threading.Lock()
+_accumulating = forks.lock(whole=True)
 OBSERVERS: list = []  # functions (node, start, seconds) called after every node of passes that start from now on
 
 
@@ -95,7 +97,11 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
                         grad = None
                         finish_leaf(target, hooked, create_graph)
                 elif target._grad is None and not several_threads:
-                    target._grad = detachable(grad) if create_graph else owned(getrefcount(grad) - BY_THE_LOOP, grad)
+                    target._grad = (
+                        detachable(grad, target)
+                        if create_graph
+                        else owned(getrefcount(grad) - BY_THE_LOOP, grad, target)
+                    )
                 else:
                     accumulate(target, grad, create_graph)
             grad = slots = edge = edges = results = None  # type: ignore[assignment]
@@ -116,11 +122,9 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
             received = None
         for leaf in list(hooked):  # those for which no gradient came on some of the edges
             finish_leaf(leaf, hooked, create_graph)
+        return None if captured is None else [_after_hooks(target, captured[target]) for target in targets]
     finally:
         GRAD.enabled, RUNS.current = before, outer
-    if targets is None:
-        return None
-    return [_after_hooks(target, captured[target]) for target in targets]  # type: ignore[index]
 
 
 def _place(edges, edge) -> int:
@@ -232,8 +236,7 @@ def fit(grad: Tensor, shape: tuple, dtype, node=None, nr: int = 0) -> Tensor:
 def _before_tensors(hooks, grads: list) -> None:
     """Tensor hooks and `retain_grad` of a node's outputs; changes `grads`."""
     for nr, on_output in hooks.on_output.items():
-        if grads[nr] is not None:
-            grads[nr] = call_tensor_hooks(on_output, grads[nr])
+        grads[nr] = call_tensor_hooks(on_output, grads[nr])
     for nr, reference in hooks.retained.items():
         tensor = reference()
         if tensor is not None and grads[nr] is not None:
@@ -271,8 +274,8 @@ def _after(node, results: list, grads: list) -> list:
     return list(given)
 
 
-def call_tensor_hooks(hooks: dict, grad: Tensor) -> Tensor:
-    """Runs hooks on a gradient, each seeing what the one before returned.
+def call_tensor_hooks(hooks: dict, grad: Any) -> Any:
+    """Runs hooks on a gradient, each seeing what the one before returned; None if others had one, but not this output.
 
     Raises: RuntimeError if a hook returns something that cannot stand for the gradient.
     """
@@ -281,6 +284,8 @@ def call_tensor_hooks(hooks: dict, grad: Tensor) -> Tensor:
         if replaced is not None:
             if not isinstance(replaced, Tensor):
                 raise TypeError(f"expected Variable, but hook returned '{type(replaced).__name__}'")
+            if grad is None:
+                raise RuntimeError("can't replace a None gradient with a non-None value")
             if replaced._array.shape != grad._array.shape:
                 raise RuntimeError(
                     f"hook '{getattr(hook, '__name__', hook)}' has changed the size of value: expected "
@@ -311,36 +316,58 @@ def _add(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
     array = grad._array
     present = leaf._grad
     if present is None:  # another thread may have been about to write the first one
-        leaf._grad = detachable(grad) if create_graph else owned(getrefcount(grad), grad)
+        leaf._grad = detachable(grad, leaf) if create_graph else owned(getrefcount(grad), grad, leaf)
     elif create_graph or present._array.dtype is not array.dtype or present._array.shape != array.shape:
-        leaf._grad = present + grad
+        total = present + grad
+        leaf._grad = total if leaf._array.flags.c_contiguous else detachable(total, leaf)
     else:
         storage = present._storage
         storage.bump()
         storage.add_to(present._array, array)
 
 
-def owned(references: int, grad: Tensor) -> Tensor:
+def owned(references: int, grad: Tensor, leaf: Tensor) -> Tensor:
     """A gradient that nobody else can see or change: the one given if it is only the engine's, else a copy.
 
-    `references` counts those to the tensor; those to its storage tell whether a view or a saved value shares it.
+    `references` counts those to the tensor; those to its storage tell whether a view or a saved value shares it. A copy
+    lies in memory as the leaf does, or in the order of rows if the leaf has gaps: users call `.grad.view(...)`.
     """
     alone = grad._memory is None or getrefcount(grad._memory) <= ALONE_IN_SLOT
-    if alone and references <= ALONE and grad._array.flags.c_contiguous:
+    in_rows = leaf._array.flags.c_contiguous
+    if alone and references <= ALONE and grad._array.flags.c_contiguous and (in_rows or leaf._array.ndim < 2):
         grad._edge, grad._requires_grad, grad._view = None, False, None
         return grad
     array, storage = grad._array, grad._storage.__class__
-    if array.ndim < 2 or array.flags.c_contiguous:
+    order = None if in_rows else dense_order(leaf._array)
+    if order is None and (array.ndim < 2 or array.flags.c_contiguous):
         copied = storage.copy(array)
-    else:  # users call `.grad.view(...)`: it has the order of rows, not that of the expression it comes from
-        copied = storage.empty(array.shape, array.dtype, grad.device)
+    else:
+        order = list(range(array.ndim)) if order is None else order
+        copied = storage.empty(tuple(array.shape[d] for d in order), array.dtype, grad.device)
+        copied = copied.transpose(sorted(range(array.ndim), key=order.__getitem__))
         storage.write(copied, array)
     return share(copied, storage.of(copied))
 
 
-def detachable(grad: Tensor) -> Tensor:
-    """A copy of a gradient that has a graph: two leaves may have been given the same one, or an expanded one."""
-    return grad.clone(memory_format=contiguous_format)
+def dense_order(array) -> list[int] | None:
+    """The dimensions of an array, the outermost in memory first; None if it has gaps or repeats elements."""
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    step = array.dtype.itemsize
+    for d in reversed(order):
+        if array.shape[d] != 1:
+            if array.strides[d] != step:
+                return None
+            step *= array.shape[d]
+    return order
+
+
+def detachable(grad: Tensor, leaf: Tensor) -> Tensor:
+    """A copy, laid out as by `owned`, of a gradient that has a graph: two leaves may have got the same one."""
+    order = dense_order(leaf._array)
+    if order is None or leaf._array.flags.c_contiguous:
+        return grad.clone(memory_format=contiguous_format)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return grad.permute(order).clone(memory_format=contiguous_format).permute(back)
 
 
 def finish_leaf(leaf: Tensor, hooked: dict, create_graph: bool) -> None:
@@ -360,7 +387,7 @@ def keep_gradient(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
         if replaced is not None:
             grad = replaced[0] if isinstance(replaced, tuple | list) else replaced
     if leaf._grad is None and not several_threads:
-        leaf._grad = detachable(grad) if create_graph else owned(getrefcount(grad), grad)
+        leaf._grad = detachable(grad, leaf) if create_graph else owned(getrefcount(grad), grad, leaf)
     else:
         accumulate(leaf, grad, create_graph)
     for hook in list(hooks.post_accumulate.values()):

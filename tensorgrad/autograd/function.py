@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import traceback
+from collections.abc import Collection
 
 from tensorgrad.autograd import modes
 from tensorgrad.autograd.anomaly import ANOMALY
-from tensorgrad.autograd.graph import FREED, GENERIC, Node, Packed, next_sequence_nr, raise_freed, save, unpack
+from tensorgrad.autograd.graph import FREED, GENERIC, Node, next_sequence_nr, raise_freed, save, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, edge_of, rebase
 from tensorgrad.tensor import Tensor, differentiable, share, wrap
@@ -22,9 +24,9 @@ class FunctionCtx(Node):
     __slots__ = ()
 
     function: type[Function]
+    left_none: Collection[int]  # the outputs whose missing gradients stay None
     needs_input_grad: tuple[bool, ...]
     saved_edges: tuple
-    tensor_arguments: tuple[bool, ...]
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keeps inputs or outputs (only these: others would not be checked) for `backward`'s `saved_tensors`."""
@@ -66,8 +68,15 @@ class FunctionCtx(Node):
         given = list(grads[: len(self.outputs)])
         if self.materialize_grads:
             for i, (shape, dtype, array_type) in enumerate(self.outputs):
-                if given[i] is None and shape is not None:
+                if given[i] is None and shape is not None and i not in self.left_none:
                     given[i] = _zeros(shape, dtype, array_type, given)
+        if self.function.backward is not Function.backward and self.function.vjp not in (
+            Function.vjp, self.function.backward,
+        ):  # fmt: skip
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only "
+                "implement one of them."
+            )
         results = self.function.backward(self, *given)
         results = list(results) if isinstance(results, tuple | list) else [results]
         while len(results) > len(self.edges) and results[-1] is None:
@@ -164,7 +173,12 @@ class Function:
         ctx = FunctionCtx()
         ctx.function, ctx.op, ctx.hooks, ctx.args = cls, cls, None, ()
         ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()
-        ctx.materialize_grads = True
+        ctx.materialize_grads, ctx.left_none = True, ()
+        separate = cls.setup_context is not Function.setup_context
+        if separate:  # which is told all arguments, those left to their defaults as well
+            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
         recording = GRAD.enabled
         edges = tuple(edge_of(a) if recording and isinstance(a, Tensor) else None for a in args)
         ctx.edges = edges
@@ -172,7 +186,7 @@ class Function:
         ctx.needs_input_grad = tuple(e is not None for e in edges)
         tracked = any(ctx.needs_input_grad)
         with modes.no_grad():
-            if cls.setup_context is not Function.setup_context:
+            if separate:
                 results = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, results)
             else:
@@ -224,6 +238,8 @@ def _outputs(ctx, args, results: list, tracked: bool) -> list:
 
 def _attach(ctx, outputs: list) -> None:
     fixed = {id(t) for t in ctx.non_differentiable}
+    if not getattr(ctx, "_materialize_non_diff_grads", True):
+        ctx.left_none = {nr for nr, tensor in enumerate(outputs) if id(tensor) in fixed}
     dirty = {id(t) for t in ctx.dirty_tensors}
     for nr, tensor in enumerate(outputs):
         if not isinstance(tensor, Tensor) or id(tensor) in fixed or not differentiable(tensor._array.dtype):
@@ -236,7 +252,7 @@ def _attach(ctx, outputs: list) -> None:
 
 def _keep_saved(ctx, args, outputs: list, tracked: bool) -> None:
     """Turns what `save_for_backward` was given into saved values with their places in the graph."""
-    from tensorgrad.ops.slowpath import LOCAL, callpath_quiet
+    from tensorgrad.ops.slowpath import LOCAL, pack_one
 
     saved, edges = [], []
     for i, tensor in enumerate(ctx.__dict__.pop("to_save")):
@@ -253,9 +269,7 @@ def _keep_saved(ctx, args, outputs: list, tracked: bool) -> None:
                 edge = next((e for a, e in zip(args, ctx.edges, strict=True) if a is tensor), None)
         value = None if tensor is None else save(tensor)
         if LOCAL.saved_hooks and tensor is not None:
-            pack, unpack_hook = LOCAL.saved_hooks[-1]
-            with callpath_quiet():
-                value = Packed(pack(tensor.detach()), unpack_hook)
+            value = pack_one(tensor.detach())
         saved.append(value)
         edges.append(edge)
     ctx.saved = tuple(saved)

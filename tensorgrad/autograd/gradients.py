@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from tensorgrad.autograd import engine
-from tensorgrad.autograd.views import edge_of
+from tensorgrad.autograd.edges import GradientEdge, edge_at, shape_and_type
+from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.ops.errors import warn
+from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
 
@@ -18,45 +21,50 @@ def _roots(tensors, gradients, create_graph: bool, who: str):
     Raises: RuntimeError for an output that needs no gradient, or a missing or misshapen gradient.
     """
     roots = []
-    for i, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
-        edge = edge_of(tensor)
+    for i, (place, gradient) in enumerate(zip(tensors, gradients, strict=True)):
+        edge = edge_at(place)
         if edge is None:
             raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
-        array = tensor._array
+        shape, dtype, array_type = shape_and_type(place)
         if gradient is None:
-            if array.size != 1:
+            if math.prod(shape) != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
-            if array.dtype.kind == "c":
+            if dtype.kind == "c":
                 raise RuntimeError(
-                    f"grad can be implicitly created only for real scalar outputs but got {tensor.dtype}"
+                    f"grad can be implicitly created only for real scalar outputs but got {from_numpy_dtype(dtype)}"
                 )
-            ones = _ones(array)
-            roots.append((edge, ones))
+            like = None if isinstance(place, GradientEdge) else place._array
+            roots.append((edge, _ones(shape, dtype, STORAGES[array_type], like)))
             continue
         if not isinstance(gradient, Tensor):
             raise TypeError(f"gradients can be either Tensors, ints, or None, but got {type(gradient).__name__}")
-        if gradient._array.shape != array.shape:
+        if gradient._array.shape != shape:
             raise RuntimeError(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and output[{i}] has a shape of "
-                f"{tensor.shape}."
+                f"{Size(shape)}."
             )
-        if gradient._array.dtype.kind == "c" and array.dtype.kind != "c":
+        if gradient._array.dtype.kind == "c" and dtype.kind != "c":
             raise RuntimeError(
                 "For complex Tensors, both grad_output and output are required to have the same dtype. "
                 f"Mismatch in dtype: grad_output[{i}] has a dtype of {gradient.dtype} and output[{i}] has a dtype of "
-                f"{tensor.dtype}."
+                f"{from_numpy_dtype(dtype)}."
             )
         roots.append((edge, gradient))
     return roots
 
 
-def _ones(array) -> Tensor:
-    storage = STORAGES[array.__class__]
+def _ones(shape: tuple, dtype, storage, like=None) -> Tensor:
+    """Ones on the device of the array `like`, or on the current one."""
     if storage.xp is not None and not storage.several:
-        return wrap(storage.xp.array(1, array.dtype) if not array.ndim else storage.xp.ones(array.shape, array.dtype))
-    made = storage.empty(array.shape, array.dtype, storage.device_of(array))
+        return wrap(storage.xp.array(1, dtype) if not shape else storage.xp.ones(shape, dtype))
+    made = storage.empty(shape, dtype, storage.current_device() if like is None else storage.device_of(like))
     storage.write(made, 1)
     return wrap(made)
+
+
+def _places(given) -> list:
+    """One tensor or edge, or several, as a list."""
+    return [given] if isinstance(given, Tensor | GradientEdge) else list(given)
 
 
 def _listed(value, count: int) -> list:
@@ -79,7 +87,7 @@ def backward(
     """Adds to `.grad` of every leaf below `tensors` (or only of `inputs`) the gradient of their sum.
 
     Args:
-        tensors: the outputs, one or several.
+        tensors: the outputs, one or several: tensors, or places in the graph (`graph.get_gradient_edge`).
         grad_tensors: for each output the gradient it starts with, of its shape; may be None for scalars (means 1).
         retain_graph: keep what the graph saved, to run backward again; defaults to `create_graph`.
         create_graph: record the backward pass itself, for higher derivatives.
@@ -102,21 +110,24 @@ def backward(
                 "use `grad_tensors`."
             )
         grad_tensors = grad_variables
-    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    tensors = _places(tensors)
     roots = _roots(tensors, _listed(grad_tensors, len(tensors)), create_graph, "backward")
     keep = create_graph if retain_graph is None else retain_graph
     if inputs is None:
         engine.run(roots, keep_graph=keep, create_graph=create_graph)
         return
-    wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs.values() if isinstance(inputs, dict) else inputs)
+    wanted = _places(inputs.values() if isinstance(inputs, dict) else inputs)
     if not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    for tensor in wanted:
-        tensor.retain_grad()  # what is not a leaf fills its `.grad` when the pass comes by
-    targets = [edge_of(t) for t in wanted]
+    targets = [edge_at(place) for place in wanted]
+    for place, edge in zip(wanted, targets, strict=True):
+        if isinstance(place, Tensor):
+            place.retain_grad()  # what is not a leaf fills its `.grad` when the pass comes by
+        elif not isinstance(edge[0], Tensor):
+            raise RuntimeError("backward: an edge in `inputs` must lead to a leaf, for only a tensor has a `.grad`")
     found = engine.run(roots, keep_graph=keep, create_graph=create_graph, targets=targets)
-    for leaf, gradient in dict(zip(wanted, found, strict=True)).items():
-        if gradient is not None and leaf.is_leaf:
+    for (leaf, _), gradient in dict(zip(targets, found, strict=True)).items():
+        if gradient is not None and isinstance(leaf, Tensor):
             engine.keep_gradient(leaf, gradient, create_graph)
 
 
@@ -134,7 +145,8 @@ def grad(
     """The gradients of the sum of `outputs` with respect to each of `inputs`; `.grad` stays as it is.
 
     Args:
-        inputs: a tensor or several, for a tuple of gradients; or a dict of tensors, for a dict of gradients.
+        outputs: one or several, tensors or places in the graph (`graph.get_gradient_edge`).
+        inputs: one or several of these, for a tuple of gradients; or a dict of them, for a dict of gradients.
         grad_outputs: for each output the gradient it starts with; with `is_grads_batched` each has one more leading
             dimension, over which the gradients are computed one by one and stacked.
         allow_unused: return None for an input that no output depends on, instead of raising.
@@ -164,11 +176,10 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
     allow_unused = materialize_grads if allow_unused is None else allow_unused
-    outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    outputs, inputs = _places(outputs), _places(inputs)
     gradients = _listed(grad_outputs, len(outputs))
     keep = create_graph if retain_graph is None else retain_graph
-    targets = [edge_of(t) for t in inputs]
+    targets = [edge_at(place) for place in inputs]
     if any(t is None for t in targets):
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     if is_grads_batched:
@@ -176,14 +187,16 @@ def grad(
     roots = _roots(outputs, gradients, create_graph, "grad")
     found = engine.run(roots, keep_graph=keep, create_graph=create_graph, targets=targets)
     results = []
-    for i, (gradient, tensor) in enumerate(zip(found, inputs, strict=True)):
+    for i, (gradient, place) in enumerate(zip(found, inputs, strict=True)):
         if gradient is None:
             if not allow_unused:
                 raise RuntimeError(
                     f"The differentiated Tensor at index {i} appears to not have been used in the graph. Set "
                     "allow_unused=True if this is the desired behavior."
                 )
-            gradient = tensor.new_zeros(tensor.shape) if materialize_grads else None
+            if materialize_grads and isinstance(place, GradientEdge):
+                raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
+            gradient = place.new_zeros(place.shape, requires_grad=create_graph) if materialize_grads else None
         results.append(gradient)
     return tuple(results)
 
@@ -212,7 +225,7 @@ def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_grap
     if gradient is None and inputs is None and self._requires_grad is True and self._array.size == 1:
         array = self._array
         if array.dtype.kind == "f":  # a real loss, as nearly always
-            roots = [(self._edge or (self, 0), _ones(array))]
+            roots = [(self._edge or (self, 0), _ones(array.shape, array.dtype, STORAGES[array.__class__], array))]
             keep = create_graph if retain_graph is None else retain_graph
             return engine.run(roots, keep_graph=keep, create_graph=create_graph)
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)

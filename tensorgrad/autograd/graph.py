@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections import OrderedDict
+from importlib import import_module
 from typing import Any
 
 from tensorgrad import dtypes
+from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.tensor import PLAIN, Tensor, share
 
@@ -47,6 +50,7 @@ class Node:
     outputs: tuple
     sequence_nr: int
     hooks: NodeHooks | None
+    tensor_arguments: Any = itertools.repeat(True)  # a custom function has others as well
     aliases: tuple = ()  # outputs of a custom function that share memory with its inputs
 
     def apply(self, grads: list) -> tuple:
@@ -64,8 +68,9 @@ class Node:
 
     @property
     def next_functions(self) -> tuple:
-        """For each input `(node, output_nr)`; `(None, 0)` for inputs that need no gradient."""
-        return tuple((None, 0) if e is None else (shown(as_node(e[0])), e[1]) for e in self.edges)
+        """For each tensor among the inputs `(node, output_nr)`; `(None, 0)` for those that need no gradient."""
+        edges = itertools.compress(self.edges, self.tensor_arguments)
+        return tuple((None, 0) if e is None else (shown(as_node(e[0])), e[1]) for e in edges)
 
     @property
     def metadata(self) -> dict:
@@ -80,6 +85,18 @@ class Node:
         """Calls `hook(grad_outputs)` before the node runs; a returned tuple replaces them."""
         return RemovableHandle.add(hooks_of(self).before, hook)
 
+    def __getattr__(self, name: str):
+        if not name.startswith(("_saved_", "_raw_saved_")):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        from tensorgrad.autograd import saved
+
+        return saved.value(self, name)
+
+    def __dir__(self):
+        from tensorgrad.autograd import saved
+
+        return [*super().__dir__(), *saved.names(self)]
+
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
 
@@ -90,9 +107,9 @@ class NodeHooks:
     __slots__ = ("after", "before", "on_output", "retained")
 
     def __init__(self):
-        self.before: dict = {}
-        self.after: dict = {}
-        self.on_output: dict[int, dict] = {}  # output_nr -> tensor hooks
+        self.before: OrderedDict = OrderedDict()
+        self.after: OrderedDict = OrderedDict()
+        self.on_output: dict[int, OrderedDict] = {}  # output_nr -> tensor hooks
         self.retained: dict[int, Any] = {}  # output_nr -> weak reference to a tensor that wants its `.grad`
 
 
@@ -109,10 +126,10 @@ class LeafHooks:
     __slots__ = ("accumulator", "after", "before", "on_grad", "post_accumulate")
 
     def __init__(self):
-        self.on_grad: dict = {}
-        self.post_accumulate: dict = {}
-        self.before: dict = {}  # hooks on the AccumulateGrad node
-        self.after: dict = {}
+        self.on_grad: OrderedDict = OrderedDict()
+        self.post_accumulate: OrderedDict = OrderedDict()
+        self.before: OrderedDict = OrderedDict()  # hooks on the AccumulateGrad node
+        self.after: OrderedDict = OrderedDict()
         self.accumulator: Any = None  # weak reference
 
 
@@ -179,43 +196,6 @@ def shown(node: Node) -> Node:
             _named_classes[key] = type(key[1], (cls,), {"__slots__": (), "__module__": __name__})
         node.__class__ = _named_classes[key]
     return node
-
-
-class RemovableHandle:
-    """Returned by every `register_*hook`: `remove()` takes the hook out again; also a context manager.
-
-    >>> import tensorgrad as torch
-    >>> x = torch.tensor(1.0, requires_grad=True)
-    >>> with x.register_hook(lambda grad: 10 * grad):
-    ...     (2 * x).backward()
-    >>> x.grad
-    tensor(20.)
-    """
-
-    __slots__ = ("__weakref__", "hooks", "id")
-    next_id = itertools.count().__next__
-
-    def __init__(self, hooks: dict):
-        self.hooks, self.id = weakref.ref(hooks) if hasattr(hooks, "__weakref__") else hooks, RemovableHandle.next_id()
-
-    @classmethod
-    def add(cls, hooks: dict, hook) -> RemovableHandle:
-        """Puts `hook` last into `hooks` and returns its handle."""
-        handle = cls(hooks)
-        hooks[handle.id] = hook
-        return handle
-
-    def remove(self) -> None:
-        """Takes the hook out; nothing happens the second time."""
-        hooks = self.hooks() if isinstance(self.hooks, weakref.ref) else self.hooks
-        if hooks is not None:
-            hooks.pop(self.id, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exception) -> None:
-        self.remove()
 
 
 # --- edges and saved values --------------------------------------------------------------------------------------
@@ -292,13 +272,24 @@ class Packed:
         return tensor
 
 
+_ELSEWHERE = {
+    "edges": ("GradientEdge", "get_gradient_edge"),
+    "hooks": ("register_multi_grad_hook",),
+    "saving": (
+        "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "increment_version", "save_on_cpu",
+        "saved_tensors_hooks",
+    ),
+}  # fmt: skip
+
+
 def __getattr__(name: str):
     # PyTorch's users look for these here; they need the ops, which need this file.
-    if name in ("register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"):
-        from tensorgrad.autograd import hooks
+    for home, names in _ELSEWHERE.items():
+        if name in names:
+            return getattr(import_module(f"tensorgrad.autograd.{home}"), name)
+    from tensorgrad.missing_names import no_attribute
 
-        return getattr(hooks, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise no_attribute(__name__, name)
 
 
 def raise_modified(node: Node, array, storage, version, edge):

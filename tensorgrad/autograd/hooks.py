@@ -1,12 +1,14 @@
-"""Hooks on tensors, and on what the graph saves."""
+"""Hooks on tensors, and on groups of them."""
 
 from __future__ import annotations
 
-import threading
 import weakref
+from collections import OrderedDict
 
+from tensorgrad import forks
 from tensorgrad.autograd import engine
-from tensorgrad.autograd.graph import RemovableHandle, hooks_of, leaf_hooks_of
+from tensorgrad.autograd.graph import hooks_of, leaf_hooks_of
+from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.ops.kinds import composite
 from tensorgrad.tensor import Tensor
@@ -31,7 +33,7 @@ def register_hook(self: Tensor, hook) -> RemovableHandle:
     target, nr = edge
     if isinstance(target, Tensor):
         return RemovableHandle.add(leaf_hooks_of(target).on_grad, hook)
-    return RemovableHandle.add(hooks_of(target).on_output.setdefault(nr, {}), hook)
+    return RemovableHandle.add(hooks_of(target).on_output.setdefault(nr, OrderedDict()), hook)
 
 
 @composite("method")
@@ -93,56 +95,6 @@ def _retains_grad(self: Tensor) -> bool:
 Tensor.retains_grad = property(_retains_grad)  # type: ignore[assignment]
 
 
-class saved_tensors_hooks:
-    """Inside, every tensor that ops save for backward goes through `pack_hook` when saved, `unpack_hook` when used.
-
-    `pack_hook(tensor)` may return anything (a file name, a compressed copy); `unpack_hook` makes a tensor of it again.
-
-    >>> import tensorgrad as torch
-    >>> x = torch.tensor(3.0, requires_grad=True)
-    >>> with torch.autograd.graph.saved_tensors_hooks(lambda t: t.item(), lambda number: torch.tensor(number)):
-    ...     y = x * x
-    >>> y.backward(); x.grad
-    tensor(6.)
-    """
-
-    def __init__(self, pack_hook, unpack_hook):
-        self.pair = (pack_hook, unpack_hook)
-
-    def __enter__(self) -> None:
-        from tensorgrad.ops import callpath
-        from tensorgrad.ops.slowpath import LOCAL
-
-        LOCAL.saved_hooks = (*LOCAL.saved_hooks, self.pair)
-        callpath.rare(+1)
-
-    def __exit__(self, *exception) -> None:
-        from tensorgrad.ops import callpath
-        from tensorgrad.ops.slowpath import LOCAL
-
-        LOCAL.saved_hooks = LOCAL.saved_hooks[:-1]
-        callpath.rare(-1)
-
-
-class save_on_cpu(saved_tensors_hooks):
-    """Inside, what ops save waits in main memory (with `pin_memory` where a GPU can read it by itself), and comes back
-    to its device when it is needed.
-
-    >>> import tensorgrad as torch
-    >>> x = torch.tensor(3.0, requires_grad=True)
-    >>> with torch.autograd.graph.save_on_cpu():
-    ...     y = x * x
-    >>> y.backward(); x.grad
-    tensor(6.)
-    """
-
-    def __init__(self, pin_memory: bool = False, device_type: str = "cuda"):
-        def pack(t):
-            return t.device, t.cpu().pin_memory() if pin_memory and t.is_cuda else t.cpu()
-
-        super().__init__(pack, lambda packed: packed[1].to(packed[0], non_blocking=pin_memory))
-
-
 def register_multi_grad_hook(tensors, fn, *, mode: str = "all"):
     """Calls `fn` in each backward pass once: with the first gradient of any of `tensors` (mode "any"), or with the list
     of all their gradients when these are computed (mode "all"; None for tensors that the pass does not come by).
@@ -159,7 +111,7 @@ def register_multi_grad_hook(tensors, fn, *, mode: str = "all"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     tensors = list(tensors)
     passes: dict = {}  # backward pass -> [the gradients so far, how many are to come]: passes may nest
-    lock = threading.Lock()
+    lock = forks.lock()
 
     def hook_for(i):
         def hook(grad):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 
 from tensorgrad.storage.stubs import INFERENCE
 
@@ -26,7 +27,12 @@ class _Decorator:
         import inspect  # only when used as a decorator: keeps the package's import light
 
         if inspect.isclass(function):
-            raise TypeError(f"{type(self).__name__} decorates functions and methods, not the class {function.__name__}")
+            warnings.warn(
+                f"Decorating classes is deprecated: {type(self).__name__} makes a function of {function.__name__}. "
+                "Decorate its methods, `__init__` if that is meant.",
+                FutureWarning,
+                stacklevel=2,
+            )
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)

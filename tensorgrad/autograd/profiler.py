@@ -7,4 +7,6 @@ def __getattr__(name: str):
     legacy = importlib.import_module("tensorgrad.profiler.legacy")
     if name == "__all__" or name in legacy.__all__:
         return getattr(legacy, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tensorgrad.missing_names import no_attribute
+
+    raise no_attribute(__name__, name)

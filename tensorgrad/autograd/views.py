@@ -1,7 +1,7 @@
 """Views under autograd: a write through a view changes its base, and a write to the base changes its views.
 
-A differentiable view remembers its *base* (never itself a view) and the *steps*, (op, arguments) pairs, that lead from
-the base to it. Two things follow from them:
+A differentiable view remembers its *base* (never itself a view) and the *steps* that lead from the base to it: a chain
+(earlier steps, op, arguments), which views of views share, as each adds but its own. Two things follow from them:
 
 - Somebody wrote to the storage since the view was made: its place in the graph is out of date. When asked for, the
   steps are replayed on the base as it is now (`view_edge`).
@@ -37,9 +37,18 @@ def edge_of(tensor: Tensor):
     return view_edge(tensor) if requires else None
 
 
-def replay(base: Tensor, steps: tuple) -> Tensor:
+Steps = tuple[Any, Any, tuple] | None  # (the steps before, op, arguments); None leads nowhere
+LONG = 64  # steps from which on one, by strides, takes the place of all
+
+
+def replay(base: Tensor, steps: Steps) -> Tensor:
     """The view that `steps` make of `base`."""
-    for op, args in steps:
+    in_order = []
+    while steps is not None:
+        steps, *step = steps
+        in_order.append(step)
+    while in_order:
+        op, args = in_order.pop()
         base = op.plain(base, *args)
     return base
 
@@ -61,7 +70,8 @@ def view_edge(view: Tensor):
     before, GRAD.enabled = GRAD.enabled, True
     try:
         steps = _steps_now(view)
-        view._edge = replay(base, steps)._edge
+        old, view._edge = view._edge, replay(base, steps)._edge
+        keep_retaining(view, old, view._edge)
     finally:
         GRAD.enabled = before
     view._view = (base, steps, view._storage.version, recorded)
@@ -85,17 +95,27 @@ def _forbid(view: Tensor, what: str) -> None:
     raise RuntimeError(f"{subject} and {what}{' with grad mode enabled' if view._edge is None else ''}.{reason}")
 
 
-def _steps_now(view: Tensor) -> tuple:
+def _steps_now(view: Tensor) -> Steps:
     """The steps from the base, as it is now, to the view.
 
-    If the base itself got another shape in place (`t_`), the view's place in the storage is all that still holds.
+    If the base itself got another shape in place (`t_`), the view's place in the storage is all that still holds; and
+    where it took many steps to get there, to name the place is shorter.
     """
     base, steps, _, _ = view._view  # type: ignore[misc]
-    if not base.__dict__ or RESHAPED not in base.__dict__:
+    reshaped = base.__dict__ and RESHAPED in base.__dict__
+    if not reshaped and (view._array.dtype is not base._array.dtype or not _is_long(steps)):
         return steps
     with_offset = view.stride(), view.storage_offset() - base.storage_offset()
     geometry = (base._array.shape, base.stride())
-    return ((OPS["as_strided"], (view._array.shape, *with_offset, geometry)),)
+    return None, OPS["as_strided"], (view._array.shape, *with_offset, geometry)
+
+
+def _is_long(steps: Steps) -> bool:
+    for _ in range(LONG):
+        if steps is None:
+            return False
+        steps = steps[0]
+    return True
 
 
 RESHAPED = "_reshaped_in_place"  # the mark of a tensor that got another shape in place
@@ -138,7 +158,7 @@ def rebase(tensor: Tensor, node: Node) -> None:
     `node`'s first edge leads to the tensor's old history.
     """
     if tensor._view is None:
-        keep_retaining(tensor, tensor._edge, node)
+        keep_retaining(tensor, tensor._edge, (node, 0))
         tensor._edge, tensor._requires_grad = (node, 0), True
         return
     base, steps, _, recorded = tensor._view
@@ -146,7 +166,7 @@ def rebase(tensor: Tensor, node: Node) -> None:
     copy = CopySlices()
     copy.inner, copy.steps = node, steps
     copy.layout = None
-    if any(op.name == "as_strided" for op, _ in steps):
+    if _by_strides(steps):
         copy.layout = (base._storage.nbytes() // base.itemsize, base.shape, base.stride(), base.storage_offset())
     copy.op, copy.args, copy.saved, copy.hooks = node.op, (), ("inner",), None
     old = edge_of(base)
@@ -155,17 +175,26 @@ def rebase(tensor: Tensor, node: Node) -> None:
     copy.sequence_nr = next_sequence_nr()
     array = base._array
     copy.outputs = ((array.shape, array.dtype, array.__class__),)
-    keep_retaining(base, base._edge, copy)
+    keep_retaining(base, base._edge, (copy, 0))
     base._edge, base._requires_grad = (copy, 0), True
     tensor._view = (base, steps, -1, recorded)  # out of date: replayed when next asked for
 
 
-def keep_retaining(tensor: Tensor, old, node: Node) -> None:
-    """If `tensor` retains its gradient, it now does so where its new history begins."""
-    if old is not None and old[0].hooks is not None:
+def _by_strides(steps: Steps) -> bool:
+    """Whether one of the steps goes by the strides of what it is given."""
+    while steps is not None:
+        steps, op, _ = steps
+        if op.name == "as_strided":
+            return True
+    return False
+
+
+def keep_retaining(tensor: Tensor, old, new) -> None:
+    """If `tensor` retains its gradient, it now does so at its new edge, where its new history begins."""
+    if old is not None and new is not None and old[0].hooks is not None:
         reference = old[0].hooks.retained.get(old[1])
         if reference is not None and reference() is tensor:
-            hooks_of(node).retained[0] = old[0].hooks.retained.pop(old[1])
+            hooks_of(new[0]).retained[new[1]] = old[0].hooks.retained.pop(old[1])
 
 
 class CopySlices(Node):
@@ -176,7 +205,7 @@ class CopySlices(Node):
     base_wanted: bool
     inner: Any
     layout: tuple | None
-    steps: tuple
+    steps: Steps
 
     def name(self) -> str:
         return "torch::autograd::CopySlices"

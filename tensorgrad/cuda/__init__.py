@@ -18,6 +18,7 @@ from tensorgrad.cuda.memory import *
 from tensorgrad.cuda.queries import *
 from tensorgrad.cuda.random import *
 from tensorgrad.cuda.streams import *
+from tensorgrad.whole_modules import whole
 
 # Modules that are loaded when they are first used: rooms of their own.
 _LAZY = ("amp", "comm", "devices", "graphs", "jiterator", "memory", "nvtx", "profiler", "queries", "random", "streams")
@@ -38,5 +39,13 @@ def __getattr__(name: str):
         found = types("cuda").get(name)
         if found is not None:
             return found
-    hint = "" if name.startswith("_") else " (what PyTorch has under this name is not implemented)"
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+    from tensorgrad.missing_names import no_attribute
+
+    raise no_attribute(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, "default_generators"})
+
+
+whole(__name__)

@@ -31,6 +31,7 @@ class Transform:
     """
 
     bijective: Any = False
+    _cached_x_y: tuple[Tensor | None, Tensor | None] = (None, None)
     domain: Any
     codomain: Any
     # The attributes in which two transforms of a class agree if they are equal; None: each is equal only to itself.
@@ -40,7 +41,6 @@ class Transform:
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
         self._cache_size = cache_size
-        self._cached_x_y: tuple[Tensor | None, Tensor | None] = (None, None)
         self._inv: Any = None  # a weak reference: the inverse refers to this transform
         super().__init__()
 

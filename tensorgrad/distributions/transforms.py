@@ -14,7 +14,7 @@ from tensorgrad.distributions.combined_transforms import (
     StackTransform,
     identity_transform,
 )
-from tensorgrad.distributions.transform import Transform, check_dims
+from tensorgrad.distributions.transform import Transform, _InverseTransform, check_dims  # noqa: F401 files name it here
 from tensorgrad.distributions.utils import broadcast_all, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 from tensorgrad.nn.functional import logsigmoid, pad, softplus
 from tensorgrad.size import Size

@@ -51,6 +51,9 @@ def sum_rightmost(value: Tensor, dims: int) -> Tensor:
     return value if dims == 0 else value.reshape(*value.shape[: value.dim() - dims], -1).sum(-1)
 
 
+_standard_normal, _sum_rightmost = standard_normal, sum_rightmost  # PyTorch's names, which libraries import
+
+
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
     """Probabilities from log odds (`is_binary`), or from unnormalised log probabilities along the last dimension.
 

@@ -120,6 +120,7 @@ from tensorgrad.nn.pooling import (
 )
 from tensorgrad.nn.sparse import Embedding
 from tensorgrad.nn.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
+from tensorgrad.whole_modules import whole
 
 from tensorgrad.nn import functional, init  # isort: skip
 
@@ -187,8 +188,7 @@ else:  # so that a misspelt name does not pass for one of these
             if name in names:
                 globals()[name] = getattr(import_module(f"tensorgrad.nn.{module}"), name)
                 return globals()[name]
-        hint = "" if name.startswith("_") else " (what PyTorch has under this name is not implemented yet)"
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+        raise import_module("tensorgrad.missing_names").no_attribute(__name__, name)
 
 
 __all__ = [
@@ -203,3 +203,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_MODULES, *_OURS})
+
+
+whole(__name__)

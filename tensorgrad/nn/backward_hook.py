@@ -58,9 +58,10 @@ class BackwardHook:
 
     def watch_outputs(self, result: Any) -> Any:
         """The module's result, with its tensors sent through the identity that reports their gradients."""
-        single = not isinstance(result, tuple)
-        result, _ = _through((result,) if single else result, self._outputs_done, zeros=False)
-        return result[0] if single else result
+        if not isinstance(result, tuple):
+            return _through((result,), self._outputs_done, zeros=False)[0][0]
+        watched, _ = _through(result, self._outputs_done, zeros=False)
+        return type(result)(*watched) if hasattr(result, "_fields") else watched  # a named tuple stays one
 
     def _outputs_done(self, grads: tuple) -> tuple:
         for hook in self.pre_hooks:

@@ -63,12 +63,27 @@ class _ConvNd(Module):
         if padding_mode not in _MODES:
             raise ValueError(f"padding_mode must be one of {_MODES}, but got padding_mode='{padding_mode}'")
         self.padding_mode = padding_mode
+        self.transposed = type(self).transposed
+        self._reversed_padding_repeated_twice = self._reversed_padding()
         channels = (in_channels, out_channels // groups) if self.transposed else (out_channels, in_channels // groups)
         self.weight = Parameter(torch.empty((*channels, *self.kernel_size), device=device, dtype=dtype))
         self.register_parameter(
             "bias", Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         )
         self.reset_parameters()
+
+    def _reversed_padding(self) -> list[int]:
+        """The padding as ``F.pad`` wants it: last dimension first, before and after."""
+        if self.padding == "valid":
+            return [0] * (2 * self.dimensions)
+        amounts: list[int] = []
+        for i in reversed(range(self.dimensions)):
+            if self.padding == "same":
+                total = self.dilation[i] * (self.kernel_size[i] - 1)
+                amounts += [total // 2, total - total // 2]
+            else:
+                amounts += [self.padding[i]] * 2
+        return amounts
 
     def reset_parameters(self) -> None:
         """Draws new initial values: evenly from ±1/√fan_in."""
@@ -117,23 +132,10 @@ class _Conv(_ConvNd):
             dtype,
         )  # fmt: skip
 
-    def _reversed_padding(self) -> list[int]:
-        """The padding as ``F.pad`` wants it: last dimension first, before and after."""
-        if self.padding == "valid":
-            return [0] * (2 * self.dimensions)
-        amounts: list[int] = []
-        for i in reversed(range(self.dimensions)):
-            if self.padding == "same":
-                total = self.dilation[i] * (self.kernel_size[i] - 1)
-                amounts += [total // 2, total - total // 2]
-            else:
-                amounts += [self.padding[i]] * 2
-        return amounts
-
     def _conv(self, conv: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         padding: Any = self.padding
         if self.padding_mode != "zeros":
-            input = F.pad(input, self._reversed_padding(), mode=self.padding_mode)
+            input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = 0
         return conv(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 

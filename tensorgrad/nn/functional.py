@@ -39,8 +39,7 @@ if not _typing.TYPE_CHECKING:  # or every misspelt name would pass for this one
             module = _importlib.import_module(f"tensorgrad.nn.{_OF_LAYERS[name]}")
             globals()[name] = getattr(module, name)
             return globals()[name]
-        hint = "" if name.startswith("_") else " (what PyTorch has under this name is not implemented yet)"
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+        raise _importlib.import_module("tensorgrad.missing_names").no_attribute(__name__, name)
 
 
 def __dir__():

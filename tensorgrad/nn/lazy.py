@@ -6,6 +6,8 @@ an ordinary one: its class changes.
 
 from __future__ import annotations
 
+import copy
+import weakref
 from typing import Any
 
 import tensorgrad as torch
@@ -14,6 +16,22 @@ from tensorgrad.nn.module import Module
 from tensorgrad.nn.parameter import is_lazy
 from tensorgrad.nn.uninitialized import UninitializedBuffer, UninitializedParameter
 from tensorgrad.tensor import Tensor
+
+
+class _MethodOf:
+    """A method as a hook of its own module, which it does not keep alive. In a pickle it is the method."""
+
+    def __init__(self, module: Module, name: str):
+        self.module, self.name = weakref.ref(module), name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.module(), self.name)(*args, **kwargs)
+
+    def __reduce__(self) -> tuple:
+        return getattr, (self.module(), self.name)
+
+    def __deepcopy__(self, memo: dict) -> _MethodOf:
+        return _MethodOf(copy.deepcopy(self.module(), memo), self.name)  # type: ignore[arg-type]
 
 
 class LazyModuleMixin(Module):
@@ -27,8 +45,8 @@ class LazyModuleMixin(Module):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._register_load_state_dict_pre_hook(_materialize_what_is_loaded, with_module=True)
-        self.register_forward_pre_hook(_infer, with_kwargs=True)
+        self._load_hook = self._register_load_state_dict_pre_hook(_MethodOf(self, "_lazy_load_hook"))
+        self._initialize_hook = self.register_forward_pre_hook(_MethodOf(self, "_infer_parameters"), with_kwargs=True)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         for name, value in self._own_state().items():
@@ -42,26 +60,24 @@ class LazyModuleMixin(Module):
         """Whether any parameter or buffer of this layer has no shape yet."""
         return any(map(is_lazy, (*self._parameters.values(), *self._buffers.values())))
 
+    def _lazy_load_hook(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        mine: Any
+        for name, mine in (*self._parameters.items(), *self._buffers.items()):
+            given = state_dict.get(prefix + name)
+            if is_lazy(mine) and isinstance(given, Tensor) and not is_lazy(given):
+                mine.materialize(given.shape)
 
-def _materialize_what_is_loaded(module: Any, state_dict: Any, prefix: str, *rest: Any) -> None:
-    for name, mine in (*module._parameters.items(), *module._buffers.items()):
-        given = state_dict.get(prefix + name)
-        if is_lazy(mine) and isinstance(given, Tensor) and not is_lazy(given):
-            mine.materialize(given.shape)
-
-
-def _infer(module: Any, args: tuple, kwargs: dict) -> None:
-    """The hook before the first call, which is also the last thing that is lazy about the layer."""
-    module.initialize_parameters(*args, **kwargs)
-    if module.has_uninitialized_params():
-        raise RuntimeError(f"module {module._get_name()} has not been fully initialized")
-    for table in (module._forward_pre_hooks, module._load_state_dict_pre_hooks):
-        for key, hook in list(table.items()):
-            if getattr(hook, "hook", hook) in (_infer, _materialize_what_is_loaded):
-                del table[key]
-                module._forward_pre_hooks_with_kwargs.pop(key, None)
-    if module.cls_to_become is not None:
-        module.__class__ = module.cls_to_become
+    def _infer_parameters(self, module: Any, args: tuple, kwargs: Any = None) -> None:
+        """The hook before the first call, which is also the last thing that is lazy about the layer."""
+        module.initialize_parameters(*args, **(kwargs or {}))
+        if module.has_uninitialized_params():
+            raise RuntimeError(f"module {module._get_name()} has not been fully initialized")
+        module._forward_pre_hooks_with_kwargs.pop(module._initialize_hook.id, None)
+        for handle in ("_initialize_hook", "_load_hook"):
+            getattr(module, handle).remove()
+            delattr(module, handle)
+        if module.cls_to_become is not None:
+            module.__class__ = module.cls_to_become
 
 
 class LazyLinear(LazyModuleMixin, linear.Linear):

@@ -6,9 +6,9 @@ who does not listen. (Global hooks would make all calls slower from then on.)
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
+from tensorgrad import forks
 from tensorgrad.nn.module import Module
 
 
@@ -24,7 +24,7 @@ class Listener:
 
 
 _LISTENERS: list[Listener] = []
-_lock = threading.Lock()
+_lock = forks.lock()
 _plain_call = Module.__call__
 
 

@@ -83,8 +83,5 @@ class Members(dict):
                 object.__setattr__(module, table, Members(module, members))
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
-        # The owner travels as state, set last: when it is being copied itself, it refers to this very table.
-        return Members, (), self.owner and self.owner(), None, iter(self.items())
-
-    def __setstate__(self, owner: Any) -> None:
-        self.owner = weakref.ref(owner)
+        # Copies and pickles are plain dictionaries, as PyTorch's: a module makes its own of those that it finds.
+        return dict, (), None, None, iter(self.items())

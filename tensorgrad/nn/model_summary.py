@@ -35,6 +35,7 @@ class Layer:
         path, kind, depth: its name from the model on, the name of its class, and how deep it lies.
         output: what its first call returned, tensors as their shapes; None if it was not called.
         calls: how often it was called.
+        used: whether an op took one of its own parameters, in its calls or from outside.
         parameters, trainable, shared: numbers of elements; `shared` are those counted in an earlier layer.
         multiply_adds: of all its calls.
         made, kept: bytes of the results of its ops, and of what the graph keeps for the backward pass.
@@ -44,6 +45,7 @@ class Layer:
         self.path, self.kind, self.depth = path, type(module).__name__, path.count(".") + bool(path)
         self.has_own = any(p is not None for p in module._parameters.values())
         self.output: Any = None
+        self.used = False
         self.calls = self.parameters = self.trainable = self.shared = self.parameter_bytes = self.gradient_bytes = 0
         self.multiply_adds = self.made = self.kept = 0
 
@@ -224,7 +226,8 @@ def _run(model: Module, layers: dict[Module, Layer], args: tuple, kwargs: dict) 
         return "meta"
     except Exception:  # whatever it was: if it is the model's fault, it happens again
         for layer in layers.values():
-            layer.output, layer.calls, layer.multiply_adds, layer.made, layer.kept = None, 0, 0, 0, 0
+            layer.output, layer.used = None, False
+            layer.calls = layer.multiply_adds = layer.made = layer.kept = 0
     device = next((t.device for _, t in _state(model)), torch.device("cpu"))
     args, kwargs = tree_map_only(Tensor, lambda t: _zeros_like(t, device) if t.is_meta else t, (args, kwargs))
     state = {name: buffer.clone() for name, buffer in model.named_buffers()}
@@ -267,16 +270,18 @@ def _measure(model: Module, layers: dict[Module, Layer], state: dict, args: tupl
     counter = FlopCounterMode(display=False)
     root = counter.mod_tracker.name_of(model)
     not_kept = [*(t for _, t in _state(model)), *state.values(), *tree_leaves((args, kwargs))]
+    stands_for = {id(p): id(state.get(name, p)) for name, p in model.named_parameters()}
     watch = _Watch(layers, counter.mod_tracker)
     with _unchanged(model), counter, watch:
         result = _functional_call(model, state, args, kwargs)
         made, kept = watch.bytes([t for t in not_kept if isinstance(t, Tensor)])
     del result
     counts = counter.flop_counts
-    for layer in layers.values():
+    for module, layer in layers.items():
         name = f"{root}.{layer.path}" if layer.path else root
         layer.multiply_adds = sum(counts[name].values()) // 2
         layer.made, layer.kept = made[name], kept[name]
+        layer.used = any(stands_for[id(p)] in watch.taken for p in module._parameters.values() if p is not None)
 
 
 class _Result:
@@ -300,6 +305,7 @@ class _Watch(Listener):
         self.layers, self.tracker = layers, tracker
         self.results = _Results()
         self.all: list[list[_Result]] = []
+        self.taken: set[int] = set()  # ids of the tensors that ops took; those of the parameters stay theirs
 
     def __enter__(self) -> None:
         listen(self)
@@ -319,6 +325,8 @@ class _Watch(Listener):
                 layer.output = tree_map_only(Tensor, _Shape.of, result)
 
     def _op(self, op: Any, args: tuple, result: Any, start: float, seconds: float) -> None:
+        for arg in args:
+            self.taken.update(map(id, arg if isinstance(arg, list | tuple) else (arg,)))
         tensors = [t for t in (result if isinstance(result, tuple) else (result,)) if isinstance(t, Tensor)]
         new = sum(t._array.nbytes for t in tensors if t._view is None and not any(t is a for a in args))
         nodes = [t._edge[0] for t in tensors if t._edge is not None and isinstance(t._edge[0], Node)]
@@ -381,8 +389,13 @@ def cells(layer: Layer) -> tuple[str, str, str, str]:
     from tensorgrad.viz import svg
 
     parameters = f"{layer.parameters:,}" if layer.parameters else "shared" if layer.shared else NONE
+    output = NONE
+    if layer.calls:
+        output = shape_text(layer.output)
+    elif layer.has_own:
+        output = "weights used" if layer.used else "not called"
     return (
-        shape_text(layer.output) if layer.calls else "not called" if layer.has_own else NONE,
+        output,
         parameters,
         svg.count(layer.multiply_adds) if layer.multiply_adds else NONE,
         svg.size(layer.kept) if layer.kept else NONE,

@@ -15,6 +15,16 @@ from tensorgrad.nn.parameter import Buffer, Parameter
 from tensorgrad.tensor import Tensor
 
 _TABLES = ("_parameters", "_buffers", "_modules")
+# What each of PyTorch's modules has in its `__dict__`, in this order, and how it is made.
+PYTORCHS_STATE: dict[str, Callable[[], Any]] = {
+    "training": lambda: True, "_parameters": dict, "_buffers": dict, "_non_persistent_buffers_set": set,
+    "_backward_pre_hooks": OrderedDict, "_backward_hooks": OrderedDict, "_is_full_backward_hook": lambda: None,
+    "_forward_hooks": OrderedDict, "_forward_hooks_with_kwargs": OrderedDict,
+    "_forward_hooks_always_called": OrderedDict, "_forward_pre_hooks": OrderedDict,
+    "_forward_pre_hooks_with_kwargs": OrderedDict, "_state_dict_hooks": OrderedDict,
+    "_state_dict_pre_hooks": OrderedDict, "_load_state_dict_pre_hooks": OrderedDict,
+    "_load_state_dict_post_hooks": OrderedDict, "_modules": dict,
+}  # fmt: skip
 _Destination = TypeVar("_Destination", bound=dict[str, Any])
 
 
@@ -235,6 +245,8 @@ class Module(Hooked, Stateful, Convertible):
     def __getattr__(self, name: str) -> Any:
         # Reached only when there is no such attribute: the tables are asked in case somebody removed just the mirror.
         own = self.__dict__
+        if type(own.get("_parameters")) is dict:  # from a pickle or a copy, by a class with its own __setstate__
+            self._settle()
         for table in _TABLES:
             members = own.get(table)
             if members is not None and name in members:
@@ -244,7 +256,11 @@ class Module(Hooked, Stateful, Convertible):
             if name in hooks.CALL_TABLES:
                 own["_hooked"] = True
             return own[name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        hint = ""
+        if name in ("save", "save_to_buffer"):  # asked of what torch.jit.script returned
+            hint = " (TorchScript files cannot be written: use torch.save(module.state_dict(), file))"
+        # With `name` and `obj` Python says which attribute was probably meant.
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'{hint}", name=name, obj=self)
 
     def __delattr__(self, name: str) -> None:
         for table in _TABLES:
@@ -262,8 +278,29 @@ class Module(Hooked, Stateful, Convertible):
     def __getstate__(self) -> dict:
         return self.__dict__.copy()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """As always, but members that `Members` mirrors among the attributes are not also written as such."""
+        made: Any = super().__reduce_ex__(protocol)
+        if not isinstance(made, tuple) or len(made) < 3 or not isinstance(made[2], dict):
+            return made
+        state = made[2]
+        tables = {table: dict(state[table]) for table in _TABLES if isinstance(state.get(table), Members)}
+        mirrored = {name for table in tables.values() for name, v in table.items() if state.get(name, tables) is v}
+        kept = {name: tables.get(name, value) for name, value in state.items() if name not in mirrored}
+        return *made[:2], kept, *made[3:]
+
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Makes a ``__dict__`` that came from elsewhere, possibly from PyTorch, this module's own."""
+        own = self.__dict__
+        for table in (*hooks.CALL_TABLES, *hooks.STATE_TABLES):
+            if table in own and not own[table]:
+                del own[table]  # it is made again when it is touched
+        if any(table in own for table in hooks.CALL_TABLES):
+            own["_hooked"] = True
         Members.adopt(self, _TABLES)
 
     # --- looking members up ---

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorgrad as torch
+from tensorgrad.dtypes import as_dtype
 from tensorgrad.nn.parameter import Parameter
 from tensorgrad.tensor import Tensor
 
@@ -42,12 +43,14 @@ class Convertible:
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Moves and casts parameters and buffers in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``, or both.
 
-        Only floating-point and complex members are cast. ``non_blocking`` and ``memory_format`` are accepted.
+        Only floating-point and complex members are cast. ``memory_format`` lays out those of four and five dimensions.
+        ``non_blocking`` is accepted.
 
         Raises:
             TypeError: a dtype that is neither floating-point nor complex.
         """
         device, dtype = _target(*args, **kwargs)
+        memory_format = kwargs.get("memory_format")
         elsewhere = device is not None and str(torch.device(device)) != "meta"
         if dtype is not None:
             if not (dtype.is_floating_point or dtype.is_complex):
@@ -63,6 +66,8 @@ class Convertible:
 
         def convert(t: Tensor) -> Tensor:
             cast = dtype is not None and (t.is_floating_point() or t.is_complex())
+            if memory_format is not None and t.dim() in (4, 5):
+                return t.to(device=device, dtype=dtype if cast else None, memory_format=memory_format)
             if elsewhere and t.is_meta:
                 raise NotImplementedError(
                     "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
@@ -143,8 +148,8 @@ def _target(
 ) -> tuple[Any, Any]:
     """(device, dtype) that the arguments of ``to`` ask for."""
     for arg in args:
-        if isinstance(arg, torch.dtype):
-            dtype = arg
+        if isinstance(arg, torch.dtype | type):
+            dtype = as_dtype(arg, "to")
         elif isinstance(arg, Tensor):
             tensor = arg
         elif isinstance(arg, str | int | torch.device) and not isinstance(arg, bool):

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from tensorgrad.autograd.graph import RemovableHandle
+from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.tensor import Tensor
 
 # Touching one of the first kind makes calls look at the hooks; the second kind concerns `state_dict` alone.
@@ -62,7 +62,7 @@ class Hooked(_Tables):
             prepend: run it before the hooks that are there already.
             with_kwargs: call ``hook(module, args, kwargs)``, which returns ``None`` or ``(args, kwargs)``.
         """
-        handle = _add(self._forward_pre_hooks, hook, prepend)
+        handle = _add(self, "_forward_pre_hooks", hook, prepend, self._forward_pre_hooks_with_kwargs)
         if with_kwargs:
             self._forward_pre_hooks_with_kwargs[handle.id] = True
         return handle
@@ -86,7 +86,8 @@ class Hooked(_Tables):
             torch.Size([1, 3])
             >>> handle.remove()
         """
-        handle = _add(self._forward_hooks, hook, prepend)
+        beside = (self._forward_hooks_with_kwargs, self._forward_hooks_always_called)
+        handle = _add(self, "_forward_hooks", hook, prepend, beside)
         if with_kwargs:
             self._forward_hooks_with_kwargs[handle.id] = True
         if always_call:
@@ -95,7 +96,7 @@ class Hooked(_Tables):
 
     def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Calls ``hook(module, grad_output)`` when the gradients of the outputs are known; it may return new ones."""
-        return _add(self._backward_pre_hooks, hook, prepend)
+        return _add(self, "_backward_pre_hooks", hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Calls ``hook(module, grad_input, grad_output)`` when the gradients of the inputs are known.
@@ -106,7 +107,7 @@ class Hooked(_Tables):
             RuntimeError: the module has a (deprecated) regular backward hook.
         """
         _choose_kind(self, True, "a single Module")
-        return _add(self._backward_hooks, hook, prepend)
+        return _add(self, "_backward_hooks", hook, prepend)
 
     def register_backward_hook(self, hook: Callable) -> RemovableHandle:
         """Deprecated: sees the gradients of the last op of the module, not those of the module's inputs.
@@ -114,7 +115,7 @@ class Hooked(_Tables):
         Use :meth:`register_full_backward_hook`.
         """
         _choose_kind(self, False, "a single Module")
-        return _add(self._backward_hooks, hook)
+        return _add(self, "_backward_hooks", hook)
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         if not (
@@ -168,9 +169,30 @@ class _HookedCall:
                     stacklevel=5,
                 )
             self.result = backward.watch_outputs(self.result)
-        for hook in regular:
-            _hook_last_op(module, self.result, hook)
+        if regular:
+            self._hook_last_op(regular)
         return self.result
+
+    def _hook_last_op(self, hooks: list[Callable]) -> None:
+        """Hangs regular backward hooks on the op that made the result, and says what they will not see."""
+        last = self.result
+        while not isinstance(last, Tensor):
+            last = next(v for v in last.values() if isinstance(v, Tensor)) if isinstance(last, dict) else last[0]
+        if last.grad_fn is None:
+            return
+        for hook in hooks:
+            last.grad_fn.register_hook(
+                lambda grad_input, grad_output, hook=hook: hook(self.module, grad_input, grad_output)
+            )
+        unseen = _not_seen(self.args, self.result, last.grad_fn)
+        if unseen:
+            how, what = unseen
+            warnings.warn(
+                f"Using {how} is deprecated and will be removed in future versions. This hook will be missing some "
+                f"{what}. Please use register_full_backward_hook to get the documented behavior.",
+                FutureWarning,
+                stacklevel=5,
+            )
 
     def _before(self) -> None:
         module = self.module
@@ -213,8 +235,10 @@ class _HookedCall:
                 )
 
 
-def _add(table: OrderedDict, hook: Callable, prepend: bool = False) -> RemovableHandle:
-    handle = RemovableHandle.add(table, hook)
+def _add(module: Any, name: str, hook: Callable, prepend: bool = False, extra: Any = None) -> RemovableHandle:
+    table = getattr(module, name)
+    module.__dict__["_hooked"] = True  # also where the table came with the module's state
+    handle = RemovableHandle.add(table, hook, extra_dict=extra)
     if prepend:
         table.move_to_end(handle.id, last=False)
     return handle
@@ -239,16 +263,25 @@ def _backward_hooks_of(module: Any) -> tuple[list[Callable], list[Callable]]:
     return kinds[True], kinds[False]
 
 
-def _hook_last_op(module: Any, result: Any, hook: Callable) -> None:
-    while not isinstance(result, Tensor):
-        result = next(v for v in result.values() if isinstance(v, Tensor)) if isinstance(result, dict) else result[0]
-    if result.grad_fn is not None:
-        result.grad_fn.register_hook(lambda grad_input, grad_output: hook(module, grad_input, grad_output))
+def _not_seen(args: tuple, result: Any, last: Any) -> tuple[str, str] | None:
+    """What a hook on the op `last` does not see of a module's call, as (why, which gradients); None if it sees all."""
+    results = result if isinstance(result, tuple) else (result,)
+    on_module = "non-full backward hooks on a Module that does not"
+    if not all(isinstance(r, Tensor) for r in results):
+        return f"{on_module} return a single Tensor or a tuple of Tensors", "of the grad_output"
+    if not all(isinstance(a, Tensor) for a in args):
+        return f"{on_module} take as input a single Tensor or a tuple of Tensors", "of the grad_input"
+    if len({r.grad_fn for r in results if r.grad_fn is not None}) > 1:
+        return "a non-full backward hook when outputs are generated by different autograd Nodes", "grad_output"
+    # Leaves among the inputs count as nodes in between, as in PyTorch.
+    if {a.grad_fn for a in args if a.grad_fn is not None} != {node for node, _ in last.next_functions}:
+        return "a non-full backward hook when the forward contains multiple autograd Nodes", "grad_input"
+    return None
 
 
-def _for_all(table: str, hook: Callable) -> RemovableHandle:
+def _for_all(table: str, hook: Callable, extra: Any = None) -> RemovableHandle:
     Hooked._hooked = True  # every module's calls now look at the hooks
-    return RemovableHandle.add(getattr(_GLOBAL, table), hook)
+    return RemovableHandle.add(getattr(_GLOBAL, table), hook, extra_dict=extra)
 
 
 def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
@@ -260,7 +293,8 @@ def register_module_forward_hook(
     hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
     """Calls ``hook(module, args, output)`` after the ``forward`` of every module. For debugging and profiling."""
-    handle = _for_all("_forward_hooks", hook)
+    beside = (_GLOBAL._forward_hooks_with_kwargs, _GLOBAL._forward_hooks_always_called)
+    handle = _for_all("_forward_hooks", hook, beside)
     if with_kwargs:
         _GLOBAL._forward_hooks_with_kwargs[handle.id] = True
     if always_call:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tensorgrad as torch
-from tensorgrad.autograd.graph import RemovableHandle
+from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.nn.parameter import Parameter, is_lazy
 from tensorgrad.tensor import Tensor
 
@@ -149,8 +150,7 @@ class Stateful:
     ) -> None:
         """Takes this module's own state, not its children's, out of ``state_dict``. May be overridden."""
         for hook in self.__dict__.get("_load_state_dict_pre_hooks", {}).values():
-            who = (self,) if isinstance(hook, _WithModule) else ()
-            hook(*who, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+            hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         assign = local_metadata.get("assign_to_params_buffers", False)
         own = self._own_state()
         for name, mine in own.items():
@@ -236,21 +236,34 @@ class Stateful:
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
-        return RemovableHandle.add(self._load_state_dict_pre_hooks, _WithModule(hook) if with_module else hook)
+        return RemovableHandle.add(self._load_state_dict_pre_hooks, _WrappedHook(hook, self) if with_module else hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
         """Calls ``hook(module, incompatible_keys)`` after loading; it may change the two lists in place."""
         return RemovableHandle.add(self._load_state_dict_post_hooks, hook)
 
 
-class _WithModule:
-    """Marks a hook that is told the module. The module is not kept in it: that would be a reference cycle."""
+class _WrappedHook:
+    """A hook that is told its module, which it does not keep alive: that would be a reference cycle."""
 
-    def __init__(self, hook: Callable):
-        self.hook = hook
+    def __init__(self, hook: Callable, module: Any = None):
+        self.hook, self.with_module = hook, module is not None
+        self.module = weakref.ref(module) if self.with_module else None
 
-    def __call__(self, *args: Any) -> None:
-        self.hook(*args)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.module is None:
+            return self.hook(*args, **kwargs)
+        module = self.module()
+        if module is None:
+            raise RuntimeError("You are trying to call the hook of a dead Module!")
+        return self.hook(module, *args, **kwargs)
+
+    def __getstate__(self) -> dict:
+        state = {"hook": self.hook, "with_module": self.with_module}
+        return state if self.module is None else {**state, "module": self.module()}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__init__(state["hook"], state.get("module"))  # type: ignore[misc]
 
 
 def _load(

@@ -97,4 +97,6 @@ def __getattr__(name: str) -> Any:
         from tensorgrad.nn import uninitialized
 
         return getattr(uninitialized, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tensorgrad.missing_names import no_attribute
+
+    raise no_attribute(__name__, name)

@@ -94,13 +94,34 @@ class RNNBase(Module):
 
     @property
     def _flat_weights(self) -> list[Any]:
-        return [getattr(self, name) for name in self._flat_weights_names]
+        """The weights as ``forward`` takes them; a list that was set holds until one of them is exchanged."""
+        own = [getattr(self, name, None) for name in self._flat_weights_names]
+        given, instead_of = self.__dict__.get("_given_weights", (None, own))
+        return own if given is None or any(a is not b for a, b in zip(own, instead_of, strict=True)) else given
+
+    @_flat_weights.setter
+    def _flat_weights(self, weights: list[Any]) -> None:
+        self.__dict__["_given_weights"] = weights, [getattr(self, name, None) for name in self._flat_weights_names]
+
+    @property
+    def _all_weights(self) -> list[list[str]]:
+        flat, per = self._flat_weights_names, len(self._shapes(0))
+        return [flat[i : i + per] for i in range(0, len(flat), per)]
+
+    def __getstate__(self) -> dict:
+        # PyTorch keeps these as attributes.
+        names = ("_flat_weights_names", "_all_weights", "_flat_weights")
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in names}}
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        for name in ("_flat_weights_names", "_all_weights", "_flat_weights"):
+            self.__dict__.pop(name, None)
 
     @property
     def all_weights(self) -> list[list[Parameter]]:
         """The weights, one list for each direction of each layer."""
-        flat, per = self._flat_weights, len(self._shapes(0))
-        return [flat[i : i + per] for i in range(0, len(flat), per)]
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     def flatten_parameters(self) -> None:
         """Accepted: the weights need not lie in one piece of memory."""

@@ -14,12 +14,3 @@ FAMILIES = (
     "numeric", "rnn",
     "questions", "storage_values", "memory", "absent", "callables", "view_copy", "docs",
 )  # fmt: skip
-
-
-def __getattr__(name: str):
-    if name in ("aten", "prim", "prims", "torchvision"):
-        raise AttributeError(
-            f"torch.ops.{name}: PyTorch's registry of compiled operators is not included; call torch.<name>, "
-            "torch.nn.functional.<name> or torch.linalg.<name>"
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

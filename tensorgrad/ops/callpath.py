@@ -11,17 +11,21 @@ behind one flag, `RARE`, that the function tests once.
 
 from __future__ import annotations
 
-import threading
+import itertools
+import linecache
 
+from tensorgrad import forks
 from tensorgrad.autograd.graph import FREED, Node, Packed, next_sequence_nr, raise_freed, raise_modified, save, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of, view_edge
-from tensorgrad.dtypes import F32
+from tensorgrad.dtypes import F32, SPOKEN, as_dtype, from_numpy_dtype
+from tensorgrad.dtypes import dtype as DTYPE
 from tensorgrad.ops import dispatch
 from tensorgrad.ops.dispatch import LARGE, REGISTERED, array_kernel, check_backward, with_own
 from tensorgrad.ops.errors import MISSING, NUMPY_NAMES, explain, missing
 from tensorgrad.ops.op import LIST, OPTIONAL, PLAIN_VALUE, Op, arguments_of
 from tensorgrad.ops.promote import as_array, operand, operands, other_operand, owner, promote, to_floating
+from tensorgrad.storage import recycling
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import OPERANDS, PLAIN, VIEW, Tensor, share, wrap
 
@@ -31,7 +35,7 @@ new = object.__new__
 
 MANY = 131_072  # elements of a gradient from which formulas run on tensors
 RARE = 0  # how many rare things are on, in any thread; the slow path finds out which, and in which
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 def rare(change: int) -> None:
@@ -46,6 +50,13 @@ def slowly(op: Op, args: tuple, out=None):
     from tensorgrad.ops import slowpath
 
     return slowpath.run(op, args, out)
+
+
+def numbers_first(op: Op, given: tuple, now: tuple) -> tuple:
+    """The arguments of a call in its old order (ops/number_first.py)."""
+    from tensorgrad.ops import number_first
+
+    return number_first.numbers_first(op, given, now)
 
 
 # --- the text ----------------------------------------------------------------------------------------------------
@@ -96,7 +107,7 @@ def _parameters(op: Op, variant: str) -> str:
     parts, star = [], False
     for p in op.params[:2] if variant == "operator" else op.params:
         if p.keyword and not star and variant != "plain":
-            parts.append("*")
+            parts.append("*old" if variant == "call" and _numbers_first(op) else "*")
             star = True
         default = p.default or ("MISSING" if p in _renamed_late(op) else "")
         parts.append(f"{p.name}={default}" if default and variant == "call" else p.name)
@@ -107,6 +118,13 @@ def _parameters(op: Op, variant: str) -> str:
     return ", ".join(parts)
 
 
+def _numbers_first(op: Op) -> bool:
+    """Whether the op's numbers, which come by keyword, once stood among the tensors (ops/number_first.py)."""
+    keywords = [p for p in op.params if p.keyword]
+    tensors = [p for p in op.params if p.is_tensor]
+    return bool(keywords) and all(p.annotation == "number" for p in keywords) and op.params == (*tensors, *keywords)
+
+
 def _renamed_late(op: Op) -> list:
     """The required parameters from `dim` on: not Python finds out whether they were given, since `axis` may be."""
     at = next((i for i, p in enumerate(op.params) if p.name == "dim"), len(op.params))
@@ -115,6 +133,10 @@ def _renamed_late(op: Op) -> list:
 
 def _numpy_names(op: Op) -> list[str]:
     lines = []
+    if _numbers_first(op):
+        tensors = ", ".join(p.name for p in op.params if p.is_tensor)
+        numbers = ", ".join(p.name for p in op.params if p.keyword)
+        lines += ["    if old:", f"        {tensors}, {numbers} = numbers_first(OP, ({tensors}, *old), ({numbers},))"]
     for name in (p.name for p in op.params if p.name in NUMPY_NAMES):
         lines += [f"    if {NUMPY_NAMES[name]} is not None:", f"        {name} = {NUMPY_NAMES[name]}"]
     late = [p.name for p in _renamed_late(op)]
@@ -122,6 +144,11 @@ def _numpy_names(op: Op) -> list[str]:
         lines += [
             f"    if {' or '.join(f'{name} is MISSING' for name in late)}:",
             f"        missing({op.name!r}, {', '.join(f'{name}={name}' for name in late)})",
+        ]
+    for name in (p.name for p in op.params if p.annotation == "dtype"):
+        lines += [
+            f"    if {name} is not None and {name}.__class__ is not DTYPE:",
+            f"        {name} = as_dtype({name}, {op.name!r})",
         ]
     return lines
 
@@ -228,13 +255,16 @@ def _result(op: Op) -> list[str]:
         kept = f"({kept},)" if kept else "()"
         return [
             *lines,
-            f"    made._memory = storage = {p}._memory or {p}._storage",
+            f"    storage = {p}._memory",
+            "    if storage is None:",
+            f"        storage = {p}._storage",
+            "    made._memory = storage",
             "    made._edge = made._grad = made._hooks = None",
             f"    view = {p}._view",
             "    made._view = (",
-            f"        ({p}, ((OP, {kept}),), storage.version, GRAD.enabled)",
+            f"        ({p}, (None, OP, {kept}), storage.version, GRAD.enabled)",
             "        if view is None",
-            f"        else (view[0], (*view[1], (OP, {kept})), storage.version, view[3] and GRAD.enabled)",
+            f"        else (view[0], (view[1], OP, {kept}), storage.version, view[3] and GRAD.enabled)",
             "    )",
             "    made._requires_grad = VIEW",
         ]
@@ -263,6 +293,8 @@ def _record(op: Op, tensors, differentiated, tracked: str) -> list[str]:
     if op.kind in ("cast",):  # integers have no gradients
         condition = f"({condition}) and array.dtype.kind not in 'biu'"
     lines.append(f"        if {condition}:")
+    if any(p.name == "dtype" for p in op.params) and op.kind != "cast":
+        lines.append("            refuse_integers(array)")
     saved = []
     index = {p.name: i for i, p in enumerate(tensors)}
     for name, users in op.saved.items():
@@ -447,7 +479,7 @@ class ArrayBackwards(dict):
             function = with_own(f"{op.name}.backward", storage, function)
         scope = {"BACKWARD": function, **{f"D_{name}": formula for name, formula in op.formulas.items()}}
         text = array_backward_source(op, arguments)
-        exec(compile(text, "<tensorgrad call path>", "exec"), {**globals(), **scope}, scope)
+        execute(text, "call path", {**globals(), **scope}, scope)
         self[array_type] = storage.guard(scope["on_arrays"])
         return self[array_type]
 
@@ -455,6 +487,14 @@ class ArrayBackwards(dict):
 # --- from text to function -----------------------------------------------------------------------------------------
 
 _compiled: dict[str, object] = {}
+_numbers = itertools.count(1)
+
+
+def execute(text: str, kind: str, names: dict, scope: dict) -> None:
+    """Runs a text that was made here, under a name by which tracebacks find its lines."""
+    file = f"<tensorgrad {kind} {next(_numbers)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    exec(compile(text, file, "exec"), names, scope)
 
 
 def build(op: Op, variant: str):
@@ -462,6 +502,7 @@ def build(op: Op, variant: str):
     text = backward_source(op) if variant == "backward" else source(op, variant)
     factory = _compiled.get(text)
     if factory is None:
+        recycling.start()  # here, as programs that call no op shall keep their allocator
         inner = "backward" if variant == "backward" else "call"
         head, *rest = text.splitlines()
         if variant != "backward":
@@ -470,7 +511,7 @@ def build(op: Op, variant: str):
         scope: dict = {}
         formulas = "".join(f"    D_{name} = FORMULAS[{name!r}]\n" for name in op.formulas if variant == "backward")
         code = f"def make(OP, KERNELS, PREPARE, FORMULAS, ON_ARRAYS):\n{formulas}{body}    return {inner}\n"
-        exec(compile(code, "<tensorgrad call path>", "exec"), globals(), scope)
+        execute(code, "call path", globals(), scope)
         factory = _compiled[text] = scope["make"]
     function = factory(op, op.kernels, op.prepare, op.formulas, op.array_backwards)  # type: ignore[operator]
     name = op.name if variant != "backward" else op.backward_name
@@ -520,7 +561,7 @@ def promise(op: Op, variant: str):
     function = _placeholders(op.kernels, op, op.prepare)[variant]
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "tensorgrad"
-    signature = f"{op.name}({_parameters(op, variant)})"
+    signature = f"{op.name}({_parameters(op, variant)})".replace("*old", "*")
     function.__doc__ = f"{signature}\n\n{op.doc}" if op.doc else signature
     function.op = op
     setattr(op, variant, function)
@@ -543,6 +584,12 @@ dispatch.ON_CHANGE = forget_backward
 
 
 # --- what the texts use beside the kernels -------------------------------------------------------------------------
+
+
+def refuse_integers(array) -> None:
+    """Raises: RuntimeError for a result of `dtype=` that has no gradient, of inputs that require one."""
+    if array.dtype.kind in "biu":
+        raise RuntimeError(f"Autograd not support dtype: {SPOKEN[from_numpy_dtype(array.dtype).name]}")
 
 
 def attribute_of(value, name: str):

@@ -12,7 +12,8 @@ from tensorgrad.kernels.array import linalg as kernels
 from tensorgrad.kernels.array.matmul import broadcast_lead
 from tensorgrad.ops.kinds import composite, op
 from tensorgrad.ops.linalg import adjoint, check_system, failure, named, solve_triangles, square
-from tensorgrad.ops.matmul import matmul, nt, tn, written
+from tensorgrad.ops.matmul import matmul, nt, tn
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
@@ -59,7 +60,7 @@ def linalg_cholesky(input: Tensor, *, upper: bool = False, out=None) -> Tensor:
     """
     result, info = _factor(input, upper)
     _check_info(info)
-    return result if out is None else written(linalg_cholesky, out, result)
+    return store_out("linalg_cholesky", out, result)
 
 
 def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False, out=None):
@@ -135,7 +136,7 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False, *, out=No
     """
     check_system("cholesky_solve", input, input2)
     result = _cholesky_solve(input, input2, upper)
-    return result if out is None else written(cholesky_solve, out, result)
+    return store_out("cholesky_solve", out, result)
 
 
 @composite()
@@ -150,4 +151,4 @@ def cholesky_inverse(input: Tensor, upper: bool = False, *, out=None) -> Tensor:
     """
     kernels.check_square(input._array, "cholesky_inverse")
     result = _cholesky_inverse(input, upper)
-    return result if out is None else written(cholesky_inverse, out, result)
+    return store_out("cholesky_inverse", out, result)

@@ -6,6 +6,7 @@ gradients of each are the other two, so derivatives of any order stay within the
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from tensorgrad.dtypes import F32
@@ -57,7 +58,9 @@ def _transpose_prepare(x, w, bias, stride, padding, output_padding, dilation, gr
     return x, w, bias, stride, padding, output_padding, dilation, groups
 
 
-def _bias_gradient(g):
+def _bias_gradient(g, bias_shape):
+    if g._array.shape[1:2] != bias_shape:  # without input channels PyTorch's result has none either
+        return g.new_zeros(bias_shape)
     return g.sum((0, *range(2, g.ndim)))
 
 
@@ -67,6 +70,13 @@ def _cropped(x: Tensor, shape: tuple) -> Tensor:
         if x._array.shape[dim] != n:
             x = x.narrow(dim, 0, n)
     return x
+
+
+def _transposed_back(g: Tensor, weight: Tensor, shape: tuple, *settings) -> Tensor:
+    """The gradient of a transposed convolution for its input, which may be empty."""
+    if not (math.prod(shape) and g.numel()):
+        return g.new_zeros(shape)
+    return _cropped(_conv(g, conj(weight), None, *settings), shape)
 
 
 _conv = op(
@@ -113,8 +123,8 @@ _conv_transpose = op(
     "dilation: any = (), groups: int = 1)",
     "conv.conv_transpose",
     prepare=_transpose_prepare,
-    input=lambda g, weight, input_shape, stride, padding, dilation, groups: _cropped(
-        _conv(g, conj(weight), None, stride, padding, dilation, groups), input_shape
+    input=lambda g, weight, input_shape, stride, padding, dilation, groups: _transposed_back(
+        g, weight, input_shape, stride, padding, dilation, groups
     ),
     weight=lambda g, input, weight_shape, stride, padding, dilation, groups: _grad_weight(
         conj(input), g, weight_shape, stride, padding, dilation, groups

@@ -62,13 +62,8 @@ def _format_of(input: Tensor, memory_format) -> str | None:
 
 
 def _cast_kernel(xp, x, dtype):
-    if x.dtype.kind == "c" and dtype.category < dtypes.COMPLEX and dtype is not dtypes.bool:  # 1j is true
-        x = x.real
-    if x.dtype.kind in "fV" and dtype.category == dtypes.INTEGER and dtype.itemsize < 8:
-        with np.errstate(all="ignore"):
-            return x.astype(np.int64).astype(dtype.numpy)  # wraps as PyTorch does, instead of saturating by chance
-    with np.errstate(all="ignore"):
-        return x.astype(dtype.numpy, order="C" if 0 in x.strides else "K")  # an expanded array becomes dense
+    order = "C" if 0 in x.strides else "K"  # an expanded array becomes dense
+    return STORAGES[x.__class__].cast(x, dtype.numpy, order)
 
 
 _cast = op("to_copy(input, dtype: dtype)", _cast_kernel, input=lambda g: g, backward_name="ToCopyBackward0",
@@ -122,7 +117,7 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
     flags = [argument for argument in args if isinstance(argument, bool)]
     non_blocking, copy = (*flags, *(non_blocking, copy)[len(flags) :])[:2]
     for argument in args:
-        if argument.__class__ is dtypes.dtype:
+        if argument.__class__ is dtypes.dtype or argument in dtypes.NUMBERS:
             dtype = argument
         elif isinstance(argument, Tensor):
             dtype, device = argument.dtype, argument.device
@@ -140,7 +135,7 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
         if device.type != own.type or another:
             result = _transfer(result, device, non_blocking)
     if dtype is not None and result.dtype is not dtype:
-        result = _cast(result, dtype)
+        result = cast(result, dtypes.as_dtype(dtype, "to"))
     if memory_format is not None and "preserve" not in str(memory_format):
         result = contiguous(result, memory_format)
     return result.clone() if copy and result is self else result

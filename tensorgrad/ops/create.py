@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import array as buffers
+import functools
 import math
 import threading
+from collections import deque
+from collections.abc import Sequence
 from functools import reduce
+from operator import index as as_int
 
 import numpy as np
 
 from tensorgrad import devices, dtypes
+from tensorgrad.layouts import memory_strides
 from tensorgrad.ops.errors import as_integer, check_number, warn
 from tensorgrad.ops.kinds import composite
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.promote import plain_number
+from tensorgrad.settings import _Settings
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.tensor import Tensor, share, wrap
@@ -115,20 +123,34 @@ def _pinned(made: Tensor) -> Tensor:
 
 
 def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
-    """A fresh array of Python numbers, nested sequences, NumPy values or tensors, with PyTorch's inferred dtype."""
+    """A fresh array of Python numbers, nested sequences, NumPy values, tensors or a storage, with PyTorch's inferred
+    dtype."""
+    if data.__class__ not in _COMMON:
+        memory = over_storage(data, dtype)
+        data = data if memory is None else memory
     if isinstance(data, Tensor):
         array = np.array(STORAGES[data._array.__class__].to_host(data._array))
         return array if dtype is None else array.astype(dtype.numpy, copy=False)
     if hasattr(data, "__array__") and not isinstance(data, np.ndarray | np.generic):
         data = np.asarray(data.__array__())  # another library's tensor, a table's column: its dtype counts
-    if isinstance(data, np.ndarray | np.generic):
-        if dtype is None:
-            dtype = dtypes.from_numpy_dtype(data.dtype)
-        return np.array(data, dtype.numpy)
-    kinds: set = {data.__class__}
-    if isinstance(data, list | tuple):
-        kinds.clear()
-        data = _plain(data, kinds)
+    if isinstance(data, np.ndarray):
+        found = dtypes.from_numpy_dtype(data.dtype)
+        _check_layout(data)
+        with np.errstate(all="ignore"):
+            return np.array(data, (dtype or found).numpy)
+    kinds: set = set()
+    shape = _first_lengths(data)
+    if 0 in shape:  # what stands beside an empty sequence is not looked at
+        return np.empty(shape, (dtype or dtypes.DEFAULT.floating).numpy)
+    if shape:
+        if data.__class__ is list and isinstance(data[0], np.ndarray):
+            warn(
+                "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the "
+                "list to a single numpy.ndarray with numpy.array() before converting to a tensor."
+            )
+        data = _plain(data, shape, 0, kinds, dtype)
+    else:
+        data = _element(data, kinds, dtype)
     try:
         array = np.array(data)
     except ValueError:
@@ -136,19 +158,72 @@ def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
         raise
     if array.dtype.kind not in "biufc":
         bad = _first_non_number(data)
+        if isinstance(bad, str | bytes):
+            raise TypeError(f"new(): invalid data type '{type(bad).__name__}'")
         if not isinstance(bad, int):
-            kind = type(bad).__name__
-            if kind == "str":
-                if _is_first(bad, data):  # a text is a sequence, too
-                    raise ValueError(f"too many dimensions '{kind}'")
-                raise TypeError(f"new(): invalid data type '{kind}'")
-            raise RuntimeError(f"Could not infer dtype of {kind}")
-    if array.size and (array.dtype.kind in "iu" or kinds <= {int, bool}):
+            raise RuntimeError(f"Could not infer dtype of {type(bad).__name__}")
+    if array.dtype.kind in "iu" or kinds <= {int, bool}:
         _check_integers(array, dtype, kinds)
+    elif dtype is not None and dtype.category == dtypes.INTEGER:
+        info = dtypes.iinfo(dtype)
+        if not (info.min <= array.min() and array.max() <= float(info.max)):
+            raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
     if dtype is None:
         dtype = _inferred(array, kinds)
     with np.errstate(all="ignore"):
         return array.astype(dtype.numpy, order="C")
+
+
+_COMMON = frozenset({list, tuple, int, float, bool, Tensor, np.ndarray})
+
+
+def over_storage(data, dtype: dtypes.dtype | None) -> Tensor | None:
+    """A vector over the memory of a storage; None for what is no storage. Raises: RuntimeError for a typed one of
+    another dtype."""
+    from tensorgrad.ops.storage_values import TypedStorage, elements
+
+    if isinstance(data, Storage):
+        return elements(data, dtype or dtypes.int64)
+    if not isinstance(data, TypedStorage):
+        return None
+    dtype = dtype or dtypes.DEFAULT.floating
+    if data.dtype is not dtype:
+        raise RuntimeError(
+            f"Expected a Storage of type {dtypes.SPOKEN[dtype.name]} or an UntypedStorage, but got "
+            f"{dtypes.SPOKEN[data.dtype.name]}"
+        )
+    return elements(data.untyped(), dtype)
+
+
+def _is_sequence(data) -> bool:
+    cls = data.__class__
+    if cls is list or cls is tuple:
+        return True
+    if cls in dtypes.NUMBERS or isinstance(data, str | bytes):
+        return False
+    return isinstance(data, np.ndarray | Sequence | deque | buffers.array)
+
+
+def _first_lengths(data) -> tuple[int, ...]:
+    """The shape of nested sequences, read off the first item of each; up to the first that is empty.
+
+    A tensor is an item, however deep it lies: only beside sequences does it count as one.
+    """
+    lengths: list[int] = []
+    while _is_sequence(data):
+        if isinstance(data, np.ndarray) and not data.ndim:
+            break
+        lengths.append(len(data))
+        if not lengths[-1]:
+            break
+        if len(lengths) > 128:
+            raise ValueError(f"too many dimensions '{type(data).__name__}'")
+        data = data[0]
+    if isinstance(data, str) and lengths:  # a text is a sequence of texts
+        raise ValueError("too many dimensions 'str'")
+    if isinstance(data, str | bytes) and not lengths:
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    return tuple(lengths)
 
 
 def _check_integers(array: np.ndarray, dtype: dtypes.dtype | None, kinds: set) -> None:
@@ -171,24 +246,53 @@ def _check_integers(array: np.ndarray, dtype: dtypes.dtype | None, kinds: set) -
                 raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
 
 
-def _plain(data, kinds: set):
-    """Nested sequences with tensors (of one element, or rows) replaced by their values. `kinds` collects the types of
-    the elements; of tensors and arrays the dtypes."""
+def _plain(data, shape: tuple, dim: int, kinds: set, dtype: dtypes.dtype | None):
+    """Nested sequences as lists of Python numbers, dimension `dim` and what is in it. `kinds` collects the types of the
+    elements; of tensors and arrays the dtypes."""
     types = set(map(type, data))
-    if types <= dtypes.NUMBERS:  # nothing to replace, found out without a Python loop
+    if types <= dtypes.NUMBERS and (dtype is None or complex not in types):  # found out without a Python loop
         kinds |= types
-        return data
+        return data if isinstance(data, list | tuple) else list(data)
+    dim += 1
+    if dim == len(shape):
+        return [_element(x, kinds, dtype) for x in data]
     made = []
     for x in data:
-        if isinstance(x, list | tuple):
-            x = _plain(x, kinds)
-        elif isinstance(x, Tensor | np.ndarray):
-            kinds.add(x.dtype if isinstance(x, Tensor) else dtypes.from_numpy_dtype(x.dtype))
-            x = x.tolist()
-        else:
-            kinds.add(x.__class__)
-        made.append(x)
+        if isinstance(x, Tensor) and x.ndim:  # beside sequences it is one
+            if len(x) != shape[dim]:
+                raise ValueError(f"expected sequence of length {shape[dim]} at dim {dim} (got {len(x)})")
+            x = x.unbind()
+        made.append(_plain(x, shape, dim, kinds, dtype) if _is_sequence(x) else _element(x, kinds, dtype))
     return made
+
+
+def _element(x, kinds: set, dtype: dtypes.dtype | None):
+    """One element as a Python number. Raises: ValueError, TypeError or RuntimeError for what is none of `dtype`."""
+    if isinstance(x, Tensor):
+        kinds.add(x.dtype)
+        if dtype is not None and dtype.category < dtypes.FLOATING and x.dtype.category >= dtypes.FLOATING:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        if x._array.size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        x = x.item()
+        if dtype is not None and dtype.category < dtypes.COMPLEX and isinstance(x, complex):
+            if x.imag:
+                raise RuntimeError("value cannot be converted to type double without overflow")
+            x = x.real
+        return x
+    if isinstance(x, np.ndarray):
+        if x.ndim:
+            raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+        x = x[()]
+    kinds.add(x.__class__)
+    if dtype is None or isinstance(x, bool | int | float):
+        return x
+    imaginary = isinstance(x, complex | np.complexfloating)
+    if dtype is dtypes.bool and isinstance(x, complex | np.bool_):
+        return bool(x)
+    if dtype.category < dtypes.FLOATING:
+        return as_int(x)
+    return complex(x) if imaginary and dtype.category == dtypes.COMPLEX else math.ldexp(x, 0)
 
 
 def _check_lengths(data) -> None:
@@ -206,17 +310,9 @@ def _check_lengths(data) -> None:
                 raise ValueError(f"expected sequence of length {len(row)} at dim {dim} (got {len(other)})")
         level = [item for other in level for item in other]
         row, dim = (level[0] if level else None), dim + 1
-    if any(isinstance(item, list | tuple) for item in level):
-        raise TypeError(f"torch.tensor expected a number at depth {dim}, but got a sequence")
-
-
-def _is_first(leaf, data) -> bool:
-    """Whether nested sequences begin with `leaf`."""
-    while isinstance(data, list | tuple) and data:
-        data = data[0]
-        if data is leaf:
-            return True
-    return False
+    for item in level:
+        if isinstance(item, list | tuple):
+            raise TypeError(f"must be real number, not {type(item).__name__}: expected a number at depth {dim}")
 
 
 def _first_non_number(data):
@@ -336,8 +432,11 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 
 
 @composite("function")
-def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool = False) -> Tensor:
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool | None = None) -> Tensor:
     """`obj` as a tensor; `copy=True` always copies, `copy=False` raises where a copy is needed.
+
+    A tensor that requires grad stays one, with a warning, unless `requires_grad` says otherwise. Anything else with a
+    buffer (`bytes`, `array.array`, `memoryview`) is taken for elements of `dtype`, in the same memory.
 
     >>> import tensorgrad as torch
     >>> torch.asarray([1.0, 2.0])
@@ -347,27 +446,54 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool = Fa
         dtype = dtype or dtypes.uint8
         size = obj.nbytes() // dtype.itemsize
         obj, dtype = share(obj.strided((size,), (dtype.itemsize,), 0, dtype.numpy), obj), None
+    elif isinstance(obj, bytes | bytearray | memoryview | buffers.array):
+        from tensorgrad.ops.memory import frombuffer
+
+        obj = frombuffer(obj, dtype=dtype or dtypes.DEFAULT.floating)
+    elif type(obj).__name__ == "PyCapsule":
+        from tensorgrad.ops.memory import from_dlpack
+
+        obj = from_dlpack(obj)
     shares = isinstance(obj, Tensor | np.ndarray)
     if copy is False and not shares:
         raise ValueError("can't alias arbitrary sequence into a tensor.")
     made = as_tensor(obj, dtype, device)
     if copy and shares:
-        made = made.detach().clone()
-    if isinstance(obj, Tensor) and requires_grad != made.requires_grad:
-        made = made.detach()
-    return made.requires_grad_() if requires_grad and not made.requires_grad else made
+        made = made.clone()
+    if isinstance(obj, Tensor) and obj.requires_grad and requires_grad is None:
+        warn(
+            "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass "
+            "requires_grad=False explicitly to get the old behavior."
+        )
+        return made
+    if not requires_grad:
+        return made.detach() if made.requires_grad else made
+    return made if made.requires_grad else made.requires_grad_()
 
 
-def legacy_tensor(args: tuple, device) -> Tensor:
-    """What `torch.Tensor(...)` makes: sizes give uninitialised memory, data is copied to the default dtype."""
-    floating = dtypes.DEFAULT.floating
-    if len(args) == 1 and isinstance(args[0], Tensor):
-        return args[0].detach() if args[0].dtype is floating else args[0].to(floating)
-    if len(args) == 1 and (
-        isinstance(args[0], np.ndarray) or (isinstance(args[0], list | tuple) and not isinstance(args[0], Size))
-    ):
-        return finish(_array_of(args[0], floating), False, device)
-    return empty(*args, dtype=floating, device=device)
+def legacy_tensor(args: tuple, device, dtype: dtypes.dtype | None = None) -> Tensor:
+    """What `torch.Tensor(...)` and (with `dtype`) `torch.LongTensor(...)` make: of sizes uninitialised memory, of a
+    sequence a copy, of a tensor a view. Raises: TypeError for anything else, and for a tensor of another dtype."""
+    (data,) = args if len(args) == 1 else (None,)
+    if isinstance(data, Tensor):
+        if dtype is not None and data.dtype is not dtype:
+            raise TypeError(f"expected a tensor of {dtype}, but got one of {data.dtype}: convert it with .to()")
+        from tensorgrad.ops.shape import _alias
+
+        return _alias(data)
+    dtype = dtype or dtypes.DEFAULT.floating
+    if isinstance(data, Size):  # also one without dimensions
+        return empty(data, dtype=dtype, device=device)
+    if len(args) == 1 and (data.__class__ is bool or not isinstance(data, int | np.integer)):
+        if isinstance(data, str | bytes):
+            raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+        memory = over_storage(data, dtype)
+        if memory is not None:
+            return memory
+        if not _is_sequence(data):
+            raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+        return tensor(data, dtype=dtype, device=device)
+    return empty(args or (0,), dtype=dtype, device=device)
 
 
 # --- from shapes ---------------------------------------------------------------------------------------------------
@@ -377,12 +503,18 @@ def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Te
     """A tensor of one value, which NumPy makes with `maker` and a device fills in; uninitialised for None."""
     dtype = dtype or dtypes.DEFAULT.floating
     if dtype.__class__ is not dtypes.dtype:
-        raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
+        dtype = dtypes.as_dtype(dtype, maker.__name__)
     device = resolve_device(device)
     if requires_grad and dtype.category < dtypes.FLOATING:
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+    if value is None and _Settings.deterministic and _Settings.fill_memory:
+        value = unset(dtype)
+        maker = functools.partial(np.full, fill_value=value)
     if device.type == "cpu":
-        array = maker(shape, dtype.numpy)
+        try:
+            array = maker(shape, dtype=dtype.numpy)
+        except ValueError:  # NumPy: too big, whatever the memory
+            raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}") from None
     elif device.type == "meta":
         array = storage_class(device).empty(shape, dtype.numpy, device)
     else:
@@ -395,13 +527,24 @@ def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Te
     return _pinned(made) if pin_memory else made
 
 
-def _out(out, made: Tensor) -> Tensor:
+def unset(dtype: dtypes.dtype):
+    """What stands in memory that nobody has written, where that must always be the same."""
+    if dtype.category >= dtypes.FLOATING:
+        return math.nan
+    return True if dtype is dtypes.bool else dtypes.iinfo(dtype).max
+
+
+def _out(name: str, out, made: Tensor, fills: bool = False) -> Tensor:
+    """A tensor of given shape and numbers, or `out` with them, which then requires grad if the new one would.
+
+    `fills`: whether an `out` of as many elements keeps its shape.
+    """
     if out is None:
         return made
-    from tensorgrad.ops import slowpath
-
-    slowpath._store(out, made)
-    return out
+    if fills and isinstance(out, Tensor) and out.numel() == made.numel():
+        made = made.reshape(out.shape)
+    out = store_out(name, out, made.detach(), quietly=True)
+    return out.requires_grad_() if made.requires_grad else out
 
 
 def _dtype_of(out: Tensor, dtype):
@@ -426,7 +569,7 @@ def zeros(
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
     shape = resolve_shape(given_size("zeros", size, named))
-    return _out(out, _filled(np.zeros, 0, shape, dtype, device, requires_grad, pin_memory))
+    return _out("zeros", out, _filled(np.zeros, 0, shape, dtype, device, requires_grad, pin_memory))
 
 
 @composite("function")
@@ -442,7 +585,7 @@ def ones(
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
     shape = resolve_shape(given_size("ones", size, named))
-    return _out(out, _filled(np.ones, 1, shape, dtype, device, requires_grad, pin_memory))
+    return _out("ones", out, _filled(np.ones, 1, shape, dtype, device, requires_grad, pin_memory))
 
 
 @composite("function")
@@ -465,7 +608,13 @@ def empty(
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
     shape = resolve_shape(given_size("empty", size, named))
-    return _out(out, _filled(np.empty, None, shape, dtype, device, requires_grad, pin_memory))
+    if memory_format is not None and (strides := memory_strides(shape, memory_format)) != memory_strides(shape, None):
+        from tensorgrad.ops.memory import empty_strided
+
+        return _out(
+            "empty", out, empty_strided(shape, strides, dtype=dtype, device=device, requires_grad=requires_grad)
+        )
+    return _out("empty", out, _filled(np.empty, None, shape, dtype, device, requires_grad, pin_memory))
 
 
 def wrapped(value, dtype: dtypes.dtype):
@@ -491,7 +640,11 @@ def full(
     check_number(fill_value, dtype)
     value = wrapped(fill_value, dtype)
     shape = resolve_shape((size,))
-    return _out(out, _filled(lambda s, d: np.full(s, value, d), value, shape, dtype, device, requires_grad, pin_memory))
+    return _out(
+        "full",
+        out,
+        _filled(functools.partial(np.full, fill_value=value), value, shape, dtype, device, requires_grad, pin_memory),
+    )
 
 
 def _like(name: str, function, fills: bool):
@@ -508,7 +661,14 @@ def _like(name: str, function, fills: bool):
             requires_grad=requires_grad,
         )  # fmt: skip
         array = input._array
-        if array.__class__ is np.ndarray and array.ndim > 1 and not array.flags.c_contiguous and memory_format is None:
+        if memory_format is not None and "preserve" not in str(memory_format):
+            strides = memory_strides(tuple(array.shape), memory_format)
+            if strides != made.stride():
+                from tensorgrad.ops.memory import empty_strided
+
+                ordered = empty_strided(array.shape, strides, dtype=made.dtype, device=made.device)
+                made = ordered.copy_(made.detach()).requires_grad_(requires_grad)
+        elif array.__class__ is np.ndarray and array.ndim > 1 and not array.flags.c_contiguous:
             # PyTorch keeps the layout of a dense tensor; an expanded one becomes dense in row order
             order = np.empty_like(array, order="C" if 0 in array.strides else "K")
             if order.strides != made._array.strides:
@@ -563,9 +723,7 @@ def new(self, *args, device=None) -> Tensor:
     >>> torch.zeros(1, dtype=torch.int64).new([1, 2]), torch.zeros(1).new(2, 3).shape
     (tensor([1, 2]), torch.Size([2, 3]))
     """
-    if len(args) == 1 and isinstance(args[0], list | tuple | Tensor | np.ndarray) and not isinstance(args[0], Size):
-        return tensor(args[0], dtype=self.dtype, device=device or self.device)
-    return empty(*args, dtype=self.dtype, device=device or self.device)
+    return legacy_tensor(args, device or self.device, self.dtype)
 
 
 @composite("function")
@@ -592,6 +750,8 @@ def arange(
         dtype = _dtype_of(out, dtype)
     if dtype is None:
         dtype = dtypes.int64 if whole else dtypes.DEFAULT.floating
+    if dtype is dtypes.bool or dtype.is_complex:
+        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtypes.SPOKEN[dtype.name]}'")
     if dtype is dtypes.int64:  # everything is truncated first
         start, end, step, whole = int(start), int(end), int(step), True
         if step == 0:
@@ -601,7 +761,7 @@ def arange(
         array = (start + step * np.arange(count, dtype=np.float64)).astype(dtype.numpy)
     else:
         array = (int(start) + int(step) * np.arange(count, dtype=np.int64)).astype(dtype.numpy)
-    return _out(out, finish(array, requires_grad, device))
+    return _out("arange", out, finish(array, requires_grad, device), fills=True)
 
 
 @composite("function", name="range")
@@ -614,9 +774,10 @@ def range_(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devi
     """
     if end is None:
         start, end = 0, start
+    dtype = dtype if out is None else _dtype_of(out, dtype)
     count = math.floor((end - start) / step) + 1
     array = (start + step * np.arange(count, dtype=np.float64)).astype((dtype or dtypes.DEFAULT.floating).numpy)
-    return _out(out, finish(array, requires_grad, device))
+    return _out("range", out, finish(array, requires_grad, device), fills=True)
 
 
 @composite("function")
@@ -632,13 +793,25 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
     start, end, steps, device = _ends("linspace", start, end, steps, device)
     if out is not None:
         dtype = _dtype_of(out, dtype)
-    if dtype is None:
-        default = dtypes.DEFAULT
-        dtype = default.complex if isinstance(start, complex) or isinstance(end, complex) else default.floating
+    dtype = _dtype_of_ends("linspace", start, end, dtype)
     array = _spaced(start, end, steps, dtype)
     if dtype.category < dtypes.FLOATING:
         array = np.trunc(array)
-    return _out(out, finish(array.astype(dtype.numpy), requires_grad, device))
+    return _out("linspace", out, finish(array.astype(dtype.numpy), requires_grad, device), fills=True)
+
+
+def _dtype_of_ends(name: str, start, end, dtype: dtypes.dtype | None) -> dtypes.dtype:
+    """The dtype of evenly spaced values. Raises: RuntimeError for a real one between complex ends."""
+    default = dtypes.DEFAULT
+    if not isinstance(start, complex) and not isinstance(end, complex):
+        return dtype or default.floating
+    if dtype is not None and not dtype.is_complex:
+        inner = {"complex64": "float", "complex128": "double"}[default.complex.name]
+        raise RuntimeError(
+            f"torch.{name}(): inferred dtype c10::complex<{inner}> can't be safely cast to passed dtype "
+            f"{dtypes.SPOKEN[dtype.name]}"
+        )
+    return dtype or default.complex
 
 
 def _ends(name: str, start, end, steps, device):
@@ -692,13 +865,13 @@ def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None,
     tensor([   1.,   10.,  100., 1000.])
     """
     start, end, steps, device = _ends("logspace", start, end, steps, device)
-    dtype = (dtype or dtypes.DEFAULT.floating) if out is None else _dtype_of(out, dtype)
+    dtype = _dtype_of_ends("logspace", start, end, dtype if out is None else _dtype_of(out, dtype))
     whole = dtype.category < dtypes.FLOATING
     wide = dtypes.complex128 if dtype.category == dtypes.COMPLEX else dtypes.float64
     exponents = _spaced(start, end, steps, dtype if whole else wide)
     with np.errstate(all="ignore"):
         array = (base**exponents).astype(dtype.numpy)
-    return _out(out, finish(array, requires_grad, device))
+    return _out("logspace", out, finish(array, requires_grad, device), fills=True)
 
 
 @composite("function")
@@ -714,7 +887,7 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_g
         if size < 0:
             raise RuntimeError(f"n must be greater or equal to 0, got {size}")
     dtype = dtype if out is None else _dtype_of(out, dtype)
-    return _out(out, finish(np.eye(n, m, dtype=(dtype or dtypes.DEFAULT.floating).numpy), requires_grad, device))
+    return _out("eye", out, finish(np.eye(n, m, dtype=(dtype or dtypes.DEFAULT.floating).numpy), requires_grad, device))
 
 
 @composite("function")
@@ -725,6 +898,8 @@ def scalar_tensor(s, *, dtype=None, layout=None, device=None, requires_grad=Fals
     >>> torch.scalar_tensor(2)
     tensor(2.)
     """
-    if not isinstance(s, Tensor | np.generic | bool | int | float | complex):
+    if isinstance(s, Tensor) and not s.ndim:
+        s = s.item()
+    if not isinstance(s, np.generic | bool | int | float | complex):
         raise TypeError(f"scalar_tensor(): argument 's' (position 1) must be Number, not {type(s).__name__}")
     return tensor(s, dtype=dtype or dtypes.DEFAULT.floating, device=device, requires_grad=requires_grad)

@@ -26,7 +26,8 @@ from tensorgrad.ops.linalg import (
     solve_triangles,
     square,
 )
-from tensorgrad.ops.matmul import matmul, nt, tn, written
+from tensorgrad.ops.matmul import matmul, nt, tn
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
@@ -250,7 +251,7 @@ def svdvals(A: Tensor, *, driver=None, out=None) -> Tensor:
     _check_driver(A, driver)
     _check_factored(A, "svd")
     result = _svd(A, False)[1]
-    return result if out is None else written(svdvals, out, result)
+    return store_out("svdvals", out, result)
 
 
 def _eigh_gradient(grads, L, V, needs):
@@ -322,7 +323,7 @@ def eigvalsh(input: Tensor, UPLO: str = "L", *, out=None) -> Tensor:
     tensor([-1.,  1.])
     """
     result = _eigh(input, _check_uplo(UPLO))[0]
-    return result if out is None else written(eigvalsh, out, result)
+    return store_out("eigvalsh", out, result)
 
 
 def _eig_gradient(grads, L, V, needs):
@@ -379,7 +380,7 @@ def eigvals(input: Tensor, *, out=None) -> Tensor:
     """
     kernels.check_square(input._array, "eigvals")
     result = _eig(input)[0]
-    return result if out is None else written(eigvals, out, result)
+    return store_out("eigvals", out, result)
 
 
 def _pinv_gradient(g, input, out):
@@ -435,7 +436,7 @@ def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=
         result = input.transpose(-2, -1).clone()
     else:
         result = _pinv(input, *_tolerances(input, atol, rtol), hermitian)
-    return result if out is None else written(pinv, out, result)
+    return store_out("pinv", out, result)
 
 
 @composite()
@@ -474,7 +475,7 @@ def matrix_rank(input: Tensor, tol=None, hermitian: bool = False, *, atol=None, 
             floor = atol.unsqueeze(-1) if isinstance(atol, Tensor) else create.full((), atol, dtype=values.dtype)
             limit = limit.maximum(floor.to(limit.device))
         result = (values > limit).sum(-1)
-    return result if out is None else written(matrix_rank, out, result)
+    return store_out("matrix_rank", out, result)
 
 
 def _check_least_squares(A: Tensor, B: Tensor, driver) -> bool:
@@ -519,6 +520,8 @@ def lstsq(input: Tensor, b: Tensor, rcond=None, *, driver=None, out=None):
     vector = _check_least_squares(input, b, driver)
     right = b.unsqueeze(-1) if vector else b
     m, n = input._array.shape[-2:]
+    if rcond is not None and (rcond < 0 or (driver == "gelsd" and not 0 < rcond < 1)):
+        rcond = dtypes.finfo(input.dtype).eps  # as in LAPACK
     solution = matmul(pinv(input, rtol=rcond), right)
     residuals = values = input.new_empty(0, dtype=input.dtype.to_real())
     rank = create.empty(0, dtype=dtypes.int64, device=input.device)

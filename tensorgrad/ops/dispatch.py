@@ -24,7 +24,7 @@ OPS: dict[str, Any] = {}  # op name -> its row (ops/op.py)
 
 
 class OpDispatch:
-    """Registers kernels from outside or inside the package (see CONTRIBUTING.md)."""
+    """Registers kernels from outside or inside the package (CONTRIBUTING.md in the repository has an example)."""
 
     @staticmethod
     def register(op: str, device: str):

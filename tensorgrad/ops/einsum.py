@@ -14,7 +14,8 @@ from tensorgrad import dtypes
 from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
 from tensorgrad.ops.errors import unsupported, wrap_dim
 from tensorgrad.ops.kinds import FUNCTIONS, composite, op
-from tensorgrad.ops.matmul import linear, matmul, nt, written
+from tensorgrad.ops.matmul import linear, matmul, nt
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.tensor import Tensor
 
@@ -327,7 +328,7 @@ def tensordot(a: Tensor, b: Tensor, dims=2, out=None) -> Tensor:
     m, n = math.prod(a._array.shape[d] for d in rows), math.prod(b._array.shape[d] for d in columns)
     result = matmul(a.permute([*rows, *left]).reshape((m, k)), b.permute([*right, *columns]).reshape((k, n)))
     result = result.reshape(shape)
-    return result if out is None else written(tensordot, out, result)
+    return store_out("tensordot", out, result)
 
 
 @composite()
@@ -344,7 +345,7 @@ def kron(input: Tensor, other: Tensor, *, out=None) -> Tensor:
     a = input.reshape([n for m in left for n in (m, 1)])
     b = other.reshape([n for m in right for n in (1, m)])
     result = (a * b).reshape([m * n for m, n in zip(left, right, strict=True)])
-    return result if out is None else written(kron, out, result)
+    return store_out("kron", out, result)
 
 
 def _chain_order(sizes: list[int]):
@@ -408,7 +409,7 @@ def multi_dot(tensors, *, out=None) -> Tensor:
     result = product(0, n - 1)
     result = result.squeeze(0) if row else result
     result = result.squeeze(-1) if column else result
-    return result if out is None else written(multi_dot, out, result)
+    return store_out("multi_dot", out, result)
 
 
 @composite("function")
@@ -506,7 +507,7 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out=None) -> Te
         input, other = input.to(common), other.to(common)
     broadcast_lead(input._array.shape, other._array.shape)
     result = _cross(input, other, at)
-    return result if out is None else written(linalg_cross, out, result)
+    return store_out("linalg_cross", out, result)
 
 
 @composite()
@@ -561,6 +562,17 @@ _euclidean = op(
 )
 
 
+# How many elements of each row are not 0: the distance for p = 0, which changes nowhere.
+_differing = op(
+    "differing(difference)",
+    lambda xp, x: (x != 0).sum(-1).astype(x.dtype),
+    difference=lambda g, difference_shape: g.new_zeros(difference_shape),
+    shape=lambda x: (x.shape[:-1], x.dtype),
+    backward_name="CdistBackward0",
+    where="",
+)
+
+
 @composite("function")
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode="use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The p-norm distance of every row of `x1` (*, n, k) to every row of `x2` (*, m, k): (*, n, m).
@@ -587,7 +599,8 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode="use_mm_for_eucli
         x1, x2 = x1.to(common), x2.to(common)
     if p == 2:
         return _euclidean(x1, x2)
-    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+    difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    return difference.norm(p, -1) if p else _differing(difference)
 
 
 @composite("function functional")
@@ -608,7 +621,8 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     rows, columns = np.triu_indices(n, 1)
     pick = FUNCTIONS["from_numpy"]
     first, second = (input.index_select(0, pick(index).to(input.device)) for index in (rows, columns))
-    return (first - second).norm(p, 1)
+    difference = first - second
+    return difference.norm(p, 1) if p else _differing(difference)
 
 
 __all__ = ["chain_matmul", "einsum", "linalg_cross", "multi_dot", "nt"]

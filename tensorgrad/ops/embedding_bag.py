@@ -36,10 +36,18 @@ def _torch_embedding_bag(
     tensor([[2.5000],
             [2.0000]])
     """
+    for what, tensor, ndims in (("input", indices, (1, 2)), ("offsets", offsets, (1,)), ("weight", weight, (2,))):
+        if tensor.ndim not in ndims:
+            allowed = " or ".join(f"{n}D" for n in ndims)
+            raise RuntimeError(f"{what} has to be a {allowed} Tensor, but got Tensor of dimension {tensor.ndim}")
     indices = indices.reshape(-1)
     padding_idx = _check_bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
     count = offsets._array.shape[0] - include_last_offset
-    if (include_last_offset or not count) and not offsets.is_meta:  # what follows the last bag is in none
+    # What follows the last bag is in none; except that PyTorch counts it to the last one wherever its fastest loop,
+    # for sums and means of every row in single precision or less, does not apply.
+    if include_last_offset and count and (padding_idx >= 0 or mode == 2 or weight._array.dtype.itemsize == 8):
+        offsets, include_last_offset = offsets[:-1], False
+    if (include_last_offset or not count) and not offsets.is_meta:
         end = int(offsets[-1]) if count else 0
         indices = indices[:end]
         per_sample_weights = None if per_sample_weights is None else per_sample_weights[:end]
@@ -234,5 +242,6 @@ def _check_indices(indices, rows: int) -> None:
         indices = indices.reshape(-1)
         place = int(((indices < 0) | (indices >= rows)).nonzero()[0][0])
         raise RuntimeError(
-            f"Index {place} of input takes value {int(indices[place])} which is not in the valid range [0, {rows})"
+            f"Index {place} of input takes value {int(indices[place])} which is not in the valid range [0, {rows}): "
+            f"Expected idx >= 0 && idx < num_embeddings but found idx to be {int(indices[place])}"
         )

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import sys
 import warnings
+from inspect import CO_VARARGS
 from numbers import Number
 from operator import index as as_int
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,8 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
     Returns the result after all when `error` was only a floating-point warning that the user's filters turned into
     an exception: overflow and division by zero are no errors in PyTorch.
     """
+    if _of_a_signal(error):
+        raise error
     if isinstance(error, RuntimeWarning | FloatingPointError):
         with np.errstate(all="ignore"):
             first = values[0][0] if isinstance(values[0], list) else values[0]
@@ -40,9 +44,25 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
         f"{dtypes.from_numpy_dtype(v.dtype).name}{list(v.shape)}" if v.__class__ in STORAGES else repr(v)
         for v in values
     )
-    if isinstance(error, TypeError | NotImplementedError | MemoryError | OverflowError):
+    if isinstance(error, OverflowError) or not isinstance(error, _OF_ARRAYS):
         raise error
     raise RuntimeError(f"{op.name}({described}): {error}") from error
+
+
+# What NumPy and its like raise for shapes and numbers that do not fit; anything else is not about the op's arguments.
+_OF_ARRAYS = (ValueError, ArithmeticError, LookupError, AttributeError, AssertionError, BufferError)
+
+
+def _of_a_signal(error: Exception) -> bool:
+    """Whether a signal handler raised it, at whatever moment: such a function is given the frame it interrupted."""
+    place = error.__traceback__
+    while place is not None:
+        code, held = place.tb_frame.f_code, place.tb_frame.f_locals
+        given = [held.get(name) for name in code.co_varnames[: code.co_argcount + bool(code.co_flags & CO_VARARGS)]]
+        if any(isinstance(v[-1] if v.__class__ is tuple and v else v, FrameType) for v in given):
+            return True
+        place = place.tb_next
+    return False
 
 
 def check_one_device(name: str, values: list) -> None:
@@ -70,7 +90,7 @@ def check_broadcastable(arrays) -> None:
                 raise RuntimeError(
                     f"The size of tensor a ({size}) must match the size of tensor b ({n}) at non-singleton dimension "
                     f"{ndim + dim}"
-                )
+                ) from None
             size = n if n != 1 else size
 
 

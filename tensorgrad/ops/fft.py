@@ -17,9 +17,9 @@ from tensorgrad import dtypes
 from tensorgrad.ops.create import finish
 from tensorgrad.ops.errors import wrap_dim
 from tensorgrad.ops.kinds import op
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.rearrange import constant_pad_nd, roll
 from tensorgrad.ops.shape import ints
-from tensorgrad.ops.slowpath import write_out
 from tensorgrad.tensor import Tensor
 
 # --- the rows ------------------------------------------------------------------------------------------------------
@@ -453,7 +453,7 @@ def _frequencies(name: str, steps, n: int, d: float, dtype, device, requires_gra
     with np.errstate(all="ignore"):  # a spacing of 0 makes them infinite
         unit = np.float64(1) / np.float64(n * d)
         made = finish((steps * unit).astype(dtype.numpy), requires_grad, out.device if out is not None else device)
-    return made if out is None else write_out(name, out, made)
+    return store_out(name, out, made, quietly=True)
 
 
 def fftfreq(n: int, d: float = 1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:

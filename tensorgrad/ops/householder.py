@@ -15,7 +15,8 @@ from tensorgrad.ops import create
 from tensorgrad.ops.errors import unsupported
 from tensorgrad.ops.kinds import composite, op
 from tensorgrad.ops.linalg import adjoint, named, solve_triangles
-from tensorgrad.ops.matmul import matmul, tn, written
+from tensorgrad.ops.matmul import matmul, tn
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
@@ -103,7 +104,7 @@ def householder_product(input: Tensor, tau: Tensor, *, out=None) -> Tensor:
     V = _vectors(input[..., : tau._array.shape[-1]])
     eye = create.eye(m, n, dtype=input.dtype, device=input.device)
     result = eye - matmul(V, _inner(V, tau, adjoint(V[..., :n, :])))
-    return result if out is None else written(householder_product, out, result)
+    return store_out("householder_product", out, result)
 
 
 def _check_product(input: Tensor, tau: Tensor) -> None:
@@ -148,7 +149,7 @@ def orgqr(input: Tensor, input2: Tensor, *, out=None) -> Tensor:
             [-0.8000]])
     """
     result = householder_product(input, input2)
-    return result if out is None else written(orgqr, out, result)
+    return store_out("orgqr", out, result)
 
 
 @composite()
@@ -170,7 +171,7 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
     inner = _inner_adjoint if transpose == left else _inner
     result = other - matmul(V, inner(V, input2, tn(conj(V), other)))
     result = result if left else adjoint(result)
-    return result if out is None else written(ormqr, out, result)
+    return store_out("ormqr", out, result)
 
 
 def _check_applied(input: Tensor, tau: Tensor, other: Tensor, left: bool) -> None:

@@ -18,8 +18,9 @@ from tensorgrad.ops import callpath, inplace
 from tensorgrad.ops.create import tensor, wrapped
 from tensorgrad.ops.errors import check_number, warn
 from tensorgrad.ops.kinds import composite, op
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.shape import Tensor, _alias, _unsqueeze, expand, new_axes_at, select_at, slice_at
-from tensorgrad.ops.slowpath import spoken, write_out
+from tensorgrad.ops.slowpath import spoken
 from tensorgrad.tensor import PLAIN, wrap
 
 # --- the rows ------------------------------------------------------------------------------------------------------
@@ -150,14 +151,19 @@ def _no_indices() -> Tensor:
     return tensor(np.empty(0, np.int64))
 
 
+def _no_bytes(mask: Tensor) -> Tensor:
+    """A mask of bytes, which PyTorch had once, as one of truth values."""
+    warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
+    return mask.bool()
+
+
 def _index_tensor(item: Tensor):
     """A tensor between the brackets: an int or bool if it has no dimensions, else indices or a mask."""
     if item._array.dtype is _INT64:
         return item if item.ndim else item.item()
     name = item._array.dtype.name
     if name == "uint8":
-        warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
-        item, name = item.bool(), "bool"
+        item, name = _no_bytes(item), "bool"
     if name not in ("bool", "int64", "int32") and (item.ndim or name[:3] != "int"):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     return item if item.ndim else item.item()
@@ -353,7 +359,7 @@ def _assign(view: Tensor, value, number: bool) -> None:
 
 def _put(x: Tensor, tensors, pattern, values: Tensor, accumulate: bool) -> Tensor:
     """Writes (or adds) `values` to `x` where the index tensors point, in place."""
-    _check_same_dtype(x, values)
+    _check_same_dtype(x, tensors, pattern, values)
     array = x._array
     if accumulate or array.__class__ is not np.ndarray or callpath.RARE or inplace._tracked(x, (values,)):
         return inplace.replace(x, _index_put, (tensors, values, pattern, accumulate), {})
@@ -398,7 +404,7 @@ def _put_arguments(name: str, input: Tensor, indices, values: Tensor):
         if item is None:
             dim += 1
             continue
-        item = item.bool() if item._array.dtype == np.uint8 else item
+        item = _no_bytes(item) if item._array.dtype == np.uint8 else item
         mask = item._array.dtype.kind == "b"
         advanced.append((dim, item))
         dim += item.ndim if mask else 1
@@ -406,6 +412,8 @@ def _put_arguments(name: str, input: Tensor, indices, values: Tensor):
         raise IndexError(f"too many indices for tensor of dimension {input.ndim} (got {dim})")
     if not isinstance(values, Tensor):
         raise TypeError(f"{name}(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
+    if not advanced:
+        raise RuntimeError(f"{name}(): expected at least one tensor among the indices")
     return _pattern(input, advanced)
 
 
@@ -420,12 +428,13 @@ def index_put(input: Tensor, indices, values: Tensor, accumulate: bool = False) 
     tensor([1., 0., 1.])
     """
     tensors, pattern = _put_arguments("index_put", input, indices, values)
-    _check_same_dtype(input, values)
-    return _index_put(input, tensors, values, pattern, accumulate) if tensors else input.clone()
+    _check_same_dtype(input, tensors, pattern, values)
+    return _index_put(input, tensors, values, pattern, accumulate)
 
 
-def _check_same_dtype(input: Tensor, values: Tensor) -> None:
+def _check_same_dtype(input: Tensor, tensors, pattern, values: Tensor) -> None:
     if values._array.dtype != input._array.dtype:
+        kernels.check_values(input._array.shape, [t._array for t in tensors], values._array, pattern)
         raise RuntimeError(
             f"Index put requires the source and destination dtypes match, got {inplace.spoken(input.dtype)} for the "
             f"destination and {inplace.spoken(values.dtype)} for the source."
@@ -436,7 +445,7 @@ def _check_same_dtype(input: Tensor, values: Tensor) -> None:
 def index_put_(self: Tensor, indices, values: Tensor, accumulate: bool = False) -> Tensor:
     """In-place version of `index_put`."""
     tensors, pattern = _put_arguments("index_put_", self, indices, values)
-    return _put(self, tensors, pattern, values, accumulate) if tensors else self
+    return _put(self, tensors, pattern, values, accumulate)
 
 
 # --- where elements are ----------------------------------------------------------------------------------------------
@@ -466,18 +475,26 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out=None) 
         found = _nonzero(input)[:size]
         rows = found.new_full((size, input.ndim), fill_value)
         rows[: len(found)] = found
-    return rows if out is None else write_out("nonzero_static", out, rows)
+    return store_out("nonzero_static", out, rows)
 
 
 @composite()
 def nonzero(input: Tensor, *, as_tuple: bool = False, out=None):
     """The positions of the elements that are not zero: a row each, or (`as_tuple`) a tensor for each dimension.
 
+    Raises: RuntimeError for an `out` that is not of int64, or beside `as_tuple`.
+
     >>> import tensorgrad as torch
     >>> torch.tensor([0, 3, 4]).nonzero()
     tensor([[1],
             [2]])
     """
+    if out is not None and as_tuple:
+        raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
+    if isinstance(out, Tensor) and out.dtype is not dtypes.int64:
+        raise RuntimeError(
+            f"nonzero: Expected out tensor to have scalar type Long but got scalar type{spoken(out.dtype)}"
+        )
     if as_tuple:
         return _nonzero(input if input._array.ndim else input.reshape(1)).unbind(1)
     return _nonzero(input, out=out)

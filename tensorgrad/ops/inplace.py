@@ -53,7 +53,9 @@ def _unary(op):
             return replace(self, call, (), {})
         if 0 in array.strides:
             check_no_overlap(self)
-        storage = self._memory or self._storage
+        storage = self._memory
+        if storage is None:
+            storage = self._storage
         if storage.version is None:
             storage.bump()
         try:
@@ -85,7 +87,9 @@ def _binary(op):
             if direct:
                 if 0 in array.strides:
                     check_no_overlap(self)
-                storage = self._memory or self._storage
+                storage = self._memory
+                if storage is None:
+                    storage = self._storage
                 if storage.version is None:
                     storage.bump()
                 try:

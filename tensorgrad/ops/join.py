@@ -38,7 +38,11 @@ def _prepare_cat(arrays, dim):
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     first = arrays[0]
     shape = first.shape
-    if shape and all(x.shape == shape and x.dtype is first.dtype and x.__class__ is first.__class__ for x in arrays):
+    if (
+        shape
+        and shape != (0,)
+        and all(x.shape == shape and x.dtype is first.dtype and x.__class__ is first.__class__ for x in arrays)
+    ):
         return arrays, wrap_dim(dim, len(shape))
     shape = None
     for i, x in enumerate(arrays):
@@ -46,8 +50,8 @@ def _prepare_cat(arrays, dim):
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
         if x.shape != (0,) and shape is None:
             shape = x.shape
-    if shape is None:
-        shape = (0,)
+    if shape is None:  # nothing but PyTorch's oldest empty tensors, for which every dimension will do
+        return one_dtype("cat", arrays), 0
     dim = wrap_dim(dim, len(shape))
     arrays = one_dtype("cat", arrays)
     kept = []
@@ -98,21 +102,11 @@ def cat(tensors, dim: int = 0, *, out=None) -> Tensor:
     tensor([[0., 0.],
             [1., 1.]])
     """
-    if isinstance(out, Tensor) and isinstance(tensors, tuple | list):
-        _check_apart(out, tensors)
     return _cat(_listed(tensors), dim, out=out)
 
 
 def _listed(tensors):
     return tensors if tensors.__class__ is list or isinstance(tensors, Tensor) or not tensors else list(tensors)
-
-
-def _check_apart(out: Tensor, tensors) -> None:
-    if any(isinstance(t, Tensor) and t._storage is out._storage and t._array.size for t in tensors):
-        raise RuntimeError(
-            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
-            "memory location. Please clone() the tensor before performing the operation."
-        )
 
 
 alias("concat", cat, "function")

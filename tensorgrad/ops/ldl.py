@@ -8,7 +8,7 @@ from tensorgrad.kernels.array import linalg as checks
 from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
 from tensorgrad.ops.kinds import op
 from tensorgrad.ops.linalg import check_system, failure, named, square
-from tensorgrad.ops.matmul import written
+from tensorgrad.ops.out import store_out
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
@@ -111,7 +111,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
     if not pivots.is_meta and p.size:
         _check_range(pivots._storage.to_host(p), a.shape[-1])
     result = _solve(LD, pivots, B, hermitian)
-    return result if out is None else written(ldl_solve, out, result)
+    return store_out("ldl_solve", out, result)
 
 
 def _check_range(pivots, n: int) -> None:

@@ -16,7 +16,8 @@ from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
 from tensorgrad.ops import create
 from tensorgrad.ops.errors import unsupported
 from tensorgrad.ops.kinds import composite, op
-from tensorgrad.ops.matmul import matmul, nt, written
+from tensorgrad.ops.matmul import matmul, nt
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
@@ -122,7 +123,7 @@ _slogdet = op(
 
 
 def named(cls, results, out, function):
-    return cls(*(results if out is None else written(function, out, tuple(results))))
+    return store_out(function.__name__, out, cls(*results))
 
 
 def linalg_slogdet(A: Tensor, *, out=None):
@@ -210,7 +211,7 @@ def inverse(input: Tensor, *, out=None) -> Tensor:
     """
     result, info = _inverse(input)
     _check_inverted(info)
-    return result if out is None else written(inverse, out, result)
+    return store_out("inverse", out, result)
 
 
 def inv(A: Tensor, *, out=None) -> Tensor:
@@ -331,7 +332,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out=None) -> Tensor:
     """
     result, info = _solved(A, B, left)
     _check_solved(info)
-    return result if out is None else written(solve, out, result)
+    return store_out("solve", out, result)
 
 
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out=None):
@@ -388,7 +389,7 @@ def solve_triangular(
     else:
         matrices, right = input.transpose(-2, -1), B.transpose(-2, -1)
         result = solve_triangles(matrices, right, not upper, unitriangular).transpose(-2, -1)
-    return result if out is None else written(solve_triangular, out, result)
+    return store_out("solve_triangular", out, result)
 
 
 def check_system(name: str, b: Tensor, A: Tensor) -> None:

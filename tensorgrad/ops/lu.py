@@ -15,7 +15,8 @@ from tensorgrad.ops import create
 from tensorgrad.ops.errors import unsupported
 from tensorgrad.ops.kinds import FUNCTIONS, composite, op
 from tensorgrad.ops.linalg import adjoint, check_equation, failure, named, solve_triangles
-from tensorgrad.ops.matmul import nt, tn, written
+from tensorgrad.ops.matmul import nt, tn
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
@@ -171,7 +172,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out=None):
         count = len(out) if isinstance(out, tuple | list) else 0
         if count != len(results):
             raise TypeError(f"expected tuple of {len(results)} elements but got {count}")
-        results = written(lu, out, results)
+        results = store_out("lu", out, results)
     return return_type("_lu_with_info", "LU", "pivots", "info")(*results) if get_infos else results
 
 
@@ -272,7 +273,7 @@ def linalg_lu_solve(
         result = _solve(LU, pivots, B, adjoint)
     else:  # the adjoint of the equation
         result = _mirrored(_solve(LU, pivots, _mirrored(B), not adjoint))
-    return result if out is None else written(linalg_lu_solve, out, result)
+    return store_out("linalg_lu_solve", out, result)
 
 
 _mirrored = adjoint  # where a parameter takes the name
@@ -317,4 +318,4 @@ def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out=None) -> 
     tensor([[0.5000]])
     """
     result = linalg_lu_solve(LU_data, LU_pivots, input)
-    return result if out is None else written(lu_solve, out, result)
+    return store_out("lu_solve", out, result)

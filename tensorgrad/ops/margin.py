@@ -49,7 +49,7 @@ def _length(x: Tensor, dim: int, eps: float) -> Tensor:
     """The norm, at least `eps`; its gradient is the norm's also where it was raised."""
     size = vector_norm(x, 2, dim, True)
     raised = size.detach()
-    return size + (raised.clamp(min=eps) - raised)
+    return size + (eps - raised).clamp(min=0)
 
 
 @composite("function functional")

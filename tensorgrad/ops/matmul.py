@@ -8,6 +8,7 @@ from tensorgrad import dtypes
 from tensorgrad.kernels.array import matmul as kernels
 from tensorgrad.ops import callpath, inplace
 from tensorgrad.ops.kinds import alias, composite, export, op
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.tensor import Tensor
 
@@ -268,25 +269,11 @@ def inner(input: Tensor, other: Tensor, *, out=None) -> Tensor:
             )
         rows = nt(_folded(_at_least_2d(input)), _folded(_at_least_2d(other)))
         result = rows.reshape((*input._array.shape[:-1], *other._array.shape[:-1]))
-    return result if out is None else written(inner, out, result)
+    return store_out("inner", out, result)
 
 
 def _at_least_2d(x: Tensor) -> Tensor:
     return x.unsqueeze(0) if x._array.ndim == 1 else x
-
-
-def written(function, out, result):
-    """Stores a composite's result in `out`, as ops do. Raises: RuntimeError as they do."""
-    from tensorgrad.autograd.modes import GRAD
-    from tensorgrad.ops import slowpath
-
-    results = result if isinstance(result, tuple) else (result,)
-    if GRAD.enabled and any(t.requires_grad for t in slowpath._tensors((out, results))):
-        raise RuntimeError(
-            f"{function.__name__}(): functions with out=... arguments don't support automatic differentiation, but one "
-            "of the arguments requires grad."
-        )
-    return slowpath.write_out(function.__name__, out, result)
 
 
 # --- products added to something -----------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from tensorgrad.kernels.array import linalg as kernels
 from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops.kinds import FUNCTIONS, composite
 from tensorgrad.ops.linalg import identity, inv, solve_matrices
-from tensorgrad.ops.matmul import matmul, written
+from tensorgrad.ops.matmul import matmul
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.tensor import Tensor
 
@@ -49,7 +50,7 @@ def matrix_power(input: Tensor, n: int, *, out=None) -> Tensor:
         result = input.clone().copy_(identity(input))
     elif result is input:
         result = input.clone()
-    return result if out is None else written(matrix_power, out, result)
+    return store_out("matrix_power", out, result)
 
 
 # --- smaller functions ---------------------------------------------------------------------------------------------
@@ -72,7 +73,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out=None) -> Tensor:
             f"{spoken(x._array)} and y of type {spoken(y._array)} instead"
         )
     result = (conj(x) * y).sum(dim)
-    return result if out is None else written(vecdot, out, result)
+    return store_out("vecdot", out, result)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -127,7 +128,7 @@ def tensorinv(input: Tensor, ind: int = 2, *, out=None) -> Tensor:
             f"!= {math.prod(first)}"
         )
     result = inv(input.reshape((n, n))).reshape((*last, *first))
-    return result if out is None else written(tensorinv, out, result)
+    return store_out("tensorinv", out, result)
 
 
 def tensorsolve(input: Tensor, other: Tensor, dims=None, *, out=None) -> Tensor:
@@ -150,7 +151,7 @@ def tensorsolve(input: Tensor, other: Tensor, dims=None, *, out=None) -> Tensor:
             f"prod(self.shape[:other.ndim]), but got {n} != {other.numel()}"
         )
     result = solve_matrices(input.reshape((n, n)), other.reshape((n, 1))).reshape(shape)
-    return result if out is None else written(tensorsolve, out, result)
+    return store_out("tensorsolve", out, result)
 
 
 # The largest norm for which a Padé approximant of degree 13 is exact to double precision, and its coefficients.

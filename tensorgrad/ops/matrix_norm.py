@@ -9,7 +9,7 @@ from tensorgrad.kernels.array import linalg as kernels
 from tensorgrad.ops.decompose import svdvals
 from tensorgrad.ops.errors import wrap_dim
 from tensorgrad.ops.linalg import inv_ex
-from tensorgrad.ops.matmul import written
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.tensor import Tensor
 
@@ -63,7 +63,7 @@ def matrix_norm(input: Tensor, ord="fro", dim=(-2, -1), keepdim: bool = False, *
         result = result if keepdim else result.squeeze((rows, columns))
     else:
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
-    return result if out is None else written(matrix_norm, out, result)
+    return store_out("matrix_norm", out, result)
 
 
 def norm(input: Tensor, ord=None, dim=None, keepdim: bool = False, *, out=None, dtype=None) -> Tensor:
@@ -111,7 +111,7 @@ def cond(input: Tensor, p=None, *, out=None) -> Tensor:
             result = values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
     else:
         result = _cond_by_inverse(input, p)
-    return result if out is None else written(cond, out, result)
+    return store_out("cond", out, result)
 
 
 def _cond_by_inverse(A: Tensor, p) -> Tensor:

@@ -13,12 +13,13 @@ from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.views import check_writable
 from tensorgrad.kernels.array.dlpack import CUDA, CUDA_MANAGED, Relabelled, device_of, export_bfloat16
 from tensorgrad.kernels.array.matmul import NAMES
+from tensorgrad.kernels.array.shape import strided_nothing
 from tensorgrad.ops import inplace
 from tensorgrad.ops.create import empty, finish, resolve_shape
 from tensorgrad.ops.errors import warn
 from tensorgrad.ops.kinds import composite
 from tensorgrad.ops.shape import ints
-from tensorgrad.ops.storage_values import TypedStorage
+from tensorgrad.ops.storage_values import TypedStorage, legacy_types, warn_of_typed
 from tensorgrad.storage.stubs import Storage
 from tensorgrad.tensor import Tensor, share, wrap
 
@@ -59,9 +60,9 @@ def empty_strided(
 
 def _strided(storage: Storage, size: tuple, stride: tuple, offset: int, dtype: np.dtype):
     """An array over a storage's memory; offset and strides in elements."""
-    strides = tuple(s * dtype.itemsize for s in stride)
     if 0 in size and storage.array_type is np.ndarray:  # no memory is looked at, so there need be none
-        return np.lib.stride_tricks.as_strided(np.empty(1, dtype), size, strides)
+        return strided_nothing(size, stride, dtype)
+    strides = tuple(s * dtype.itemsize for s in stride)
     return storage.strided(size, strides, offset * dtype.itemsize, dtype)
 
 
@@ -237,6 +238,8 @@ def __array_wrap__(self: Tensor, array, context=None, return_scalar: bool = Fals
 
 @composite("method")
 def __dlpack__(self: Tensor, **options):
+    if options.get("stream") is not None and type(options["stream"]) is not int:
+        raise TypeError("stream must be ``int`` or ``none``")
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     if self.is_cuda:
@@ -363,23 +366,24 @@ def storage(self: Tensor) -> TypedStorage:
     >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]])[1].storage().tolist()
     [1.0, 2.0, 3.0, 4.0]
     """
-    warn(
-        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
-        "class. This should only matter to you if you are using storages directly.  To access UntypedStorage "
-        "directly, use tensor.untyped_storage() instead of tensor.storage()"
-    )
-    return TypedStorage(wrap_storage=self._storage, dtype=self.dtype)
+    warn_of_typed()
+    return TypedStorage(wrap_storage=self._storage, dtype=self.dtype, _internal=True)
 
 
 @composite("method")
-def storage_type(self: Tensor) -> type:
-    """The class of `storage()`.
+def _typed_storage(self: Tensor) -> TypedStorage:
+    return TypedStorage(wrap_storage=self._storage, dtype=self.dtype, _internal=True)
+
+
+@composite("method")
+def storage_type(self: Tensor):
+    """PyTorch's name for the kind of `storage()`.
 
     >>> import tensorgrad as torch
-    >>> torch.ones(2).storage_type().__name__
-    'TypedStorage'
+    >>> torch.ones(2).storage_type()
+    <class 'torch.FloatStorage'>
     """
-    return TypedStorage
+    return legacy_types()[f"{dtypes.SPOKEN[self.dtype.name]}Storage"]
 
 
 @composite("method")

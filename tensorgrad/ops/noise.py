@@ -14,6 +14,7 @@ from tensorgrad.kernels.array.matmul import NAMES, broadcast_lead, check_expands
 from tensorgrad.ops import create, inplace
 from tensorgrad.ops import sample as sampling
 from tensorgrad.ops.kinds import composite, op
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.sample import (
     check_floating,
     check_shape,
@@ -21,10 +22,8 @@ from tensorgrad.ops.sample import (
     empty_like,
     sampled,
     spoken,
-    stored,
     stream_for,
 )
-from tensorgrad.ops.slowpath import check_overlap
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
@@ -271,8 +270,8 @@ def bernoulli(input: Tensor, p=None, *, generator=None, out=None) -> Tensor:
         _check_probabilities(input)
         result = _bernoulli(input, gen)
     if out is not None:
-        check_overlap("bernoulli", True, out, (input,))
-    return stored(out, result)
+        result = result.to(out.dtype)
+    return store_out("bernoulli", out, result, (input,), pointwise=True, quietly=True)
 
 
 def _check_probabilities(p: Tensor) -> None:
@@ -362,7 +361,7 @@ def normal(
         result = _normal_both(mean, std, gen)
     else:
         result = _normal_mean(mean, std, gen) if isinstance(mean, Tensor) else _normal_std(std, mean, gen)
-    return stored(out, result)
+    return store_out("normal", out, result)
 
 
 def _poisson_kernel(rate, gen):

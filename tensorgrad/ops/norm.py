@@ -11,7 +11,7 @@ from tensorgrad import dtypes
 from tensorgrad.kernels.array import norm as kernels
 from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops.kinds import FUNCTIONAL, composite, op
-from tensorgrad.ops.slowpath import write_out
+from tensorgrad.ops.out import refuse_grad, store_out
 from tensorgrad.tensor import Tensor
 
 # --- shared parts --------------------------------------------------------------------------------------------------
@@ -208,14 +208,9 @@ def _kept_dtype(input: Tensor, weight, bias):
 
 def _rms_norm_twin(input, weight, axes, eps):
     x = _wide(input)
-    eps = _machine_epsilon(input._array.dtype) if eps is None else eps
     rrms = ((x * x).mean(axes, True) + eps).rsqrt()
     out = x * rrms
     return (out if weight is None else out * weight).to(input.dtype), rrms
-
-
-def _machine_epsilon(dtype) -> float:
-    return dtypes.finfo(dtypes.from_numpy_dtype(dtype)).eps
 
 
 def _rms_norm_backward(g, input, weight, rrms, axes, eps, needs):
@@ -236,7 +231,7 @@ def _rms_norm_grad_twin(grad, input, weight, rrms, axes, eps, needs):
 
 
 _rms_norm = op(
-    "rms_norm(input, weight=None, axes: any = (), eps: any = None)",
+    "rms_norm(input, weight=None, axes: any = (), eps: float = 0.0)",
     lambda xp, x, w, axes, eps: kernels.rms_norm(xp, x, axes, w, eps),
     twin=_rms_norm_twin,
     backward=_rms_norm_backward,
@@ -257,7 +252,8 @@ _rms_norm_grad = op(
 
 @composite("functional function")
 def rms_norm(input: Tensor, normalized_shape, weight=None, eps: float | None = None) -> Tensor:
-    """x / √(mean(x²) + eps) · weight over the last dimensions; `eps` is the dtype's machine epsilon unless given.
+    """x / √(mean(x²) + eps) · weight over the last dimensions; `eps` is the machine epsilon of what it is computed
+    in (float32 for two-byte floats) unless given.
 
     Source: Zhang, Sennrich, "Root mean square layer normalization", 2019.
 
@@ -268,9 +264,11 @@ def rms_norm(input: Tensor, normalized_shape, weight=None, eps: float | None = N
     tensor([[0.8485, 1.1314]])
     """
     axes = _normalized("rms_norm", input, normalized_shape, weight)
+    if eps is None:
+        eps = dtypes.finfo(dtypes.float32 if input.dtype.itemsize == 2 else input.dtype).eps
     if input.is_complex():  # no fused kernel: the definition
         square = (input * input).mean(axes, True)
-        out = input * (square + (dtypes.finfo(input.dtype).eps if eps is None else eps)).rsqrt()
+        out = input * (square + eps).rsqrt()
         return out if weight is None else out * weight
     _check_floating(input._array, "rms_norm")
     return _rms_norm(input, weight, axes, eps)[0]
@@ -482,6 +480,8 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
     >>> mean, reciprocal_std
     (tensor([ 2., 20.]), tensor([1.0000, 0.1000]))
     """
+    if out is not None:  # before the running statistics move
+        refuse_grad("native_batch_norm", (input, weight, bias, running_mean, running_var, out))
     _check_batch_norm(input, running_mean, running_var, weight, bias, training)
     result, mean, rstd, var = _batch_norm(input, weight, bias, running_mean, running_var, training, eps)
     if training:
@@ -491,7 +491,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
         mean, rstd = input.new_empty(0), input.new_empty(0)
     kept = _kept_dtype(input, weight, bias)
     results = (result, mean.to(kept), rstd.to(kept))
-    return results if out is None else write_out("native_batch_norm", out, results)
+    return store_out("native_batch_norm", out, results)
 
 
 @composite("functional")
@@ -702,8 +702,4 @@ def normalize(input: Tensor, p: float = 2.0, dim=1, eps: float = 1e-12, out=None
     tensor([0.6000, 0.8000])
     """
     result = input / input.norm(p, dim, keepdim=True).clamp_min(eps)
-    if out is None:
-        return result
-    from tensorgrad.ops.matmul import written
-
-    return written(normalize, out, result)
+    return store_out("normalize", out, result)

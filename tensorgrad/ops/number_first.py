@@ -6,7 +6,6 @@ v.mul_(b).addcmul_(1 - b, grad, grad)    # now v.mul_(b).addcmul_(grad, grad, va
 
 from __future__ import annotations
 
-from functools import wraps
 from numbers import Number
 
 from tensorgrad.ops.errors import warn
@@ -30,8 +29,11 @@ def number_first(name: str, keyword: str, number, tensors: tuple) -> tuple:
     return (*tensors, number)
 
 
-def with_number_first(method, keyword: str, count: int):
-    """A method of `count` tensors that also takes the number `keyword` before them.
+def numbers_first(op, given: tuple, now: tuple) -> tuple:
+    """The tensors of a call like `addmm(beta, input, alpha, mat1, mat2)`, and the numbers by keyword: `now`, but for
+    those that stand among the tensors.
+
+    Raises: TypeError for a call that only has too many arguments.
 
     >>> import warnings
     >>> import tensorgrad as torch
@@ -40,12 +42,18 @@ def with_number_first(method, keyword: str, count: int):
     ...     torch.zeros(2).addcmul_(10, torch.ones(2), torch.ones(2))
     tensor([10., 10.])
     """
-
-    @wraps(method)
-    def either(self, *args, **kwargs):
-        if len(args) > count and not kwargs:
-            *tensors, kwargs[keyword] = number_first(method.__name__, keyword, args[0], args[1:])
-            return method(self, *tensors, **kwargs)
-        return method(self, *args, **kwargs)
-
-    return either
+    tensors = [value for value in given if isinstance(value, Tensor)]
+    numbers = [value for value in given if isinstance(value, Number)]
+    takes = len(op.params) - len(now)
+    last = takes - 1  # tensors behind all numbers
+    if len(tensors) != takes or len(tensors) + len(numbers) != len(given) or len(numbers) > len(now):
+        raise TypeError(f"{op.name}() takes {takes} positional arguments but {len(given)} were given")
+    if any(isinstance(value, Number) for value in given[-last:]):
+        raise TypeError(f"{op.name}() received an invalid combination of arguments: a number behind the tensors")
+    names = ", ".join(p.name for p in op.params[:takes])
+    keywords = ", ".join(f"Number {p.name}" for p in op.params[takes:])
+    warn(
+        f"This overload of {op.name} is deprecated: numbers come by keyword.\n"
+        f"Consider using one of the following signatures instead:\n\t{op.name}({names}, *, {keywords})"
+    )
+    return (*tensors, *numbers, *now[len(numbers) :])

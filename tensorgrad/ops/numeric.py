@@ -11,8 +11,9 @@ from tensorgrad.ops.create import linspace
 from tensorgrad.ops.errors import wrap_dim, wrap_dims
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.kinds import composite, op, reduction
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import short_name
-from tensorgrad.ops.reduce import _nuclear_norm, _spoken, _written, vector_norm
+from tensorgrad.ops.reduce import _nuclear_norm, _spoken, vector_norm
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
@@ -81,7 +82,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx=None, dim: int = -1) -> 
 def _trapezoid(name: str, y, x, dx, dim):
     dim = _sample_dim(y, dim)
     if not y.shape[dim]:
-        return y.sum(dim).to(y.dtype)
+        return y.detach().sum(dim).to(y.dtype)
     _check_samples("trapezoid", y, x, dx)
     if x is None:
         return (y.sum(dim) - (y.select(dim, 0) + y.select(dim, -1)) * 0.5) * (1 if dx is None else dx)
@@ -490,7 +491,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out=None) -> Te
     norm = vector_norm(input, p, others, True, dtype=dtypes.float32 if half else None)
     scale = (maxnorm / (norm + 1e-7)).masked_fill(~(norm > maxnorm), 1.0)  # also where it is nan
     result = input * scale.to(input.dtype)
-    return result if out is None else _written("renorm", out, result)
+    return store_out("renorm", out, result)
 
 
 @composite("function")
@@ -539,7 +540,7 @@ def nuclear_norm(input: Tensor, dim=None, keepdim: bool = False, *, out=None) ->
     if len(dims) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {', '.join(map(str, dims))}")
     result = _nuclear_norm(input, dims, keepdim)
-    return result if out is None else _written("nuclear_norm", out, result)
+    return store_out("nuclear_norm", out, result)
 
 
 @composite("function")

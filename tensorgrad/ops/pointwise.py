@@ -21,8 +21,8 @@ from tensorgrad.ops import inplace
 from tensorgrad.ops.create import tensor, zeros_like
 from tensorgrad.ops.errors import unsupported
 from tensorgrad.ops.kinds import alias, composite, export, op, pointwise
-from tensorgrad.ops.number_first import number_first, with_number_first
-from tensorgrad.ops.slowpath import write_out
+from tensorgrad.ops.number_first import number_first
+from tensorgrad.ops.out import store_out
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
@@ -111,8 +111,6 @@ lcm = pointwise("lcm(input, other)", "pointwise.lcm", numbers=(),
                 doc="The least common multiple. Raises: NotImplementedError unless both are integers.")  # fmt: skip
 
 _add_in_place, _sub_in_place, _div_in_place = Tensor.add_, Tensor.sub_, Tensor.div_
-for _name in ("addcmul", "addcdiv"):
-    setattr(Tensor, f"{_name}_", with_number_first(getattr(Tensor, f"{_name}_"), "value", 2))
 
 
 @composite()
@@ -420,7 +418,7 @@ def ldexp(input: Tensor, other: Tensor, *, out=None) -> Tensor:
         raise NotImplementedError("\"ldexp_cpu_exp\" not implemented for 'Bool'")
     power = _pow(2.0, other.to(dtypes.float64 if input.dtype.itemsize >= 8 else dtypes.float32))
     result = mul(input if input.is_complex() else input.to(power.dtype), power).to(input.dtype)
-    return result if out is None else write_out("ldexp", out, result)
+    return store_out("ldexp", out, result)
 
 
 _frexp = op("frexp(input)", lambda xp, x: xp.frexp(x), where="", outputs=("mantissa", "exponent"),

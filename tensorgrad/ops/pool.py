@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +12,7 @@ from tensorgrad import dtypes
 from tensorgrad.kernels.array import pool as kernels
 from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops.kinds import FUNCTIONAL, FUNCTIONS, export, op
-from tensorgrad.ops.matmul import written
+from tensorgrad.ops.out import store_out
 from tensorgrad.tensor import Tensor
 
 _pool_shape = lru_cache(maxsize=256)(kernels.pool_shape)
@@ -253,11 +254,12 @@ def _output_size(name: str, value, input: Tensor, dims: int) -> tuple[int, ...]:
     return wanted
 
 
-def _adaptive_batched(name: str, input: Tensor, dims: int) -> bool:
+def _adaptive_batched(name: str, input: Tensor, dims: int, channels: bool = False) -> bool:
+    """Whether there is a batch dimension. Only the first dimension may be empty; with `channels` that of these, too."""
     shape = input._array.shape
     if len(shape) not in (dims + 1, dims + 2):
         raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(shape)}")
-    for d in range(len(shape) - dims, len(shape)):
+    for d in range(len(shape) - dims if channels else 1, len(shape)):
         if not shape[d]:
             raise RuntimeError(
                 f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
@@ -331,7 +333,7 @@ def _avg_pools(dims: int) -> None:
         result = _run(
             _avg_pool, input, batched, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
         )
-        return result if out is None else written(avg_pool, out, result)
+        return store_out("avg_pool", out, result)
 
     letters, divisor = LETTERS[dims - 1], ""
     if dims == 1:
@@ -366,7 +368,7 @@ def _adaptive_avg_pools(dims: int) -> None:
 
     def adaptive_avg_pool(input: Tensor, output_size) -> Tensor:
         size = _output_size(name, output_size, input, dims)
-        batched = _adaptive_batched(name, input, dims)
+        batched = _adaptive_batched(name, input, dims, channels=dims < 3)
         _check_dtype("adaptive_avg_pool2d" if dims == 1 else name, input, False)
         return _run(_adaptive_avg_pool, input, batched, size)
 
@@ -441,14 +443,19 @@ def _max_unpools(dims: int) -> None:
         stride = kernel if _no_stride(stride) else _ints(name, "stride", stride, dims)
         padding = _ints(name, "padding", padding, dims)
         size = _unpooled_size(input, kernel, stride, padding, output_size)
-        lead = input._array.shape[:-dims]
-        count = 1
-        for n in size:
-            count *= n
-        flat_indices = indices.reshape((*lead, -1))
+        shape = input._array.shape
+        for d in range(1, len(shape)):
+            if not shape[d]:
+                raise RuntimeError(
+                    f"{name}: Expected input to have non-zero size for non-batch dimensions, but got {list(shape)} "
+                    f"with dimension {d} being empty."
+                )
+        lead, count = shape[:-dims], math.prod(size)
+        flat_shape = (*lead, math.prod(shape[-dims:]))
+        flat_indices = indices.reshape(flat_shape)
         if indices.numel() and not indices.is_meta and not 0 <= int(indices.min()) <= int(indices.max()) < count:
             raise RuntimeError(f"Found an invalid max index: {int(indices.max())} (output volumes are of size {size})")
-        flat = input.new_zeros((*lead, count)).scatter(-1, flat_indices, input.reshape((*lead, -1)))
+        flat = input.new_zeros((*lead, count)).scatter(-1, flat_indices, input.reshape(flat_shape))
         return flat.reshape((*lead, *size))
 
     max_unpool.__doc__ = f"""Puts the values of `{name.replace("un", "")}` back to their places, with zeros elsewhere.

@@ -12,9 +12,10 @@ from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.ops.create import finish, tensor
 from tensorgrad.ops.errors import check_number, warn, wrap_dim, wrap_dims
 from tensorgrad.ops.kinds import FUNCTIONS, composite, op
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.shape import _diagonal, expand, ints, place, variadic
 from tensorgrad.ops.shape import diagonal as _view_of_diagonal
-from tensorgrad.ops.slowpath import spoken, write_out
+from tensorgrad.ops.slowpath import spoken
 from tensorgrad.tensor import Tensor
 
 # --- flip and roll ---------------------------------------------------------------------------------------------------
@@ -36,7 +37,7 @@ def flip(input: Tensor, dims) -> Tensor:
     return _flip(input, wrap_dims(ints(dims), input._array.ndim))
 
 
-variadic("flip", flip, "dims")
+variadic("flip", flip, "dims", needed=True)
 
 
 @composite()
@@ -103,7 +104,7 @@ def roll(input: Tensor, shifts, dims=()) -> Tensor:
     >>> torch.arange(4).roll(1)
     tensor([3, 0, 1, 2])
     """
-    shifts, dims = ints(shifts), ints(dims)
+    shifts, dims = ints(shifts), ints(() if dims is None else dims)
     if not shifts:
         raise RuntimeError("`shifts` required")
     if dims and not input._array.ndim:
@@ -326,7 +327,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
         if ndim == 1
         else _view_of_diagonal(input, diagonal).clone(memory_format="contiguous")
     )
-    return made if out is None else write_out("diag", out, made)
+    return store_out("diag", out, made)
 
 
 @composite()
@@ -569,7 +570,7 @@ def meshgrid(*tensors, indexing: str | None = None) -> tuple[Tensor, ...]:
         if x._array.ndim > 1:
             raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {x}")
         if x._array.dtype != tensors[0]._array.dtype:
-            raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
+            raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     if indexing is None:
         warn("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
         indexing = "ij"

@@ -11,6 +11,7 @@ from tensorgrad.kernels.array.reduce import count
 from tensorgrad.ops.errors import warn, wrap_dim, wrap_dims
 from tensorgrad.ops.kinds import composite, op, reduction, view
 from tensorgrad.ops.limits import maximum, minimum
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
 from tensorgrad.storage.stubs import STORAGES
@@ -53,9 +54,14 @@ def nanmean(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=N
         raise RuntimeError(
             f"nanmean(): expected input to have floating point or complex dtype but got {_spoken(input.dtype)}"
         )
+    if dtype is not None and dtype.category < dtypes.FLOATING:
+        raise RuntimeError(
+            "nanmean(): could not infer output dtype. Optional dtype must be either a floating point or complex dtype. "
+            f"Got: {_spoken(dtype)}"
+        )
     known = input.detach().isnan().logical_not()
     result = nansum(input, dim, keepdim, dtype=dtype) / sum(known, dim, keepdim)
-    return result if out is None else _written("nanmean", out, result)
+    return store_out("nanmean", out, result)
 
 
 _prod_of_others = op(
@@ -63,7 +69,7 @@ _prod_of_others = op(
     twin=lambda input, dim: _others(input, dim), doc="For each element the product of all the others along `dim`.",
 )  # fmt: skip
 _prod = reduction("prod_(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.prod",
-                  input=lambda g, input, dim, keepdim: _prod_slope(g, input, dim, keepdim), where="",
+                  input=lambda g, input, dim, keepdim: _prod_slope(g, input.to(g.dtype), dim, keepdim), where="",
                   backward_name="ProdBackward0")  # fmt: skip
 
 
@@ -123,7 +129,7 @@ def all_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
 
 def _each(input: Tensor, out):
     result = (input != 0).to(input.dtype) if input.dtype is dtypes.uint8 else input != 0
-    return result if out is None else _written("any", out, result)
+    return store_out("any", out, result)
 
 
 _count_nonzero = reduction("count_nonzero_(input, dim: dims = None)", "reduce.count_nonzero", where="")
@@ -252,7 +258,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
         if target.dtype is not input.dtype:
             want, got = _spoken(input.dtype).lower(), _spoken(target.dtype).lower()
             raise RuntimeError(f"Expected out tensor to have dtype {want}, but got {got} instead")
-    return AMinMax(*_written("aminmax", out, result))
+    return store_out("aminmax", out, result)
 
 
 @composite()
@@ -309,6 +315,15 @@ _var = reduction("var_(input, dim: dims, correction: number, keepdim: bool)", "r
                  prepare=_degrees, input=_var_slope, backward_name="VarBackward0")  # fmt: skip
 
 
+def _std_slope(g, input, out, dim, correction, keepdim):
+    """(x - mean) / ((n - correction) · std) · g, and 0 where the deviation is 0."""
+    return _var_slope((g / (out * 2)).masked_fill(out == 0, 0), input, dim, correction, keepdim)
+
+
+_std = reduction("std_(input, dim: dims, correction: number, keepdim: bool)", "reduce.std", where="",
+                 prepare=_degrees, input=_std_slope, backward_name="StdBackward0")  # fmt: skip
+
+
 def _arguments(dim, unbiased, correction):
     """`dim` and `correction` from PyTorch's two signatures; `var(False)` means biased."""
     if dim.__class__ is bool:
@@ -340,11 +355,8 @@ def std(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
     >>> torch.std(torch.tensor([1.0, 2.0, 3.0, 4.0]))
     tensor(1.2910)
     """
-    return _root(var(input, dim, unbiased, keepdim, correction=correction), out=out)
-
-
-_root = op("std_of(input)", "sqrt", where="", kind="pointwise", backward_name="StdBackward0",
-           input=lambda g, out: (g / (out * 2)).masked_fill(out == 0, 0))  # fmt: skip
+    dim, correction = _arguments(dim, unbiased, correction)
+    return _std(input, () if dim is None else dim, correction, keepdim, out=out)
 
 
 @composite()
@@ -368,7 +380,7 @@ def std_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, c
     (tensor(1.), tensor(2.))
     """
     dim, correction = _arguments(dim, unbiased, correction)
-    return _root(_var(input, () if dim is None else dim, correction, keepdim)), mean(input, dim, keepdim)
+    return _std(input, () if dim is None else dim, correction, keepdim), mean(input, dim, keepdim)
 
 
 # --- norms ---------------------------------------------------------------------------------------------------------
@@ -406,7 +418,7 @@ def _norm_slope(g, input, out, ord, dim, keepdim):
     if ord == 1:
         return input.sgn() * g
     if ord == 2:
-        return input * (g / size).masked_fill(size == 0, 0)
+        return (input / size).masked_fill(size == 0, 0) * g  # in this order nothing overflows
     if ord in (math.inf, -math.inf):
         hit = (input.abs() == size).logical_or(input.isnan().logical_and(size.isnan()))
         return input.sgn() * hit * (g / spread(sum(hit, dim, keepdim), shape, dim, keepdim))
@@ -453,7 +465,7 @@ def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtyp
         if p != "nuc":
             raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
         result = _nuclear_norm(input, dim, keepdim)
-        return result if out is None else _written("norm", out, result)
+        return store_out("norm", out, result)
     return vector_norm(input, 2 if p == "fro" or p is None else p, dim, keepdim, dtype=dtype, out=out)
 
 
@@ -518,13 +530,6 @@ def _spoken(dtype) -> str:
     from tensorgrad.ops.slowpath import spoken
 
     return spoken(dtype)
-
-
-def _written(name: str, out, result):
-    """A composite's result stored in the `out=` that the caller gave, under the rules of every op."""
-    from tensorgrad.ops import slowpath
-
-    return slowpath.write_out(name, out, result)
 
 
 @composite("method")

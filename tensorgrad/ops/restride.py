@@ -7,10 +7,12 @@ from operator import index as as_int
 
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import RESHAPED, check_writable
-from tensorgrad.kernels.array import shape as kernels
+from tensorgrad.layouts import channels_last, channels_last_3d, memory_strides
+from tensorgrad.ops.create import unset
 from tensorgrad.ops.errors import warn
 from tensorgrad.ops.kinds import composite, export, op, view
 from tensorgrad.ops.shape import _transpose, _unsqueeze, ints, squeeze, t
+from tensorgrad.settings import _Settings
 from tensorgrad.tensor import Tensor, share
 
 _strided = view("as_strided(input, size: shape, stride: shape, delta: int, geometry: any)", "shape.strided_view",
@@ -61,8 +63,8 @@ def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -
     result = _strided(input, size, stride, offset - own, (array.shape, input.stride()))
     if input._view is not None and result._view is not None:  # it is a place in the storage, however one came there
         base, _, *rest = result._view
-        step = (_strided.op, (size, stride, offset - base.storage_offset(), (base._array.shape, base.stride())))
-        result._view = (base, (step,), *rest)
+        place = (size, stride, offset - base.storage_offset(), (base._array.shape, base.stride()))
+        result._view = (base, (None, _strided.op, place), *rest)
     return result
 
 
@@ -99,7 +101,7 @@ export("as_strided_", Tensor.as_strided_, "function")
 def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
     """Gives the tensor another shape in place, with as much of the old memory as there is; new memory is uninitialised.
 
-    Raises: RuntimeError if the tensor requires grad.
+    Raises: RuntimeError if the tensor requires grad, or for a memory format that the new rank does not have.
 
     >>> import tensorgrad as torch
     >>> x = torch.arange(4)
@@ -112,20 +114,30 @@ def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
     if any(n < 0 for n in size):
         raise RuntimeError(f"requested resize to {list(size)}, but sizes must not be negative")
     array, storage = self._array, self._storage
-    if size == array.shape:
+    if memory_format is None and size == array.shape:
+        return self
+    strides = tuple(s * array.itemsize for s in memory_strides(size, memory_format))
+    if math.prod(size) * array.itemsize >= 2**63:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(size)}")
+    if any(s >= 2**63 for s in strides):
+        raise RuntimeError(f"Stride calculation overflowed with sizes={list(size)}")
+    if size == array.shape and strides == array.strides:
         return self
     offset = storage.offset_of(array)
     needed = math.prod(size) * array.itemsize
     if needed and offset + needed > storage.nbytes():
         old, self_device = storage.array, self.device
         grown = storage.empty(((offset + needed) // array.itemsize,), array.dtype, self_device)
+        if _Settings.deterministic and _Settings.fill_memory:
+            storage.write(grown, unset(self.dtype))
         count = min(storage.nbytes() // array.itemsize, grown.size)
         if count:
             flat = storage.strided((count,), (array.itemsize,), 0, array.dtype)
             storage.write(grown[:count] if hasattr(grown, "__getitem__") else grown, flat)
         del old
         storage.array = grown
-    self._array = storage.strided(size, kernels.dense_strides(size, array.itemsize), offset, array.dtype)
+    storage.bump()
+    self._array = storage.strided(size, strides, offset, array.dtype)
     return self
 
 
@@ -138,7 +150,10 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format=None) -> Ten
     tensor([[0, 1],
             [2, 3]])
     """
-    return resize_(self, the_template._array.shape)
+    if memory_format is not None and "preserve" in str(memory_format):
+        others = (f for f in (channels_last, channels_last_3d) if the_template.is_contiguous(memory_format=f))
+        memory_format = None if the_template.is_contiguous() else next(others, None)
+    return resize_(self, the_template._array.shape, memory_format=memory_format)
 
 
 def _deprecated_resize(name: str, self: Tensor, size: tuple) -> Tensor:

@@ -12,9 +12,11 @@ from tensorgrad import dtypes, generator_philox
 from tensorgrad.generator import Generator, default_generator
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.kernels.array.matmul import NAMES
+from tensorgrad.layouts import memory_strides
 from tensorgrad.ops import create
 from tensorgrad.ops.dispatch import own_kernel
 from tensorgrad.ops.kinds import composite
+from tensorgrad.ops.out import store_out
 from tensorgrad.storage.stubs import STORAGES, storage_class
 from tensorgrad.tensor import Tensor, share, wrap
 
@@ -132,18 +134,10 @@ def _into(out, name, sampler, shape, dtype, args, generator) -> Tensor:
     device = None if out._array.__class__ is np.ndarray else out.device
     gen, kind = stream(generator, name, device), out.dtype.numpy
     if device is None or device.type == "meta":
-        return stored(out, create.finish(sampler(gen, shape, kind, *args), False, out.device))
-    return stored(out, wrap(drawn(sampler, gen, shape, kind, args, device)))
-
-
-def stored(out: Tensor | None, result: Tensor) -> Tensor:
-    """`result`, or `out` with its values."""
-    if out is None:
-        return result
-    from tensorgrad.ops import slowpath
-
-    slowpath._store(out, result)
-    return out
+        made = create.finish(sampler(gen, shape, kind, *args), False, out.device)
+    else:
+        made = wrap(drawn(sampler, gen, shape, kind, args, device))
+    return store_out(name, out, made, quietly=True)
 
 
 def chosen_dtype(dtype, out, default):
@@ -238,6 +232,8 @@ def randint(
     """
     low, high, size = _bounds("randint", args, low, high, size)
     dtype = chosen_dtype(dtype, out, dtypes.int64)
+    if dtype.is_complex:
+        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
     shape = check_shape("randint", (size,))
     return sampled("randint", kernels.randint, shape, dtype, (low, high), generator, device, requires_grad, out)
 
@@ -265,7 +261,9 @@ def randperm(
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     most = 2 ** kernels.DIGITS[dtype.name] if dtype.is_floating_point else dtypes.iinfo(dtype).max
-    if n > most + (1 if dtype.is_floating_point else 0):
+    if n > most + 1:
+        if dtype.is_floating_point:
+            raise RuntimeError(f"n cannot be greater than {most + 1} for {spoken(dtype.numpy)} type.")
         raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
 
     def randperm(gen, shape, np_dtype):
@@ -297,13 +295,12 @@ def _like(name: str, sampler, check):
 def empty_like(array, dtype: np.dtype, memory_format=None, device=None) -> np.ndarray:
     """Memory (None: of the host) of the layout that PyTorch gives to a tensor made like another."""
     storage = None if device is None or device.type == "cpu" else storage_class(device)
-    if (
-        array.flags.c_contiguous
-        or 0 in array.strides
-        or (memory_format is not None and "contiguous" in str(memory_format))
-    ):
+    strides = array.strides
+    if memory_format is not None and "preserve" not in str(memory_format):
+        strides = memory_strides(array.shape, memory_format)
+    elif array.flags.c_contiguous or 0 in strides:
         return np.empty(array.shape, dtype) if storage is None else storage.empty(array.shape, dtype, device)
-    order = sorted(range(array.ndim), key=lambda d: -abs(array.strides[d]))
+    order = sorted(range(array.ndim), key=lambda d: -abs(strides[d]))
     shape = tuple(array.shape[d] for d in order)
     inner = np.empty(shape, dtype) if storage is None else storage.empty(shape, dtype, device)
     return inner.transpose([order.index(d) for d in range(array.ndim)])
@@ -394,7 +391,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         result = wrap(storage.empty((*array.shape[:-1], num_samples), np.dtype("int64"), input.device))
     else:
         result = _multinomial(input, stream_for(input, generator, "multinomial"), num_samples, replacement)
-    return stored(out, result)
+    return store_out("multinomial", out, result, quietly=True)
 
 
 def _multinomial(input: Tensor, gen: Generator, num_samples: int, replacement: bool) -> Tensor:

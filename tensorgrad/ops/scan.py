@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tensorgrad import dtypes
 from tensorgrad.ops.errors import wrap_dim
 from tensorgrad.ops.kinds import composite, op
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.reduce import place
 from tensorgrad.return_types import return_type
@@ -19,8 +20,13 @@ def _wrap(x, dim, *rest):
     return (x, wrap_dim(dim, x.ndim), *rest)
 
 
-def _wrap_and_cast(x, dim, dtype):
-    return (x if dtype is None else STORAGES[x.__class__].cast(x, dtype.numpy)), wrap_dim(dim, x.ndim), dtype
+def _wrap_and_cast(name: str):
+    def prepare(x, dim, dtype):
+        if dtype is dtypes.bool:
+            raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for 'Bool'")
+        return (x if dtype is None else STORAGES[x.__class__].cast(x, dtype.numpy)), wrap_dim(dim, x.ndim), dtype
+
+    return prepare
 
 
 def _running_shape(x, dim, dtype):
@@ -31,8 +37,8 @@ def _running_shape(x, dim, dtype):
 # Three linear maps that are each other's derivatives: running sums from either end, and a shift by one place.
 _cumsum_reversed = op("cumsum_reversed(input, dim: int)", "scan.cumsum_reversed", where="", kind="same shape",
                       backward_name="CumsumBackward0", input=lambda g, dim: _cumsum(g, dim))  # fmt: skip
-_cumsum: Callable = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum", prepare=_wrap_and_cast,
-             shape=_running_shape, input=lambda g, dim: _cumsum_reversed(g, dim),
+_cumsum: Callable = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum",
+             prepare=_wrap_and_cast("cumsum"), shape=_running_shape, input=lambda g, dim: _cumsum_reversed(g, dim),
              doc="The sum of each element and all before along `dim`; integers in int64 (or `dtype`).")  # fmt: skip
 cumsum = _cumsum
 shift: Callable = op("shift(input, dim: int, by: int, fill: number)", "scan.shift", where="", kind="same shape",
@@ -56,11 +62,11 @@ def _towards(x: Tensor, dim: int, backwards: bool) -> Tensor:
 
 def _cumprod_slope(g, input, out, dim):
     """d/dx[j] of Σ g[k] Π x[..k]: the product before j, times g[j] + x[j+1] (g[j+1] + x[j+2] (...)). No division."""
-    before = shift(out, dim, 1, 1)
+    before, input = shift(out, dim, 1, 1), input.to(out.dtype)
     return conj(before) * _recurrence(g, conj(shift(input, dim, -1, 0)), dim, True)
 
 
-cumprod = op("cumprod(input, dim: int, *, dtype: dtype = None)", "scan.cumprod", prepare=_wrap_and_cast,
+cumprod = op("cumprod(input, dim: int, *, dtype: dtype = None)", "scan.cumprod", prepare=_wrap_and_cast("cumprod"),
              shape=_running_shape, input=_cumprod_slope,
              doc="The product of each element and all before along `dim`; integers in int64 (or `dtype`).")  # fmt: skip
 
@@ -140,7 +146,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend=None, append=None, *,
         raise RuntimeError(f"order must be non-negative but got {n}")
     dim = wrap_dim(dim, input.ndim)
     if n == 0:
-        return _written(input.clone(), out)
+        return store_out("diff", out, input.clone())
     parts = [t for t in (prepend, input, append) if t is not None]
     for t in (prepend, append):
         _check_joinable(t, input, dim)
@@ -153,15 +159,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend=None, append=None, *,
         later, earlier = input.narrow(dim, 1, size - 1), input.narrow(dim, 0, size - 1)
         input = later.logical_xor(earlier) if input.dtype is dtypes.bool else later - earlier
         size -= 1
-    return _written(input, out)
-
-
-def _written(result: Tensor, out) -> Tensor:
-    if out is None:
-        return result
-    from tensorgrad.ops import reduce
-
-    return reduce._written("diff", out, result)
+    return store_out("diff", out, input)
 
 
 def _check_joinable(t, input: Tensor, dim: int) -> None:

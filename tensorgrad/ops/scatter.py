@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from operator import index as as_int
 
+from tensorgrad import dtypes
 from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64
 from tensorgrad.kernels.array.index import checks_itself
 from tensorgrad.ops import shape as shapes
@@ -12,8 +13,9 @@ from tensorgrad.ops.create import tensor
 from tensorgrad.ops.errors import check_number, warn, wrap_dim
 from tensorgrad.ops.index import masked_select
 from tensorgrad.ops.kinds import composite, op
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.promote import plain_number
-from tensorgrad.ops.slowpath import check_overlap, spoken, write_out
+from tensorgrad.ops.slowpath import spoken
 from tensorgrad.tensor import Tensor
 
 # --- checks ----------------------------------------------------------------------------------------------------------
@@ -307,14 +309,13 @@ def _check_index_add(x, dim, index, src, alpha):
             f"index_add_(): Number of indices ({index.size}) should be equal to source.size(dim): ({count}), "
             f"for dim: {dim}"
         )
-    if x.ndim and (*x.shape[:dim], *x.shape[dim + 1 :]) != (*src.shape[:dim], *src.shape[dim + 1 :]):
+    rest = (*src.shape[:dim], *src.shape[dim + 1 :])
+    if (*x.shape[:dim], *x.shape[dim + 1 :]) != rest or (not x.ndim and src.size != 1):
         raise RuntimeError(
             "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
             f"{list(x.shape)} source.shape = {list(src.shape)}"
         )
-    if isinstance(alpha, float) and x.dtype.kind in "iub":
-        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
-    return x, dim, index, src, alpha
+    return x, dim, index, src, int(alpha) if isinstance(alpha, float) and x.dtype.kind in "iub" else alpha
 
 
 _index_add = op("index_add(input, dim: int, index, source, *, alpha: number = 1)", "index.index_add", where="",
@@ -487,10 +488,7 @@ def take(input: Tensor, index: Tensor, *, out=None) -> Tensor:
     """
     flat = _flat_index("take", input, index)
     taken = _gather(input.reshape(-1), 0, flat.reshape(-1)).reshape(flat._array.shape)
-    if out is None:
-        return taken
-    check_overlap("take", False, out, (input, index))
-    return write_out("take", out, taken)
+    return store_out("take", out, taken, (input, index))
 
 
 @composite(in_place=True)
@@ -526,7 +524,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     >>> x.take_along_dim(torch.tensor([[1, 2, 0]]), 1)
     tensor([[1, 2, 3]])
     """
-    _check_index_type("gather", indices._array)
+    if indices.dtype is not int64:
+        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {spoken(indices.dtype)}")
     if dim is None:
         return _gather(input.reshape(-1), 0, indices.reshape(-1), out=out)
     ndim = input._array.ndim
@@ -550,11 +549,21 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
 def unravel_index(indices: Tensor, shape) -> tuple[Tensor, ...]:
     """The coordinates in a tensor of `shape` of elements counted through in row order.
 
+    Raises: TypeError for indices that are no integers, or a shape that is none, ValueError for a negative size.
+
     >>> import tensorgrad as torch
     >>> torch.unravel_index(torch.tensor([1, 5]), (2, 3))
     (tensor([0, 1]), tensor([1, 2]))
     """
-    shape = shapes.ints(shape)
+    if indices.is_floating_point() or indices.is_complex() or indices.dtype is dtypes.bool:
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if isinstance(shape, int):
+        shape = (shape,)
+    if not isinstance(shape, tuple | list):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
+    for n in shape:
+        if not isinstance(n, int):
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(n)}")
     if any(n < 0 for n in shape):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(shape)}")
     found, indices = [], indices.to(int64)
@@ -647,7 +656,7 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start=None, end=None
         return shapes.window(x, d, a, b, step)
 
     replaced = _replaced(input, src, part)
-    return replaced if out is None else write_out("slice_scatter", out, replaced)
+    return store_out("slice_scatter", out, replaced)
 
 
 @composite()

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from operator import index as as_int
 
+import numpy as np
+
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.kernels.array import shape as kernels
@@ -35,14 +37,19 @@ def ints(values) -> tuple[int, ...]:
     return (as_integer(values, "size", "tuple of ints"),)
 
 
-def variadic(name: str, function, keyword: str) -> None:
-    """Makes `function(input, values)` the method `x.name(2, 3)`, `x.name((2, 3))` and `x.name(keyword=(2, 3))`."""
+def variadic(name: str, function, keyword: str, needed: bool = False) -> None:
+    """Makes `function(input, values)` the method `x.name(2, 3)`, `x.name((2, 3))` and `x.name(keyword=(2, 3))`.
+
+    `needed`: whether `x.name()` is an error.
+    """
 
     def method(self, *args, **named) -> Tensor:
         if named:
             if args or keyword not in named or len(named) > 1:
                 raise TypeError(f"{name}() received an invalid combination of arguments: {args}, {named}")
             args = (named[keyword],)
+        elif not args and needed:
+            raise TypeError(f'{name}() missing 1 required positional arguments: "{keyword}"')
         return function(self, args)
 
     method.__name__ = method.__qualname__ = name
@@ -150,8 +157,8 @@ def view_(self: Tensor, *shape, dtype=None, size=None) -> Tensor:
     tensor([[0, 1, 2],
             [3, 4, 5]])
     """
-    if shape and shape[0].__class__ is dtypes.dtype:
-        dtype = shape[0]
+    if shape and isinstance(shape[0], dtypes.dtype | type):
+        dtype = dtypes.as_dtype(shape[0], "view")
     if dtype is not None:
         return _view_as_dtype(self, dtype)
     if not shape and size is None:
@@ -162,9 +169,15 @@ def view_(self: Tensor, *shape, dtype=None, size=None) -> Tensor:
 def _view_as_dtype(self: Tensor, dtype: dtypes.dtype) -> Tensor:
     array, target = self._array, dtype.numpy
     if target == array.dtype:
-        return _alias(self)
+        return share(array, self._storage)
     if target.itemsize != array.itemsize:
         _check_bytes(self, array, dtype)
+    if not array.size and array.__class__ is np.ndarray:  # NumPy forgets the strides of what has no elements
+        ratio = array.itemsize / target.itemsize
+        shape, stride = list(array.shape), [int(s * ratio) for s in self.stride()]
+        if shape:
+            shape[-1], stride[-1] = int(shape[-1] * ratio), 1 if ratio != 1 else stride[-1]
+        return share(kernels.strided_nothing(shape, stride, target), self._storage)
     shown = array.view(target) if hasattr(array, "view") else array.__class__(array.phantom.view(target))
     return share(shown, self._storage)  # bytes have no derivative
 

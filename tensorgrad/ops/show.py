@@ -60,4 +60,6 @@ def main(names) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    from tensorgrad.command import run
+
+    run(main)

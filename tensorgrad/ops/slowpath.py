@@ -15,8 +15,8 @@ from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import Node, Packed
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import SPOKEN
-from tensorgrad.ops.errors import warn
-from tensorgrad.tensor import PLAIN, Tensor, share
+from tensorgrad.ops.out import refuse_grad, store_out
+from tensorgrad.tensor import PLAIN, Tensor, share, tensors_in
 
 OBSERVERS: list = []  # functions (op, args, result, start, seconds) called after every op
 
@@ -26,6 +26,7 @@ class _Local(threading.local):
 
     autocast: Any = None  # the state of the innermost `torch.autocast` (amp/autocast_mode.py)
     saved_hooks: tuple = ()  # (pack, unpack) pairs, the innermost last
+    saved_hooks_refused: str | None = None  # why no more may be added (`disable_saved_tensors_hooks`)
     overwritten: Any = None  # the storage that the running in-place op is about to write to
     inside_override = False
 
@@ -40,11 +41,8 @@ def run(op, args: tuple, out=None):
         return override(op, args, out)
     if LOCAL.autocast is not None and out is None and LOCAL.overwritten is None:  # what is there already has a dtype
         args = LOCAL.autocast.cast(op, args)
-    if out is not None and GRAD.enabled and any(t.requires_grad for t in (*_tensors(args), *_tensors((out,)))):
-        raise RuntimeError(
-            f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-            "arguments requires grad."
-        )
+    if out is not None and (op.wrt or op.twin):  # before anything is computed
+        refuse_grad(op.name, (args, out))
     start = time.perf_counter()
     result = op.plain(*args)
     seconds = time.perf_counter() - start
@@ -63,18 +61,7 @@ def run(op, args: tuple, out=None):
             pack_saved(node)
     for observe in OBSERVERS:
         observe(op, args, result, start, seconds)
-    if out is None:
-        return result
-    check_overlap(op.name, op.kind == "pointwise", out, _tensors(args))
-    return write_out(op.name, out, result)
-
-
-def _tensors(values):
-    for value in values:
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)
+    return store_out(op.name, out, result, tensors_in(args), pointwise=op.kind == "pointwise")
 
 
 def pack_saved(node: Node) -> None:
@@ -92,9 +79,20 @@ def packed(saved):
     if storage is LOCAL.overwritten:  # the hook may keep what it is given
         array = storage.copy(array)
         storage = storage.of(array)
+    return pack_one(share(array, storage))
+
+
+def pack_one(tensor: Tensor) -> Packed:
+    """What the innermost hook makes of a tensor. Raises: RuntimeError if the hook writes to it."""
     pack, unpack = LOCAL.saved_hooks[-1]
+    before = tensor._version
     with callpath_quiet():
-        return Packed(pack(share(array, storage)), unpack)
+        made = Packed(pack(tensor), unpack)
+    if tensor._version != before:
+        raise RuntimeError(
+            "A saved tensor pack hook is modifying its input in place. It may be needed as it is: write to a copy."
+        )
+    return made
 
 
 class overwriting:
@@ -129,7 +127,7 @@ def _override(args):
     if LOCAL.inside_override:
         return None
     types = []
-    for tensor in _tensors(args):
+    for tensor in tensors_in(args):
         cls = tensor.__class__
         if cls not in PLAIN and cls not in types:
             types.append(cls)
@@ -193,107 +191,9 @@ def _as(cls, value):
 Tensor.__torch_function__ = classmethod(default_torch_function)  # type: ignore[attr-defined]
 
 
-# --- out= --------------------------------------------------------------------------------------------------------
-
-
-def write_out(name: str, out, result):
-    """Stores an op's result in the tensor (or tuple of tensors) the caller gave.
-
-    Raises: RuntimeError if the dtype does not allow it. A tensor of another shape is resized, with a warning unless
-    it was empty.
-    """
-    if isinstance(result, tuple):
-        if not isinstance(out, list | tuple) or len(out) != len(result):
-            raise TypeError(f"{name}(): out must be a tuple of {len(result)} tensors")
-        for target, value in zip(out, result, strict=True):
-            _check_out(name, target, value)
-        for target, value in zip(out, result, strict=True):
-            _store(target, value)
-        return type(result)(out) if not hasattr(result, "_fields") else type(result)(*out)
-    if not isinstance(out, Tensor):
-        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    _check_out(name, out, result)
-    _store(out, result)
-    return out
-
-
-# These read what they have written already, so PyTorch refuses to let them write over an input at all.
-_READ_AFTER_WRITE = frozenset((
-    "cat", "cross_product", "gather", "index", "index_select", "kthvalue_", "take",
-))  # fmt: skip
-
-
-def check_overlap(name: str, pointwise: bool, out, inputs) -> None:
-    """Raises: RuntimeError if `out` shares memory with an input, unless it is that very view of it.
-
-    Like PyTorch's, the check sees dense tensors only: interleaved ones are let through.
-    """
-    refuses = name in _READ_AFTER_WRITE
-    if not pointwise and not refuses:
-        return
-    for target in _tensors((out,)):
-        start, stop, _ = span = _span(target)
-        for tensor in inputs:
-            if target._storage is not tensor._storage:
-                continue
-            other_start, other_stop, _ = other = _span(tensor)
-            if start < other_stop and other_start < stop and (refuses or span != other):
-                raise RuntimeError(
-                    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-                    "single memory location. Please clone() the tensor before performing the operation. "
-                    f"({name}, out=)"
-                )
-
-
-def _span(tensor) -> tuple:
-    """Where a dense tensor's elements lie in its storage, with the strides; nowhere for one with gaps."""
-    array = tensor._array
-    reach = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
-    extent = reach + array.dtype.itemsize if array.size else 0
-    start = tensor.storage_offset() * array.dtype.itemsize
-    dense = extent == array.size * array.dtype.itemsize
-    return start, start + extent if dense else start, (array.shape, array.strides)
+# --- messages ----------------------------------------------------------------------------------------------------
 
 
 def spoken(dtype) -> str:
     """PyTorch's spoken name of a dtype in messages: `Float`, `Long`."""
     return SPOKEN[dtype.name]
-
-
-def _check_out(name: str, out: Tensor, result: Tensor) -> None:
-    have, want = result.dtype, out.dtype
-    if have.category > want.category:
-        if name in ("cat", "stack"):
-            raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {spoken(want)}")
-        raise RuntimeError(
-            f"result type {spoken(have)} can't be cast to the desired output type {spoken(want)} ({name}, out=)"
-        )
-    if out.device != result.device:
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {result.device} and "
-            f"{out.device}! ({name}, out=)"
-        )
-
-
-def _store(out: Tensor, result: Tensor) -> None:
-    from tensorgrad.ops.inplace import check_no_overlap
-
-    check_no_overlap(out)
-    storage = out._storage
-    if out._array.shape != result._array.shape:
-        if out._array.size:
-            warn(
-                f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does "
-                f"not match the required output shape {list(result.shape)}. This behavior is deprecated, and in a "
-                "future PyTorch release outputs will not be resized unless they have zero elements. You can "
-                "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
-            )
-        if out._memory is not None:  # a view: the storage is that of others too
-            from tensorgrad.ops.restride import resize_
-
-            resize_(out, result._array.shape)
-        else:
-            storage.array = storage.empty(result._array.shape, out._array.dtype, storage.device)
-            out._array = storage.array
-    storage.write(out._array, result._array)
-    storage.bump()

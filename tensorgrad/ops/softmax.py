@@ -8,7 +8,7 @@ from __future__ import annotations
 from tensorgrad import dtypes
 from tensorgrad.ops.errors import warn, wrap_dim
 from tensorgrad.ops.kinds import composite, op
-from tensorgrad.ops.reduce import _written
+from tensorgrad.ops.out import store_out
 from tensorgrad.tensor import Tensor
 
 
@@ -47,7 +47,7 @@ def _finish(function, name, input, dim, dtype, out):
     if dtype is not None and dtype is not input.dtype:
         input = input.to(dtype)
     result = function(input, dim)
-    return result if out is None else _written(name, out, result)
+    return store_out(name, out, result)
 
 
 @composite()

@@ -12,7 +12,8 @@ from tensorgrad import dtypes
 from tensorgrad.dtypes import I64
 from tensorgrad.ops.errors import as_integer, wrap_dim
 from tensorgrad.ops.kinds import composite, op, reduction
-from tensorgrad.ops.reduce import _spoken, _tie_of_all, _written, pick, place
+from tensorgrad.ops.out import store_out
+from tensorgrad.ops.reduce import _spoken, _tie_of_all, pick, place
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
@@ -67,7 +68,7 @@ def msort(input: Tensor, *, out=None) -> Tensor:
             [3, 4]])
     """
     values = _sort(input, 0, False)[0]
-    return values if out is None else _written("msort", out, values)
+    return store_out("msort", out, values)
 
 
 def _check_topk(x, k, dim, largest):
@@ -197,7 +198,7 @@ def quantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *,
     tensor(1.5000)
     """
     result = _quantile("quantile", input, q, dim, keepdim, interpolation, False)
-    return result if out is None else _written("quantile", out, result)
+    return store_out("quantile", out, result)
 
 
 @composite()
@@ -209,7 +210,7 @@ def nanquantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False,
     tensor(1.5000)
     """
     result = _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
-    return result if out is None else _written("nanquantile", out, result)
+    return store_out("nanquantile", out, result)
 
 
 def _check_quantile(name, input, q, interpolation):
@@ -324,7 +325,7 @@ def searchsorted(
     _check_sorter(sorter, bounds)
     found = _searchsorted(sorted_sequence, input, sorter, right or side == "right")
     found = found.to(dtypes.int32) if out_int32 else found
-    return found if out is None else _written("searchsorted", out, found)
+    return store_out("searchsorted", out, found)
 
 
 def _check_sorter(sorter, bounds) -> None:
@@ -494,4 +495,4 @@ def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, 
     else:
         bins = bins.clone()
     result = Histogram(_histogram(input.detach(), bins, None if weight is None else weight.detach(), density), bins)
-    return result if out is None else Histogram(*_written("histogram", out, result))
+    return store_out("histogram", out, result)

@@ -17,6 +17,7 @@ from tensorgrad.ops.errors import wrap_dim
 from tensorgrad.ops.kinds import alias, composite
 from tensorgrad.ops.op import Op
 from tensorgrad.ops.shape import ints, select_at, slice_at, window
+from tensorgrad.ops.slowpath import spoken
 from tensorgrad.tensor import VIEW, Tensor
 
 
@@ -30,7 +31,7 @@ def _several(signature: str, step, windows, backward_name: str, formula):
     def plain(input: Tensor, *args) -> tuple[Tensor, ...]:
         array, storage = input._array, input._storage
         kernel = step.op.kernels[array.__class__]
-        base, steps = (input, ()) if input._view is None else input._view[:2]
+        base, steps = (input, None) if input._view is None else input._view[:2]
         recorded = (MULTI if input._view is None or input._view[3] else input._view[3]) if GRAD.enabled else False
         indices = windows(array.shape, *args)
         parts = [kernel(array, index) for index in indices]
@@ -49,7 +50,7 @@ def _several(signature: str, step, windows, backward_name: str, formula):
             tensor._array, tensor._memory, tensor._requires_grad = part, storage, VIEW
             tensor._grad = tensor._hooks = None
             tensor._edge = None if node is None else (node, nr)
-            tensor._view = (base, (*steps, (step.op, (indices[nr],))), storage.version, recorded)
+            tensor._view = (base, (steps, step.op, (indices[nr],)), storage.version, recorded)
             results.append(tensor)
         return tuple(results)
 
@@ -216,10 +217,14 @@ def tensor_split(input: Tensor, indices_or_sections, dim: int = 0) -> tuple[Tens
     n = shape[dim]
     if isinstance(indices_or_sections, Tensor):
         given = indices_or_sections
-        if given.ndim > 1 or given._array.dtype.name != "int64" or not given.is_cpu:
+        expected = "tensor_split expected tensor_indices_or_sections to"
+        if not given.is_cpu:
+            raise RuntimeError(f"{expected} be on cpu, but it's on {given.device}")
+        if given._array.dtype.name != "int64":
+            raise RuntimeError(f"{expected} have dtype of long, but got {spoken(given.dtype)}")
+        if given.ndim > 1:
             raise RuntimeError(
-                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional long "
-                f"tensor on cpu, but got a tensor with {given.ndim} dims of {given.dtype} on {given.device}"
+                f"{expected} be a zero-dimensional or one-dimensional tensor, but got a tensor with {given.ndim} dims"
             )
         indices_or_sections = given.tolist()
     if isinstance(indices_or_sections, tuple | list):

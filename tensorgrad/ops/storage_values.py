@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from tensorgrad import devices, dtypes
-from tensorgrad.storage.stubs import Storage
+from tensorgrad.ops.create import resolve_device, tensor
+from tensorgrad.ops.errors import warn
+from tensorgrad.storage.stubs import Storage, storage_class
 from tensorgrad.tensor import Tensor, share
 
 
@@ -15,8 +22,42 @@ def elements(storage: Storage, dtype: dtypes.dtype) -> Tensor:
     return share(storage.strided((size,), (dtype.itemsize,), 0, dtype.numpy), storage)
 
 
+def warn_of_typed() -> None:
+    """PyTorch's warning, once for each place that makes a typed storage."""
+    warn(
+        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
+        "class. This should only matter to you if you are using storages directly.  To access UntypedStorage "
+        "directly, use tensor.untyped_storage() instead of tensor.storage()"
+    )
+
+
+def _memory(called: str, args: tuple, dtype: dtypes.dtype, device) -> Storage:
+    """New memory for a number of elements, or with the elements of a sequence; without either, none."""
+    device = resolve_device(device)
+    if len(args) > 1:
+        raise RuntimeError(f"{called}Too many positional arguments")
+    data = args[0] if args else 0
+    if isinstance(data, Sequence):
+        return tensor(data, dtype=dtype, device=device)._storage
+    try:
+        size = operator.index(data)
+    except TypeError:
+        raise TypeError(f"{called}Argument type not recognized: {type(data)}") from None
+    if size < 0:
+        raise RuntimeError(f"{called}a storage cannot have {size} elements")
+    made = storage_class(device)
+    if device.type == "cpu":
+        return made.of(np.zeros(size, dtype.numpy))
+    return made.of(made.empty((size,), dtype.numpy, device))
+
+
 class TypedStorage:
     """A storage as a sequence of numbers of one dtype: what `tensor.storage()` returns.
+
+    `TypedStorage(n)` is new memory for n numbers, `TypedStorage([1, 2])` holds these, and `wrap_storage=` is memory
+    that is there.
+
+    Raises: RuntimeError or TypeError for anything else.
 
     >>> import tensorgrad as torch
     >>> memory = torch.arange(6.0).reshape(2, 3)[0].untyped_storage()
@@ -26,8 +67,21 @@ class TypedStorage:
 
     is_sparse = False
 
-    def __init__(self, *, wrap_storage: Storage, dtype: dtypes.dtype):
-        self._untyped, self.dtype = wrap_storage, dtype
+    def __init__(self, *args, device=None, dtype=None, wrap_storage: Storage | None = None, _internal: bool = False):
+        called = "TypedStorage.__init__ received an invalid combination of arguments: "
+        if not _internal:
+            warn_of_typed()
+        if wrap_storage is not None:
+            if args or device is not None:
+                raise RuntimeError(f"{called}'wrap_storage' stands alone, beside 'dtype'")
+            if dtype is None:
+                raise RuntimeError(f"{called}Argument 'dtype' must be specified")
+            if not isinstance(wrap_storage, Storage):
+                raise TypeError(f"{called}Argument 'wrap_storage' must be UntypedStorage, not {type(wrap_storage)}")
+        if dtype is not None and not isinstance(dtype, dtypes.dtype):
+            raise TypeError(f"{called}Argument 'dtype' must be torch.dtype, not {type(dtype)}")
+        self.dtype = dtype or dtypes.DEFAULT.floating
+        self._untyped = _memory(called, args, self.dtype, device) if wrap_storage is None else wrap_storage
 
     def untyped(self) -> Storage:
         """The memory itself."""
@@ -43,16 +97,72 @@ class TypedStorage:
         """Whether the memory is on a CUDA device."""
         return self.device.type == "cuda"
 
-    def type(self) -> str:
-        """PyTorch's name of the kind of storage: `torch.FloatStorage`."""
+    def type(self, dtype=None, non_blocking: bool = False):
+        """PyTorch's name of the kind of storage, `torch.FloatStorage`; the elements in another one if it is given."""
+        if dtype is not None:
+            found: Any = legacy_types().get(dtype.rpartition(".")[2]) if isinstance(dtype, str) else dtype
+            return self.to_dtype(getattr(found, "dtype", found))
         prefix = "torch." if self.device.type == "cpu" else f"torch.{self.device.type}."
         return f"{prefix}{dtypes.SPOKEN[self.dtype.name]}Storage"
+
+    def pickle_storage_type(self) -> str:
+        """The name of the kind of storage in files: `FloatStorage`."""
+        return f"{dtypes.SPOKEN[self.dtype.name]}Storage"
+
+    def get_device(self) -> int:
+        """The index of the device; -1 for main memory."""
+        return -1 if self.device.index is None else self.device.index
+
+    def resizable(self) -> bool:
+        """Whether `resize_` works: unless a tensor or array has the memory."""
+        return _resizable(self._untyped)
+
+    def resize_(self, size: int) -> None:
+        """Makes room for that many elements."""
+        _resize_(self._untyped, size * self.dtype.itemsize)
+
+    @classmethod
+    def from_buffer(cls, buffer, byte_order=None, *, dtype=None, device=None) -> TypedStorage:
+        """A copy of the elements in a buffer. `byte_order` is "native", "little" or "big".
+
+        Raises: ValueError for another order, RuntimeError for none where an element has several bytes.
+        """
+        dtype = dtype or dtypes.DEFAULT.floating
+        return cls(wrap_storage=_from_buffer(buffer, byte_order, dtype=dtype), dtype=dtype, _internal=True)
+
+    @classmethod
+    def from_file(cls, filename, shared: bool = False, size: int = 0, dtype=None) -> TypedStorage:
+        """A storage whose memory is a file, read as it is needed; see `torch.from_file`."""
+        dtype = dtype or dtypes.DEFAULT.floating
+        memory = Storage.from_file(filename, shared, size * dtype.itemsize)  # type: ignore[attr-defined]
+        return cls(wrap_storage=memory, dtype=dtype, _internal=True)
+
+    def __eq__(self, other) -> bool:
+        """Whether both are the same memory, element for element of the same dtype."""
+        return isinstance(other, TypedStorage) and other._untyped is self._untyped and other.dtype is self.dtype
+
+    def __hash__(self) -> int:
+        return hash((id(self._untyped), self.dtype))
+
+    def __copy__(self) -> TypedStorage:
+        return self.clone()
+
+    def __deepcopy__(self, memo: dict) -> TypedStorage:
+        return TypedStorage(wrap_storage=_deepcopy(self._untyped, memo), dtype=self.dtype, _internal=True)
+
+    @property
+    def _untyped_storage(self) -> Storage:
+        return self._untyped
+
+    @property
+    def _cdata(self) -> int:
+        return id(self._untyped)
 
     def size(self) -> int:
         """The number of elements."""
         return self.nbytes() // self.dtype.itemsize
 
-    __len__ = size
+    _size = __len__ = size
 
     def nbytes(self) -> int:
         """The number of bytes."""
@@ -104,11 +214,13 @@ class TypedStorage:
         """The elements in another dtype, in memory of their own; itself if they have it."""
         if dtype is self.dtype:
             return self
-        return TypedStorage(wrap_storage=elements(self._untyped, self.dtype).to(dtype)._storage, dtype=dtype)
+        return TypedStorage(
+            wrap_storage=elements(self._untyped, self.dtype).to(dtype)._storage, dtype=dtype, _internal=True
+        )
 
     def clone(self) -> TypedStorage:
         """A copy."""
-        return TypedStorage(wrap_storage=_clone(self._untyped), dtype=self.dtype)
+        return TypedStorage(wrap_storage=_clone(self._untyped), dtype=self.dtype, _internal=True)
 
     def cpu(self) -> TypedStorage:
         """The storage in main memory."""
@@ -121,7 +233,7 @@ class TypedStorage:
     def _moved(self, device) -> TypedStorage:
         here = elements(self._untyped, self.dtype)
         there = here.to(device=device)
-        return self if there is here else TypedStorage(wrap_storage=there._storage, dtype=self.dtype)
+        return self if there is here else TypedStorage(wrap_storage=there._storage, dtype=self.dtype, _internal=True)
 
     def is_shared(self) -> bool:
         """Whether other processes see the memory."""
@@ -154,9 +266,139 @@ for _name, _dtype in {
     _caster(_name, _dtype)
 
 
+class LegacyStorage:
+    """One of the names `torch.FloatStorage`, ...: makes typed storages of its dtype, and knows them."""
+
+    def __init__(self, dtype: dtypes.dtype):
+        self.dtype = dtype
+        self.__name__ = self.__qualname__ = f"{dtypes.SPOKEN[dtype.name]}Storage"
+        self.__module__ = "torch"
+
+    def __call__(self, *args, wrap_storage: Storage | None = None, **options) -> TypedStorage:
+        """A storage from a number of elements, from a sequence of them, or over memory that is there.
+
+        Raises: RuntimeError for `dtype` and `device`, which the name says, TypeError for other things.
+        """
+        for name in options:
+            raise RuntimeError(
+                f"{self!r}.__new__ received an invalid combination of arguments: Keyword argument '{name}' cannot be "
+                "specified"
+            )
+        if wrap_storage is not None:
+            return TypedStorage(*args, wrap_storage=wrap_storage, dtype=self.dtype)
+        return TypedStorage(*args, dtype=self.dtype, device="cpu")
+
+    def from_buffer(self, buffer, byte_order=None) -> TypedStorage:
+        """A copy of the elements in a buffer; see `TypedStorage.from_buffer`."""
+        return TypedStorage.from_buffer(buffer, byte_order, dtype=self.dtype)
+
+    def from_file(self, filename, shared: bool = False, size: int = 0) -> TypedStorage:
+        """A storage whose memory is a file; see `TypedStorage.from_file`."""
+        return TypedStorage.from_file(filename, shared, size, self.dtype)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, TypedStorage) and instance.dtype is self.dtype and instance.device.type == "cpu"
+
+    def __repr__(self) -> str:
+        return f"<class 'torch.{self.__name__}'>"
+
+    def __reduce__(self):
+        return _legacy_type, (self.__name__,)
+
+
+_LEGACY: dict[str, LegacyStorage] = {}
+
+
+def legacy_types() -> dict[str, LegacyStorage]:
+    """PyTorch's names for typed storages in main memory: `FloatStorage` and its like.
+
+    >>> import tensorgrad as torch
+    >>> torch.FloatStorage([1, 2]).tolist()
+    [1.0, 2.0]
+    """
+    if not _LEGACY:
+        _LEGACY.update({t.__name__: t for t in map(LegacyStorage, dtypes.ALL) if t.dtype not in dtypes.WIDE_UNSIGNED})
+    return _LEGACY
+
+
+def _dtype_to_storage_type_map() -> dict[dtypes.dtype, str]:
+    return {t.dtype: name for name, t in legacy_types().items()}
+
+
+def _storage_type_to_dtype_map() -> dict[str, dtypes.dtype]:
+    return {name: t.dtype for name, t in legacy_types().items()}
+
+
+def _legacy_type(name: str) -> LegacyStorage:
+    return legacy_types()[name]
+
+
 # --- untyped: the storages of floor 1 as sequences of bytes --------------------------------------------------------
 
-# They get no `__len__`: a storage without bytes would then be false, and the ops ask `memory or storage`.
+
+def _new(cls: type[Storage], *args, device=None) -> Storage:
+    """`UntypedStorage(n)`: n bytes, `UntypedStorage([1, 2])`: these."""
+    return _memory("torch.UntypedStorage(): ", args, dtypes.uint8, device or getattr(cls, "device_type", "cpu"))
+
+
+def _from_buffer(buffer, byte_order=None, *, dtype: dtypes.dtype) -> Storage:
+    """A copy of the bytes of a buffer, in this machine's order."""
+    if dtype.itemsize > 1 and byte_order is None:
+        raise RuntimeError(f"from_buffer: elements of {dtype.itemsize} bytes need a byte_order")
+    if dtype.itemsize > 1 and byte_order not in ("native", "little", "big"):
+        raise ValueError(f"invalid byte_order '{byte_order}' (expected 'big', 'little', or 'native')")
+    held = np.frombuffer(buffer, np.uint8)
+    if held.size % dtype.itemsize:
+        raise ValueError(f"buffer size ({held.size}) must be a multiple of element size ({dtype.itemsize})")
+    held = held.copy()
+    if dtype.itemsize > 1 and byte_order not in ("native", sys.byteorder):
+        parts = np.dtype(f"u{dtype.itemsize // (2 if dtype.is_complex else 1)}")
+        held.view(parts).byteswap(inplace=True)
+    return storage_class(devices.CPU).of(held.view(dtype.numpy))
+
+
+def _resize_(self: Storage, size: int) -> Storage:
+    """Makes the memory that many bytes long; what was there stays as far as it fits.
+
+    Raises: RuntimeError where a tensor or array has this memory: it would keep the old one.
+    """
+    if size == self.nbytes():
+        return self
+    if not _resizable(self):
+        raise RuntimeError("Trying to resize storage that is not resizable: tensors or arrays have its memory")
+    old, device = elements(self, dtypes.uint8), self.device
+    grown = self.empty((size,), dtypes.uint8.numpy, device)
+    kept = min(size, old.numel())
+    share(grown, None)[:kept].copy_(old[:kept])
+    self.array = grown
+    return self
+
+
+def _deepcopy(self: Storage, memo: dict) -> Storage:
+    """A copy of the memory; the one that `memo` has of it."""
+    if id(self) not in memo:
+        memo[id(self)] = _clone(self)
+    return memo[id(self)]
+
+
+def _iter(self: Storage) -> Iterator[int]:
+    return iter(_tolist(self))
+
+
+def _type(self: Storage) -> str:
+    """PyTorch's name of untyped storages."""
+    prefix = "torch.storage." if self.device.type == "cpu" else f"torch.{self.device.type}."
+    return f"{prefix}UntypedStorage"
+
+
+def _get_device(self: Storage) -> int:
+    """The index of the device; -1 for main memory."""
+    return -1 if self.device.index is None else self.device.index
+
+
+def _resizable(self: Storage) -> bool:
+    """Whether `resize_` works: unless a tensor or array has the memory."""
+    return sys.getrefcount(self.array) <= 2
 
 
 def _clone(self: Storage) -> Storage:
@@ -248,9 +490,11 @@ def _repr(self: Storage) -> str:
 
 
 for _name, _method in {
-    "__getitem__": _getitem, "__repr__": _repr, "__setitem__": _setitem, "clone": _clone, "copy_": _copy_, "cpu": _cpu,
-    "cuda": _cuda, "element_size": _element_size, "fill_": _fill_, "is_cuda": property(_is_cuda),
-    "is_pinned": _is_pinned, "is_shared": _is_shared, "pin_memory": _pin_memory, "to": _to, "tolist": _tolist,
-    "untyped": _untyped,
+    "__copy__": _clone, "__deepcopy__": _deepcopy, "__getitem__": _getitem, "__iter__": _iter,
+    "__len__": Storage.nbytes, "__new__": staticmethod(_new), "__repr__": _repr, "__setitem__": _setitem,
+    "_cdata": property(id), "clone": _clone, "copy_": _copy_, "cpu": _cpu, "cuda": _cuda, "element_size": _element_size,
+    "fill_": _fill_, "from_buffer": staticmethod(_from_buffer), "get_device": _get_device,
+    "is_cuda": property(_is_cuda), "is_pinned": _is_pinned, "is_shared": _is_shared, "pin_memory": _pin_memory,
+    "resizable": _resizable, "resize_": _resize_, "to": _to, "tolist": _tolist, "type": _type, "untyped": _untyped,
 }.items():  # fmt: skip
     setattr(Storage, _name, _method)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tensorgrad.ops.copy import clone
 from tensorgrad.ops.errors import wrap_dim
 from tensorgrad.ops.kinds import FUNCTIONS, composite
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.shape import _alias
-from tensorgrad.ops.slowpath import write_out
 from tensorgrad.tensor import Tensor
 
 
@@ -15,12 +15,10 @@ def _copying(name: str, viewing) -> None:
         made = viewing(input, *args, **kwargs)
         if isinstance(made, tuple):
             made = tuple(clone(part, memory_format="contiguous") for part in made)
-            if out is not None:
-                write_out(function.__name__, out, made)
-                return None
-            return made
+            made = store_out(function.__name__, out, made)
+            return made if out is None else None
         made = clone(made, memory_format="contiguous")
-        return made if out is None else write_out(function.__name__, out, made)
+        return store_out(function.__name__, out, made)
 
     function.__name__ = function.__qualname__ = f"{name}_copy"
     function.__doc__ = f"What `{name}` gives, in memory of its own."

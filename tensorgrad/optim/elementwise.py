@@ -370,7 +370,7 @@ def _plain(x: Any, arrays: list) -> bool:
     if x.__class__ is not np.ndarray:
         return False
     for a in (x, *arrays):
-        if a is not None and not (a.dtype is F32 and a.flags.c_contiguous and a.shape == x.shape):
+        if a is not None and not (a.dtype is F32 and a.flags.carray and a.shape == x.shape):
             return False
     return True
 

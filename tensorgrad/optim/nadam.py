@@ -108,12 +108,15 @@ class NAdam(Elementwise):
     def _names(self, group: dict[str, Any]) -> tuple[str | None, ...]:
         return "exp_avg", "exp_avg_sq"
 
-    def _time(self, state: dict[str, Any], group: dict[str, Any], fresh: bool) -> tuple[float, float]:
-        step, product = count(state), state["mu_product"]._array
-        product *= _mu(step, group)
-        return step, product.item()
+    def _time(self, state: dict[str, Any], group: dict[str, Any], fresh: bool) -> tuple[float, Any]:
+        step, product = count(state), state["mu_product"]
+        if product.requires_grad and group["differentiable"]:
+            state["mu_product"] = product * _mu(step, group)
+            return step, state["mu_product"]
+        product._array *= _mu(step, group)
+        return step, product._array.item()
 
-    def _moving(self, time: tuple[float, float], group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
+    def _moving(self, time: tuple[float, Any], group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
         step, product = time
         root = (1 - group["betas"][1] ** step) ** 0.5
         lr, mu, following = read(group["lr"]) * root, _mu(step, group), _mu(step + 1, group)

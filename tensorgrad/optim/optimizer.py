@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any, TypeAlias
 
-from tensorgrad.autograd.graph import RemovableHandle
+from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.dtypes import float32
 from tensorgrad.nn.module import clear_grad, typename
 from tensorgrad.tensor import Tensor
@@ -313,6 +313,8 @@ def _with_hooks(step: Callable) -> Callable:
     @functools.wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True
+        if not hasattr(self, "_optimizer_step_pre_hooks"):  # a wrapper that never called Optimizer.__init__
+            return step(self, *args, **kwargs)
         return run_hooked(step, (self, *args), kwargs)
 
     wrapped.runs_hooks = True  # type: ignore[attr-defined]

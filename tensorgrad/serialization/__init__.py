@@ -3,6 +3,7 @@
 tables.py     what the names in a checkpoint mean
 unpickler.py  reads a pickle as data: it never imports or runs what a file names
 pickler.py    writes one
+describe.py   values in messages
 archive.py    the zip archive around it, and replacing a file in one step
 legacy.py     the format before PyTorch 1.6
 """
@@ -14,7 +15,8 @@ import io
 import os
 import pickle
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,11 @@ import numpy as np
 
 from tensorgrad import devices
 from tensorgrad.serialization import archive, legacy
+from tensorgrad.serialization.describe import described
+from tensorgrad.serialization.names import pytorch_name
 from tensorgrad.serialization.pickler import Pickler
 from tensorgrad.serialization.tables import UNTYPED, NoPlace, StorageType, StoredStorage, bytes_of
-from tensorgrad.serialization.unpickler import NAMES, Restricted
+from tensorgrad.serialization.unpickler import Restricted, Skim
 from tensorgrad.storage.stubs import Storage, storage_class
 
 __all__ = [
@@ -33,6 +37,7 @@ __all__ = [
 ]  # fmt: skip
 
 DEFAULT_PROTOCOL = 2
+MAP_LOCATION = Callable[[Storage, str], Storage] | devices.device | str | dict[str, str] | None  # of `load`
 
 
 # --- saving ----------------------------------------------------------------------------------------------------------
@@ -91,15 +96,14 @@ def _write(obj, file, name: str, protocol: int) -> None:
     text = io.BytesIO()
     pickler = Pickler(text, protocol)
     pickler.dump(obj)  # all of it, before the first byte is written
-    writer = archive.Writer(file, name)
-    writer.add("data.pkl", text.getvalue())
-    writer.add(".format_version", b"1")
-    writer.add(".storage_alignment", str(archive.ALIGNMENT).encode())
-    writer.add("byteorder", sys.byteorder.encode())
-    for key, storage in pickler.storages.items():
-        writer.add(f"data/{key}", bytes_of(storage))
-    writer.add("version", b"3\n")
-    writer.close()
+    with archive.Writer(file, name) as writer:
+        writer.add("data.pkl", text.getvalue())
+        writer.add(".format_version", b"1")
+        writer.add(".storage_alignment", str(archive.ALIGNMENT).encode())
+        writer.add("byteorder", sys.byteorder.encode())
+        for key, storage in pickler.storages.items():
+            writer.add(f"data/{key}", bytes_of(storage))
+        writer.add("version", b"3\n")
 
 
 # --- what a file may name --------------------------------------------------------------------------------------------
@@ -113,6 +117,8 @@ def _named_safe() -> dict[str, Any]:
     for item in _safe:
         value, name = item if isinstance(item, tuple) else (item, f"{item.__module__}.{item.__qualname__}")
         named[name] = value
+        if not isinstance(item, tuple) and (theirs := pytorch_name(value)) is not None:
+            named[str(theirs)] = value
         if name.startswith("builtins."):
             named["__builtin__" + name.removeprefix("builtins")] = value
     return named
@@ -185,19 +191,10 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
     >>> torch.serialization.get_unsafe_globals_in_checkpoint(file)
     []
     """
-    import pickletools
-
     with _opened(f) as file:
-        text = bytes(archive.Reader(file).read("data.pkl"))
-    found: list[str] = []
-    texts: list[str] = []
-    for opcode, argument, _ in pickletools.genops(text):
-        if "UNICODE" in opcode.name:
-            texts.append(str(argument))
-        name = str(argument).replace(" ", ".") if opcode.name == "GLOBAL" else ".".join(texts[-2:])
-        if opcode.name in ("GLOBAL", "STACK_GLOBAL") and name not in NAMES and name not in _named_safe():
-            found.append(name)
-    return sorted(set(found))
+        machine = Skim(archive.Reader(file).read("data.pkl"), lambda reference: None, _named_safe())
+    machine.load()
+    return sorted(machine.names)
 
 
 # --- loading ---------------------------------------------------------------------------------------------------------
@@ -215,7 +212,7 @@ def load(
     """Loads what `torch.save` (PyTorch's or this one) wrote, or PyTorch before 1.6.
 
     By default the file is read as data: tensors, numbers, texts, lists, dicts and a few more. A file that names
-    anything else is refused, and nothing in it is ever executed. **With `weights_only=False` the file is a program**:
+    anything else is refused, and nothing in it is ever executed. With `weights_only=False` the file is a program:
     Python's own unpickler imports and calls whatever it says. Use that only for files that you made yourself, such as
     whole saved modules.
 
@@ -223,7 +220,9 @@ def load(
         f: a path, or a file that can be read and sought.
         map_location: where storages go: a device or its name, a dict from names to names, or a function of (storage on
             the CPU, name) that returns a storage or None.
-        weights_only: see above.
+        pickle_module: whose `Unpickler` reads the file, with `weights_only=False`; giving one means that.
+        weights_only: see above. With TORCH_FORCE_WEIGHTS_ONLY_LOAD=1 in the environment it is True whatever a program
+            says; with TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 it is False where the program says nothing.
         mmap: map the file into memory instead of reading it (a path is needed): storages are read when they are first
             used, and changes to them never reach the file.
 
@@ -241,11 +240,12 @@ def load(
     >>> torch.load(file)
     tensor([0, 1, 2])
     """
-    weights_only = True if weights_only is None else weights_only
+    weights_only = _weights_only(weights_only, pickle_module)
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     if mmap and not isinstance(f, str | os.PathLike):
         raise ValueError("f must be a string filename in order to use mmap argument")
+    pickle_load_args["pickle_module"] = pickle_module
     place = _Places(map_location)
     with _opened(f) as file:
         start = file.tell()
@@ -256,6 +256,29 @@ def load(
         if mmap:
             raise RuntimeError("mmap can only be used with files in the zip format, which torch.save writes since 1.6")
         return _load_legacy(file.read(), place, weights_only, pickle_load_args)
+
+
+def _weights_only(given: bool | None, pickle_module: Any) -> bool:
+    """What an argument, or its absence, and two environment variables say."""
+    everything, nothing = (
+        os.environ.get(f"TORCH_FORCE_{name}_LOAD", "0").lower() in ("1", "y", "yes", "true")
+        for name in ("WEIGHTS_ONLY", "NO_WEIGHTS_ONLY")
+    )
+    if everything and nothing:
+        raise RuntimeError(
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, but both "
+            "were set."
+        )
+    if everything:
+        return True
+    if given is None and nothing:
+        warnings.warn(
+            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the`weights_only` argument was not "
+            "explicitly passed to `torch.load`, forcing weights_only=False.",
+            stacklevel=3,
+        )
+        return False
+    return pickle_module is None if given is None else given
 
 
 @contextlib.contextmanager
@@ -272,22 +295,24 @@ def _opened(f) -> Iterator[Any]:
     yield f
 
 
-def _unpickle(text, persistent, weights_only: bool, options: dict, start: int = 0):
+def _unpickle(text, persistent, weights_only: bool, options: dict, start: int = 0, outside: int = 0):
     """(value, end) of a pickle."""
     if weights_only:
-        machine = Restricted(text, persistent, _named_safe(), start)
+        machine = Restricted(text, persistent, _named_safe(), start, outside)
         return machine.load(), machine.end
-    from tensorgrad.serialization.trusting import Trusting
+    from tensorgrad.serialization.trusting import trusting
 
     stream = io.BytesIO(text)
     stream.seek(start)
-    return Trusting(stream, persistent, **options).load(), stream.tell()
+    options = dict(options)
+    machine = trusting(options.pop("pickle_module", None) or pickle)(stream, persistent, **options)
+    return machine.load(), stream.tell()
 
 
 def _load_archive(reader: archive.Reader, place: _Places, weights_only: bool, options: dict, mapped):
-    order = bytes(reader.read("byteorder")).decode() if reader.has("byteorder") else "little"
-    if order not in ("little", "big"):
-        raise pickle.UnpicklingError(f"unknown byte order {order!r:.20}")
+    order = bytes(reader.read("byteorder")) if reader.has("byteorder") else b"little"
+    if order not in (b"little", b"big"):
+        raise pickle.UnpicklingError(f"unknown byte order {described(order)}")
     file = np.memmap(mapped, np.uint8, "c").view(np.ndarray) if mapped is not None else None
     made: dict[str, StoredStorage] = {}
 
@@ -297,26 +322,28 @@ def _load_archive(reader: archive.Reader, place: _Places, weights_only: bool, op
             size = reader.size(f"data/{key}")
             if size != elements * kind.itemsize:
                 raise pickle.UnpicklingError(
-                    f"the file is damaged: storage {key} should have {elements * kind.itemsize} bytes, not {size}"
+                    f"the file is damaged: storage {described(key)} has {size} bytes, which are not "
+                    f"{described(elements)} elements"
                 )
             if file is not None:
                 start = reader.start(f"data/{key}")
                 content = file[start : start + size]
             else:
                 content = reader.read(f"data/{key}")
-            if order != sys.byteorder:
+            if order != sys.byteorder.encode():
                 content = _swapped(content, kind)
             made[key] = StoredStorage(place(content, location), kind.dtype)
         return StoredStorage(made[key].storage, kind.dtype)
 
     text = reader.read("data.pkl")
-    value, _ = _unpickle(text, persistent, weights_only, options)
-    return value.storage if isinstance(value, StoredStorage) else value
+    value, _ = _unpickle(text, persistent, weights_only, options, outside=2 * reader.length)
+    return value.public() if isinstance(value, StoredStorage) else value
 
 
 def _reference(reference) -> tuple:
     """Type, key, location and number of elements of a reference to a storage."""
-    if not isinstance(reference, tuple) or len(reference) != 5 or reference[0] != "storage":
+    right = type(reference) is tuple and len(reference) == 5 and type(reference[0]) is str
+    if not right or reference[0] != "storage":
         raise pickle.UnpicklingError("the file refers to something that is not a storage, which was refused")
     _, kind, key, location, elements = reference
     plain = type(key) is str and type(location) is str and type(elements) is int
@@ -336,11 +363,17 @@ def _load_legacy(data: bytes, place: _Places, weights_only: bool, options: dict)
     def refuse(reference):
         raise pickle.UnpicklingError("the file refers to a storage where none can be")
 
+    def skim(announced, start: int) -> int:
+        machine = Skim(data, announced, start=start)
+        machine.load()
+        return machine.end
+
     return legacy.read(
         data,
-        values=lambda persistent, start: _unpickle(data, persistent, weights_only, options, start),
-        plain=lambda start: _unpickle(data, refuse, True, {}, start),
-        place=place,
+        skim,
+        lambda persistent, start: _unpickle(data, persistent, weights_only, options, start, 2 * len(data))[0],
+        lambda start: _unpickle(data, refuse, True, {}, start),
+        place,
     )
 
 
@@ -367,10 +400,10 @@ class _Places:
     def _on(self, content: np.ndarray, location: str) -> Storage:
         try:
             device = devices.device(location)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError):
             raise NoPlace(
-                f"don't know how to restore data location of a storage (tagged with {location!r:.40})"
-            ) from error
+                f"don't know how to restore data location of a storage (tagged with {described(location)})"
+            ) from None
         if device.type == "cpu":
             return storage_class(device).of(content)
         try:

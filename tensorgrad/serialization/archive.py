@@ -7,29 +7,43 @@ Reading trusts no number in the file before it has been compared with the file's
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
+import io
 import os
+import platform
+import re
 import struct
 import tempfile
+import time
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import NamedTuple
 
 import numpy as np
 
+from tensorgrad.serialization.describe import described, problem
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 ALIGNMENT = 64
-_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
 class Writer:
-    """Writes an archive to anything with `write`, front to back."""
+    """Writes an archive to anything with `write`, front to back: in a `with` block, or until `close`."""
 
     def __init__(self, file, name: str):
-        self.zip = zipfile.ZipFile(_Stream(file), "w", zipfile.ZIP_STORED)  # type: ignore[call-overload]
+        self.stream = Stream(file)
+        self.zip = zipfile.ZipFile(self.stream, "w", zipfile.ZIP_STORED)  # type: ignore[call-overload]
         self.name = name
         self.identity = 0  # of the contents: PyTorch writes one too
 
@@ -46,43 +60,159 @@ class Writer:
             out.write(content)
         self.identity = zlib.crc32(content, self.identity)
 
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind, *error) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.stream.failed = True
+
     def close(self) -> None:
         """Writes the table of contents."""
         self.add(".data/serialization_id", f"{self.identity:040d}".encode())
         self.zip.close()
 
 
-class _Stream:
-    """Shows `zipfile` a file that can only be written, so that it never seeks."""
+class Stream:
+    """A file that can only be written, as a whole: a write that is cut short goes on, or is an error.
+
+    After an error it takes no more, in silence: `zipfile` would still write its table of contents.
+    """
 
     def __init__(self, file):
-        self.write, self.flush = file.write, getattr(file, "flush", lambda: None)
+        self.file, self.failed = file, False
+
+    def flush(self) -> None:
+        """Flushes the file, if it can be."""
+        if not self.failed and hasattr(self.file, "flush"):
+            self.file.flush()
+
+    def write(self, data) -> int:
+        """Writes all of the data. Raises: OSError if the file does not take them."""
+        if self.failed:
+            return len(data)
+        try:
+            taken = self.file.write(data)
+            rest = memoryview(data).cast("B")
+            while (rest := rest[self._taken(taken, len(rest)) :]).nbytes:
+                taken = self.file.write(rest)
+        except BaseException:
+            self.failed = True
+            raise
+        return len(data)
+
+    def _taken(self, taken, offered: int) -> int:
+        """How many of the bytes a file has taken, by what its `write` returns."""
+        if taken is None and isinstance(self.file, io.RawIOBase):
+            raise BlockingIOError(errno.EAGAIN, "the file would block: save to one that waits")
+        if type(taken) is not int:  # not what it should return: it has raised no error
+            return offered
+        if not 0 < taken <= offered and offered:
+            raise OSError(errno.EIO, f"the file took {taken} of {offered} bytes")
+        return taken
 
 
 @contextlib.contextmanager
 def replacing(path) -> Iterator:
     """A file to write that takes the place of `path` in one step, when all of it has reached the disk.
 
-    Until then, and after an error or a crash in between, the old file stays as it was.
+    Until then, and after an error or a crash in between, the old file stays as it was. What a crash leaves beside it
+    is removed by the next that writes to the folder.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():  # a pipe or a device: there is nothing to replace
         with open(target, "wb") as file:
             yield file
         return
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:64]}.", suffix=".tmp")
+    _remove_left(target.parent)
+    handle, temporary = _temporary(target)
+    lock = os.dup(handle)
     try:
-        with open(handle, "wb") as file:
+        file = open(handle, "wb")  # noqa: SIM115
+        try:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        except BaseException:
+            with contextlib.suppress(Exception):  # what its buffer still holds does not fit either
+                file.close()
+            raise
+        file.close()
+        if fcntl is None:  # Windows renames no open file
+            os.close(lock)
+            lock = -1
         os.chmod(temporary, _mode(target))
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+    finally:
+        if lock >= 0:
+            os.close(lock)
     _sync_folder(target.parent)
+
+
+# A file that is being written is locked as long as its writer lives. The lock is asked of the system that the file's
+# name names, since not every network's file system tells others of it.
+_LEFT = re.compile(r"\..*\.([0-9a-f]{8})-[a-z0-9_]+\.tensorgrad-tmp")
+_SURELY_LEFT = 24 * 3600.0  # seconds without a change, of a file from another system
+
+
+@functools.cache
+def _system() -> str:
+    """A name of the running system, the same in all its containers, another after it was started again."""
+    try:
+        name = Path("/proc/sys/kernel/random/boot_id").read_text()
+    except OSError:
+        name = platform.node()
+    return f"{zlib.crc32(name.encode()):08x}"
+
+
+def _temporary(target: Path) -> tuple[int, str]:
+    """A new file beside the target, locked, and its name."""
+    while True:
+        start = f".{target.name[:64]}.{_system()}-"
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=start, suffix=".tensorgrad-tmp")
+        if _locked(handle) is not False and (fcntl is None or os.fstat(handle).st_nlink):
+            return handle, name
+        os.close(handle)  # another took it for left behind, in the moment before it was locked
+
+
+def _locked(handle: int) -> bool | None:
+    """Locks a file, unless someone else has: then False. None where files cannot be locked."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _remove_left(folder: Path) -> None:
+    """Removes the files that writers left in a folder when they were killed; never one whose writer may live."""
+    with contextlib.suppress(OSError):
+        left = [name for name in os.listdir(folder) if name.endswith(".tensorgrad-tmp")]
+        for name in left:
+            if found := _LEFT.fullmatch(name):
+                with contextlib.suppress(OSError):
+                    _remove_if_left(folder / name, found[1] == _system())
+
+
+def _remove_if_left(path: Path, here: bool) -> None:
+    handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        locked, state = _locked(handle), os.fstat(handle)
+        surely = time.time() - state.st_mtime > _SURELY_LEFT
+        if locked is not False and (surely or (here and locked)):
+            os.unlink(path)
+    finally:
+        os.close(handle)
 
 
 def _mode(target: Path) -> int:
@@ -107,6 +237,21 @@ def _sync_folder(folder: Path) -> None:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
+_LOCAL = struct.Struct("<4s5H3L2H")
+_ENTRY = struct.Struct("<4s6H3L5H2L")
+_END = struct.Struct("<4s4H2LH")
+_END64, _LOCATOR = struct.Struct("<4sQ2H2L4Q"), struct.Struct("<4sLQL")
+_LONGEST_COMMENT = 1 << 16
+
+
+class Entry(NamedTuple):
+    """Where the header of an entry is in the file, how many bytes the entry has, and their checksum."""
+
+    offset: int
+    size: int
+    checksum: int
+
+
 class Reader:
     """The entries of an archive.
 
@@ -116,30 +261,46 @@ class Reader:
 
     def __init__(self, file):
         self.file = file
-        file.seek(0, os.SEEK_END)
-        self.length = file.tell()
+        self.length = file.seek(0, os.SEEK_END)
+        if type(self.length) is not int:  # an object that is only like a file
+            self.length = file.tell()
+        self.entries: dict[str, Entry] = {}
         try:
-            self.zip = zipfile.ZipFile(file)
-            entries = self.zip.infolist()
-        except Exception as error:
-            raise UnpicklingError(f"the file is damaged: its table of contents cannot be read ({error})") from error
-        self.entries: dict[str, zipfile.ZipInfo] = {}
-        for entry in entries:
-            if entry.filename in self.entries:
-                raise UnpicklingError(f"the archive has two entries named {entry.filename!r}")
-            if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
-                raise UnpicklingError(f"the entry {entry.filename!r} is compressed, which PyTorch's files never are")
-            if entry.flag_bits & 0x01:
-                raise UnpicklingError(f"the entry {entry.filename!r} is encrypted")
-            self.entries[entry.filename] = entry
-        if sum(entry.file_size for entry in entries) > self.length:
-            raise UnpicklingError("the archive's entries are longer than the file")
+            self._read_table()
+        except (struct.error, IndexError) as error:
+            raise UnpicklingError(f"the file is damaged: its table of contents is garbled ({problem(error)})") from None
         found = [name for name in self.entries if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(found) != 1:
             raise UnpicklingError("the file is a zip archive, but no checkpoint: it has no data.pkl")
         self.prefix = found[0].removesuffix("data.pkl")
         if f"{self.prefix}constants.pkl" in self.entries:
             raise UnpicklingError("the file is a TorchScript program: these cannot be loaded, only saved tensors can")
+
+    def _read_table(self) -> None:
+        """Finds the entries. (Not by `zipfile`, which takes a kilobyte for each, however short it is in the file.)"""
+        begin = max(0, self.length - _LONGEST_COMMENT - _END.size - _LOCATOR.size - _END64.size)
+        tail = bytes(self._bytes(begin, self.length - begin, "the table of contents"))
+        at = tail.rfind(b"PK\x05\x06")
+        if at < 0:
+            raise UnpicklingError("the file is damaged or cut short: its table of contents is missing")
+        _, _, _, _, count, size, start, _ = _END.unpack_from(tail, at)
+        before = at - _LOCATOR.size - _END64.size
+        if before >= 0 and tail[at - _LOCATOR.size :][:4] == b"PK\x06\x07":
+            *_, count, size, start = _END64.unpack_from(tail, before)
+            at = before
+        shift = begin + at - size - start  # of an archive that something stands in front of
+        if shift < 0 or size > self.length or count * _ENTRY.size > size:
+            raise UnpicklingError("the file is damaged: its table of contents is not where it should be")
+        table = bytes(self._bytes(begin + at - size, size, "the table of contents"))
+        at, total = 0, size
+        for _ in range(count):
+            at, name, entry = _entry(table, at, shift)
+            total += entry.size + _LOCAL.size + len(name)
+            if name in self.entries:
+                raise UnpicklingError(f"the archive has two entries named {described(name)}")
+            if total > self.length:
+                raise UnpicklingError("the archive's entries are longer than the file")
+            self.entries[name] = entry
 
     def has(self, entry: str) -> bool:
         """Whether there is such an entry."""
@@ -149,34 +310,72 @@ class Reader:
         """How many bytes an entry has. Raises: UnpicklingError if there is none of this name."""
         info = self.entries.get(self.prefix + entry)
         if info is None:
-            raise UnpicklingError(f"the archive has no entry {entry!r}, which its data.pkl refers to")
-        return info.file_size
+            raise UnpicklingError(f"the archive has no entry {described(entry)}, which its data.pkl refers to")
+        return info.size
 
     def start(self, entry: str) -> int:
         """Where in the file the bytes of an entry begin."""
         size = self.size(entry)
-        info = self.entries[self.prefix + entry]
-        self.file.seek(info.header_offset)
-        header = self.file.read(_LOCAL_HEADER.size)
-        if len(header) < _LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":
-            raise UnpicklingError(f"the file is damaged: the entry {entry!r} is not where it should be")
-        *_, name_length, extra_length = _LOCAL_HEADER.unpack(header)
-        start = info.header_offset + _LOCAL_HEADER.size + name_length + extra_length
+        offset = self.entries[self.prefix + entry].offset
+        header = bytes(self._bytes(offset, _LOCAL.size, entry))
+        if header[:4] != b"PK\x03\x04":
+            raise UnpicklingError(f"the file is damaged: the entry {described(entry)} is not where it should be")
+        *_, name_length, extra_length = _LOCAL.unpack(header)
+        start = offset + _LOCAL.size + name_length + extra_length
         if start + size > self.length:
-            raise UnpicklingError(f"the file is cut short: the entry {entry!r} reaches beyond its end")
+            raise UnpicklingError(f"the file is cut short: the entry {described(entry)} reaches beyond its end")
         return start
 
     def read(self, entry: str) -> np.ndarray:
         """The bytes of an entry. Raises: UnpicklingError if they are not those that were written."""
-        start, content = self.start(entry), np.empty(self.size(entry), np.uint8)
+        content = self._bytes(self.start(entry), self.size(entry), entry)
+        if zlib.crc32(content.data) != self.entries[self.prefix + entry].checksum:
+            raise UnpicklingError(f"the file is damaged: the checksum of the entry {described(entry)} is wrong")
+        return content
+
+    def _bytes(self, start: int, size: int, what: str) -> np.ndarray:
+        """Bytes of the file. Raises: UnpicklingError if there are not so many."""
+        if start + size > self.length:
+            raise UnpicklingError(f"the file is cut short: {described(what)} reaches beyond its end")
         self.file.seek(start)
+        content = np.empty(size, np.uint8)
         view, done = content.data, 0
-        while done < len(view):
-            chunk = self.file.read(min(len(view) - done, 1 << 24))
+        while done < size:
+            chunk = self.file.read(min(size - done, 1 << 24))
             if not chunk:
-                raise UnpicklingError(f"the file is cut short: the entry {entry!r} ends in the middle")
+                raise UnpicklingError(f"the file is cut short: {described(what)} ends in the middle")
             view[done : done + len(chunk)] = chunk
             done += len(chunk)
-        if zlib.crc32(content.data) != self.entries[self.prefix + entry].CRC:
-            raise UnpicklingError(f"the file is damaged: the checksum of the entry {entry!r} is wrong")
         return content
+
+
+def _entry(table: bytes, at: int, shift: int) -> tuple[int, str, Entry]:
+    """Where the next entry begins, and the name and the place of this one."""
+    fields = _ENTRY.unpack_from(table, at)
+    flags, method, checksum, packed, size = fields[3], fields[4], *fields[7:10]
+    name_length, extra_length, comment_length, offset = *fields[10:13], fields[16]
+    begin = at + _ENTRY.size
+    name = table[begin : begin + name_length].decode("utf-8", "surrogateescape")
+    extra = table[begin + name_length : begin + name_length + extra_length]
+    if 0xFFFFFFFF in (packed, size, offset):
+        size, packed, offset = _long(extra, size, packed, offset)
+    if fields[0] != b"PK\x01\x02":
+        raise UnpicklingError("the file is damaged: its table of contents is garbled")
+    if method != zipfile.ZIP_STORED or size != packed:
+        raise UnpicklingError(f"the entry {described(name)} is compressed, which PyTorch's files never are")
+    if flags & 0x01:
+        raise UnpicklingError(f"the entry {described(name)} is encrypted")
+    return begin + name_length + extra_length + comment_length, name, Entry(offset + shift, size, checksum)
+
+
+def _long(extra: bytes, *numbers: int) -> Iterator[int]:
+    """The numbers that do not fit into 32 bits, from where an entry has them."""
+    at = 0
+    while struct.unpack_from("<H", extra, at)[0] != 1:
+        at += 4 + struct.unpack_from("<H", extra, at + 2)[0]
+    at += 4
+    for number in numbers:
+        if number == 0xFFFFFFFF:
+            number = struct.unpack_from("<Q", extra, at)[0]
+            at += 8
+        yield number

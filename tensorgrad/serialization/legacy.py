@@ -2,7 +2,7 @@
 
 The pickles are a magic number, a version, facts about the machine, the values, and the keys of the storages in the
 order in which these follow: each a count of elements (8 bytes) and the elements. The values refer to storages that
-come after them, so they are read twice: once to learn of the storages, once to build.
+come after them, so they are read twice: once to learn of the storages, without building anything, once to build.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad.serialization.archive import Stream
+from tensorgrad.serialization.describe import described
 from tensorgrad.serialization.pickler import Pickler
 from tensorgrad.serialization.tables import StorageType, StoredStorage, bytes_of
-from tensorgrad.storage.cpu import CPUStorage
 
 MAGIC = 0x1950A86A20F9469CFC6C
 VERSION = 1001
+LONGEST = 256  # characters of a storage's name
 
 
 class _Pickler(Pickler):
@@ -49,37 +51,40 @@ def write(obj, file, protocol: int) -> None:
     pickler.dump(obj)  # all of it, before the first byte is written
     keys = sorted(pickler.storages)
     pickle.dump(keys, text, protocol)
-    file.write(text.getvalue())
+    stream = Stream(file)
+    stream.write(text.getvalue())
     for key in keys:
-        file.write(pickler.elements[key].to_bytes(8, "little"))
-        file.write(bytes_of(pickler.storages[key]).tobytes())
+        stream.write(pickler.elements[key].to_bytes(8, "little"))
+        stream.write(bytes_of(pickler.storages[key]).tobytes())
 
 
-def read(data, values: Callable, plain: Callable, place: Callable):
+def read(data, skim: Callable, values: Callable, plain: Callable, place: Callable):
     """The value in `data`, a whole file in the old format.
 
     Args:
-        values: `values(persistent, start)` reads a pickle and returns (value, end).
-        plain: the same without storages.
+        skim: `skim(persistent, start)` tells `persistent` what a pickle refers to, and returns where it ends.
+        values: `values(persistent, start)` reads a pickle.
+        plain: `plain(start)` reads one without storages, and returns (value, end).
         place: `place(bytes, location)` makes a storage.
 
     Raises: UnpicklingError for anything else than such a file.
     """
+    if bytes(data[257:262]) == b"ustar":
+        raise UnpicklingError("the file is a tar archive, which PyTorch wrote before version 0.1.10: it cannot be read")
     magic, at = plain(0)
-    if magic != MAGIC:
+    if type(magic) is not int or magic != MAGIC:
         raise UnpicklingError("the file is not a PyTorch checkpoint: neither a zip archive nor the older format")
     version, at = plain(at)
-    if version != VERSION:
-        raise UnpicklingError(f"the file has version {version!r:.20} of the old format; only {VERSION} is known")
+    if type(version) is not int or version != VERSION:
+        raise UnpicklingError(f"the file has version {described(version)} of the old format; only {VERSION} is known")
     facts, at = plain(at)
     if isinstance(facts, dict) and facts.get("little_endian") is False:
         raise UnpicklingError("the file was written on a big-endian machine in the old format, which cannot be read")
+    del facts
     storages = _Storages(len(data), place)
-    _, end = values(storages.announced, at)
-    keys, after = plain(end)
+    keys, after = plain(skim(storages.announced, at))
     storages.fill(data, keys, after)
-    value, _ = values(storages.placed, at)
-    return value
+    return values(storages.placed, at)
 
 
 class _Storages:
@@ -88,39 +93,44 @@ class _Storages:
     def __init__(self, available: int, place: Callable):
         self.available, self.place = available, place  # bytes: no file has storages longer than itself
         self.kinds: dict[str, tuple[StorageType, int]] = {}  # key -> (type, elements)
-        self.bytes: dict[str, np.ndarray] = {}  # zeros at first
+        self.bytes: dict[str, np.ndarray] = {}
         self.made: dict[Any, StoredStorage] = {}
 
-    def announced(self, reference) -> StoredStorage:
-        """Notes a storage that the file refers to; something of its size stands for it."""
+    def announced(self, reference) -> None:
+        """Notes a storage that the file refers to."""
+        if isinstance(reference, tuple) and reference[:1] == ("module",):  # a class and its source: no storage
+            return
         kind, key, _, elements, view = _checked(reference)
         if key not in self.kinds:
             self.kinds[key] = kind, elements
             self.available -= elements * kind.itemsize
             if self.available < 0:
                 raise UnpicklingError("the file is cut short: its storages are longer than all of it")
-            self.bytes[key] = np.zeros(elements * kind.itemsize, np.uint8)
         if self.kinds[key] != (kind, elements):
-            raise UnpicklingError(f"the file describes storage {key!r:.40} in two ways")
+            raise UnpicklingError(f"the file describes storage {described(key)} in two ways")
         if view is not None and view[1] + view[2] > elements:
             raise UnpicklingError("the file describes a part that reaches beyond its storage")
-        return StoredStorage(CPUStorage.of(_part(self.bytes[key], kind, view)), kind.dtype)
 
     def fill(self, data, keys, at: int) -> None:
         """Reads the bytes, which begin at `at`, in the order of `keys`."""
-        if not isinstance(keys, list) or set(map(str, keys)) != set(self.kinds) or len(keys) != len(self.kinds):
+        right = isinstance(keys, list) and all(type(key) is str for key in keys) and len(keys) == len(self.kinds)
+        if not right or set(keys) != set(self.kinds):
             raise UnpicklingError("the file's list of storages is not that of the storages that its values refer to")
         for key in keys:
             kind, elements = self.kinds[key]
             count, size = int.from_bytes(data[at : at + 8], "little", signed=True), elements * kind.itemsize
             if count != elements or at + 8 + size > len(data):
-                raise UnpicklingError(f"the file is damaged: storage {key!r:.40} has another length than it should")
-            self.bytes[key][:] = np.frombuffer(data, np.uint8, size, at + 8)
+                raise UnpicklingError(
+                    f"the file is damaged: storage {described(key)} has another length than it should"
+                )
+            self.bytes[key] = np.frombuffer(data, np.uint8, size, at + 8).copy()
             at += 8 + size
 
     def placed(self, reference) -> StoredStorage:
         """The storage of a reference, or the part of one that (long ago) could be referred to by itself."""
-        kind, key, location, _, view = _checked(reference)
+        kind, key, location, elements, view = _checked(reference)
+        if self.kinds.get(key) != (kind, elements):
+            raise UnpicklingError(f"the file describes storage {described(key)} in two ways")
         if (key, view) not in self.made:
             content = _part(self.bytes[key], kind, view)
             self.made[key, view] = StoredStorage(self.place(content, location), kind.dtype)
@@ -133,14 +143,15 @@ def _part(content: np.ndarray, kind: StorageType, view) -> np.ndarray:
 
 def _checked(reference) -> tuple:
     """Type, key, location, number of elements and view of a reference."""
-    if not isinstance(reference, tuple) or len(reference) != 6 or reference[0] != "storage":
+    right = type(reference) is tuple and len(reference) == 6 and type(reference[0]) is str
+    if not right or reference[0] != "storage":
         raise UnpicklingError("the file refers to something that is not a storage, which was refused")
     _, kind, key, location, elements, view = reference
     part = view is None or (
         isinstance(view, tuple) and len(view) == 3 and type(view[0]) is str
         and all(type(n) is int and n >= 0 for n in view[1:])
     )  # fmt: skip
-    texts = type(key) is str and type(location) is str
+    texts = all(type(text) is str and len(text) <= LONGEST for text in (key, location))
     if not (part and texts and isinstance(kind, StorageType) and type(elements) is int and elements >= 0):
         raise UnpicklingError("the file describes a storage wrongly")
     return kind, key, location, elements, view

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from types import FunctionType
 from typing import Any
 
 from tensorgrad import devices, dtypes, layouts
+from tensorgrad.nn.module import PYTORCHS_STATE, Module
 from tensorgrad.nn.parameter import Buffer, Parameter, is_lazy
+from tensorgrad.ops.storage_values import TypedStorage
+from tensorgrad.serialization.names import pytorch_name
 from tensorgrad.serialization.tables import STORAGE_NAMES, Global, named
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import Storage
@@ -41,6 +45,8 @@ class Pickler(pickle._Pickler):  # the one in Python: the other writes no name t
         """How a storage is written."""
         if isinstance(obj, Storage):
             obj = _Reference(obj, UNTYPED, 1)
+        elif isinstance(obj, TypedStorage):
+            obj = _Reference(obj.untyped(), named("torch", obj.pickle_storage_type()), obj.dtype.itemsize)
         if not isinstance(obj, _Reference):
             return None
         storage = obj.storage
@@ -66,6 +72,10 @@ class Pickler(pickle._Pickler):  # the one in Python: the other writes no name t
             return obj.name
         if type(obj) is Size:
             return CLASSES[Size], (tuple(obj),)
+        if isinstance(obj, FunctionType):
+            return obj.__qualname__
+        if isinstance(obj, Module):
+            return with_pytorchs_state(obj.__reduce_ex__(self.proto))  # type: ignore[attr-defined]
         if type(obj) is devices.device:
             return CLASSES[devices.device], (obj.type,) if obj.index is None else (obj.type, obj.index)
         return NotImplemented
@@ -77,8 +87,8 @@ class Pickler(pickle._Pickler):  # the one in Python: the other writes no name t
             known = named("torch", obj.name)
         elif isinstance(obj, Global):
             known = obj
-        elif isinstance(obj, type):
-            known = CLASSES.get(obj)
+        else:
+            known = (CLASSES.get(obj) if isinstance(obj, type) else None) or pytorch_name(obj)
         if known is None:
             return super().save_global(obj, name)  # type: ignore[misc]
         self.write(pickle.GLOBAL + f"{known.module}\n{known.name}\n".encode())  # type: ignore[attr-defined]
@@ -116,6 +126,15 @@ def _tensor(tensor: Tensor) -> tuple:
     if tensor.__dict__ or type(tensor) is not Tensor:
         return named("torch._tensor", "_rebuild_from_type_v2"), (function, type(tensor), args, dict(tensor.__dict__))
     return function, args
+
+
+def with_pytorchs_state(made: Any) -> Any:
+    """A module's reduction with every attribute that PyTorch's modules have, in their order."""
+    if not isinstance(made, tuple) or len(made) < 3 or not isinstance(made[2], dict) or "_modules" not in made[2]:
+        return made
+    state = {name: made[2].get(name, make()) for name, make in PYTORCHS_STATE.items()}
+    state.update((name, value) for name, value in made[2].items() if name != "_hooked")
+    return *made[:2], state, *made[3:]
 
 
 class _Call:

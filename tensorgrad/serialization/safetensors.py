@@ -14,6 +14,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.serialization.archive import replacing
+from tensorgrad.serialization.describe import described, problem
 from tensorgrad.tensor import Tensor, wrap
 
 # The names of dtypes in files.
@@ -54,19 +55,21 @@ def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> 
 def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
     """The tensors in the bytes of a file.
 
-    Raises: ValueError if they are damaged, ImportError without the package safetensors.
+    Raises: RuntimeError if they are damaged, ImportError without the package safetensors.
     """
     package, found = _package(), {}
     try:
         entries = package.deserialize(data)
+        entries.reverse()
+        while entries:  # each is let go when the next is read
+            name, entry = entries.pop()
+            if entry["dtype"] not in NAMES:
+                raise ValueError(f"{described(name)} has the unknown dtype {described(entry['dtype'])}")
+            content, dtype = entry.pop("data"), dtypes.BY_NAME[NAMES[entry["dtype"]]].numpy
+            content = np.frombuffer(content if isinstance(content, bytearray) else bytearray(content), np.uint8)
+            found[name] = wrap(content.view(dtype).reshape(entry["shape"])).to(device)
     except Exception as error:
-        raise ValueError(f"safetensors: the data are damaged ({error})") from error
-    for name, entry in entries:
-        if entry["dtype"] not in NAMES:
-            raise ValueError(f"safetensors: {name!r} has the unknown dtype {entry['dtype']}")
-        dtype = dtypes.BY_NAME[NAMES[entry["dtype"]]].numpy
-        content = np.frombuffer(bytearray(entry["data"]), np.uint8).view(dtype)
-        found[name] = wrap(content.reshape(entry["shape"])).to(device)
+        raise RuntimeError(f"safetensors: the data are damaged ({problem(error)})") from None
     return found
 
 

@@ -7,12 +7,16 @@ A checkpoint is a pickle beside the bytes of its storages. In the pickle a tenso
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorgrad import devices, dtypes
-from tensorgrad.storage.stubs import Storage, storage_class
+from tensorgrad import dtypes
+from tensorgrad.ops.storage_values import TypedStorage
+from tensorgrad.serialization.describe import described
+from tensorgrad.storage.meta import MetaArray
+from tensorgrad.storage.stubs import Storage
 from tensorgrad.tensor import Tensor, share, wrap
 
 
@@ -64,38 +68,46 @@ STORAGE_TYPES = {
 
 
 class StoredStorage(NamedTuple):
-    """A storage that was found in a file: the bytes, and the type under which the file names them."""
+    """A storage that was found in a file: the bytes, and the type under which the file names them (None: of bytes)."""
 
     storage: Storage
     dtype: Any
+    take: Callable[[int], None] = lambda memory: None  # is told of memory that values take beside the storage
+
+    def public(self) -> Storage | TypedStorage:
+        """What a program gets that saved the storage itself."""
+        if self.dtype is None:
+            return self.storage
+        return TypedStorage(wrap_storage=self.storage, dtype=self.dtype, _internal=True)
 
 
 # --- from a storage to a tensor --------------------------------------------------------------------------------------
 
 
-def rebuild_tensor(stored: StoredStorage, offset: int, size, stride, dtype=None, requires_grad=False) -> Tensor:
+def rebuild_tensor(stored, offset, size, stride, dtype=None, requires_grad=False, metadata=None) -> Tensor:
     """A tensor over a stored storage; `offset` and `stride` in elements.
 
     Raises: ValueError for sizes, strides or an offset that point outside of the storage.
     """
     if not isinstance(stored, StoredStorage):
-        raise ValueError(f"a tensor needs a storage, but the file gives it {type(stored).__name__}")
-    dtype = dtype or stored.dtype
+        raise ValueError(f"a tensor needs a storage, but the file gives it {described(stored)}")
+    dtype = stored.dtype if dtype is None else dtype
     if not isinstance(dtype, dtypes.dtype):
-        raise ValueError(f"a tensor over an untyped storage needs a dtype, but the file gives {dtype!r}")
-    size, stride = _whole_numbers("size", size), _whole_numbers("stride", stride)
-    (offset,) = _whole_numbers("storage offset", (offset,))
-    if len(size) != len(stride) or len(size) > 64:
-        raise ValueError(f"a tensor with {len(size)} sizes and {len(stride)} strides")
+        raise ValueError(f"a tensor over an untyped storage needs a dtype, but the file gives {described(dtype)}")
+    size, stride = _geometry(size, stride, dtype.itemsize)
+    if type(offset) is not int or offset < 0:
+        raise ValueError(f"a tensor's storage offset must be a whole number from 0, not {described(offset)}")
     held = stored.storage.nbytes() // dtype.itemsize
-    if 0 not in size and offset + sum((n - 1) * s for n, s in zip(size, stride)) >= held:
+    length = 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride))
+    if length and offset + length > held:
         raise ValueError(
-            f"a tensor of size {size}, strides {stride} and offset {offset} does not fit into its storage of {held} "
-            f"elements"
+            f"a tensor of size {size}, strides {stride} and offset {described(offset)} does not fit into its storage "
+            f"of {held} elements"
         )
-    if any(n * dtype.itemsize >= 2**63 for n in (*stride, *size)):
-        raise ValueError(f"a tensor of size {size} and strides {stride} is beyond any memory")
-    if 0 in size:  # it has no place, and some files give it one beyond the end
+    conj, neg = (isinstance(metadata, dict) and metadata.get(flag) is True for flag in ("conj", "neg"))
+    if conj or neg:
+        stored, offset = _computed(stored, dtype, offset, length, conj, neg), 0
+    if not length:  # it has no place, and some files give it one beyond the end
         offset = 0
     strides = tuple(s * dtype.itemsize for s in stride)
     array = stored.storage.strided(size, strides, offset * dtype.itemsize, dtype.numpy)
@@ -105,10 +117,28 @@ def rebuild_tensor(stored: StoredStorage, offset: int, size, stride, dtype=None,
     return tensor
 
 
-def _whole_numbers(what: str, values) -> tuple:
-    if not isinstance(values, tuple | list) or not all(type(v) is int and v >= 0 for v in values):
-        raise ValueError(f"a tensor's {what} must be whole numbers from 0, but the file gives {values!r:.80}")
-    return tuple(values)
+def _geometry(size, stride, itemsize: int) -> tuple[tuple, tuple]:
+    """Sizes and strides as tuples. Raises: ValueError for any that no memory could have."""
+    for name, values in (("size", size), ("stride", stride)):
+        if not isinstance(values, tuple | list) or len(values) > 64:
+            raise ValueError(
+                f"a tensor's {name} must be at most 64 whole numbers, but the file gives {described(values)}"
+            )
+        if not all(type(n) is int and 0 <= n < 2**63 // itemsize for n in values):
+            raise ValueError(f"a tensor's {name} must be whole numbers from 0, but the file gives {described(values)}")
+    if len(size) != len(stride):
+        raise ValueError(f"a tensor with {len(size)} sizes and {len(stride)} strides")
+    return tuple(size), tuple(stride)
+
+
+def _computed(stored: StoredStorage, dtype, offset: int, length: int, conj: bool, neg: bool) -> StoredStorage:
+    """What PyTorch marks as conjugated or negated without computing it is computed here: once for each element that
+    the storage holds, however often a tensor shows it."""
+    stored.take(length * dtype.itemsize)
+    flat = rebuild_tensor(stored, offset, (length,), (1,), dtype)
+    flat = flat.conj() if conj else flat
+    flat = -flat if neg else flat
+    return stored._replace(storage=flat.contiguous()._storage)
 
 
 def _rebuild_tensor(storage, offset, size, stride) -> Tensor:
@@ -116,30 +146,19 @@ def _rebuild_tensor(storage, offset, size, stride) -> Tensor:
 
 
 def _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, metadata=None) -> Tensor:
-    return _marked(rebuild_tensor(storage, offset, size, stride, None, requires_grad is True), metadata)
+    return rebuild_tensor(storage, offset, size, stride, None, requires_grad is True, metadata)
 
 
 def _rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype, metadata=None) -> Tensor:
-    return _marked(rebuild_tensor(storage, offset, size, stride, dtype, requires_grad is True), metadata)
-
-
-def _marked(tensor: Tensor, metadata) -> Tensor:
-    """What PyTorch marks as conjugated or negated without computing it is computed here."""
-    metadata = metadata if isinstance(metadata, dict) else {}
-    wanted = tensor.requires_grad
-    if metadata.get("conj"):
-        tensor = tensor.detach().conj().requires_grad_(wanted)
-    if metadata.get("neg"):
-        tensor = (-tensor.detach()).requires_grad_(wanted)
-    return tensor
+    return rebuild_tensor(storage, offset, size, stride, dtype, requires_grad is True, metadata)
 
 
 def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad) -> Tensor:
     if not isinstance(dtype, dtypes.dtype):
-        raise ValueError(f"a meta tensor needs a dtype, but the file gives {dtype!r:.80}")
-    size, stride = _whole_numbers("size", size), _whole_numbers("stride", stride)
-    tensor = wrap(storage_class(devices.device("meta")).empty(size, dtype.numpy, devices.device("meta")))
-    return tensor.as_strided(size, stride).detach().requires_grad_(requires_grad is True)
+        raise ValueError(f"a meta tensor needs a dtype, but the file gives {described(dtype)}")
+    size, stride = _geometry(size, stride, dtype.itemsize)
+    strides = tuple(n * dtype.itemsize for n in stride)
+    return wrap(MetaArray.empty(size, dtype.numpy, strides)).requires_grad_(requires_grad is True)
 
 
 def _rebuild_parameter(data, requires_grad, hooks):
@@ -154,8 +173,9 @@ def _rebuild_parameter_with_state(data, requires_grad, hooks, state):
 
 def _rebuild_from_type_v2(function, cls, args, state):
     """A tensor with attributes of its own. (Its class can only be one that the file may name.)"""
-    if function not in REBUILD.values() or not isinstance(args, tuple):
-        raise ValueError(f"a tensor cannot be rebuilt by {function!r:.80}")
+    inner = any(function is known for known in REBUILD.values()) and function is not _rebuild_from_type_v2
+    if not inner or type(args) is not tuple:
+        raise ValueError(f"a tensor cannot be rebuilt by {described(function)} from {described(args)}")
     tensor = _tensor(function(*args))
     if isinstance(cls, type) and issubclass(cls, Tensor) and type(tensor) is not cls:
         made = share(tensor._array, tensor._storage, cls)
@@ -166,7 +186,7 @@ def _rebuild_from_type_v2(function, cls, args, state):
 
 def _tensor(value) -> Tensor:
     if not isinstance(value, Tensor):
-        raise ValueError(f"expected a tensor, but the file gives {type(value).__name__}")
+        raise ValueError(f"expected a tensor, but the file gives {described(value)}")
     return value
 
 
@@ -182,9 +202,9 @@ def set_state(tensor: Tensor, state) -> Tensor:
 def _layout(name):
     from tensorgrad import layouts
 
-    found = getattr(layouts, str(name).removeprefix("torch."), None)
-    if found is None:
-        raise ValueError(f"only dense tensors are supported, not the layout {name!r:.40}")
+    found = getattr(layouts, name.removeprefix("torch."), None) if type(name) is str else None
+    if not isinstance(found, layouts.layout):
+        raise ValueError(f"only dense tensors are supported, not the layout {described(name)}")
     return found
 
 

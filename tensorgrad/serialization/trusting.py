@@ -5,46 +5,38 @@ PyTorch's names mean what they mean here, so that whole modules saved by PyTorch
 
 from __future__ import annotations
 
-import importlib
+import functools
 import pickle
+from typing import Any
 
+from tensorgrad.serialization.names import pytorch_thing
 from tensorgrad.serialization.tables import REBUILD, STORAGE_TYPES
 from tensorgrad.serialization.unpickler import NAMES
 
 
-class Trusting(pickle.Unpickler):
-    """A pickle whose `torch.*` names are looked up in tensorgrad."""
+@functools.cache
+def trusting(pickle_module: Any = pickle) -> type:
+    """The unpickler of a module like `pickle`, whose `torch.*` names are then looked up in tensorgrad."""
 
-    def __init__(self, file, persistent, **options):
-        super().__init__(file, **options)
-        self.persistent = persistent
+    class Trusting(pickle_module.Unpickler):
+        def __init__(self, file, persistent, **options):
+            super().__init__(file, **options)
+            self.persistent = persistent
 
-    def persistent_load(self, pid):
-        """The storage that a reference means; PyTorch's oldest files also refer to classes with their source."""
-        if isinstance(pid, tuple) and pid and pid[0] == "module":
-            return pid[1]
-        return self.persistent(pid)
+        def persistent_load(self, pid):
+            """The storage that a reference means; PyTorch's oldest files also refer to classes with their source."""
+            if isinstance(pid, tuple) and pid and pid[0] == "module":
+                return pid[1]
+            return self.persistent(pid)
 
-    def find_class(self, module: str, name: str):
-        """What a name means. Raises: AttributeError or ImportError for names that do not exist here either."""
-        full = f"{module}.{name}"
-        for table in (STORAGE_TYPES, REBUILD, NAMES):
-            if full in table:
-                return table[full]
-        if module != "torch" and not module.startswith("torch."):
-            return super().find_class(module, name)
-        return _ours(module.split(".")[1:], name)
+        def find_class(self, module: str, name: str):
+            """What a name means. Raises: AttributeError or ImportError for names that do not exist here either."""
+            full = f"{module}.{name}"
+            for table in (STORAGE_TYPES, REBUILD, NAMES):
+                if full in table:
+                    return table[full]
+            if module != "torch" and not module.startswith("torch."):
+                return super().find_class(module, name)
+            return pytorch_thing(module.split(".")[1:], name)
 
-
-def _ours(path: list[str], name: str):
-    """The thing of a name in `torch.a.b`; `torch.nn.modules.linear` and its like are found in `tensorgrad.nn`."""
-    candidates = [path] + ([["nn"]] if path[:2] == ["nn", "modules"] else [])
-    for parts in candidates:
-        try:
-            found = importlib.import_module(".".join(["tensorgrad", *parts]))
-            for part in name.split("."):
-                found = getattr(found, part)
-            return found
-        except (ImportError, AttributeError):
-            continue
-    raise AttributeError(f"the file asks for torch.{'.'.join([*path, name])}, which tensorgrad does not have")
+    return Trusting

@@ -2,7 +2,8 @@
 
 Python's own unpickler imports any name and calls it, which makes a checkpoint a program. This one is a small stack
 machine. It knows the instructions that data need, looks every name up in a table that the caller gives, and refuses
-everything else by name. What it builds costs memory in proportion to the file: whatever copies draws on a budget.
+everything else by name. What it builds costs memory and time in proportion to the file: whatever costs more than the
+bytes that ask for it draws on a budget.
 
 The instructions are described in Python's `pickletools`.
 """
@@ -14,17 +15,31 @@ import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, NoReturn
 
 from tensorgrad import devices, dtypes, layouts
 from tensorgrad.nn.parameter import Buffer, Parameter
-from tensorgrad.serialization.tables import REBUILD, STORAGE_TYPES, NoPlace, set_state
+from tensorgrad.serialization.describe import described, problem
+from tensorgrad.serialization.tables import REBUILD, STORAGE_TYPES, NoPlace, StoredStorage, set_state
 from tensorgrad.size import Size
 from tensorgrad.tensor import Tensor
 
 MARK = object()
-COPIED = (str, bytes, bytearray, list, tuple, set, dict)
-PLAIN_KEYS = (str, int, float, complex, bool, bytes, type(None), dtypes.dtype, devices.device)
+
+# Memory in bytes. What the values may take: so much in any case, and for each byte that describes them. (As torch
+# writes them, 50,000 views of one tensor take 27 bytes for each byte of the file, in protocol 4 37; a million empty
+# dicts 14 and 41.)
+FREE, PER_BYTE = 8 << 20, 48
+# What they take: containers when they are empty, an element of each, a call, and one that makes a tensor.
+LIST, DICT, SET, TUPLE, MARKED, REMEMBERED, KEY = 64, 64, 224, 56, 48, 150, 200
+IN_LIST, IN_DICT, IN_SET, IN_ORDERED = 8, 110, 90, 170
+FIRST_IN_DICT, ATTRIBUTES = 120, 200
+CALL, REBUILT, META = 150, 800, 1000
+COPIED: dict[Any, int] = {dict: 150, OrderedDict: 150, tuple: 16, list: 16, Size: 16}  # for each element, by a tensor
+
+DIGITS, LONG = 4000, 1661  # of a number: decimal digits, and bytes
+NAME = 1000  # characters
+HASHED = 64  # elements of a tuple that is a key, and different keys of one hash
 
 
 class Restricted:
@@ -33,17 +48,32 @@ class Restricted:
     Args:
         persistent: what a reference to something outside of the pickle (a storage) means.
         allowed: names that the caller trusts, beside those of the table: `"module.name"` -> object.
+        outside: bytes that the values may take besides what their description entitles them to.
 
-    Raises: UnpicklingError from `load` for everything that is not plain data, and for what is cut short or garbled.
+    Raises: UnpicklingError from `load` for everything that is not plain data, and for what is cut short or garbled;
+    RuntimeError if there is no memory.
     """
 
-    def __init__(self, data, persistent: Callable[[Any], Any], allowed: dict[str, Any] | None = None, start: int = 0):
+    errors = "strict"  # of the decoding of Python 2's strings
+    table: list[Callable[[Any], None]]  # a function for each instruction, filled in below
+
+    def __init__(
+        self,
+        data,
+        persistent: Callable[[Any], Any],
+        allowed: dict[str, Any] | None = None,
+        start: int = 0,
+        outside: int = 0,
+    ):
         self.data, self.at, self.end = memoryview(data), start, start
         self.persistent, self.allowed = persistent, allowed or {}
         self.trusted = {id(value) for value in self.allowed.values()}
         self.stack: list = []
-        self.memo: dict[int, Any] = {}
-        self.budget = 64 * len(self.data) + 4096  # elements that calls in the file may copy
+        self.marks: list[int] = []  # where on the stack they are
+        self.memo: list = []
+        self.beyond: dict[int, Any] = {}  # values that are remembered out of order
+        self.hashes: dict[int, list] = {}  # keys by their hash, as far as files can choose that
+        self.taken, self.free = 0, FREE + outside - PER_BYTE * start
 
     def load(self):
         """The value that the pickle describes."""
@@ -51,142 +81,307 @@ class Restricted:
             return self._run()
         except (UnpicklingError, NoPlace):
             raise
+        except MemoryError:
+            raise RuntimeError("not enough memory for the values in the file") from None
         except Exception as error:  # a garbled file meets every check that Python has
-            problem = f"{type(error).__name__}: {error!s:.300}"
-            raise UnpicklingError(f"the file is damaged or not a checkpoint ({problem})") from error
+            raise UnpicklingError(f"the file is damaged or not a checkpoint ({problem(error)})") from error
+        finally:  # what is remembered refers to this object in turn
+            self.stack, self.memo, self.beyond, self.hashes = [], [], {}, {}
 
     def _run(self):
-        while True:
-            instruction = self._bytes(1)[0]
+        data, stop, table = self.data, len(self.data), self.table
+        while self.at < stop:
+            instruction = data[self.at]
+            self.at += 1
             if instruction == STOP:
                 break
-            handler = INSTRUCTIONS.get(instruction)
-            if handler is None:
-                raise UnpicklingError(f"unsupported instruction {bytes((instruction,))!r} at byte {self.at - 1}")
-            handler(self)
+            table[instruction](self)
+        else:
+            self.read(1)
         self.end = self.at
-        value = self._pop()
+        value = self.pop()
         if self.stack:
             raise UnpicklingError("the pickle leaves more than one value")
         return value
 
+    def take(self, memory: int) -> None:
+        """Notes that a value takes memory. Raises: UnpicklingError for more than what has been read may ask for."""
+        self.taken += memory
+        if self.taken > self.free + PER_BYTE * self.at:
+            raise UnpicklingError(
+                f"the file asks for too much: what it describes takes {self.taken >> 20} MB of memory or more, far "
+                "beyond its length (values copied again and again, or very many empty ones)"
+            )
+
     # --- reading ---
 
-    def _bytes(self, n: int) -> memoryview:
+    def read(self, n: int) -> memoryview:
+        """The next `n` bytes."""
         if n < 0 or self.at + n > len(self.data):
             raise UnpicklingError(f"the pickle ends in the middle: {n} more bytes expected at byte {self.at}")
         self.at += n
         return self.data[self.at - n : self.at]
 
-    def _number(self, code: str) -> Any:
-        return struct.unpack(code, self._bytes(struct.calcsize(code)))[0]
+    def byte(self) -> int:
+        """The next byte."""
+        self.at += 1
+        return self.data[self.at - 1]
 
-    def _line(self) -> str:
-        end = self.at
-        while end < len(self.data) and self.data[end] != 10:
-            end += 1
-        line = bytes(self._bytes(end - self.at)).decode()
-        self._bytes(1)
-        return line
+    def number(self, form: struct.Struct) -> Any:
+        """The next bytes as a number."""
+        self.at += form.size
+        return form.unpack_from(self.data, self.at - form.size)[0]
 
-    def _text(self, code: str) -> str:
-        return bytes(self._bytes(self._number(code))).decode("utf-8", "surrogatepass")
+    def line(self, most: int | None = None) -> bytes:
+        """The bytes up to the end of the line, at most so many."""
+        begin, length = self.at, -1
+        while length < 0:
+            chunk = bytes(self.read(min(4096, max(1, len(self.data) - self.at))))
+            length = chunk.find(10)
+            if most is not None and self.at - begin - 4096 > most:
+                break
+        stop = self.at - len(chunk) + length
+        if length < 0 or (most is not None and stop - begin > most):
+            raise UnpicklingError(f"a line of more than {most:,} characters where a number or a name should be")
+        self.at = stop + 1
+        return bytes(self.data[begin:stop])
+
+    def text(self, form: struct.Struct) -> str:
+        """A text after its length."""
+        return str(self.read(self.number(form)), "utf-8", "surrogatepass")
 
     # --- the stack ---
 
-    def _pop(self):
+    def push(self, value) -> None:
+        """Puts a value on the stack."""
+        self.stack.append(value)
+
+    def pop(self):
+        """Takes the value from the top of the stack."""
         if not self.stack or self.stack[-1] is MARK:
             raise UnpicklingError("the pickle takes a value that is not there")
         return self.stack.pop()
 
-    def _top(self):
+    def top(self):
+        """The value on the top of the stack."""
         if not self.stack or self.stack[-1] is MARK:
             raise UnpicklingError("the pickle changes a value that is not there")
         return self.stack[-1]
 
-    def _pop_mark(self) -> list:
-        for at in range(len(self.stack) - 1, -1, -1):
-            if self.stack[at] is MARK:
-                items = self.stack[at + 1 :]
-                del self.stack[at:]
-                return items
-        raise UnpicklingError("the pickle closes what it did not open")
+    def mark(self) -> None:
+        """Notes that a group of values begins."""
+        self.take(MARKED)
+        self.marks.append(len(self.stack))
+        self.stack.append(MARK)
 
-    def _put(self, key: int) -> None:
-        self.memo[key] = self._top()
+    def pop_mark(self) -> list:
+        """Takes the values from the last mark on."""
+        if not self.marks:
+            raise UnpicklingError("the pickle closes what it did not open")
+        at = self.marks.pop()
+        items = self.stack[at + 1 :]
+        del self.stack[at:]
+        return items
 
-    def _get(self, key: int) -> None:
-        if key not in self.memo:
+    def put(self, key: int) -> None:
+        """Remembers the value on the top of the stack."""
+        value = self.top()
+        if key == len(self.memo):
+            self.memo.append(value)
+        elif 0 <= key < len(self.memo):
+            self.memo[key] = value
+        else:
+            self.take(REMEMBERED)
+            self.beyond[key] = value
+
+    def get(self, key: int) -> None:
+        """Puts a remembered value on the stack."""
+        if 0 <= key < len(self.memo):
+            self.stack.append(self.memo[key])
+        elif key in self.beyond:
+            self.stack.append(self.beyond[key])
+        else:
             raise UnpicklingError(f"the pickle refers to value {key}, which it has not shown yet")
-        self.stack.append(self.memo[key])
 
     # --- containers ---
 
-    def _append(self, items) -> None:
-        target = self._top()
+    def key(self, key, inside: bool = False):
+        """A key of a dict or an element of a set. Raises: UnpicklingError for what might be slow to hash or compare."""
+        kind = type(key)
+        if kind is str or kind is bytes:
+            if len(key) > 64:  # it may be compared with an equal one
+                self.take(len(key) >> 3)
+            return key
+        if isinstance(key, PLAIN_KEYS) and not (isinstance(key, int) and not -(2**63) <= key < 2**63):
+            if inside or kind not in (complex, devices.device):
+                return key
+        elif kind is tuple:
+            self._count(key, HASHED)
+        elif not isinstance(key, int):
+            raise UnpicklingError(f"{described(key)} cannot be a key here")
+        if inside:
+            return key
+        known = self.hashes.get(hash(key))
+        if known is None:
+            self.take(KEY)
+            self.hashes[hash(key)] = [key]
+        elif key not in known:
+            if len(known) >= HASHED:
+                raise UnpicklingError("the file has keys that were chosen to be slow")
+            self.take(KEY)
+            known.append(key)
+        return key
+
+    def _count(self, key: tuple, left: int, depth: int = 0) -> int:
+        """How many more elements a key may have than this tuple has."""
+        for item in key:
+            left -= 1
+            if left < 0 or depth > 3:
+                raise UnpicklingError(f"a tuple of more than {HASHED} elements or deeper than 4 cannot be a key here")
+            if type(item) is tuple:
+                left = self._count(item, left, depth + 1)
+            else:
+                self.key(item, inside=True)
+        return left
+
+    def append(self, items: list) -> None:
+        """Appends to the list on the top of the stack."""
+        target = self.top()
         if type(target) is list:
             target.extend(items)
         elif id(type(target)) in self.trusted:
             for item in items:
                 target.append(item)
         else:
-            raise UnpicklingError(f"the pickle appends to a {type(target).__name__}")
+            raise UnpicklingError(f"the pickle appends to {described(target)}")
 
-    def _set_items(self, items) -> None:
-        target = self._top()
+    def set_items(self, items: list) -> None:
+        """Sets items of the dict on the top of the stack."""
+        target = self.top()
         if not isinstance(target, dict):
-            raise UnpicklingError(f"the pickle sets items of a {type(target).__name__}")
+            raise UnpicklingError(f"the pickle sets items of {described(target)}")
         if len(items) % 2:
             raise UnpicklingError("the pickle sets a key without a value")
+        each = IN_DICT if type(target) is dict else IN_ORDERED
+        self.take(each * len(items) // 2 + FIRST_IN_DICT)
         for key, value in zip(items[::2], items[1::2]):
-            target[checked_key(key)] = value
+            target[self.key(key)] = value
+
+    def add(self, items: list) -> None:
+        """Adds to the set on the top of the stack."""
+        target = self.top()
+        if type(target) is not set:
+            raise UnpicklingError(f"the pickle adds to {described(target)}")
+        self.take(IN_SET * len(items))
+        target.update(map(self.key, items))
 
     # --- names and calls ---
 
-    def _find(self, module: str, name: str) -> None:
+    def find(self, module: str, name: str) -> None:
+        """Puts on the stack what a name means."""
         full = f"{module}.{name}"
         if full in self.allowed:
             self.stack.append(self.allowed[full])
         elif full in NAMES:
             self.stack.append(NAMES[full])
         else:
-            raise UnpicklingError(
-                f"Weights only load failed: the file asks for {full}, which is not among the names that plain data "
-                f"need, so it was refused and nothing was executed. If you trust the file and know the name, allow it "
-                f"with torch.serialization.add_safe_globals([{name.partition('.')[0]}]); weights_only=False runs "
-                f"whatever the file says."
-            )
+            self.unknown(full)
 
-    def _call(self, function, args) -> Any:
+    def unknown(self, full: str) -> None:
+        """Meets a name that means nothing here."""
+        full = full[:NAME]
+        raise UnpicklingError(
+            f"Weights only load failed: the file asks for {full}, which is not among the names that plain data "
+            f"need, so it was refused and nothing was executed. If you trust the file and know the name, allow it "
+            f"with torch.serialization.add_safe_globals([{full.rpartition('.')[2]}]); weights_only=False runs "
+            f"whatever the file says."
+        )
+
+    def call(self, function, args) -> None:
+        """Puts on the stack what a function returns."""
         if not isinstance(args, tuple):
-            raise UnpicklingError(f"the pickle calls {_called(function)} with a {type(args).__name__} as its arguments")
+            raise UnpicklingError(f"the pickle calls {_called(function)} with {described(args)} as its arguments")
         if id(function) in self.trusted:
-            return function(*args)
+            self.stack.append(function(*args))
+            return
         safe = CALLS.get(id(function))
         if safe is None:
             raise UnpicklingError(f"the file calls {_called(function)}, which was refused")
-        self.budget -= 1 + sum(len(a) for a in args if isinstance(a, COPIED))
-        if self.budget < 0:
-            raise UnpicklingError("the pickle copies values again and again, beyond what any checkpoint needs")
-        return safe(*args)
+        self.stack.append(safe(self, *args))
 
-    def _new(self) -> None:
-        args, cls = self._pop(), self._pop()
+    def new(self) -> None:
+        """Puts a new object of a class on the stack."""
+        args, cls = self.pop(), self.pop()
         if id(cls) in self.trusted and isinstance(cls, type) and isinstance(args, tuple):
             self.stack.append(cls.__new__(cls, *args))
         else:
-            self.stack.append(self._call(cls, args))
+            self.call(cls, args)
 
-    def _build(self) -> None:
-        state, target = self._pop(), self._top()
+    def build(self) -> None:
+        """Gives the object on the top of the stack its state."""
+        state, target = self.pop(), self.top()
         if id(type(target)) in self.trusted:
             restore(target, state)
-        elif isinstance(target, OrderedDict) and isinstance(state, dict) and all(type(k) is str for k in state):
+            return
+        self.take(ATTRIBUTES + (len(state) * COPIED[dict] if isinstance(state, dict) else 0))
+        if isinstance(target, OrderedDict) and isinstance(state, dict) and all(type(k) is str for k in state):
             target.__dict__.update(state)
         elif isinstance(target, Tensor):
             set_state(target, state)
         else:
-            raise UnpicklingError(f"the pickle sets the state of a {type(target).__name__}, which was refused")
+            raise UnpicklingError(f"the pickle sets the state of {described(target)}, which was refused")
+
+    def refer(self, reference):
+        """What is outside of the pickle and referred to by this."""
+        self.take(CALL)
+        found = self.persistent(reference)
+        return found._replace(take=self.take) if isinstance(found, StoredStorage) else found
+
+
+class Skim(Restricted):
+    """Reads a pickle without building anything: it finds which names and which storages it asks for.
+
+    Its values are texts, numbers, tuples of these, and None for everything else.
+    """
+
+    errors = "surrogateescape"
+
+    def __init__(self, data, persistent: Callable[[Any], Any], allowed: dict[str, Any] | None = None, start: int = 0):
+        super().__init__(data, persistent, allowed, start)
+        self.names: set[str] = set()  # that are not in the table
+
+    def unknown(self, full):
+        """Notes a name."""
+        self.take(KEY + len(full))
+        self.names.add(full)
+        self.stack.append(None)
+
+    def call(self, function, args):
+        """Calls nothing."""
+        self.stack.append(None)
+
+    def key(self, key, inside=False):
+        """Any key: it is not used."""
+        return None
+
+    def append(self, items):
+        """Leaves the values out."""
+
+    set_items = add = append
+
+    def new(self):
+        """Makes nothing."""
+        self.pop()
+        self.pop()
+        self.stack.append(None)
+
+    def build(self):
+        """Builds nothing."""
+        self.pop()
+
+    def refer(self, reference):
+        """Notes what is referred to."""
+        self.persistent(reference)
 
 
 def restore(target, state) -> None:
@@ -201,60 +396,88 @@ def restore(target, state) -> None:
         setattr(target, name, value)
 
 
-def checked_key(key, depth: int = 0):
-    """A key of a dict or an element of a set. Raises: UnpicklingError for what might be slow or deep to hash."""
-    if isinstance(key, PLAIN_KEYS):
-        return key
-    if isinstance(key, tuple) and depth < 4 and len(key) <= 64:
-        for item in key:
-            checked_key(item, depth + 1)
-        return key
-    raise UnpicklingError(f"a {type(key).__name__} cannot be a key here")
-
-
 def _called(function) -> str:
-    return getattr(function, "__name__", None) or f"a {type(function).__name__}"
+    name = getattr(function, "__name__", None)
+    return name[:NAME] if type(name) is str else described(function)
 
 
 # --- the table of names ----------------------------------------------------------------------------------------------
 
-
-def _set(items=()):
-    return {checked_key(item) for item in _sequence(items)}
+PLAIN_KEYS = (str, int, float, complex, bool, bytes, type(None), dtypes.dtype, devices.device)
 
 
-def _counter(items=()):
-    return Counter({checked_key(k): v for k, v in items.items()} if isinstance(items, dict) else {})
+def _set(m: Restricted, items=()):
+    m.take(SET + IN_SET * len(_sequence(items)))
+    return set(map(m.key, items))
 
 
-def _ordered(items=()):
-    return OrderedDict((checked_key(k), v) for k, v in (items.items() if isinstance(items, dict) else _sequence(items)))
+def _counter(m: Restricted, items=()):
+    items = items if isinstance(items, dict) else {}
+    m.take(CALL + IN_DICT * len(items))
+    return Counter({m.key(k): v for k, v in items.items()})
+
+
+def _ordered(m: Restricted, items=()):
+    pairs = items.items() if isinstance(items, dict) else _sequence(items)
+    m.take(CALL + IN_ORDERED * len(pairs))
+    return OrderedDict((m.key(k), v) for k, v in map(_pair, pairs))
+
+
+def _pair(item) -> tuple:
+    if type(item) not in (tuple, list) or len(item) != 2:
+        raise UnpicklingError(f"expected a key and its value, but the file gives {described(item)}")
+    return tuple(item)
 
 
 def _sequence(items):
     if not isinstance(items, list | tuple):
-        raise UnpicklingError(f"expected a list, but the file gives {type(items).__name__}")
+        raise UnpicklingError(f"expected a list, but the file gives {described(items)}")
     return items
 
 
-def _encode(text, encoding="utf-8"):
-    if encoding not in ("latin1", "latin-1", "utf-8", "utf8", "ascii"):
-        raise UnpicklingError(f"the file asks for the encoding {encoding!r:.40}, which was refused")
+def _size(m: Restricted, sizes=()):
+    m.take(CALL + IN_LIST * len(_sequence(sizes)))
+    return Size(sizes)
+
+
+def _encode(m: Restricted, text, encoding="utf-8"):
+    texts = type(text) is str and type(encoding) is str
+    if not texts or encoding not in ("latin1", "latin-1", "utf-8", "utf8", "ascii"):
+        raise UnpicklingError(
+            f"the file asks for {described(text)} in the encoding {described(encoding)}, which was refused"
+        )
+    m.take(CALL + 4 * len(text))
     return codecs.encode(text, encoding)
 
 
-def _bytearray(content=b"", encoding=None):
-    if isinstance(content, int):
-        raise UnpicklingError("a bytearray needs its bytes, not a length")
-    return bytearray(_encode(content, encoding) if isinstance(content, str) else content)
+def _bytearray(m: Restricted, content=b"", encoding="utf-8"):
+    if type(content) not in (str, bytes, bytearray, list, tuple):
+        raise UnpicklingError(f"a bytearray needs its bytes, but the file gives {described(content)}")
+    m.take(CALL + IN_LIST * len(content))
+    return bytearray(_encode(m, content, encoding) if isinstance(content, str) else content)
 
 
-def _complex(real, imag=0.0):
-    return complex(float(real), float(imag))
+def _complex(m: Restricted, real, imag=0.0):
+    if type(real) not in (int, float) or type(imag) not in (int, float):
+        raise UnpicklingError(f"a complex number of {described(real)} and {described(imag)}")
+    return complex(real, imag)
 
 
-def _device(*args):
-    return devices.device(*args)
+def _device(m: Restricted, kind, index=None):
+    if type(kind) is not str or len(kind) > NAME or not (index is None or type(index) is int):
+        raise UnpicklingError(f"a device named {described(kind)}, its index {described(index)}")
+    m.take(CALL)
+    return devices.device(kind, index)
+
+
+def _rebuilt(name: str, function: Callable) -> Callable:
+    cost = META if "meta" in name else REBUILT
+
+    def rebuild(m: Restricted, *args):
+        m.take(cost + sum(len(a) * COPIED[type(a)] for a in args if type(a) in COPIED))
+        return function(*args)
+
+    return rebuild
 
 
 _BUILTINS = {"set": (set, _set), "bytearray": (bytearray, _bytearray), "complex": (complex, _complex)}
@@ -281,148 +504,191 @@ CALLS: dict[int, Callable] = {
     id(OrderedDict): _ordered,
     id(Counter): _counter,
     id(codecs.encode): _encode,
-    id(Size): lambda *sizes: Size(*map(_sequence, sizes)),
+    id(Size): _size,
     id(devices.device): _device,
     **{id(value): checked for value, checked in _BUILTINS.values()},  # type: ignore[misc]
-    **{id(function): function for function in REBUILD.values()},
+    **{id(function): _rebuilt(name, function) for name, function in REBUILD.items()},
 }
 
 
 # --- the instructions ------------------------------------------------------------------------------------------------
 
 STOP = ord(".")
+UINT8, UINT16, INT32, UINT32, UINT64, FLOAT64 = map(struct.Struct, ("B", "<H", "<i", "<I", "<Q", ">d"))
 
 
-def _long(machine: Restricted, code: str) -> int:
-    return int.from_bytes(machine._bytes(machine._number(code)), "little", signed=True)
+def _unsupported(m: Restricted) -> NoReturn:
+    code = bytes(m.data[m.at - 1 : m.at])
+    raise UnpicklingError(f"unsupported instruction {code!r} at byte {m.at - 1}")
 
 
-def _decimal(machine: Restricted) -> int | bool:
-    line = machine._line()
-    if line in ("00", "01"):
-        return line == "01"
-    if len(line) > 4000:
-        raise UnpicklingError("a number of more than 4,000 digits")
-    return int(line.rstrip("L"))
+def _long(m: Restricted, length: int) -> int:
+    if length > LONG:
+        raise UnpicklingError(f"a number of {length:,} bytes")
+    return int.from_bytes(m.read(length), "little", signed=True)
 
 
-def _fold(machine: Restricted, n: int) -> tuple:
-    return tuple(reversed([machine._pop() for _ in range(n)]))
+def _decimal(m: Restricted) -> int | bool:
+    line = m.line(DIGITS)
+    return line == b"01" if line in (b"00", b"01") else int(line.rstrip(b"L"))
 
 
-def _pairs(items: list) -> dict:
-    return {checked_key(k): v for k, v in zip(items[::2], items[1::2])}
+def _tuple(m: Restricted, items: list) -> tuple:
+    m.take(TUPLE + IN_LIST * len(items))
+    return tuple(items)
+
+
+def _fold(n: int) -> Callable[[Restricted], None]:
+    def fold(m: Restricted) -> None:
+        at = len(m.stack) - n
+        if at < 0 or (m.marks and m.marks[-1] >= at):
+            raise UnpicklingError("the pickle takes a value that is not there")
+        m.stack[at:] = [_tuple(m, m.stack[at:])]
+
+    return fold
+
+
+def _list(m: Restricted, items: list) -> list:
+    m.take(LIST + IN_LIST * len(items))
+    return items
+
+
+def _dict(m: Restricted, items: list) -> None:
+    m.take(DICT)
+    m.push({})
+    m.set_items(items)
+
+
+def _costs(memory: int, make: Callable[[], Any]) -> Callable[[Restricted], None]:
+    def new(m: Restricted) -> None:
+        m.take(memory)
+        m.stack.append(make())
+
+    return new
 
 
 def _proto(m: Restricted) -> None:
-    version = m._bytes(1)[0]
+    version = m.byte()
     if version > 5:
         raise UnpicklingError(f"unsupported pickle protocol {version}")
 
 
 def _two_names(m: Restricted) -> None:
-    name, module = m._pop(), m._pop()
-    if type(name) is not str or type(module) is not str:
-        raise UnpicklingError("a name that is not text")
-    m._find(module, name)
+    name, module = m.pop(), m.pop()
+    if type(name) is not str or type(module) is not str or len(name) + len(module) > 2 * NAME:
+        raise UnpicklingError(f"{described(module)} and {described(name)} as a name")
+    m.find(module, name)
 
 
 def _reduce(m: Restricted) -> None:
-    args, function = m._pop(), m._pop()
-    m.stack.append(m._call(function, args))
+    args, function = m.pop(), m.pop()
+    m.call(function, args)
 
 
 def _pop_one(m: Restricted) -> None:
     if not m.stack:
         raise UnpicklingError("the pickle takes a value that is not there")
-    m.stack.pop()
-
-
-def _add_items(m: Restricted) -> None:
-    items, target = m._pop_mark(), m._top()
-    if type(target) is not set:
-        raise UnpicklingError(f"the pickle adds to a {type(target).__name__}")
-    target.update(checked_key(item) for item in items)
+    if m.stack.pop() is MARK:
+        m.marks.pop()
 
 
 def _one_pair(m: Restricted) -> None:
-    value, key = m._pop(), m._pop()
-    m._set_items([key, value])
+    value, key = m.pop(), m.pop()
+    m.set_items([key, value])
 
 
 def _one_item(m: Restricted) -> None:
-    item = m._pop()
-    m._append([item])
+    item = m.pop()
+    m.append([item])
 
 
 def _push(make: Callable[[Restricted], Any]) -> Callable[[Restricted], None]:
     return lambda m: m.stack.append(make(m))
 
 
-INSTRUCTIONS: dict[int, Callable[[Restricted], None]] = {
-    ord(code): handler
-    for code, handler in {
-        # values
-        "N": _push(lambda m: None),
-        "\x88": _push(lambda m: True),
-        "\x89": _push(lambda m: False),
-        "K": _push(lambda m: m._number("<B")),
-        "M": _push(lambda m: m._number("<H")),
-        "J": _push(lambda m: m._number("<i")),
-        "I": _push(_decimal),
-        "L": _push(_decimal),
-        "\x8a": _push(lambda m: _long(m, "<B")),
-        "\x8b": _push(lambda m: _long(m, "<i")),
-        "F": _push(lambda m: float(m._line())),
-        "G": _push(lambda m: m._number(">d")),
-        "X": _push(lambda m: m._text("<I")),
-        "\x8c": _push(lambda m: m._text("<B")),
-        "\x8d": _push(lambda m: m._text("<Q")),
-        "V": _push(lambda m: m._line().encode().decode("raw-unicode-escape")),
-        "U": _push(lambda m: bytes(m._bytes(m._number("<B"))).decode("utf-8")),  # Python 2's strings
-        "T": _push(lambda m: bytes(m._bytes(m._number("<i"))).decode("utf-8")),
-        "C": _push(lambda m: bytes(m._bytes(m._number("<B")))),
-        "B": _push(lambda m: bytes(m._bytes(m._number("<I")))),
-        "\x8e": _push(lambda m: bytes(m._bytes(m._number("<Q")))),
-        "\x96": _push(lambda m: bytearray(m._bytes(m._number("<Q")))),
-        # containers
-        ")": _push(lambda m: ()),
-        "]": _push(lambda m: []),
-        "}": _push(lambda m: {}),
-        "\x8f": _push(lambda m: set()),
-        "(": _push(lambda m: MARK),
-        "t": _push(lambda m: tuple(m._pop_mark())),
-        "\x85": _push(lambda m: _fold(m, 1)),
-        "\x86": _push(lambda m: _fold(m, 2)),
-        "\x87": _push(lambda m: _fold(m, 3)),
-        "l": _push(lambda m: m._pop_mark()),
-        "d": _push(lambda m: _pairs(m._pop_mark())),
-        "\x91": _push(lambda m: frozenset(_set(m._pop_mark()))),
-        "a": _one_item,
-        "e": lambda m: m._append(m._pop_mark()),
-        "s": _one_pair,
-        "u": lambda m: m._set_items(m._pop_mark()),
-        "\x90": _add_items,
-        # the stack and the memo
-        "0": _pop_one,
-        "1": lambda m: m._pop_mark() and None,
-        "2": _push(lambda m: m._top()),
-        "p": lambda m: m._put(int(m._line()[:12])),
-        "q": lambda m: m._put(m._number("<B")),
-        "r": lambda m: m._put(m._number("<I")),
-        "\x94": lambda m: m._put(len(m.memo)),
-        "g": lambda m: m._get(int(m._line()[:12])),
-        "h": lambda m: m._get(m._number("<B")),
-        "j": lambda m: m._get(m._number("<I")),
-        # names and calls
-        "c": lambda m: m._find(m._line(), m._line()),
-        "\x93": _two_names,
-        "R": _reduce,
-        "\x81": lambda m: m._new(),
-        "b": lambda m: m._build(),
-        "Q": _push(lambda m: m.persistent(m._pop())),
-        # framing
-        "\x80": _proto,
-        "\x95": lambda m: m._number("<Q") and None,
-    }.items()
+INSTRUCTIONS: dict[str, Callable[[Restricted], None]] = {
+    # values
+    "N": _push(lambda m: None),
+    "\x88": _push(lambda m: True),
+    "\x89": _push(lambda m: False),
+    "K": _push(lambda m: m.byte()),
+    "M": _push(lambda m: m.number(UINT16)),
+    "J": _push(lambda m: m.number(INT32)),
+    "I": _push(_decimal),
+    "L": _push(_decimal),
+    "\x8a": _push(lambda m: _long(m, m.byte())),
+    "\x8b": _push(lambda m: _long(m, m.number(UINT32))),
+    "F": _push(lambda m: float(m.line(NAME))),
+    "G": _push(lambda m: m.number(FLOAT64)),
+    "X": _push(lambda m: m.text(UINT32)),
+    "\x8c": _push(lambda m: m.text(UINT8)),
+    "\x8d": _push(lambda m: m.text(UINT64)),
+    "V": _push(lambda m: m.line().decode("raw-unicode-escape")),
+    "U": _push(lambda m: str(m.read(m.byte()), "utf-8", m.errors)),  # Python 2's strings
+    "T": _push(lambda m: str(m.read(m.number(INT32)), "utf-8", m.errors)),
+    "C": _push(lambda m: bytes(m.read(m.byte()))),
+    "B": _push(lambda m: bytes(m.read(m.number(UINT32)))),
+    "\x8e": _push(lambda m: bytes(m.read(m.number(UINT64)))),
+    "\x96": _push(lambda m: bytearray(m.read(m.number(UINT64)))),
+    # containers
+    ")": _push(lambda m: ()),
+    "]": _costs(LIST, list),
+    "}": _costs(DICT, dict),
+    "\x8f": _costs(SET, set),
+    "(": lambda m: m.mark(),
+    "t": _push(lambda m: _tuple(m, m.pop_mark())),
+    "\x85": _fold(1),
+    "\x86": _fold(2),
+    "\x87": _fold(3),
+    "l": _push(lambda m: _list(m, m.pop_mark())),
+    "d": lambda m: _dict(m, m.pop_mark()),
+    "\x91": _push(lambda m: frozenset(_set(m, m.pop_mark()))),
+    "a": _one_item,
+    "e": lambda m: m.append(m.pop_mark()),
+    "s": _one_pair,
+    "u": lambda m: m.set_items(m.pop_mark()),
+    "\x90": lambda m: m.add(m.pop_mark()),
+    # the stack and the memo
+    "0": _pop_one,
+    "1": lambda m: m.pop_mark().clear(),
+    "2": _push(lambda m: m.top()),
+    "p": lambda m: m.put(int(m.line(12))),
+    "q": lambda m: m.put(m.byte()),
+    "r": lambda m: m.put(m.number(UINT32)),
+    "\x94": lambda m: m.put(len(m.memo) + len(m.beyond)),
+    "g": lambda m: m.get(int(m.line(12))),
+    "h": lambda m: m.get(m.byte()),
+    "j": lambda m: m.get(m.number(UINT32)),
+    # names and calls
+    "c": lambda m: m.find(m.line(NAME).decode(), m.line(NAME).decode()),
+    "\x93": _two_names,
+    "R": _reduce,
+    "\x81": lambda m: m.new(),
+    "b": lambda m: m.build(),
+    "Q": _push(lambda m: m.refer(m.pop())),
+    # framing
+    "\x80": _proto,
+    "\x95": lambda m: m.number(UINT64) and None,
 }
+Restricted.table = [INSTRUCTIONS.get(chr(code), _unsupported) for code in range(256)]
+
+
+def _skip_class(m: Restricted) -> None:
+    m.line(NAME), m.line(NAME), m.pop_mark()
+    m.push(None)
+
+
+def _skip_call(m: Restricted) -> None:
+    m.pop_mark()
+    m.push(None)
+
+
+def _skip_keywords(m: Restricted) -> None:
+    m.pop()
+    m.new()
+
+
+# What only programs are made of; they are read to find the storages of a file that is trusted.
+Skim.table = list(Restricted.table)
+Skim.table[ord("i")], Skim.table[ord("o")], Skim.table[0x92] = _skip_class, _skip_call, _skip_keywords
+Skim.table[ord("S")] = _push(lambda m: m.line().decode("latin1").strip("'\""))

@@ -3,6 +3,17 @@
 from tensorgrad.storage import cpu, meta, recycling
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 
-__all__ = ["STORAGES", "Storage", "cpu", "meta", "recycling", "storage_class"]
+_VALUES = ("TypedStorage", "UntypedStorage", "_dtype_to_storage_type_map", "_storage_type_to_dtype_map")
 
-recycling.start()
+
+def __getattr__(name: str):
+    if name == "UntypedStorage":
+        return Storage
+    if name in _VALUES:  # of a higher floor, which needs this one
+        from importlib import import_module
+
+        return getattr(import_module("tensorgrad.ops.storage_values"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+__all__ = ["STORAGES", "Storage", "cpu", "meta", "recycling", "storage_class"]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 from typing import Any
 
+from tensorgrad import forks
 from tensorgrad.storage import cuda_memory
 from tensorgrad.storage.stubs import BY_DEVICE, Storage, register
 
 INSTALL = "device 'cuda' needs CuPy, which is not installed: pip install cupy-cuda13x (or cupy-cuda12x)"
 
-_LOADING = threading.Lock()
+_LOADING = forks.lock()
 
 
 class _State:

@@ -27,7 +27,7 @@ INFERENCE = _Inference()
 class Storage:
     """The bytes behind one or more tensors, on one device.
 
-    A device implements the class methods below (see `storage/cpu.py`, and CONTRIBUTING.md for a worked example).
+    A device implements the class methods below (see `storage/cpu.py`, and CONTRIBUTING.md in the repository).
     `array` owns the memory; `version` counts in-place writes and is None for tensors made in inference mode.
 
     It may also know better ways to other devices than by a copy on the host (`storage/cuda_storage.py`: `send` to
@@ -86,9 +86,15 @@ class Storage:
         return cls.from_host(np.array(cls.to_host(array), order="K"), cls.device_of(array))
 
     @classmethod
-    def cast(cls, array, dtype: np.dtype):
-        """The same values in another dtype."""
-        return array.astype(dtype)
+    def cast(cls, array, dtype: np.dtype, order: str = "K"):
+        """The same values in another dtype: of complex numbers the real part; short integers wrap around."""
+        if array.dtype.kind == "c" and dtype.kind not in "cb":  # 1j is true
+            array = array.real
+        with np.errstate(all="ignore"):
+            # int32 is the processor's own conversion, in PyTorch too
+            if array.dtype.kind in "fV" and dtype.kind in "iu" and dtype.itemsize < 8 and dtype.name != "int32":
+                array = array.astype(np.int64)
+            return array.astype(dtype, order=order)
 
     @classmethod
     def write(cls, target, values) -> None:

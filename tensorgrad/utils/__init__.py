@@ -6,9 +6,11 @@ Nothing here is needed by ``import tensorgrad`` itself, so each part is loaded w
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tensorgrad.whole_modules import whole
+
 _PARTS = (
-    "_pytree", "benchmark", "checkpoint", "data", "dlpack", "flop_counter", "hooks", "model_zoo", "module_tracker",
-    "swap", "tensorboard",
+    "_pytree", "benchmark", "checkpoint", "data", "deterministic", "dlpack", "flop_counter", "hooks", "model_zoo",
+    "module_tracker", "swap", "tensorboard",
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
         benchmark,
         checkpoint,
         data,
+        deterministic,
         dlpack,
         flop_counter,
         hooks,
@@ -32,8 +35,11 @@ else:  # so that a misspelt name does not pass for one of these
             return import_module(f"{__name__}.{name}")
         if name == "swap_tensors":
             return import_module(f"{__name__}.swap").swap_tensors
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise import_module("tensorgrad.missing_names").no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_PARTS, "swap_tensors"])
+
+
+whole(__name__)

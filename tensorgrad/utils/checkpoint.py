@@ -18,8 +18,8 @@ from tensorgrad import generator_philox
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.gradients import backward
-from tensorgrad.autograd.hooks import saved_tensors_hooks
 from tensorgrad.autograd.modes import GRAD, enable_grad, no_grad
+from tensorgrad.autograd.saving import saved_tensors_hooks
 from tensorgrad.tensor import Tensor
 
 __all__ = [

@@ -1,5 +1,5 @@
 """The handle that every ``register_..._hook`` returns, under PyTorch's name for it."""
 
-from tensorgrad.autograd.graph import RemovableHandle
+from tensorgrad.autograd.handles import RemovableHandle
 
 __all__ = ["RemovableHandle"]

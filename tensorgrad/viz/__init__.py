@@ -16,6 +16,8 @@ imported before it is used.
 
 import importlib as _importlib
 
+from tensorgrad.whole_modules import whole as _whole
+
 _FILES = {  # name -> the file of this package that has it (of another name: importing it would hide the function)
     "explore": "explorer",
     "render": "drawing",
@@ -33,8 +35,11 @@ _FILES = {  # name -> the file of this package that has it (of another name: imp
 def __getattr__(name: str):
     if name in _FILES:
         return getattr(_importlib.import_module(f"tensorgrad.viz.{_FILES[name]}"), name)
-    raise AttributeError(f"module 'tensorgrad.viz' has no attribute {name!r}", name=name)
+    raise _importlib.import_module("tensorgrad.missing_names").no_attribute(__name__, name)
 
 
 def __dir__():
     return sorted({*globals(), *_FILES})
+
+
+_whole(__name__)

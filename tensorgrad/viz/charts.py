@@ -256,7 +256,7 @@ def curves(
         title, x_label, y_label: texts.
 
     Values that are nan leave a gap in the numbers but not in the line; the name of each line stands at its end, with
-    its last value. Long lines are drawn with their extremes.
+    the value there (of a smoothed line the average). Long lines are drawn with their extremes.
 
     Raises: TypeError and ValueError for what cannot be drawn.
 
@@ -267,9 +267,9 @@ def curves(
     if not 0 <= smooth < 1:
         raise ValueError(f"curves(): expected smooth from 0 to below 1, got {smooth}")
     lines = lines_of(data, x)
-    names = {name: f"{name} {svg.short(y[-1], 4)}".strip() for name, (_, y) in lines.items()}
-    room = min(max(1.12 * svg.text_width(n) for n in names.values()) + 24, 260.0)
     drawn = {name: smoothed(y, smooth) if smooth else y for name, (_, y) in lines.items()}
+    names = {name: f"{name} {svg.short(y[-1], 4)}".strip() for name, y in drawn.items()}
+    room = min(max(1.12 * svg.text_width(n) for n in names.values()) + 24, 260.0)
     shown = [y for name, (_, y) in lines.items()]
     across = Axis.over(np.concatenate([a for a, _ in lines.values()]), LEFT, WIDTH - room, slack=0.0)
     height = max(HEIGHT, TOP + BOTTOM + STEP * len(lines))
@@ -277,10 +277,13 @@ def curves(
     parts = frame(across, up, title, x_label, y_label)
     ends = []
     for number, (name, (along, values)) in enumerate(lines.items()):
-        if smooth:
+        if smooth and len(values) > 1:
             parts.append(_polyline(along, values, across, up, number, faint=True))
         parts.append(_polyline(along, drawn[name], across, up, number))
-        ends.append((up.place(float(drawn[name][-1])), number, name))
+        end = across.place(float(along[-1])), up.place(float(drawn[name][-1]))
+        if end[0] < across.end - 1:  # it ends before others do, or is a single point: lead the eye to its name
+            parts.append(svg.line(*end, across.end, end[1], stroke=svg.series(number), stroke_dasharray="1 4"))
+        ends.append((end[1], number, name))
     parts += _names(ends, names, across.end, room, up.start)
     heading = title or ", ".join(filter(None, lines)) or "Curve"
     return Picture(svg.document(WIDTH, height, parts, title=heading, description=_in_words(lines, x_label)), heading)
@@ -290,7 +293,7 @@ def _polyline(x: np.ndarray, y: np.ndarray, across: Axis, up: Axis, number: int,
     x, y = thinned(x, y, 1200)
     places = [(across.place(a), up.place(b)) for a, b in zip(x.tolist(), y.tolist())]
     if len(places) == 1:
-        return element("circle", cx=places[0][0], cy=places[0][1], r=3, fill=svg.series(number))
+        return element("circle", cx=places[0][0], cy=places[0][1], r=4, fill=svg.series(number))
     return element(
         "polyline",
         points=svg.points(places),

@@ -196,7 +196,7 @@ function show() {
   slider.setAttribute("aria-valuetext", "step " + (at + 1) + " of " + data.steps.length + ", " + sentence);
   jump.value = step.vertex;
   paint(step);
-  history.replaceState(null, "", "#step=" + (at + 1));
+  if (location.protocol !== "about:") history.replaceState(null, "", "#step=" + (at + 1)); // (a frame in a notebook has no address)
 }
 
 // --- the graph ---

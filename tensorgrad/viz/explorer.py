@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from tensorgrad.autograd.graph import Node
@@ -16,7 +15,7 @@ from tensorgrad.viz import formulas, svg
 from tensorgrad.viz.digest import CELLS, digest
 from tensorgrad.viz.drawing import FORWARD, counted, draw, title
 from tensorgrad.viz.graph import INPUT, LEAF, OP, Graph, Saved, Vertex, trace
-from tensorgrad.viz.picture import write
+from tensorgrad.viz.picture import Page, write
 from tensorgrad.viz.recording import record
 from tensorgrad.viz.values import Place, gradients, values
 
@@ -30,7 +29,7 @@ def explore(
     module: Any = None,
     names: Mapping[str, Tensor] | None = None,
     gradient: Tensor | None = None,
-) -> Path:
+) -> Page:
     """Writes a page that steps through the computation of a tensor, and back through its gradients, node by node.
 
     For every node it shows the value, the gradient, the formulas as they stand in the op's row, and a heat map or a
@@ -50,7 +49,7 @@ def explore(
         names: names for other tensors.
         gradient: the gradient to begin with, for a `loss` that is no scalar.
 
-    Returns: the path of the page.
+    Returns: the path of the page, which a notebook shows as the page itself.
 
     Raises: RuntimeError if the tensor has no graph or the graph was freed, ValueError for one of over 1,500 nodes.
 
@@ -81,7 +80,7 @@ def explore(
         "vertices": [_described(graph, i, target, *found, cells) for i, target in enumerate(targets)],
         "steps": steps(graph),
     }
-    return write(path, page(graph, data))
+    return Page(write(path, page(graph, data)))
 
 
 def steps(graph: Graph) -> list[dict]:

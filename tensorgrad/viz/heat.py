@@ -17,21 +17,22 @@ from tensorgrad.viz.svg import colour, element, escape
 ROWS, COLUMNS, TABLES = 16, 16, 6  # what is shown of a tensor
 STRONGEST = 45  # per cent of colour in the cell of the largest number: text must stay readable on it
 
-STYLE = (
-    f".tg-heat{{font:13px/1.35 {svg.SANS};color:{colour('ink')};background:{colour('surface')};padding:.35rem;"
-    "border-radius:6px}.tg-heat .scroll{overflow-x:auto}"
-    f".tg-heat table{{border-collapse:collapse;margin:0 0 .6rem;color:{colour('ink')};font-size:inherit}}"
-    f".tg-heat caption{{text-align:left;padding:.15rem 0 .3rem;color:{colour('muted')};white-space:nowrap}}"
-    f".tg-heat th,.tg-heat td{{padding:.2rem .45rem;text-align:right;border:1px solid {colour('grid')};"
+STYLE = svg.fenced(
+    "tg-heat",
+    f"&{{font:13px/1.35 {svg.SANS};color:{colour('ink')};background:{colour('surface')};padding:.35rem;"
+    "border-radius:6px}& .scroll{overflow-x:auto}"
+    f"& table{{border-collapse:collapse;margin:0 0 .6rem;color:{colour('ink')};font-size:inherit}}"
+    f"& caption{{text-align:left;padding:.15rem 0 .3rem;color:{colour('muted')};white-space:nowrap}}"
+    f"& th,& td{{padding:.2rem .45rem;text-align:right;border:1px solid {colour('grid')};"
     f"background:{colour('surface')};font:inherit;font-variant-numeric:tabular-nums;font-weight:400}}"
-    f".tg-heat th{{color:{colour('muted')};background:{colour('panel')}}}"
-    f".tg-heat td.nan{{background:{colour('bad-soft')}}}"
+    f"& th{{color:{colour('muted')};background:{colour('panel')}}}"
+    f"& td.nan{{background:{colour('bad-soft')}}}"
     + "".join(
-        f".tg-heat td.{letter}{step}{{background:color-mix(in srgb,{colour(name)} {STRONGEST * step / 9:.0f}%,"
+        f"& td.{letter}{step}{{background:color-mix(in srgb,{colour(name)} {STRONGEST * step / 9:.0f}%,"
         f"{colour('surface')})}}"
         for letter, name in (("p", "accent"), ("m", "warm"))
         for step in range(1, 10)
-    )
+    ),
 )
 
 

@@ -6,10 +6,37 @@ import os
 import tempfile
 import webbrowser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorgrad.serialization.archive import replacing
 from tensorgrad.viz import svg
+
+if TYPE_CHECKING:
+    _Path = Path
+else:
+    _Path = type(Path())  # the class of this system's paths, the one that can be inherited from before Python 3.12
+
+
+class Page(_Path):
+    """The path of a page that was written. At the end of a notebook's cell the page itself is shown in place.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = Page(write(os.path.join(folder, "a.html"), "<p>Hello</p>"))
+    ...     page.name, "&lt;p&gt;Hello&lt;/p&gt;" in page._repr_html_()
+    ('a.html', True)
+    """
+
+    def with_segments(self, *segments) -> Path:
+        """What is made of it, such as its folder, is an ordinary path (from Python 3.12 on)."""
+        return Path(*segments)
+
+    def _repr_html_(self) -> str | None:
+        """The page in a frame of its own, whose lower edge can be pulled; None if it is no longer there."""
+        if self.suffix.lower() != ".html" or not self.is_file():
+            return None
+        style = "width:100%;height:44rem;min-height:12rem;border:0;resize:vertical;overflow:auto"
+        return svg.element("iframe", srcdoc=self.read_text("utf-8"), title=self.stem, style=style)
 
 
 class Picture:

@@ -10,25 +10,27 @@ from tensorgrad.viz.svg import colour, element, escape
 if TYPE_CHECKING:
     from tensorgrad.nn.model_summary import Layer, Summary
 
-STYLE = (
-    f".tg-summary{{font:14px/1.45 {svg.SANS};color:{colour('ink')};background:{colour('surface')};"
-    "max-width:72rem;border-radius:6px;padding:.25rem}.tg-summary .scroll{overflow-x:auto}"
-    f".tg-summary table{{border-collapse:collapse;width:100%;color:{colour('ink')};font-size:inherit;margin:0}}"
-    ".tg-summary caption{text-align:left;font-weight:600;font-size:1.1em;padding:.3rem .6rem .6rem}"
-    ".tg-summary th,.tg-summary td{padding:.22rem .6rem;text-align:left;vertical-align:top;"
+STYLE = svg.fenced(
+    "tg-summary",
+    f"&{{font:14px/1.45 {svg.SANS};color:{colour('ink')};background:{colour('surface')};"
+    "max-width:72rem;border-radius:6px;padding:.25rem}& .scroll{overflow-x:auto}"
+    "& h1{font-size:1.6rem;margin:0 .6rem .8rem}"
+    f"& table{{border-collapse:collapse;width:100%;color:{colour('ink')};font-size:inherit;margin:0}}"
+    "& caption{text-align:left;font-weight:600;font-size:1.1em;padding:.3rem .6rem .6rem}"
+    "& th,& td{padding:.22rem .6rem;text-align:left;vertical-align:top;"
     f"border:0;border-bottom:1px solid {colour('grid')};background:{colour('surface')};font-weight:400;"
     "white-space:nowrap}"
-    f".tg-summary thead th{{font-weight:600;color:{colour('muted')};border-bottom:2px solid {colour('edge')}}}"
-    ".tg-summary .n{text-align:right;font-variant-numeric:tabular-nums}"
-    f".tg-summary .shape{{font-family:{svg.MONO};font-size:.92em;white-space:normal;min-width:9rem}}"
-    f".tg-summary .kind,.tg-summary .none{{color:{colour('muted')}}}"
-    ".tg-summary tbody tr:first-child th{font-weight:600}"
-    f".tg-summary tbody tr:hover>*{{background:{colour('panel')}}}"
-    f".tg-summary .bar{{display:block;height:3px;margin:2px 0 0 auto;border-radius:2px;background:{colour('accent')}}}"
-    f".tg-summary .bar.cost{{background:{colour('warm')}}}.tg-summary .bar.kept{{background:{colour('good')}}}"
-    ".tg-summary dl{display:flex;flex-wrap:wrap;gap:.5rem;margin:.75rem .35rem .25rem;padding:0}"
-    f".tg-summary dl>div{{background:{colour('panel')};border-radius:6px;padding:.4rem .7rem;margin:0}}"
-    f".tg-summary dt{{font-size:.85em;color:{colour('muted')};font-weight:400}}.tg-summary dd{{margin:0}}"
+    f"& thead th{{font-weight:600;color:{colour('muted')};border-bottom:2px solid {colour('edge')}}}"
+    "& .n{text-align:right;font-variant-numeric:tabular-nums}"
+    f"& .shape{{font-family:{svg.MONO};font-size:.92em;white-space:normal;min-width:9rem}}"
+    f"& .kind,& .none{{color:{colour('muted')}}}"
+    "& tbody tr:first-child th{font-weight:600}"
+    f"& tbody tr:hover>*{{background:{colour('panel')}}}"
+    f"& .bar{{display:block;height:3px;margin:2px 0 0 auto;border-radius:2px;background:{colour('accent')}}}"
+    f"& .bar.cost{{background:{colour('warm')}}}& .bar.kept{{background:{colour('good')}}}"
+    "& dl{display:flex;flex-wrap:wrap;gap:.5rem;margin:.75rem .35rem .25rem;padding:0}"
+    f"& dl>div{{background:{colour('panel')};border-radius:6px;padding:.4rem .7rem;margin:0}}"
+    f"& dt{{font-size:.85em;color:{colour('muted')};font-weight:400}}& dd{{margin:0}}",
 )
 
 
@@ -41,8 +43,7 @@ def page(summary: Summary) -> str:
     """The summary as a complete page."""
     title = f"Summary of {summary.layers[0].kind}"
     heading = element("h1", escape(title))
-    style = f"{STYLE}h1{{font-size:1.6rem;margin:0 .6rem .8rem}}"
-    return svg.page(element("main", heading, content(summary), class_="tg-summary"), title=title, style=style)
+    return svg.page(element("main", heading, content(summary), class_="tg-summary"), title=title, style=STYLE)
 
 
 def content(summary: Summary) -> str:

@@ -20,6 +20,7 @@ CALLS = {
     "sum": lambda x, dim, keep: x.sum(dim, keep), "mean": lambda x, dim, keep: x.mean(dim, keep),
     "amax": lambda x, dim, keep: x.amax(dim, keep), "amin": lambda x, dim, keep: x.amin(dim, keep),
     "var": lambda x, dim, keep: x.var(dim, correction=0, keepdim=keep),
+    "std": lambda x, dim, keep: x.std(dim, correction=0, keepdim=keep),
     "norm": lambda x, dim, keep: x.norm(2, dim, keep),
 }  # fmt: skip
 
@@ -59,6 +60,16 @@ def test_dtypes(dtype, limit):
             torch.testing.assert_close(
                 torch.tensor(got.cpu().double().tolist(), dtype=torch.float64), want.double(), rtol=limit, atol=limit
             )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_gradient_of_a_product_of_every_dtype(dtype):
+    x, y = pair(np.float32([[1, 2, 0.5], [0, 3, 2]]), dtype)
+    x.requires_grad_(), y.requires_grad_()
+    for dim in (0, 1):
+        x.prod(dim).sum().backward()
+        y.prod(dim).sum().backward()
+    assert x.grad.cpu().double().tolist() == y.grad.double().tolist()
 
 
 @pytest.mark.parametrize("view", ["transposed", "sliced", "channels last", "repeated"])
@@ -163,3 +174,13 @@ def test_declines_what_it_was_not_made_for():
     assert reduce.sum_(cupy.zeros((), np.float32), None, False, None) is NotImplemented
     assert reduce.amax(cupy.zeros(3, np.int64), None, False) is NotImplemented
     assert reduce.sum_(cupy.zeros(3, np.complex64), None, False, None) is NotImplemented
+
+
+@pytest.mark.parametrize("shape", [(3,), (5, 3), (3, 5, 40), (2, 3000)], ids=str)
+@pytest.mark.parametrize("scale", [1e20, 1.0, 1e-20])
+def test_deviations_of_numbers_whose_squares_leave_their_range(shape, scale):
+    x = (np.random.default_rng(3).standard_normal(shape) * scale).astype("float32")
+    for dim in (None, *range(len(shape))):
+        expected = x.astype("float64").std(dim, ddof=1)
+        given = tensorgrad.tensor(x, device="cuda").std(dim).cpu().numpy()
+        np.testing.assert_allclose(given, expected, rtol=2e-5)

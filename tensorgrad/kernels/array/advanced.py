@@ -131,6 +131,8 @@ def raise_index_error(shape, indices, pattern):
         if array.size:
             low, high, size = int(array.min()), int(array.max()), shape[dim]
             if low < -size or high >= size:
+                if not size:
+                    raise IndexError("index is out of bounds for dimension with size 0")
                 wrong = high if high >= size else low
                 raise IndexError(f"index {wrong} is out of bounds for dimension {k} with size {size}")
         dim += 1

@@ -27,7 +27,7 @@ def _probabilities(xp, scores, mask, is_causal):
         scores += _causal_bias(*shape, scores.dtype) if xp is np else xp.asarray(_causal_bias(*shape, scores.dtype))
     if mask is not None:
         if mask.dtype == bool:
-            hidden = scores.dtype.type(-np.inf)
+            hidden = xp.full((), -np.inf, scores.dtype)
             scores[...] = select(xp, xp.broadcast_to(mask, scores.shape), scores, xp.broadcast_to(hidden, scores.shape))
         else:
             scores += mask

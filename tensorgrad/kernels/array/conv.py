@@ -157,7 +157,9 @@ def _columns(xp, x, kernel, points, stride, padding, dilation, groups):
     """
     batch, channels, dims = x.shape[0], x.shape[1], len(kernel)
     depth = channels * prod(kernel)
-    if _plain_product(kernel, stride, padding) and prod(points) >= 128:  # below that, one product of all images wins
+    if (
+        _plain_product(kernel, stride, padding, x.shape[2:], points) and prod(points) >= 128
+    ):  # below that, one product of all images wins
         for image in range(batch):  # the image itself is the matrix
             yield image, image + 1, 0, prod(points), x[image].reshape(groups, depth // groups, -1)
         return
@@ -230,8 +232,10 @@ def _strided(xp, array, shape, strides):
     return xp.lib.stride_tricks.as_strided(array, shape, strides)
 
 
-def _plain_product(kernel, stride, padding):
-    return all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding)
+def _plain_product(kernel, stride, padding, size, points):
+    """Whether each output point reads the one where it is itself. (A transposed convolution may have more of them.)"""
+    alone = all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding)
+    return alone and tuple(size) == tuple(points)
 
 
 # Scattering: columns -> input
@@ -243,7 +247,7 @@ def _scatter(xp, g, w, out, stride, padding, dilation, groups):
     inner, kernel, points = channels // groups, w.shape[2:], g.shape[2:]
     taps = prod(kernel)
     weights = w.reshape(groups, -1, inner, taps).transpose(0, 3, 2, 1).reshape(groups, taps * inner, -1)
-    if _plain_product(kernel, stride, padding) and points == tuple(size):
+    if _plain_product(kernel, stride, padding, size, points):
         target = out.reshape(batch, groups, inner, -1)
         xp.matmul(weights, g.reshape(batch, groups, -1, prod(points)), out=target)
         return

@@ -242,6 +242,8 @@ def index_add(xp, x, dim, index, src, alpha=1):
         xp.add.at(out, index, src.astype(out.dtype, copy=False))
         return out.reshape(x.shape)
     out = xp.array(x, order="C")
+    if not src.size:  # nothing to add, and no strides to count with
+        return out
     if dim == 0:
         width = math.prod(shape[1:])
         _add_rows(xp, out.reshape(shape[0], width), index, src.reshape(index.size, width))
@@ -265,6 +267,8 @@ def _normalised(xp, x, indices):
             size = x.shape[dim]
             if index.size and not checks_itself(xp, index, -size, size, dim):
                 low, high = extremes(xp, index)
+                if not size:
+                    raise IndexError("index is out of bounds for dimension with size 0")
                 if low < -size or high >= size:
                     wrong = high if high >= size else low
                     raise IndexError(f"index {wrong} is out of bounds for dimension {dim} with size {size}")
@@ -317,7 +321,7 @@ def embedding_grad(xp, g, index, num_rows, padding_idx=None):
     """
     width = g.shape[-1]
     rows = index.reshape(-1)
-    g2 = g.reshape(-1, width)
+    g2 = g.reshape(rows.size, width)
     if padding_idx is not None:
         kept = rows != padding_idx
         if not kept.all():

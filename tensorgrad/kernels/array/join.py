@@ -5,7 +5,16 @@ from __future__ import annotations
 
 def cat(xp, arrays, dim):
     """The arrays, of one dtype and alike but for their size in `dim`, behind one another along it."""
-    return _in_c_order(xp, xp.concatenate(arrays, dim), arrays)
+    joined = xp.concatenate(arrays, dim)
+    if joined.ndim in (4, 5) and all(map(_channels_last, arrays)):
+        return xp.moveaxis(xp.array(xp.moveaxis(joined, 1, -1), order="C"), -1, 1)
+    return _in_c_order(xp, joined, arrays)
+
+
+def _channels_last(x):
+    """Whether the channels of images lie innermost, as in torch.channels_last, and nothing else says so."""
+    s = x.strides
+    return s[1] == x.itemsize and x.shape[1] > 1 and s[1] < s[-1] <= min(s[2:]) and max(s[2:]) <= s[0]
 
 
 def stack(xp, arrays, dim):

@@ -151,13 +151,11 @@ def layer_norm_grad(xp, g, x, mean, rstd, weight, axes, need=_ALL):
     return _row_norm_grad(xp, g, x, mean, rstd, weight, axes, need)
 
 
-def rms_norm(xp, x, axes, weight=None, eps=None):
+def rms_norm(xp, x, axes, weight, eps):
     """Root-mean-square normalisation over the trailing `axes` (B. Zhang, R. Sennrich, arXiv:1910.07467).
 
-    `eps` None means the machine epsilon of `x`'s dtype. Returns `(y, rrms)`.
+    Returns `(y, rrms)`.
     """
-    if eps is None:
-        eps = float(np.finfo(x.dtype).eps) if x.dtype.kind == "f" else 2.0**-7  # bfloat16
     y, _, rrms = _row_norm(xp, x, axes, weight, None, eps, False)
     return y, rrms
 

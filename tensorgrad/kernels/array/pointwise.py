@@ -97,7 +97,8 @@ def gcd(xp, x, y):
 def lcm(xp, x, y):
     """The least common multiple of integers."""
     _refuse(x, "b")
-    return xp.lcm(x, y)
+    found = xp.lcm(x, y)  # may have overflown; the shorter ones PyTorch computes in int32
+    return xp.abs(found) if x.dtype.kind == "i" and x.dtype.itemsize >= 4 else found
 
 
 # --- powers --------------------------------------------------------------------------------------------------------

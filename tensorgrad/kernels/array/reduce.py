@@ -7,7 +7,7 @@ loop, is as exact (BLAS keeps 32 partial sums, and rows of a bounded length are 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -333,24 +333,40 @@ def sum_backward(xp, g, input_shape, dim, keepdim):
     return result.copy() if result.size == g.size else result
 
 
-def var(xp, x, dim, correction, keepdim):
-    """Mean squared distance from the mean, the sum divided by (n - correction), or by 0 if that is negative."""
+def var(xp, x, dim, correction, keepdim, root=False):
+    """Mean squared distance from the mean, the sum divided by (n - correction), or by 0 if that is negative.
+
+    Squares that float32 cannot hold, or holds with few digits, are summed in double precision.
+    """
     if _two_bytes(x):
-        return xp.asarray(var(xp, x.astype(np.float32), dim, correction, keepdim)).astype(x.dtype)
-    n = count(x.shape, dim)
+        return xp.asarray(var(xp, x.astype(np.float32), dim, correction, keepdim, root)).astype(x.dtype)
     kind = x.real.dtype.type
     with np.errstate(all="ignore"):
-        away = x - xp.add.reduce(x, axis=dim, keepdims=True) / kind(n)
-        if x.dtype.kind == "c":
-            squares = away.real * away.real + away.imag * away.imag
-            total = xp.add.reduce(squares, axis=dim, keepdims=keepdim)
-        elif dim is None and not keepdim and xp is np:
-            away = away.reshape(-1)
-            total = np.dot(away, away)
-        else:
-            total = xp.add.reduce(xp.multiply(away, away, away if away.ndim else None), axis=dim, keepdims=keepdim)
-        freedom = n - correction
-        return total / kind(freedom if freedom > 0 else 0)
+        total = _squares_around_mean(xp, x, dim, keepdim)
+        if kind is np.float32 and (xp is not np or not _held(total)):
+            wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+            total = _squares_around_mean(xp, wide, dim, keepdim)
+        made = total / total.dtype.type(max(count(x.shape, dim) - correction, 0))
+        return xp.asarray(np.sqrt(made) if root else made).astype(kind)
+
+
+std = partial(var, root=True)
+
+
+def _held(squares) -> bool:
+    """Whether sums of squares lie where float32 has all its digits."""
+    return not squares.size or bool(squares.min() > 1e-25 and squares.max() < np.inf)
+
+
+def _squares_around_mean(xp, x, dim, keepdim):
+    away = x - xp.add.reduce(x, axis=dim, keepdims=True) / x.real.dtype.type(count(x.shape, dim))
+    if x.dtype.kind == "c":
+        squares = away.real * away.real + away.imag * away.imag
+        return xp.add.reduce(squares, axis=dim, keepdims=keepdim)
+    if dim is None and not keepdim and xp is np:
+        away = away.reshape(-1)
+        return np.dot(away, away)
+    return xp.add.reduce(xp.multiply(away, away, away if away.ndim else None), axis=dim, keepdims=keepdim)
 
 
 def vector_norm(xp, x, ord, dim, keepdim, dtype):

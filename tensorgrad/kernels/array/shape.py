@@ -49,6 +49,11 @@ class _Window:
         self.owner, self.__array_interface__ = owner, interface
 
 
+def strided_nothing(shape, strides, dtype):
+    """An array without elements that remembers its strides (in elements)."""
+    return as_strided(np.empty(1, dtype), shape, [s * dtype.itemsize for s in strides])
+
+
 def dense_strides(shape, itemsize):
     """The strides (bytes) of a C-contiguous array; dimensions of size 0 count as 1, as in PyTorch."""
     strides, step = [], itemsize

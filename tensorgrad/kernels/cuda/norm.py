@@ -110,9 +110,7 @@ def layer_norm_grad(g, x, weight, mean, rstd, axes, eps, need):
 
 
 def rms_norm(x, weight, axes, eps):
-    """(out, rrms): root-mean-square normalisation over the trailing axes; `eps` None is the dtype's machine epsilon."""
-    if eps is None:
-        eps = float(np.finfo(x.dtype).eps) if x.dtype.kind == "f" else 2.0**-7  # bfloat16
+    """(out, rrms): root-mean-square normalisation over the trailing axes."""
     made = _forward(x, weight, None, axes, eps, False)
     return made if made is NotImplemented else (made[0], made[2])
 

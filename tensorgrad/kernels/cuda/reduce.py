@@ -35,8 +35,8 @@ class Kind(NamedTuple):
 KINDS = {
     "sum": Kind(whole=True), "mean": Kind(), "prod": Kind(), "any": Kind("bool", whole=True),
     "all": Kind("bool", whole=True), "amax": Kind(), "amin": Kind(), "norm1": Kind(), "norm2": Kind(), "norm_p": Kind(),
-    "norm_max": Kind(), "argmax": Kind(bytes=8), "argmin": Kind(bytes=8), "var": Kind(numbers=2, bytes=8),
-    "logsumexp": Kind(numbers=2),
+    "norm_max": Kind(), "argmax": Kind(bytes=8), "argmin": Kind(bytes=8), "var": Kind(numbers=0, bytes=24),
+    "deviation": Kind(numbers=0, bytes=24), "logsumexp": Kind(numbers=2),
 }  # fmt: skip
 
 
@@ -269,6 +269,11 @@ def extreme_with_index(x, dim, keepdim, name):
 def var(x, dim, correction, keepdim):
     """Mean squared distance from the mean, the sum divided by (n - correction), or by 0 if that is negative."""
     return _values(reduce("var", x, dim, keepdim, correction))
+
+
+def std(x, dim, correction, keepdim):
+    """The square root of `var`."""
+    return _values(reduce("deviation", x, dim, keepdim, correction))
 
 
 def vector_norm(x, ord, dim, keepdim, dtype):

@@ -50,7 +50,14 @@ class _Ufunc:
     def accumulate(self, array, axis=0, dtype=None, out=None):
         """Each element combined with all before it."""
         if self.__name__ in ("add", "multiply"):
-            return self.ufunc.accumulate(array, axis, dtype, out)
+            if array.dtype.itemsize != 2 or array.dtype.kind in "iu":
+                return self.ufunc.accumulate(array, axis, dtype, out)
+            # In single precision: CuPy scans no bfloat16.
+            made = self.ufunc.accumulate(array.astype(np.float32), axis).astype(dtype or array.dtype)
+            if out is None:
+                return made
+            out[...] = made
+            return out
         if dtype is not None or out is not None:
             raise NotImplementedError(f"{self.__name__}.accumulate has neither dtype= nor out= on a GPU")
         out = cupy.moveaxis(array.copy(), axis, 0)

@@ -3,6 +3,12 @@
     table.py      which ops have one, and from how many elements on
     runtime.py    gets them ready in the background, the first time that a large array comes by; NumPy serves meanwhile
     compiler.py   the process that compiles them for it
+    build.py      how one is compiled to an object, by Numba, with an entry that Python can call
+    proof.py      small programs by which each is compared with NumPy's before it is kept
+    cache.py      where the objects are kept: keys, checksums, locks, failures, bounds
+    native.py     loads objects into this process; no Numba is needed for it
+    launch.py     the decorators of kernels, which take their machine code from the cache or have it compiled
+    language.py   Numba's names for the process that compiles, and what stands for them in the program
     blas.py       keeps NumPy's own threads from standing in their way
     pool.py       the threads that share the work of one kernel
     waiting.py    how they wait for each other

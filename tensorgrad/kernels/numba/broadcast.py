@@ -10,11 +10,11 @@ from functools import cache, lru_cache
 from itertools import zip_longest
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import inner
+from tensorgrad.kernels.numba.language import njit
 from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
 

@@ -1,7 +1,9 @@
 """Compiles kernels in a process of its own.
 
 The compiler is written in Python: beside the program it would hold Python's lock most of the time, and leave a hundred
-megabytes behind. The process fills the cache on disk; the program then reads the kernel from there.
+megabytes behind. And it may crash, or be killed: that must be its end, not the program's. The process fills the cache
+on disk; the program then reads the kernel from there (runtime.py). The program itself compiles only where no
+interpreter is known that could be started, as in one that was frozen into a single file.
 """
 
 from __future__ import annotations
@@ -9,28 +11,61 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import json
 import os
 import subprocess
 import sys
+import warnings
+from pathlib import Path
 from typing import Any
 
+from tensorgrad.processes import python
+
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from tensorgrad.kernels.numba.compiler import serve; serve()"
+_CRASHES = 3  # of the process, after which the program starts it no more
+_serving = False
+
+
+def compiles_here() -> bool:
+    """Whether kernels are compiled in this process."""
+    if _serving:
+        return True
+    try:
+        python()
+    except RuntimeError:
+        return True
+    return False
 
 
 def serve() -> None:
-    """What the process does: compiles each kernel whose name comes in, and answers when it lies in the cache.
+    """What the process does: compiles each kernel that it is told of, at low priority, and answers.
 
-    At the program's own priority: the sooner a kernel is there, the sooner NumPy need not serve.
+    A question is a line of JSON, {"kernel": "rows.softmax", "where": a folder}; an answer {"error": None or a text}.
     """
-    from tensorgrad.kernels.numba.runtime import compiled
+    global _serving
+    _serving = True
+    if hasattr(os, "nice"):
+        os.nice(10)
+    from tensorgrad.kernels.numba import runtime
 
+    warnings.simplefilter("ignore")  # nobody would see them here, and `-W error` is not meant for the compiler
     gc.set_threshold(200_000)  # the compiler makes very many objects that are not garbage
     for line in sys.stdin:
         try:
-            compiled(line.strip())
-            print("compiled", flush=True)
-        except Exception:  # the program will try itself, and tell its user
-            print("failed", flush=True)
+            asked = json.loads(line)
+            runtime.compile_into(asked["kernel"], Path(asked["where"]))
+            answer = None
+        except Exception as error:
+            answer = f"{type(error).__name__}: {error!s:.1000}"
+        print(json.dumps({"error": answer}), flush=True)
+
+
+class Failed(Exception):
+    """A kernel could not be compiled. `crash`: the process ended over it; `tried`: which is to be remembered."""
+
+    def __init__(self, reason: str, crash: bool = False, tried: bool = True):
+        super().__init__(reason)
+        self.crash, self.tried = crash, tried
 
 
 class Compiler:
@@ -39,29 +74,52 @@ class Compiler:
     def __init__(self) -> None:
         self.process: Any = None
         self.owner = 0
-        self.hopeless = not sys.executable or getattr(sys, "frozen", False)
+        self.crashes = 0
+        self.hopeless = ""  # why no process can be had
 
-    def compile(self, kernel: str) -> bool:
-        """Waits until a kernel ("rows.softmax") lies in the cache. Whether it does: there may be no such process."""
+    def compile(self, kernel: str, where: Path) -> None:
+        """Waits until a kernel ("rows.softmax") lies in the cache at a place. Raises: Failed if that cannot be."""
         if self.hopeless:
-            return False
+            raise Failed(self.hopeless, tried=False)
+        process = None
         try:
             if self.process is None:
                 self._start()
-            self.process.stdin.write(f"{kernel}\n")
-            self.process.stdin.flush()
-            answer = self.process.stdout.readline().strip()
-        except (OSError, ValueError):  # it could not be started, or has been ended
+            process = self.process
+            process.stdin.write(json.dumps({"kernel": kernel, "where": str(where)}) + "\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except (OSError, ValueError, RuntimeError) as error:  # it could not be started, or has been ended
+            if process is None:
+                self.hopeless = f"the compiler's process could not be started: {error}"
+                raise Failed(self.hopeless, tried=False) from None
             answer = ""
-        self.hopeless = not answer
-        return answer == "compiled"
+        if answer:
+            reason = json.loads(answer)["error"]
+            if reason is not None:
+                raise Failed(reason)
+            return
+        if self.process is None:  # closed meanwhile: nobody waits for the kernel any more
+            raise Failed("the compiler's process was closed", tried=False)
+        code = process.wait()
+        self.close()
+        self.crashes += 1
+        if self.crashes >= _CRASHES:
+            self.hopeless = f"the compiler's process has ended {self.crashes} times"
+        raise Failed(f"the compiler's process ended with status {code}", crash=True)
 
     def _start(self) -> None:
-        environment = {k: v for k, v in os.environ.items() if k not in ("DEBUG", "PYTHONINSPECT", "PYTHONSTARTUP")}
+        environment = {
+            k: v
+            for k, v in os.environ.items()
+            if k not in ("DEBUG", "PYTHONINSPECT", "PYTHONSTARTUP")
+            and (not k.startswith("NUMBA_") or k in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"))
+        }
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM.format(path=sys.path)],
+            python("-c", _PROGRAM.format(path=sys.path)),
             env=environment | {"OMP_NUM_THREADS": "1"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True, encoding="utf-8",
+            creationflags=getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0),
         )  # fmt: skip
         self.owner = os.getpid()
         atexit.register(self.close)

@@ -18,11 +18,11 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import images, pool
 from tensorgrad.kernels.numba.functions import inner
+from tensorgrad.kernels.numba.language import to_fixed_tuple
 from tensorgrad.kernels.numba.launch import shared, with_loops
 from tensorgrad.kernels.numba.panels import flat, into_panels
 from tensorgrad.kernels.numba.tiles import FORM, ITEMS, WIDEST, Layout, fill, layout, move, odd, up
@@ -308,16 +308,16 @@ def _plan(backwards, batch, size, points, kernel, stride, padding, dilation, gro
         return images.convolve_cost(n, size, points, taps, steps, over, groups, ins, outs) if n else 0.0
 
     innermost = min({0, whole, batch}, key=lambda n: cost(n) + by_tiles * (batch - n) / batch)
-    tilings = _tilings(batch - innermost, size, points, parts, steps, over, groups, ins, outs)
+    tilings = _tilings(batch - innermost, size, points, parts, steps, over, groups, ins, outs, len(taps))
     if None in tilings and 0 < innermost < batch:
         innermost, tilings = batch, ()
     gaps = not all(reached for *_, reached in parts)
     return None if None in tilings else _Plan(points, taps, steps, over, innermost, tilings, gaps)
 
 
-def _tilings(batch, size, points, parts, steps, over, groups, ins, outs):
+def _tilings(batch, size, points, parts, steps, over, groups, ins, outs, taps):
     return tuple(
-        _tiling(size, some, steps, reached, batch, groups, ins, outs, (*points, *over, y, x), len(parts) == 1)
+        _tiling(size, some, steps, reached, batch, groups, ins, outs, (*points, *over, y, x), len(reached) == taps)
         for y, x, some, reached in parts if batch and reached
     )  # fmt: skip
 
@@ -359,7 +359,7 @@ def conv(x, w, bias, stride, padding, dilation, groups):
         return NotImplemented
     plan, weights, shape = found
     out = np.empty(shape, F32)
-    _carry_out(plan, _planar(x), w.reshape(weights), bias, out)
+    _carry_out(plan, _planar(x), np.ascontiguousarray(w).reshape(weights), bias, out)
     return out if x.ndim == 4 else out.reshape(*shape[:2], shape[3])
 
 

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.generator import WORDS
-from tensorgrad.kernels.numba.functions import F, compiled, inner
+from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.language import njit
+from tensorgrad.kernels.numba.launch import plain
 
 _LAG = 397
 _U = np.uint32
@@ -63,7 +64,7 @@ def _compare(pairs, limit, value, out):
 
 
 def _coins() -> Callable:
-    @compiled("void(uint32[::1], uint64, float32, float32[::1])")
+    @plain("void(uint32[::1], uint64, float32, float32[::1])")
     def toss(state, limit, value, out):
         key, at = state[:WORDS], int(state[WORDS])
         words = np.empty(2 * _BLOCK, np.uint32)

@@ -11,14 +11,13 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from numba import njit
+
+from tensorgrad.kernels.numba.language import njit
 
 F = np.float32
 
-# How a loop over a range of the work is compiled: other threads run meanwhile; division by zero gives inf, as NumPy's;
-# a product and a sum may become one instruction.
-compiled = partial(njit, error_model="numpy", nogil=True, cache=True, no_cfunc_wrapper=True, fastmath={"contract"})
-# And a function that only kernels call: without what Python would need to call it, which takes time to compile.
+# A function that only kernels call: without what Python would need to call it, which takes time to compile. Division by
+# zero gives inf, as NumPy's.
 inner = partial(njit, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 _LOG2E, _LN2_HIGH, _LN2_LOW = F(1.44269504088896341), F(0.693359375), F(-2.12194440e-4)
 

@@ -1,138 +1,126 @@
-"""How a kernel is started over parts of its work, by several threads of which only the first comes from Python.
+"""How compiled functions come to be: from a library of machine code (cache.py), or from the compiler, which adds to it.
 
-A kernel is a function of arrays and numbers and, at the end, of the range of the work to do. What starts it is compiled
-for its arguments, too: it leaves them on a board (board.py), whence all threads take them without asking for Python's
-lock. What divides the work among the threads is compiled once for all kernels (waiting.py).
+A kernel is a function of arrays and numbers and, at the end, of the range of the work to do. What starts it is machine
+code, too (build.py): it leaves the arguments on a board (board.py), whence all threads take them without asking for
+Python's lock. What divides the work among the threads is compiled once for all kernels (waiting.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils, sigutils
-from numba.extending import intrinsic
+import numpy as np
 
-from tensorgrad.kernels.numba.board import ARGUMENTS, DIVIDE, KERNEL, SIZE
-from tensorgrad.kernels.numba.functions import compiled
-
-_ROOM = 8 * (SIZE - ARGUMENTS)  # bytes for arguments
-_I64 = ir.IntType(64)
+from tensorgrad.kernels.numba import native
+from tensorgrad.kernels.numba.cache import Library, Part
+from tensorgrad.kernels.numba.language import COMPILING
+from tensorgrad.kernels.numba.table import Unsuited
 
 
-def _place(builder, board, number: int, kind=_I64):
-    """Where a number of a board lies, as a pointer."""
-    place = builder.gep(builder.inttoptr(board, _I64.as_pointer()), [ir.Constant(_I64, number)])
-    return builder.bitcast(place, kind.as_pointer())
+class Missing(Unsuited):
+    """A function that the library does not hold yet."""
 
 
-def _borrowed(builder, kind, value):
-    """An argument whose references nobody counts: the caller keeps the arrays. (A kernel that takes a row of an array
-    counts it, which is an atomic instruction.)"""
-    if isinstance(kind, types.Array):
-        return builder.insert_value(value, ir.Constant(value.type.elements[0], None), 0)
-    if isinstance(kind, types.BaseTuple):
-        for n, inside in enumerate(kind.types):
-            value = builder.insert_value(value, _borrowed(builder, inside, builder.extract_value(value, n)), n)
-    return value
+_library: Library | None = None
+COMPILED: list[str] = []  # the functions that this process has compiled
 
 
-def _called(context, builder, arguments, kernel, values, first, last):
-    """Calls a kernel by its address; returns its status."""
-    kinds = [*arguments.types, types.int64, types.int64]
-    kind = context.call_conv.get_function_type(types.none, kinds)
-    function = builder.inttoptr(kernel, kind.as_pointer())
-    given = [*cgutils.unpack_tuple(builder, values), first, last]
-    return context.call_conv.call_function(builder, function, types.none, kinds, given)[0]
+@contextmanager
+def taking_from(library: Library) -> Iterator[None]:
+    """Functions that are asked for meanwhile come from this library. The caller holds the lock (runtime.py)."""
+    global _library
+    before, _library = _library, library
+    try:
+        yield
+    finally:
+        _library = before
 
 
-@intrinsic
-def _alone(typing, kernel, arguments, last):
-    """Runs a kernel in this thread; raises what the kernel raises."""
+def identity(value: Any) -> str:
+    """A name for a function that is the same in every process: where it stands, and what it has taken from around it.
 
-    def code(context, builder, signature, given):
-        kernel, values, last = given
-        values = _borrowed(builder, signature.args[1], values)
-        status = _called(context, builder, signature.args[1], kernel, values, ir.Constant(_I64, 0), last)
-        with builder.if_then(status.is_error, likely=False):
-            context.call_conv.return_status_propagate(builder, status)
-        return context.get_dummy_value()
-
-    return types.void(kernel, arguments, last), code
-
-
-@intrinsic
-def _together(typing, kernel, arguments, last, board, workers):
-    """Leaves the arguments on a board and calls the function that divides the work; returns what that returns."""
-
-    def code(context, builder, signature, given):
-        kernel, values, last, board, workers = given
-        held = values.type
-        if context.get_abi_sizeof(held) > _ROOM:
-            raise ValueError(f"the arguments of a kernel take {context.get_abi_sizeof(held)} bytes, of {_ROOM}")
-
-        # What threads call to do a range: it finds the kernel and the arguments on the board.
-        kind = ir.FunctionType(_I64, [_I64] * 3)
-        function = ir.Function(builder.module, kind, f"{builder.function.name}.range")
-        function.linkage = "internal"
-        inside = ir.IRBuilder(function.append_basic_block())
-        place, first, end = function.args
-        found = inside.load(_place(inside, place, ARGUMENTS, held), align=8)
-        address = inside.load(_place(inside, place, KERNEL))
-        status = _called(context, inside, signature.args[1], address, found, first, end)
-        inside.ret(inside.zext(status.is_error, _I64))
-
-        builder.store(kernel, _place(builder, board, KERNEL))
-        values = _borrowed(builder, signature.args[1], values)
-        builder.store(values, _place(builder, board, ARGUMENTS, held), align=8)
-        divide = builder.load(_place(builder, board, DIVIDE))
-        divide = builder.inttoptr(divide, ir.FunctionType(_I64, [_I64] * 4).as_pointer())
-        return builder.call(divide, [builder.ptrtoint(function, _I64), board, last, workers])
-
-    return types.int64(kernel, arguments, last, board, workers), code
-
-
-def _launch(kernel, arguments, last, board, workers):
-    """Runs a kernel over 0 ... last, in this thread and `workers` others; returns what has happened (board.py).
-
-    `board` is the first one's. With no workers it raises what the kernel raises.
+    What it reads of its module is part of the family's key. Raises: TypeError for a closure over anything else than
+    numbers, texts and functions, whose name could change.
     """
-    if workers:
-        return _together(kernel, arguments, last, board, workers)
-    _alone(kernel, arguments, last)
-    return 0
+    value = getattr(value, "py_func", None) or getattr(value, "_defn", value)  # of Numba's function or intrinsic
+    if isinstance(value, FunctionType):
+        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+        inside = ", ".join(f"{name}={identity(cell.cell_contents)}" for name, cell in cells)
+        return f"{value.__module__}.{value.__qualname__}:{value.__code__.co_firstlineno}({inside})"
+    if value is None or isinstance(value, bool | int | float | str | np.generic):
+        return f"{type(value).__name__} {value!r}"
+    if isinstance(value, tuple | frozenset):
+        return (
+            f"{type(value).__name__} ({', '.join(sorted(map(identity, value)))})"
+            if isinstance(value, frozenset)
+            else f"tuple ({', '.join(map(identity, value))})"
+        )
+    raise TypeError(f"a compiled function cannot be kept whose closure holds {type(value).__name__}: {value!r:.80}")
+
+
+def _address(function: Any, signature: str, kind: str, **options: Any) -> int:
+    """The address of a function's machine code."""
+    name = f"{identity(function)} {signature} {kind}"
+    if _library is None:
+        raise Missing(name)
+    part = _library.parts.get(name)
+    if part is None:
+        if not COMPILING:
+            raise Missing(name)
+        from tensorgrad.kernels.numba import build
+
+        entry = f"tensorgrad_{hashlib.sha256((_library.key + name).encode()).hexdigest()[:24]}"
+        data, names = build.built(function, signature, kind, entry, **options)
+        part = _library.parts[name] = Part(entry, names, data)
+        COMPILED.append(name)
+    return native.load(part.data, part.entry, part.names)
 
 
 class Shared:
-    """A compiled kernel whose ranges several threads may do (pool.run)."""
+    """A compiled kernel whose ranges several threads may do (pool.run).
 
-    __slots__ = ("_function", "address", "launch")
+    launch(address, arguments, length, board, workers) runs it over 0 ... length, in this thread and `workers` others,
+    of which `board` is the first one's; it returns what has happened (board.py). With none it raises what the kernel
+    raises. Arguments that the kernel does not take are a TypeError.
+    """
 
-    def __init__(self, function: Any, launch: Any):
-        [made] = function.overloads.values()
-        self._function, self.launch = function, launch
-        self.address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+    __slots__ = ("__name__", "address", "launch")
 
-    @property
-    def __name__(self) -> str:
-        return self._function.__name__
+    def __init__(self, address: int, name: str):
+        self.address, self.__name__ = address, name
+        self.launch = native.function(address, name)
 
 
 def shared(signature: str) -> Callable[[Callable], Shared]:
-    """Compiles a kernel that takes arrays and numbers, and a range of the work: "void(..., int64, int64)"."""
+    """A compiled kernel that takes arrays and numbers, and a range of the work: "void(..., int64, int64)"."""
+    return lambda function: Shared(_address(function, signature, "shared"), function.__name__)
 
-    def decorate(function: Callable) -> Shared:
-        given, _ = sigutils.normalize_signature(signature)
-        kernel = compiled(signature, no_cpython_wrapper=True)(function)
-        return Shared(kernel, compiled(types.int64(types.int64, types.Tuple(given[:-2]), *[types.int64] * 3))(_launch))
 
-    return decorate
+def plain(signature: str) -> Callable[[Callable], Callable]:
+    """A compiled function that Python calls; it holds no lock meanwhile."""
+    return lambda function: native.function(_address(function, signature, "plain"), function.__name__)
+
+
+class Native:
+    """A compiled function of C, by its address."""
+
+    __slots__ = ("address",)
+
+    def __init__(self, address: int):
+        self.address = address
+
+
+def of_numbers(signature: str) -> Callable[[Callable], Native]:
+    """A compiled function of C, which takes and returns int64."""
+    return lambda function: Native(_address(function, signature, "native"))
 
 
 def with_loops(kernel: Callable, *loops: Callable) -> Callable[[], Callable]:
-    """What makes the kernel of a row: compiles its loops first."""
+    """What makes the kernel of a row: has its loops compiled first."""
 
     def make() -> Callable:
         for loop in loops:

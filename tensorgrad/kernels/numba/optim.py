@@ -13,7 +13,8 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.functions import F, compiled, inner
+from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.launch import plain
 from tensorgrad.kernels.numba.rows import _dot
 
 _ARRAY = "float32[::1]"
@@ -57,7 +58,7 @@ def _over_all(step: Callable, arrays: int, missing: tuple, cost: float) -> Calla
 
 def _sgd() -> Callable:
     @inner(fastmath={"contract"})
-    def plain(x, g, lr, decay, sign):
+    def without_buffer(x, g, lr, decay, sign):
         if decay != F(0.0):
             for i in range(x.size):
                 x[i] -= lr * (sign * g[i] + decay * x[i])
@@ -79,10 +80,10 @@ def _sgd() -> Callable:
             buffer[i] = moved
             x[i] -= lr * (slope + momentum * moved if nesterov else moved)
 
-    @compiled(f"void({_ARRAY}, {_ARRAY}, {_ARRAY}, {_ARRAY}, int64, int64)")
+    @plain(f"void({_ARRAY}, {_ARRAY}, {_ARRAY}, {_ARRAY}, int64, int64)")
     def step(x, g, buffer, numbers, first, last):
         if buffer.ctypes.data == x.ctypes.data:  # there is none
-            plain(x[first:last], g[first:last], numbers[1], numbers[2], F(1.0) - F(2.0) * numbers[5])
+            without_buffer(x[first:last], g[first:last], numbers[1], numbers[2], F(1.0) - F(2.0) * numbers[5])
         else:
             with_buffer(x[first:last], g[first:last], buffer[first:last], numbers)
 
@@ -120,7 +121,7 @@ def _adam() -> Callable:
         for i in range(x.size):
             x[i] = x[i] * shrink - rate * (m[i] / (np.sqrt(v[i]) + eps))
 
-    @compiled(f"void({', '.join([_ARRAY] * 6)}, int64, int64)")
+    @plain(f"void({', '.join([_ARRAY] * 6)}, int64, int64)")
     def step(x, g, m, v, largest, numbers, first, last):
         has_largest = largest.ctypes.data != x.ctypes.data
         for start in range(first, last, _BLOCK):
@@ -141,7 +142,7 @@ def _adam() -> Callable:
 def _squares() -> Callable:
     """The sum of the squares of each array of a list, in double precision."""
 
-    @compiled(f"void({_ARRAY}, float64[::1], int64, int64, int64)")
+    @plain(f"void({_ARRAY}, float64[::1], int64, int64, int64)")
     def loop(x, sums, at, first, last):
         part = x[first:last]
         sums[at] = _dot(part, part)

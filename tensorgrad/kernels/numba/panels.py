@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
 
 from tensorgrad.kernels.numba.functions import inner
+from tensorgrad.kernels.numba.language import cgutils, intrinsic, populate_array, types
 from tensorgrad.kernels.numba.vectors import (
     _I64,
     _MANY,

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import functions, pool
 from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.language import njit
 from tensorgrad.kernels.numba.launch import shared
 
 _DENSITY = F(0.3989422804014327)  # 1/√(2π)

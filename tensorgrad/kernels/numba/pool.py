@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad import forks
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.board import (
     CALLED,
@@ -52,10 +54,30 @@ _LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None  # the C library
 _NAP = 5e-5  # seconds between looks at a task that takes long
 
 
+class _Call:
+    """A call in Python that a thread of the pool is to do, unless its giver takes it back: whoever claims it first.
+
+    To claim it once more changes nothing, so that who was interrupted can do all again.
+    """
+
+    __slots__ = ("arguments", "claims", "first", "function", "last")
+
+    def __init__(self, function: Callable, arguments: tuple, first: int, last: int) -> None:
+        self.function, self.arguments, self.first, self.last = function, arguments, first, last
+        self.claims: list = []
+
+    def claim(self, who: Any) -> bool:
+        self.claims.append(who)
+        return self.claims[0] is who
+
+    def do(self) -> None:
+        self.function(*self.arguments, self.first, self.last)
+
+
 class _Worker:
     """A thread that does ranges of work for whoever has taken it, and its board."""
 
-    __slots__ = ("address", "asleep", "calls", "done", "error", "loops", "task", "team", "wake")
+    __slots__ = ("address", "asleep", "call", "done", "error", "loops", "task", "team", "wake", "work")
 
     def __init__(self) -> None:
         memory = np.zeros(SIZE + 15, np.int64)
@@ -68,7 +90,8 @@ class _Worker:
         board[GIVER] = -1
         self.wake: SimpleQueue = SimpleQueue()
         self.asleep = False
-        self.calls: list[tuple] = []  # a call in Python, until somebody begins with it
+        self.work: tuple | None = None  # what a kernel is given: it stays in memory as long as this one may write to it
+        self.call: _Call | None = None
         self.error: BaseException | None = None
         threading.Thread(target=self.serve, name="tensorgrad kernel", daemon=True).start()
 
@@ -78,20 +101,20 @@ class _Worker:
             self.asleep = False
             self.wake.put(None)
 
-    def give(self, *call) -> None:
-        """Has the thread call function(*arguments, first, last)."""
+    def give(self, call: _Call) -> None:
+        """Has the thread do a call."""
         self.error = None
-        self.calls.append(call)
+        self.call = call
         self.done[0], self.task[0] = NOTHING, IN_PYTHON
         self.ring()
 
-    def take_back(self) -> tuple | None:
+    def take_back(self) -> _Call | None:
         """The call that was given, if the thread has not begun with it."""
-        try:
-            call = self.calls.pop()
-        except IndexError:
+        call = self.call
+        if call is None or not call.claim(None):
             return None
         self.task[0] = NOTHING
+        self.call = None
         self.done[0] = FINISHED
         return call
 
@@ -107,7 +130,7 @@ class _Worker:
         while True:
             why = self.loops.serve(self.address, ROUNDS, _GRACE)
             if why == CALLED:
-                self.call()
+                self.answer()
                 continue
             if why == CROWDED:
                 _move()
@@ -117,18 +140,17 @@ class _Worker:
                 self.wake.get()
             self.asleep = False
 
-    def call(self) -> None:
-        """The call that was given, unless somebody has taken it back."""
-        try:
-            function, arguments, first, last = self.calls.pop()
-        except IndexError:
+    def answer(self) -> None:
+        """Does the call that was given, unless somebody has taken it back."""
+        call = self.call
+        if call is None or not call.claim(self):
             return
         self.task[0] = NOTHING
         try:
-            function(*arguments, first, last)
+            call.do()
         except BaseException as error:  # it belongs to whoever waits
             self.error = error
-        function = arguments = None  # nothing is kept alive by a thread that waits
+        call = self.call = None  # nothing is kept alive by a thread that waits
         self.done[0] = FINISHED
 
 
@@ -147,68 +169,103 @@ def _move() -> None:
                 os.sched_setaffinity(0, all_of_them)
 
 
-_idle: list[_Worker] = []
-_count = 0  # of all workers
-_making = threading.Lock()
+# Every worker is in one of the first two, and goes from one to the other without a call of a function: signals are
+# handled, and threads take turns, after calls and at the ends of loops only. So an exception of a signal handler loses
+# none, and two threads never take the same.
+_idle: list[_Worker] = []  # those that nobody has taken
+_held: dict[int, list[_Worker]] = {}  # those that a thread has taken
+_all: list[_Worker] = []
+_making = forks.lock()
 _last = 0.0  # when a kernel that can be shared was started
 
 
 def _forget() -> None:
     """In a child after a fork the threads are gone: the next kernel starts others."""
-    global _idle, _count, _making
-    _idle, _count, _making = [], 0, threading.Lock()
+    global _idle, _held, _all
+    _idle, _held, _all = [], {}, []
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def _take(wanted: int, asleep: bool) -> list[_Worker]:
+def _take(held: list[_Worker], wanted: int, asleep: bool) -> list[_Worker]:
     """Up to so many workers that nobody uses now; as many as there are threads less one exist at most.
 
-    `asleep`: also those that sleep, and new ones.
+    `held`: the list that they go to. `asleep`: also those that sleep, and new ones.
     """
-    global _count
-    taken: list[_Worker] = []
+    base, idle = len(held), _idle
     if WAITING.ready is None:
         WAITING.available()
-        return taken
-    while len(taken) < wanted:
-        try:
-            taken.append(_idle.pop())  # the one that worked last
-            if taken[-1].asleep and not asleep:
-                _idle.append(taken.pop())
+        return []
+    while len(held) < base + wanted:
+        if idle:
+            worker = idle[-1]  # the one that worked last
+            if worker.asleep and not asleep:
                 break
-        except IndexError:
-            if not asleep:
-                break
-            with _making:
-                if _count >= get_num_threads() - 1:
-                    break
-                try:
-                    taken.append(_Worker())
-                except RuntimeError:  # the system has no thread left: those that are there will do
-                    break
-                _count += 1
-    return taken
+            del idle[-1]
+            held += (worker,)
+        elif not asleep or not _make(held):
+            break
+    return held[base:]
 
 
-def _give_back(workers: list[_Worker]) -> bool:
-    """Waits until the workers have done what they began; whether that failed. Nothing ends this early.
+def _make(held: list[_Worker]) -> bool:
+    """Makes a worker, if there may be another, or finds those of threads that have ended. Whether there is one."""
+    with _making:
+        if len(_all) < get_num_threads() - 1:
+            try:
+                worker = _Worker()
+            except RuntimeError as error:
+                if "thread" not in str(error):
+                    raise
+                return False  # the system has no thread left: those that are there will do
+            list(map(list.append, (_all, held), (worker, worker)))
+            return True
+        there = sys._current_frames()
+        for thread, left in list(_held.items()):
+            if thread not in there:
+                _give_back(left, 0)
+                del _held[thread]
+    return bool(_idle)
 
-    Else a worker would go on writing to arrays that are gone.
+
+def _give_back(held: list[_Worker], base: int) -> bool:
+    """Gives back the workers in `held` from number `base` on, when they have done what they began; whether that failed.
+
+    Nothing ends this early: a worker would go on writing to arrays whose owner thinks that nobody does.
     """
-    interrupted, failed, left = None, False, list(workers)
-    while left:
+    interrupted, failed = None, False
+    while len(held) > base:
         try:
-            failed |= left[-1].wait()
-            left.pop()
-        except KeyboardInterrupt as interrupt:
+            while len(held) > base:  # the first one last: the arguments are on its board
+                held[-1].take_back()
+                failed |= held[-1].wait()
+                _return(held, len(held) - 1)
+        except BaseException as interrupt:
             interrupted = interrupt
-    _idle.extend(workers)
     if interrupted is not None:
         raise interrupted
     return failed
+
+
+def _return(held: list[_Worker], base: int) -> None:
+    """Gives back workers that have nothing to do any more."""
+    idle = _idle
+    while len(held) > base:
+        worker = held[-1]
+        worker.work = None
+        del held[-1]
+        idle += (worker,)
+
+
+def _inside() -> bool:
+    """Whether this thread is inside of another call of `run`, as in a signal handler."""
+    count, place = 0, sys._getframe()
+    while place is not None:
+        count += place.f_code is run.__code__
+        place = place.f_back  # type: ignore[assignment]
+    return count > 1
 
 
 def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
@@ -218,23 +275,34 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
         Unsuited for an array that must not be written, has gaps, or numbers that compiled kernels are not made for.
     """
     global _last
-    workers: Any = ()
-    if elements >= 2 * GRAIN:
-        now = time.perf_counter()
-        asleep, _last = elements >= ROUSING or now - _last < _SOON, now
-        workers = _take(min(get_num_threads(), elements // GRAIN, length, MOST) - 1, asleep)
-    address = getattr(kernel, "address", None)
+    held, base = _NOBODY, 0
     try:
+        workers: Any = ()
+        if elements >= 2 * GRAIN:
+            now = time.perf_counter()
+            asleep, _last = elements >= ROUSING or now - _last < _SOON, now
+            me = threading.get_ident()
+            held = _held.get(me) or _held.setdefault(me, [])
+            if held and not _inside():  # an exception ended a call before it gave these back
+                _give_back(held, 0)
+            base = len(held)
+            workers = _take(held, min(get_num_threads(), elements // GRAIN, length, MOST) - 1, asleep)
+        address = getattr(kernel, "address", None)
         if address is None:
-            _share(kernel, length, arguments, workers)
+            _share(kernel, length, arguments, workers, held, base)
         elif workers:
-            _launch(kernel, length, arguments, workers)
+            _launch(kernel, length, arguments, workers, held, base)
         else:
             kernel.launch(address, arguments, length, 0, 0)
-    except TypeError:
-        if _unsuited(arguments):
+    except BaseException as error:
+        if len(held) > base:  # an error, or whatever a signal handler raised at any moment
+            _give_back(held, base)
+        if error.__class__ is TypeError and _unsuited(arguments):
             raise Unsuited from None
         raise
+
+
+_NOBODY: list[_Worker] = []
 
 
 def _unsuited(argument: Any) -> bool:
@@ -245,27 +313,21 @@ def _unsuited(argument: Any) -> bool:
     )  # fmt: skip
 
 
-def _launch(kernel: Any, length: int, arguments: tuple, workers: list[_Worker]) -> None:
+def _launch(kernel: Any, length: int, arguments: tuple, workers: list[_Worker], held: list[_Worker], base: int) -> None:
     """Runs a compiled kernel in this thread and those of the workers."""
     lead = workers[0]
-    lead.ring()
-    for i in range(1, len(workers)):  # each board begins with its own place
-        lead.team[i] = workers[i].address
-        workers[i].ring()
-    happened = WRONG
-    try:
-        happened = kernel.launch(kernel.address, arguments, length, lead.address, len(workers))
-    finally:
-        if not happened:
-            _idle.extend(workers)
-        elif _give_back(workers):
-            happened |= WRONG
-    if happened & WRONG:
+    for i, worker in enumerate(workers):
+        lead.team[i], worker.work = worker.address, arguments
+        worker.ring()
+    happened = kernel.launch(kernel.address, arguments, length, lead.address, len(workers))
+    if not happened:
+        _return(held, base)
+    elif _give_back(held, base) or happened & WRONG:
         kernel.launch(kernel.address, arguments, length, 0, 0)  # raises it where it is seen
         raise RuntimeError(f"{kernel.__name__}: failed in one of its threads")
 
 
-def _share(function: Callable, length: int, arguments: tuple, workers) -> None:
+def _share(function: Callable, length: int, arguments: tuple, workers, held: list[_Worker], base: int) -> None:
     """Calls function(*arguments, first, last) for the parts of 0 ... length, in several threads."""
     if not workers:
         function(*arguments, 0, length)
@@ -273,19 +335,17 @@ def _share(function: Callable, length: int, arguments: tuple, workers) -> None:
     step = -(-length // (len(workers) + 1))
     used = workers[: -(-length // step) - 1]
     for i, worker in enumerate(used, 1):
-        worker.give(function, arguments, i * step, min((i + 1) * step, length))
-    try:
-        function(*arguments, 0, step)
-        for worker in used:
-            call = worker.take_back()
-            if call is not None:
-                function(*arguments, *call[2:])
-    finally:
-        for worker in used:
-            worker.take_back()  # if something was raised
-        _give_back(workers)
+        worker.give(_Call(function, arguments, i * step, min((i + 1) * step, length)))
+    function(*arguments, 0, step)
+    for worker in used:
+        call = worker.take_back()
+        if call is not None:
+            call.do()
+    for worker in used:
+        worker.wait()
     errors = [worker.error for worker in used if worker.error is not None]
     for worker in used:
         worker.error = None  # its traceback keeps arrays alive
+    _give_back(held, base)
     if errors:
         raise errors.pop()

@@ -9,12 +9,12 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.pool import pool_shape
 from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.language import njit
 from tensorgrad.kernels.numba.launch import shared, with_loops
 from tensorgrad.kernels.numba.panels import flat
 from tensorgrad.kernels.numba.pointwise import suits

@@ -13,11 +13,11 @@ from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.language import njit
 from tensorgrad.kernels.numba.launch import Shared, shared
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX, joined, together
@@ -290,7 +290,7 @@ def _extreme(largest: bool) -> Callable:
     return kernel
 
 
-def _var() -> Callable:
+def _var(root: bool) -> Callable:
     @shared("void(float32[::1], float64[:,:,::1], int64, int64, int64)")
     def moments(x, parts, n, first, last):
         """Mean and sum of squared deviations of each part of each row."""
@@ -309,7 +309,7 @@ def _var() -> Callable:
             for i in range(1, parts.shape[1]):
                 size = np.float64(min(n - i * _PART, _PART))
                 count, mean, squares = together(count, mean, squares, size, parts[k, i, 0], parts[k, i, 1])
-            out[k] = squares / freedom
+            out[k] = math.sqrt(squares / freedom) if root else squares / freedom
 
     def kernel(x, dim, correction, keepdim):
         planned = plan(x.shape, dim, keepdim) if suits(x) and x.size else None
@@ -407,5 +407,6 @@ def _prod():
 
 KERNELS: dict[str, Callable[[], Callable]] = {
     "sum": _sum, "mean": _mean, "vector_norm": _norm, "prod": _prod, "amax": partial(_extreme, True),
-    "amin": partial(_extreme, False), "var": _var, "extreme_dim": _places, "arg_extreme": _arg_extreme,
+    "amin": partial(_extreme, False),
+    "var": partial(_var, False), "std": partial(_var, True), "extreme_dim": _places, "arg_extreme": _arg_extreme,
 }  # fmt: skip

@@ -143,6 +143,20 @@ def _deviations(row, centre):
     return np.float64(plain), np.float64(squares)
 
 
+@inner(fastmath=_ANY_ORDER)
+def _wide_deviations(row):
+    """The mean and the same two sums in double precision."""
+    centre = plain = squares = 0.0
+    for i in range(row.size):
+        centre += np.float64(row[i])
+    centre /= row.size
+    for i in range(row.size):
+        away = np.float64(row[i]) - centre
+        plain += away
+        squares += away * away
+    return centre, plain, squares
+
+
 @inner
 def together(count, mean, squares, size, other, more):
     """Count, mean and sum of squared deviations of some elements and `size` others (Chan, Golub, LeVeque, 1983)."""
@@ -154,8 +168,10 @@ def together(count, mean, squares, size, other, more):
 def joined(count, mean, squares, row):
     """The same of some elements, a row of others added, whose own are taken around its rounded mean and corrected."""
     size = np.float64(row.size)
-    centre = _total(row) / F(row.size)
-    plain, own = _deviations(row, centre)  # (a nan in `own` outlasts the `max` below)
+    centre = np.float64(_total(row) / F(row.size))
+    plain, own = _deviations(row, F(centre))  # (a nan in `own` outlasts the `max` below)
+    if not (1e-25 < own < np.inf):  # squares that float32 cannot hold
+        centre, plain, own = _wide_deviations(row)
     return together(count, mean, squares, size, centre + plain / size, max(own - plain * plain / size, 0.0))
 
 

@@ -1,29 +1,27 @@
 """Gets kernels ready in the background; NumPy serves meanwhile.
 
-A process of its own compiles them (compiler.py) and keeps them in the user's cache folder, by versions and processor; a
-thread of the program reads them from there. Numba is imported in that thread too, so that a program that never meets a
-large array never waits for it.
+A process of its own compiles them (compiler.py) and keeps them in the user's cache folder (cache.py); a thread of the
+program loads them from there. It holds Python's lock for moments only.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
-import platform
-import re
 import sys
 import threading
+import time
 import warnings
-import zlib
-from functools import cache
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from tensorgrad.kernels.numba.compiler import Compiler
+from tensorgrad import forks
+from tensorgrad.kernels.numba.compiler import Compiler, Failed, compiles_here
 
-_lock = threading.Lock()
+_lock = forks.lock()
 _queue: SimpleQueue = SimpleQueue()
 _thread: threading.Thread | None = None
 _child = False  # in a forked child nothing is compiled: a lock of the compiler's may have been held at the fork
@@ -38,89 +36,135 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: TENSORGRAD_CACHE, or the user's cache folder."""
-    given = os.environ.get("TENSORGRAD_CACHE")
-    if given:
-        return Path(given)
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA", str(Path.home()))
-    elif sys.platform == "darwin":
-        base = str(Path.home() / "Library" / "Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
-    return Path(base) / "tensorgrad"
+def cache_folder() -> Path | None:
+    """Where compiled kernels are kept: TENSORGRAD_CACHE, or the user's cache folder; None if there is none."""
+    from tensorgrad.kernels.numba import cache
+
+    return cache.folder()
 
 
-def _texts(family: str) -> dict[str, bytes]:
-    """The text of a file of this folder and of those that it imports, by name.
-
-    Numba itself looks at a kernel's own file only, not at the files of the functions that the kernel calls.
-    """
-    folder, found, open_names = Path(__file__).parent, {}, [family]
-    while open_names:
-        name = open_names.pop()
-        if name not in found and (folder / f"{name}.py").exists():
-            found[name] = (folder / f"{name}.py").read_bytes()
-            for several, one in _IMPORT.findall(found[name].decode()):
-                open_names += [one] if one else re.split(r"[\s,()]+", several)
-    return found
+_SHORT = 5e-4  # seconds that the thread keeps Python's lock while another waits for it
+_made: dict[str, Any] = {}  # kernels that are loaded, by name
+_compiler = Compiler()
 
 
-_IMPORT = re.compile(r"from tensorgrad\.kernels\.numba(?: import (\([^)]*\)|.*)|\.(\w+) import)")
-
-
-@cache
-def _key(family: str) -> str:
-    """What a family's cache depends on: versions, the processor, and the texts of its kernels."""
-    import llvmlite
-    import llvmlite.binding
-    import numba
-    import numpy
-
-    text = b"".join(text for _, text in sorted(_texts(family).items()))
-    python = ".".join(platform.python_version_tuple()[:2])
-    processor = llvmlite.binding.get_host_cpu_name()
-    return (
-        f"python{python}-numba{numba.__version__}-llvmlite{llvmlite.__version__}-numpy{numpy.__version__}-{processor}"
-        f"-{family}-{zlib.crc32(text):08x}"
-    )
-
-
-def _folder(family: str) -> Path | None:
-    """Where a family's compiled kernels are kept; None if nothing can be written there."""
+@contextmanager
+def _briefly() -> Iterator[None]:
+    """Lets other threads have Python's lock soon while this one imports and loads."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, _SHORT))
     try:
-        folder = cache_folder() / _key(family)
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def _load(kernel: str, library: Any) -> Any:
+    """A kernel whose functions are in a library. Raises: Missing if one is not."""
+    from tensorgrad.kernels.numba import launch
+
+    family, _, name = kernel.partition(".")
+    with launch.taking_from(library):
+        made = importlib.import_module(f"tensorgrad.kernels.numba.{family}").KERNELS[name]()
+    _made[kernel] = made
+    return made
+
+
+def _cached(kernel: str) -> Any:
+    """The kernel as the cache has it; None if it has not."""
+    from tensorgrad.kernels.numba import cache, launch
+
+    family, _, name = kernel.partition(".")
+    if kernel in _made:
+        return _made[kernel]
+    library = cache.read(family)
+    if name not in library.proven:
         return None
-    return folder
+    try:
+        return _load(kernel, library)
+    except launch.Missing:
+        return None
 
 
 def compiled(kernel: str) -> Any:
-    """The kernel "family.name", compiled now or read from the cache."""
-    import numba
+    """The kernel "family.name", loaded from the cache; before that compiled, if it is not there. Raises: Failed."""
+    from tensorgrad.kernels.numba import cache
 
     with _lock:
-        family, _, name = kernel.partition(".")
-        before, folder = numba.config.CACHE_DIR, _folder(family)
-        try:
-            if folder is not None:  # otherwise Numba's own choice
-                numba.config.CACHE_DIR = str(folder)
-            made = importlib.import_module(f"tensorgrad.kernels.numba.{family}").KERNELS[name]()
-        finally:
-            numba.config.CACHE_DIR = before
-        if folder is not None:
-            with contextlib.suppress(OSError):
-                (folder / f"{name}.ready").touch()
+        with _briefly():
+            made = _cached(kernel)
+        if made is None:
+            family = kernel.partition(".")[0]
+            reason = cache.refused(family, kernel)
+            if reason is not None:
+                raise Failed(f"it failed before, and is tried again in some days: {reason}", tried=False)
+            _tell(cache)
+            where = cache.place()
+            try:
+                if compiles_here():
+                    compile_into(kernel, where)
+                else:
+                    _compiler.compile(kernel, where)
+            except Failed as failed:
+                if failed.tried:
+                    cache.remember(family, kernel, str(failed), failed.crash)
+                raise
+            with _briefly():
+                made = _cached(kernel)
+        if made is None:
+            raise Failed("it was compiled, but is not in the cache", tried=False)
         return made
 
 
-def in_cache(kernel: str) -> bool | None:
-    """Whether a kernel only has to be read; None where nothing can be kept."""
+_libraries: dict[str, Any] = {}  # what this process has compiled, by family
+
+
+def compile_into(kernel: str, where: Path) -> None:
+    """Compiles a kernel, compares its results with NumPy's, and puts it into the cache: what the process does."""
+    from tensorgrad.kernels.numba import cache, proof
+
     family, _, name = kernel.partition(".")
-    folder = _folder(family)
-    return None if folder is None else (folder / f"{name}.ready").exists()
+    if where not in cache.places():
+        cache.use(where)
+    with _lock, cache.lock(where, family):
+        library = cache.read(family)
+        if name in library.proven:
+            return
+        known = _libraries.setdefault(family, library)
+        known.parts = library.parts | known.parts
+        known.proven |= library.proven
+        made = _load(kernel, known)
+        proof.check(kernel, made)
+        known.proven.add(name)
+        cache.write(known, where)
+        cache.prune(where)
+
+
+def made(kernel: str) -> Any:
+    """A kernel beside one that is being compiled: of the same family, and compiled with it if need be."""
+    return _made.get(kernel) or _load(kernel, _libraries[kernel.partition(".")[0]])
+
+
+def in_cache(kernel: str) -> bool:
+    """Whether a kernel only has to be loaded."""
+    from tensorgrad.kernels.numba import cache
+
+    family, _, name = kernel.partition(".")
+    return name in cache.read(family).proven
+
+
+_told = False
+
+
+def _tell(cache: Any) -> None:
+    """Says once that kernels are being compiled, to who sits before a terminal, if there are none on this machine."""
+    global _told
+    if not _told and sys.stderr is not None and sys.stderr.isatty() and not in_cache("waiting.wait"):
+        print(
+            "tensorgrad: compiling kernels in the background, once; python -m tensorgrad.warmup does it ahead",
+            file=sys.stderr,
+        )
+    _told = True
 
 
 def request(row: Any) -> None:
@@ -136,34 +180,33 @@ def request(row: Any) -> None:
             _thread.start()
 
 
-_starting = threading.Lock()
+_starting = forks.lock()
 _IDLE = 5.0  # seconds after which the compiler's process is ended
 
 
 def _serve() -> None:
-    compiler = Compiler()
     while True:
         try:
             row = _queue.get(timeout=_IDLE)
         except Empty:
-            compiler.close()
+            with _lock:  # nobody is waiting for it
+                _compiler.close()
             row = _queue.get()
         try:
-            if in_cache(row.kernel) is False:
-                compiler.compile(row.kernel)
             row.ready = compiled(row.kernel)
         except Exception as error:  # NumPy serves on
             _failed.append(row)
-            warnings.warn(f"tensorgrad: the compiled kernel of {row.op} is not used: {error!s:.300}", stacklevel=1)
+            if str(error) not in _warned:
+                _warned.add(str(error))
+                warnings.warn(f"tensorgrad: the compiled kernel of {row.op} is not used: {error!s:.300}", stacklevel=1)
 
 
 _failed: list[Any] = []  # the rows whose kernel could not be compiled
+_warned: set[str] = set()
 
 
 def wait() -> None:
     """Waits until everything that was requested is compiled, or cannot be (for tests and measurements)."""
-    import time
-
     from tensorgrad.kernels.numba.table import ROWS
 
     while any(

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.language import njit
 from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.reduce import _LOWEST, _REST, _SIGN, extreme

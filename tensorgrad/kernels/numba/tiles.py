@@ -15,9 +15,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tensorgrad.kernels.numba.functions import inner
+from tensorgrad.kernels.numba.language import njit
 from tensorgrad.kernels.numba.vectors import BLOCK, LANES, LINE, ONE, carry, carry_few, every_other
 
 _TILE = 768 << 10  # bytes of a tile's source: with the weights in use it stays in a second-level cache of 1 MiB

@@ -10,16 +10,14 @@ Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
 
 from __future__ import annotations
 
-import llvmlite.binding
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-_FEATURES = llvmlite.binding.get_host_cpu_features()
-LANES = 16 if _FEATURES.get("avx512f") else 8 if _FEATURES.get("avx") else 4  # float32 numbers in a register
-_MANY = LANES != 8 and (LANES == 16 or "neon" in _FEATURES)  # 32 registers, else 16
+from tensorgrad.kernels.numba.language import cgutils, intrinsic, types
+from tensorgrad.kernels.numba.native import has
+
+LANES = 16 if has("avx512f") else 8 if has("avx") else 4  # float32 numbers in a register
+_MANY = LANES != 8 and (LANES == 16 or has("neon"))  # 32 registers, else 16
 
 # Blocks that fill the registers without spilling: (rows of weights, registers of pixels), and for one row alone.
 BLOCK, LINE = ((8, 3) if _MANY else (4, 3)), (1, 8)

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import cfunc, types
-from numba.extending import intrinsic
 
 from tensorgrad.kernels.numba.board import (
     CALLED,
@@ -39,16 +37,13 @@ from tensorgrad.kernels.numba.board import (
     TIME,
     WRONG,
 )  # fmt: skip
-from tensorgrad.kernels.numba.functions import compiled, inner
+from tensorgrad.kernels.numba.functions import inner
+from tensorgrad.kernels.numba.language import intrinsic, types
+from tensorgrad.kernels.numba.launch import of_numbers, plain
 
 _TASK, _DONE, _TEAM = 8 * TASK, 8 * DONE, 8 * TEAM  # in bytes
 _CAN_GIVE_WAY = os.name == "posix"
 _CAN_TELL = _CAN_GIVE_WAY and hasattr(ctypes.CDLL(None), "sched_getcpu")
-_give_way = types.ExternalFunction("sched_yield", types.int32())
-_find_processor = types.ExternalFunction("sched_getcpu", types.int32())
-_get_time = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
-_sleep = types.ExternalFunction("usleep", types.int32(types.uint32))
-_CLOCK = getattr(time, "CLOCK_MONOTONIC", 0)
 _TAKEN, _AGAIN = 20_000, 10_000_000  # nanoseconds that another thread has had our processor; from move to move
 _NAP = np.uint32(50)  # microseconds
 _PAUSE = "llvm.x86.sse2.pause" if platform.machine() in ("x86_64", "AMD64") else ""
@@ -113,6 +108,66 @@ def _pause(typing):
     return types.void(), generate
 
 
+# --- the system's functions: where one is missing nothing may name it, since an unknown name ends the process ---
+
+if _CAN_GIVE_WAY:
+    _sched_yield = types.ExternalFunction("sched_yield", types.int32())
+    _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
+    _usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
+    _CLOCK = np.int32(getattr(time, "CLOCK_MONOTONIC", 0))
+
+    @inner
+    def _give_way():
+        _sched_yield()
+
+    @inner
+    def _sleep():
+        _usleep(_NAP)
+
+    @inner
+    def _nanoseconds(place):
+        _clock_gettime(_CLOCK, place)
+        return read(place) * 1_000_000_000 + read(place + 8)
+
+else:
+
+    @inner
+    def _give_way():
+        pass
+
+    @inner
+    def _sleep():
+        pass
+
+    @inner
+    def _nanoseconds(place):
+        return np.int64(0)
+
+
+if _CAN_TELL:
+    _sched_getcpu = types.ExternalFunction("sched_getcpu", types.int32())
+
+    @inner
+    def _processor():
+        """The one that this thread runs on."""
+        return np.int64(_sched_getcpu())
+
+    @inner
+    def _beside_giver(board):
+        """Whether this thread is where the one was that last gave it a task."""
+        return _processor() == read(board + 8 * GIVER)
+
+else:
+
+    @inner
+    def _processor():
+        return np.int64(-1)
+
+    @inner
+    def _beside_giver(board):
+        return False
+
+
 @inner
 def until(address, rounds):
     """Waits for the number at an address to become another than 0, so many rounds at most; whether it did."""
@@ -124,24 +179,6 @@ def until(address, rounds):
         if _CAN_GIVE_WAY and i % 16 == 15:
             _give_way()
     return read(address) != 0
-
-
-@inner
-def _nanoseconds(place):
-    _get_time(np.int32(_CLOCK), place)
-    return read(place) * 1_000_000_000 + read(place + 8)
-
-
-@inner
-def _processor():
-    """The one that this thread runs on; -1 where the system does not tell."""
-    return np.int64(_find_processor()) if _CAN_TELL else np.int64(-1)
-
-
-@inner
-def _beside_giver(board):
-    """Whether this thread is where the one was that last gave it a task."""
-    return _CAN_TELL and _processor() == read(board + 8 * GIVER)
 
 
 @inner
@@ -173,12 +210,12 @@ def _come(board, rounds):
             if (taken or _beside_giver(board)) and _to_move(board, now):
                 return CROWDED
             if taken:
-                _sleep(_NAP)
+                _sleep()
     return CALLED if read(board + _TASK) else IDLE
 
 
 def _serve():
-    @compiled("int64(int64, int64, int64)")
+    @plain("int64(int64, int64, int64)")
     def serve(board, rounds, grace):
         """Does the tasks that come to a board. Returns IDLE if none comes for `rounds`, CALLED for one in Python, or
         CROWDED."""
@@ -203,7 +240,7 @@ def _serve():
 
 
 def _done():
-    @compiled("boolean(int64, int64)")
+    @plain("boolean(int64, int64)")
     def done(board, rounds):
         """Waits until a task is done, so many rounds at most; whether it is."""
         return until(board + _DONE, rounds)
@@ -212,7 +249,7 @@ def _done():
 
 
 def _divide():
-    @cfunc("int64(int64, int64, int64, int64)", nogil=True, cache=True, error_model="numpy")
+    @of_numbers("int64(int64, int64, int64, int64)")
     def divide(task, place, last, workers):
         """Has 0 ... last done by this thread and `workers` others. Returns what has happened, of LATE and WRONG.
 

@@ -13,6 +13,7 @@ from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
 from tensorgrad import nn as _nn
+from tensorgrad.whole_modules import whole as _whole
 
 _FILES = (
     "activation", "adaptive", "batchnorm", "channelshuffle", "container", "conv", "distance", "dropout", "flatten",
@@ -27,8 +28,9 @@ _SEARCHED = (
 )  # fmt: skip
 # Names that PyTorch has there, and what stands for them here.
 _OTHERS: dict[str, tuple[str, _Any]] = {
-    "NonDynamicallyQuantizableLinear": ("linear", "Linear"), "_BatchNorm": ("batchnorm", "_BatchNorm"),
-    "_NormBase": ("batchnorm", "_NormBase"), "_ConvNd": ("conv", "_ConvNd"), "_Loss": ("loss", "_Loss"),
+    "NonDynamicallyQuantizableLinear": ("attention", "NonDynamicallyQuantizableLinear"),
+    "_BatchNorm": ("batchnorm", "_BatchNorm"), "_NormBase": ("batchnorm", "_NormBase"),
+    "_ConvNd": ("conv", "_ConvNd"), "_Loss": ("loss", "_Loss"),
     "_WeightedLoss": ("loss", "_WeightedLoss"), "_single": ("utils", 1), "_pair": ("utils", 2),
     "_triple": ("utils", 3), "_quadruple": ("utils", 4),
 }  # fmt: skip
@@ -61,14 +63,33 @@ def _find(name: str) -> _Any:
         found = getattr(importlib.import_module(f"tensorgrad.nn.{file}"), name, None)
         if found is not None:
             return found
-    raise AttributeError(f"module 'torch.nn.modules' has no attribute {name!r}")
+    raise importlib.import_module("tensorgrad.missing_names").no_attribute(__name__, name)
+
+
+class _Window(_ModuleType):
+    """A file of PyTorch's. The hooks common to all modules, which it has as variables, can be set through it."""
+
+    def __setattr__(self, name: str, value: _Any) -> None:
+        from tensorgrad.nn.module_hooks import _GLOBAL
+
+        if name.startswith("_global_") and hasattr(_GLOBAL, name.removeprefix("_global")):
+            setattr(_GLOBAL, name.removeprefix("_global"), value)
+        else:
+            super().__setattr__(name, value)
 
 
 for _file in _FILES:
-    _window = _ModuleType(f"{__name__}.{_file}", f"`torch.nn.modules.{_file}`: see `tensorgrad.nn`.")
-    _window.__getattr__ = _find
+    _window = _Window(f"{__name__}.{_file}", f"`torch.nn.modules.{_file}`: see `tensorgrad.nn`.")
+    _window.__dict__["__getattr__"] = _find
     _sys.modules[_window.__name__] = globals()[_file] = _window
 
 
 def __getattr__(name: str) -> _Any:
     return _find(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(_nn)})
+
+
+_whole(__name__)

@@ -79,7 +79,7 @@ def _euclidean(tensors: list[Tensor]) -> Tensor | None:
         kernel = own_kernel("norm of gradients", STORAGES[arrays[0].__class__])
         total = NotImplemented if kernel is None else kernel(arrays)
         return None if total is NotImplemented else wrap(total)
-    if not all(a.__class__ is np.ndarray and a.dtype is F32 and a.flags.c_contiguous for a in arrays):
+    if not all(a.__class__ is np.ndarray and a.dtype is F32 and a.flags.carray for a in arrays):
         return None
     row: Any = LARGE.get("norm of gradients")
     many = row is not None and not SETTINGS.deterministic and sum(a.size for a in arrays) >= row.elements

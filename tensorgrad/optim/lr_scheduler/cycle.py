@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import types
 from collections.abc import Callable
@@ -219,6 +220,11 @@ class CyclicLR(_Cycling):
         self.scale_mode = scale_mode
         if scale_fn is None:
             self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
+            functions: dict[str, Callable[[float], float]] = {
+                "triangular": self._triangular_scale_fn, "triangular2": self._triangular2_scale_fn,
+                "exp_range": functools.partial(self._exp_range_scale_fn, gamma),
+            }  # fmt: skip
+            self._scale_fn_ref = functions[mode]
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
             ends = self._start_momentum(max_momentum, base_momentum, last_epoch)
@@ -230,9 +236,19 @@ class CyclicLR(_Cycling):
         """What the height is multiplied by, in cycle or step number ``x``."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
-        if self.mode == "triangular":
-            return 1.0
-        return 1 / 2.0 ** (x - 1) if self.mode == "triangular2" else self.gamma**x
+        return self._scale_fn_ref(x)
+
+    @staticmethod
+    def _triangular_scale_fn(x: float) -> float:
+        return 1.0
+
+    @staticmethod
+    def _triangular2_scale_fn(x: float) -> float:
+        return 1 / 2.0 ** (x - 1)
+
+    @staticmethod
+    def _exp_range_scale_fn(gamma: float, x: float) -> float:
+        return gamma**x
 
     def get_lr(self) -> list[Any]:
         self._warn_unless_stepping()
@@ -250,6 +266,7 @@ class CyclicLR(_Cycling):
     def state_dict(self) -> dict[str, Any]:
         """As the base class's; a function ``scale_fn`` cannot be saved, of a callable object its attributes are."""
         state, function = super().state_dict(), self._scale_fn_custom
+        state.pop("_scale_fn_ref", None)
         saved = function is not None and not isinstance(function, types.FunctionType)
         state["_scale_fn_custom"] = function.__dict__.copy() if saved else None
         return state

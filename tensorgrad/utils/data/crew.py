@@ -8,26 +8,23 @@ import os
 import pickle
 import signal
 import sys
-import threading
 import time
 import weakref
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from tensorgrad import forks  # noqa: F401 (forking is safe once it is imported)
+from tensorgrad import forks
 from tensorgrad.utils.data import channel, worker
 
 PATIENCE = 5.0  # seconds that a worker has to finish its batch before it is terminated
 
-_starting = threading.Lock()  # held while a worker's own end of its pipe is open here
+_starting = forks.lock()  # held while a worker's own end of its pipe is open here
 _ours: weakref.WeakSet[Connection] = weakref.WeakSet()  # the main process's ends
 
 
 def _forked() -> None:
     """In a forked process: lets go of the main process's ends, or no worker would see them end."""
-    global _starting
-    _starting = threading.Lock()
     for connection in list(_ours):
         connection.close()
     _ours.clear()

@@ -27,8 +27,15 @@ def messages() -> SimpleNamespace:
         import tensorboard  # noqa: F401
     except ModuleNotFoundError as error:
         raise (absent() if error.name == "tensorboard" else error) from None
-    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+    from tensorboard.compat.proto.attr_value_pb2 import AttrValue
+    from tensorboard.compat.proto.config_pb2 import RunMetadata
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog, TaggedRunMetadata
+    from tensorboard.compat.proto.graph_pb2 import GraphDef
+    from tensorboard.compat.proto.node_def_pb2 import NodeDef
+    from tensorboard.compat.proto.step_stats_pb2 import DeviceStepStats, NodeExecStats, StepStats
     from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
+    from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+    from tensorboard.compat.proto.versions_pb2 import VersionDef
     from tensorboard.util.tensor_util import make_tensor_proto
 
     return SimpleNamespace(
@@ -38,6 +45,16 @@ def messages() -> SimpleNamespace:
         Summary=Summary,
         Metadata=SummaryMetadata,
         tensor=make_tensor_proto,
+        AttrValue=AttrValue,
+        DeviceStepStats=DeviceStepStats,
+        GraphDef=GraphDef,
+        NodeDef=NodeDef,
+        NodeExecStats=NodeExecStats,
+        RunMetadata=RunMetadata,
+        StepStats=StepStats,
+        TaggedRunMetadata=TaggedRunMetadata,
+        TensorShapeProto=TensorShapeProto,
+        VersionDef=VersionDef,
     )
 
 

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tensorgrad.tensor import Tensor
-from tensorgrad.utils.tensorboard import embedding, hparams, images, summary
+from tensorgrad.utils.tensorboard import embedding, graph, hparams, images, summary
 from tensorgrad.utils.tensorboard.messages import messages
-
-_GRAPH = "{}: there is no traced graph of a model here, which TensorBoard would show; print(model) lists its modules"
 
 
 @cache
@@ -61,6 +59,13 @@ class FileWriter:
     def add_summary(self, summary: Any, global_step: Any = None, walltime: float | None = None) -> None:
         """Adds a `Summary` message."""
         self.add_event(messages().Event(summary=summary), global_step, walltime)
+
+    def add_graph(self, graph_profile: tuple[Any, Any], walltime: float | None = None) -> None:
+        """Adds the messages ``GraphDef`` and ``RunMetadata`` of a graph."""
+        made, steps = graph_profile
+        self.add_event(messages().Event(graph_def=made.SerializeToString()), None, walltime)
+        tagged = messages().TaggedRunMetadata(tag="step1", run_metadata=steps.SerializeToString())
+        self.add_event(messages().Event(tagged_run_metadata=tagged), None, walltime)
 
     def flush(self) -> None:
         """Waits until all is on the disk."""
@@ -421,12 +426,20 @@ class SummaryWriter:
     def add_graph(
         self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
     ) -> None:
-        """Raises: NotImplementedError. Models are not traced here."""
-        raise NotImplementedError(_GRAPH.format("add_graph"))
+        """The ops of one call ``model(*input_to_model)``, in boxes for the modules they run in.
+
+        The model is called in evaluation mode, without recording for gradients.
+
+        Args:
+            input_to_model: the arguments as a tuple, or the only one.
+            verbose: print the graph, too.
+        """
+        made, steps = graph.graph(model, input_to_model, verbose)
+        self._get_file_writer().add_graph((made, steps))
 
     def add_onnx_graph(self, prototxt: Any) -> None:
         """Raises: NotImplementedError. There is no ONNX here."""
-        raise NotImplementedError(_GRAPH.format("add_onnx_graph"))
+        raise NotImplementedError("add_onnx_graph: there is no ONNX here; add_graph(model, input) shows a model")
 
     # --- the end ---
 

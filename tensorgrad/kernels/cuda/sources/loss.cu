@@ -147,6 +147,7 @@ extern "C" __global__ void __launch_bounds__(512) rows_grad(
     for (long long i = blockIdx.x; i < n; i += gridDim.x) {
         const T* row = x + i * classes;
         T* out = gx + i * classes;
+        bool alike = ((unsigned long long)out - (unsigned long long)row) % 16 == 0;  // x may begin anywhere
         long long t = target[i];
         bool counts = t != ignored && t >= 0 && t < classes;
         A logsum = logsums[i];
@@ -163,7 +164,10 @@ extern "C" __global__ void __launch_bounds__(512) rows_grad(
             [&](long long k) {
                 Packed<T, SOME> some = load_packed<SOME>(row + k);
                 for (int j = 0; j < SOME; j++) store(&some.of[j], slope(widen(some.of[j]), k + j));
-                store_packed<SOME>(out + k, some);
+                if (alike)
+                    store_packed<SOME>(out + k, some);
+                else
+                    for (int j = 0; j < SOME; j++) out[k + j] = some.of[j];
             });
     }
 }

@@ -100,7 +100,7 @@ struct argmin : Extreme<Less> {};
 
 // Count, mean and squares of the distances from it. Sources: B. P. Welford, "Note on a method for calculating corrected
 // sums of squares and products" (1962); T. F. Chan et al., "Updating formulae and a pairwise algorithm" (1979).
-struct Spread { R mean, squares; long long n; };
+struct Spread { R mean; double squares; long long n; };  // squares of numbers in R leave its range
 struct var {
     typedef Spread Tally;
     static __device__ Spread none() { return {0, 0, 0}; }
@@ -108,18 +108,26 @@ struct var {
         t.n += 1;
         R away = x - t.mean;
         t.mean += away / (R)t.n;
-        t.squares += away * (x - t.mean);
+        t.squares += (double)away * (double)(x - t.mean);
         return t;
     }
     static __device__ Spread both(Spread a, Spread b) {
         if (!a.n || !b.n) return a.n ? a : b;
         long long n = a.n + b.n;
         R away = b.mean - a.mean, share = (R)b.n / (R)n;
-        return {a.mean + away * share, a.squares + b.squares + away * away * share * (R)a.n, n};
+        double apart = (double)away * (double)away * (double)share;
+        return {a.mean + away * share, a.squares + b.squares + apart * (double)a.n, n};
     }
     static __device__ void give(Spread t, OUT* out, long long*, long long n, R correction) {
-        R freedom = (R)n - correction;
-        store(out, t.squares / (freedom > 0 ? freedom : 0));
+        double freedom = (double)n - (double)correction;
+        store(out, (R)(t.squares / (freedom > 0 ? freedom : 0)));
+    }
+};
+
+struct deviation : var {
+    static __device__ void give(Spread t, OUT* out, long long*, long long n, R correction) {
+        double freedom = (double)n - (double)correction;
+        store(out, (R)sqrt(t.squares / (freedom > 0 ? freedom : 0)));
     }
 };
 

@@ -1,0 +1,77 @@
+"""`torch.__config__`: what this library stands on here, as text for people."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+import numpy as np
+
+__all__ = ["parallel_info", "show"]
+
+
+def show() -> str:
+    """Versions, the processor's instructions that NumPy uses, and the linear algebra behind it.
+
+    >>> import tensorgrad as torch
+    >>> print(torch.__config__.show())
+    PyTorch's programming model in pure Python:
+      - tensorgrad ...
+    """
+    from tensorgrad import version
+    from tensorgrad.backends.cpu import get_cpu_capability
+    from tensorgrad.kernels.numba.table import wanted
+
+    lines = [
+        f"tensorgrad {version.tensorgrad}, which follows PyTorch {version.__version__}",
+        f"Python {platform.python_version()}",
+        f"NumPy {np.__version__}",
+        *_algebra(),
+        f"CPU capability usage: {get_cpu_capability()}",
+    ]
+    if wanted():
+        import numba
+
+        lines.append(f"Numba {numba.__version__}")
+    if version.cuda is not None:
+        lines.append(f"CUDA {version.cuda}")
+    return "\n".join(["PyTorch's programming model in pure Python:", *(f"  - {line}" for line in lines), ""])
+
+
+def parallel_info() -> str:
+    """How many threads there are, and what says so.
+
+    >>> import tensorgrad as torch
+    >>> print(torch.__config__.parallel_info())
+    tensorgrad:
+        get_num_threads() : ...
+    """
+    from tensorgrad.settings import get_num_interop_threads, get_num_threads
+
+    lines = [
+        "tensorgrad:",
+        f"\tget_num_threads() : {get_num_threads()}",
+        f"\tget_num_interop_threads() : {get_num_interop_threads()}",
+        *_algebra(),
+        f"os.cpu_count() : {os.cpu_count()}",
+        "Environment variables:",
+        *(f"\t{name} : {os.environ.get(name, '[not set]')}" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _cxx_flags() -> str:
+    """The flags of a C++ compiler: none took part."""
+    return ""
+
+
+def _algebra() -> list[str]:
+    """The library that NumPy's products run on, and its threads."""
+    try:
+        import threadpoolctl
+    except ImportError:
+        return []
+    return [
+        f"{pool['internal_api']} {pool['version']} : {pool['num_threads']} threads"
+        for pool in threadpoolctl.threadpool_info()
+    ]

@@ -1,0 +1,60 @@
+"""Places in the graph that users can name, and pass to `backward` and `grad` in a tensor's stead."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tensorgrad.autograd.graph import AccumulateGrad, Node, as_node
+from tensorgrad.autograd.views import edge_of
+from tensorgrad.tensor import Tensor
+
+
+class GradientEdge(NamedTuple):
+    """Output `output_nr` of `node`: the place where the gradient of a tensor is computed.
+
+    It keeps the graph alive, but not the tensor's values.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> edge = torch.autograd.graph.get_gradient_edge(x * x)
+    >>> edge.node.name(), edge.output_nr
+    ('MulBackward0', 0)
+    """
+
+    node: Node
+    output_nr: int
+    ownership_token: Node | None = None
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """Where the gradient of `tensor` is computed.
+
+    Raises: RuntimeError if the tensor does not require grad.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> y = x * x
+    >>> edge = torch.autograd.graph.get_gradient_edge(y)
+    >>> torch.autograd.grad(y * 5, edge)
+    (tensor(5.),)
+    """
+    edge = edge_of(tensor)
+    if edge is None:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    return GradientEdge(as_node(edge[0]), edge[1])
+
+
+def edge_at(place: Tensor | GradientEdge) -> Any:
+    """The graph's own edge (see `edge_of`) of a tensor or a `GradientEdge`."""
+    if not isinstance(place, GradientEdge):
+        return edge_of(place)
+    node = place.node
+    return (node.variable, 0) if isinstance(node, AccumulateGrad) else (node, place.output_nr)
+
+
+def shape_and_type(place: Tensor | GradientEdge) -> tuple[tuple[int, ...], Any, type]:
+    """Shape, element type and class of the array whose gradient is computed there."""
+    if isinstance(place, GradientEdge):
+        return place.node.outputs[place.output_nr]
+    array = place._array
+    return array.shape, array.dtype, array.__class__

@@ -1,0 +1,302 @@
+"""What a node saved, under PyTorch's names: `grad_fn._saved_self`, `_saved_result`, `_saved_dim`, `_raw_saved_self`.
+
+Programs look at these to draw graphs, to count memory, and to learn what a backward pass needs. The names are those of
+the row: of its parameters, of its outputs, and of the plain values that its formulas take, with what PyTorch calls
+differently written in a table here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tensorgrad import dtypes
+from tensorgrad.autograd.graph import FREED, Node, Packed, raise_freed, unpack
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.ops.op import LIST, Op
+from tensorgrad.tensor import Tensor
+
+# Rows whose first tensor PyTorch calls `input` as well.
+_INPUT = {
+    "ConvolutionBackward0", "GridSampler2DBackward0", "GridSampler3DBackward0", "NativeBatchNormBackward0",
+    "NativeGroupNormBackward0", "NativeLayerNormBackward0",
+}  # fmt: skip
+_STATISTICS = {"mean": "result1", "rstd": "result2", "var": "", "axes": ""}
+_LOSS = {"knee": ""}
+_POOLED = {"indices": "result1", "input_shape": ""}
+# The other names that PyTorch has for a row's own; "" for what it does not show.
+_NAMES: dict[str, dict[str, str]] = {
+    "AddmmBackward0": {"input": "mat1", "input_shape": "mat1_sym_sizes", "weight": ""},  # `linear` is one, too
+    "AdaptiveAvgPool2DBackward0": {"input_shape": ""},
+    "AdaptiveMaxPool2DBackward0": _POOLED,
+    "AsStridedBackward0": {"delta": "", "geometry": ""},
+    "AvgPool2DBackward0": {"include": "count_include_pad", "divisor": "divisor_override", "input_shape": ""},
+    "CdistBackward0": {"first": "x1", "second": "x2"},
+    "CholeskyInverseBackward0": {"L": "self"},
+    "CholeskySolveBackward0": {"L": "input2", "B": "self"},
+    "ConstantPadNdBackward0": {"pads": "pad"},
+    "ConvolutionBackward0": {"input_shape": "", "bias_shape": "bias_sym_sizes_opt"},
+    "CummaxBackward0": {"input_shape": ""},
+    "EmbeddingBagBackward0": {"starts": "offsets", "mean": "", "chosen": ""},
+    "ErfinvBackward0": {"out": ""},
+    "FftC2RBackward0": {"forward": "", "size": "", "dim": ""},
+    "FftR2CBackward0": {"forward": "", "input_shape": ""},
+    "FractionalMaxPool2DBackward0": _POOLED,
+    "FractionalMaxPool3DBackward0": _POOLED,
+    "GatherBackward0": {"input_shape": ""},
+    "HuberLossBackward0": {"knee": "delta"},
+    "Im2ColBackward0": {"input_shape": ""},
+    "IndexBackward0": {"pattern": ""},
+    "IndexPutBackward0": {"pattern": ""},
+    "LinalgDetBackward0": {"input": "A"},
+    "LinalgEigBackward0": {"L": "eigenvalues", "V": "eigenvectors"},
+    "LinalgEighBackward0": {"L": "eigenvalues", "V": "eigenvectors"},
+    "LinalgQrBackward0": {"input_shape": ""},
+    "LinalgSlogdetBackward0": {"input": "A"},
+    "LinalgSolveTriangularBackward0": {"A": "self"},
+    "LinalgSvdBackward0": {"input": "", "full": "full_matrices"},
+    "MaskedScatterBackward0": {"source_shape": "source_sym_sizes"},
+    "MaxPool2DWithIndicesBackward0": _POOLED,
+    "MeanBackward0": {  # of `l1_loss`, too
+        "dim": "", "keepdim": "", "input": "", "input_shape": "self_sym_sizes", "knee": "", "target": "",
+        "reduction": "",
+    },
+    "MulBackward0": {"vec2": "other"},
+    "MmBackward0": {"other": "mat2", "other_shape": "mat2_sym_sizes"},
+    "MseLossBackward0": _LOSS,
+    "NativeBatchNormBackward0": _STATISTICS,
+    "NativeGroupNormBackward0": {**_STATISTICS, "groups": "group"},
+    "NativeLayerNormBackward0": {**_STATISTICS, "eps": ""},
+    "NllLossBackward0": {"weights": "", "label_smoothing": "", "input_shape": "", "cache": ""},
+    "NormalBackward1": {"mean_shape": "mean_sym_sizes"},
+    "NormalBackward3": {"mean_shape": "mean_sym_sizes", "std_shape": "std_sym_sizes"},
+    "PowBackward0": {"out": ""},
+    "PowBackward2": {"input": "exponent", "exponent": "self"},
+    "ProdBackward0": {"dim": "", "keepdim": ""},
+    "SelectBackward0": {"index": ""},
+    "SliceBackward0": {"index": ""},
+    "SmoothL1LossBackward0": {"knee": "beta"},
+    "SplitBackward0": {"sizes": ""},
+    "SplitWithSizesBackward0": {"sizes": "split_sizes"},
+    "SumBackward0": {"dim": "", "keepdim": ""},
+    "UnbindBackward0": {"input_shape": ""},
+    **{
+        f"Upsample{kind}{n}DBackward0": {"scales": "", "align": "align_corners" if smooth else ""}
+        for kind, dims, smooth in (("Nearest", "123", False), ("NearestExact", "123", False), ("Linear", "1", True),
+                                   ("Bilinear", "2", True), ("Bicubic", "2", True), ("Trilinear", "3", True))
+        for n in dims
+    },
+}  # fmt: skip
+_SCALARS = ("PowBackward0", "PowBackward2")  # where a number is a number, not a tensor of one
+# Words that PyTorch writes as numbers, and what it lays out differently.
+_WORDS: dict[str, dict[str, int]] = {
+    "reduction": {"none": 0, "mean": 1, "sum": 2}, "interpolation_mode": {"bilinear": 0, "nearest": 1, "bicubic": 2},
+    "padding_mode": {"zeros": 0, "border": 1, "reflection": 2},
+}  # fmt: skip
+
+
+def _one_dimension(node: Node) -> dict[str, Any]:
+    """`dim` and `index`, or `dim`, `start`, `end` and `step`, of an index that concerns one dimension only."""
+    shape, index = (node.args[list(node.op.kept).index(k)] for k in ("input_shape", "index"))
+    if Ellipsis in index:
+        at = index.index(Ellipsis)
+        index = (*index[:at], *[slice(None)] * (len(shape) - len(index) + 1), *index[at + 1 :])
+    chosen = [(dim, i) for dim, i in enumerate(index) if i != slice(None)]
+    if len(chosen) != 1:
+        return {}
+    dim, i = chosen[0]
+    if not isinstance(i, slice):
+        return {"dim": dim, "index": i}
+    start, end, step = i.indices(shape[dim])
+    return {"dim": dim, "start": start, "end": end if i.stop is not None else 2**63 - 1, "step": step}
+
+
+# What nothing was kept for, since it follows from the rest.
+_DERIVED: dict[str, Callable[[Node], dict[str, Any]]] = {
+    "ConvolutionBackward0": lambda node: {"transposed": node.op.name == "conv_transpose"},
+    "ExpandBackward0": lambda node: {"self_sym_sizes": _shape(node.edges[0])},
+    "MeanBackward0": lambda node: {"self_sym_numel": math.prod(_shape(node.edges[0]))},
+    "PowBackward0": lambda node: {"exponent": 2} if node.op.name == "square" else {},
+    "SelectBackward0": _one_dimension,
+    "SliceBackward0": _one_dimension,
+}
+
+
+def _shape(edge: Any) -> tuple[int, ...]:
+    target, number = edge
+    return tuple(target._array.shape if isinstance(target, Tensor) else target.outputs[number][0])
+
+
+def name_of(node: Node, own: str) -> str:
+    """PyTorch's name of a row's parameter, output or plain value; "" if it does not show that."""
+    op = node.op
+    given = _NAMES.get(op.backward_name, {}).get(own)
+    if given is not None:
+        return given
+    if own == op.cache:
+        return ""
+    if own in op.outputs and len(op.outputs) == 1:
+        return "result"
+    of, _, what = own.rpartition("_")
+    if what in ("shape", "dtype") and any(p.name == of for p in op.params):  # of other inputs few nodes show it
+        return {"input_shape": "self_sym_sizes", "input_dtype": "self_scalar_type"}.get(own, "")
+    return "self" if own == "input" and op.backward_name not in _INPUT else own
+
+
+def names(node: Node) -> dict[str, Callable[[], Any]]:
+    """Every `_saved_*` and `_raw_saved_*` of a node, and what gives its value."""
+    op = getattr(node, "op", None)
+    if not isinstance(op, Op):
+        return {}
+    found: dict[str, Callable[[], Any]] = {}
+    for k, own in enumerate(op.saved):
+        name = name_of(node, own)
+        if name:
+            found[f"_saved_{name}"] = lambda k=k: _tensor(node, k)  # type: ignore[misc]
+            found[f"_raw_saved_{name}"] = lambda k=k: _raw(node, k)  # type: ignore[misc]
+    for k, own in enumerate(op.kept):
+        name = name_of(node, own)
+        if name:
+            found[f"_saved_{name}"] = lambda k=k: _plain(node, k)  # type: ignore[misc]
+    for name, plain in _DERIVED.get(op.backward_name, lambda node: {})(node).items():
+        found[f"_saved_{name}"] = lambda plain=plain: plain  # type: ignore[misc]
+    return found
+
+
+def value(node: Node, name: str) -> Any:
+    """The value of `node._saved_*` or `_raw_saved_*`.
+
+    Raises: AttributeError if the node has no such; RuntimeError for a tensor after the graph was freed, or one that
+        was written in place.
+    """
+    found = names(node).get(name)
+    if found is None:
+        raise AttributeError(f"'{type(node).__name__}' object has no attribute '{name}'")
+    return found()
+
+
+def _edge(node: Node, k: int) -> Any:
+    """The place in the graph of the k-th saved value: of an input its edge, of an output the node."""
+    op = node.op
+    own = list(op.saved)[k]
+    if own in op.outputs:
+        number = op.outputs.index(own)
+        return (node, number) if number < op.differentiable_outputs else None
+    differentiated = [p for p in op.params if p.is_tensor and p.name in op.wrt]
+    after = 0  # edges of the parameters before; only one of them may be a list
+    for p in differentiated:
+        many = len(node.edges) - (len(differentiated) - 1) if p.kind is LIST else 1
+        if p.name == own:
+            return list(node.edges[after : after + many]) if p.kind is LIST else node.edges[after]
+        after += many
+    return [None] * len(node.saved[k]) if isinstance(node.saved[k], list) else None
+
+
+def _tensor(node: Node, k: int, item: int | None = None) -> Any:
+    """The k-th saved value as a tensor in its place in the graph, a tuple of them, or one of these."""
+    if node.saved is FREED:
+        raise_freed()
+    before, GRAD.enabled = GRAD.enabled, True
+    try:
+        found = unpack(node, node.saved[k], _edge(node, k))
+    finally:
+        GRAD.enabled = before
+    if isinstance(found, list):
+        return tuple(found) if item is None else found[item]
+    if isinstance(found, bool | int | float | complex) and node.op.backward_name not in _SCALARS:
+        from tensorgrad.ops.create import tensor
+
+        return tensor(found, dtype={float: dtypes.float64, complex: dtypes.complex128}.get(type(found)))
+    return found
+
+
+def _plain(node: Node, k: int) -> Any:
+    found, own = node.args[k], list(node.op.kept)[k]
+    if own == "pads":  # from the last dimension on, in one row
+        pads = [n for pair in reversed(found) for n in pair]
+        while pads[-2:] == [0, 0]:
+            del pads[-2:]
+        return tuple(pads)
+    if own == "bias_shape" and found is None:
+        return (0,)
+    if own in _WORDS and isinstance(found, str):
+        return _WORDS[own][found]
+    return tuple(found) if isinstance(found, list) else found
+
+
+class SavedTensor:
+    """A saved tensor before it is unpacked: `grad_fn._raw_saved_self`.
+
+    >>> import tensorgrad as torch
+    >>> y = torch.tensor([1.0, 2.0], requires_grad=True).exp()
+    >>> y.grad_fn._raw_saved_result.register_hooks(lambda t: t.tolist(), torch.tensor)
+    >>> y.grad_fn._saved_result
+    tensor([2.7183, 7.3891], grad_fn=<ExpBackward0>)
+    """
+
+    def __init__(self, node: Node, k: int, item: int | None = None):
+        self._node, self._k, self._item = node, k, item
+
+    def _saved(self) -> Any:
+        saved = self._node.saved
+        if saved is FREED:
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the "
+                "graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need "
+                "to backward through the graph a second time or if you need to access saved variables after calling "
+                "backward."
+            )
+        return saved[self._k] if self._item is None else saved[self._k][self._item]
+
+    @property
+    def data(self) -> Any:
+        """The tensor, or what it was packed to; None once the graph was freed."""
+        if self._node.saved is FREED:
+            return None
+        saved = self._saved()
+        return saved.packed if isinstance(saved, Packed) else self.unpack()
+
+    def unpack(self) -> Any:
+        """The tensor that the backward pass will see."""
+        return _tensor(self._node, self._k, self._item)
+
+    def register_hooks(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+        """Replaces the saved tensor by `pack_hook` of it, now; backward gets `unpack_hook` of that.
+
+        Raises: RuntimeError if the graph was freed, if there are hooks already, if nothing is saved here, or if the
+            hook writes into the tensor; TypeError for what cannot be called.
+        """
+        if not callable(pack_hook) or not callable(unpack_hook):
+            raise TypeError(
+                "register_hooks(): incompatible function arguments: pack_hook and unpack_hook are functions"
+            )
+        saved, node, k = self._saved(), self._node, self._k
+        if isinstance(saved, Packed):
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of "
+                "hooks is allowed at a time."
+            )
+        if saved is None:
+            raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
+        tensor = self.unpack().detach()
+        version = tensor._version
+        before, GRAD.enabled = GRAD.enabled, False
+        try:
+            packed = Packed(pack_hook(tensor), unpack_hook)
+        finally:
+            GRAD.enabled = before
+        if tensor._version != version:
+            raise RuntimeError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
+                "cannot be modified by in-place operations as this can lead to unexpected side-effects. Please open "
+                "an issue if you need to perform in-place operations on the input to a pack hook."
+            )
+        if self._item is not None:
+            packed = [*node.saved[k][: self._item], packed, *node.saved[k][self._item + 1 :]]  # type: ignore[assignment]
+        node.saved = (*node.saved[:k], packed, *node.saved[k + 1 :])
+
+
+def _raw(node: Node, k: int) -> Any:
+    several = node.saved is not FREED and isinstance(node.saved[k], list)
+    return tuple(SavedTensor(node, k, i) for i in range(len(node.saved[k]))) if several else SavedTensor(node, k)

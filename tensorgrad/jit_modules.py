@@ -1,0 +1,61 @@
+"""The classes of TorchScript's modules. `torch.jit.script` makes none of them: it returns what it is given."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from tensorgrad.nn.module import Module
+
+
+class ScriptModule(Module):
+    """A module that is written for TorchScript: an ordinary one, which cannot be saved as a TorchScript file.
+
+    >>> import tensorgrad as torch
+    >>> class Double(torch.jit.ScriptModule):
+    ...     @torch.jit.script_method
+    ...     def forward(self, x):
+    ...         return 2 * x
+    >>> Double()(torch.ones(2)), isinstance(torch.nn.ReLU(), torch.jit.ScriptModule)
+    (tensor([2., 2.]), False)
+    """
+
+    @property
+    def original_name(self) -> str:
+        """The name of the class."""
+        return type(self).__name__
+
+    def save(self, f: Any, *args: Any, **options: Any) -> NoReturn:
+        """Raises: NotImplementedError. Use `torch.save(module.state_dict(), file)`."""
+        from tensorgrad.jit import save
+
+        save(self, f)
+        raise AssertionError  # not reached: `save` has raised
+
+    save_to_buffer = _save_for_lite_interpreter = save
+
+
+class RecursiveScriptModule(ScriptModule):
+    """What PyTorch's `jit.script` makes of a module.
+
+    >>> import tensorgrad as torch
+    >>> isinstance(torch.jit.script(torch.nn.ReLU()), torch.jit.RecursiveScriptModule)
+    False
+    """
+
+
+class TracedModule(ScriptModule):
+    """What PyTorch's `jit.trace` makes of the modules inside one.
+
+    >>> import tensorgrad as torch
+    >>> issubclass(torch.jit.TracedModule, torch.jit.ScriptModule)
+    True
+    """
+
+
+class TopLevelTracedModule(TracedModule):
+    """What PyTorch's `jit.trace` makes of a module.
+
+    >>> import tensorgrad as torch
+    >>> issubclass(torch.jit.TopLevelTracedModule, torch.jit.ScriptModule)
+    True
+    """

@@ -1,0 +1,147 @@
+"""Questions about objects and types, and the defaults of new tensors: `is_tensor`, `result_type`."""
+
+from __future__ import annotations
+
+from tensorgrad import dtypes
+from tensorgrad.ops.storage_values import TypedStorage
+from tensorgrad.size import Size
+from tensorgrad.storage.stubs import Storage
+from tensorgrad.tensor import Tensor
+
+__all__ = [
+    "TypedStorage", "UntypedStorage", "broadcast_shapes", "compiled_with_cxx11_abi", "get_default_device", "is_storage",
+    "is_tensor", "result_type", "set_default_device", "set_default_tensor_type", "typename",
+]  # fmt: skip
+
+
+def is_tensor(obj) -> bool:
+    """Whether `obj` is a tensor.
+
+    >>> import tensorgrad as torch
+    >>> torch.is_tensor(torch.ones(1)), torch.is_tensor([1.0])
+    (True, False)
+    """
+    return isinstance(obj, Tensor)
+
+
+UntypedStorage = Storage
+
+
+def is_storage(obj) -> bool:
+    """Whether `obj` is the memory of a tensor.
+
+    >>> import tensorgrad as torch
+    >>> torch.is_storage(torch.ones(1).untyped_storage()), torch.is_storage(torch.ones(1))
+    (True, False)
+    """
+    return isinstance(obj, Storage | TypedStorage)
+
+
+def typename(obj) -> str:
+    """PyTorch's name of a tensor's type; of a class or function its own name, of anything else that of its class.
+
+    >>> import tensorgrad as torch
+    >>> torch.typename(torch.ones(1)), torch.typename([])
+    ('torch.FloatTensor', 'list')
+    """
+    if isinstance(obj, Tensor):
+        return obj.type()
+    named = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = "torch" if named is dtypes.dtype else getattr(named, "__module__", None) or ""
+    return named.__qualname__ if module in ("", "builtins") else f"{module}.{named.__qualname__}"
+
+
+def compiled_with_cxx11_abi() -> bool:
+    """True, as in today's PyTorch; there is no C++ here that could have another.
+
+    >>> import tensorgrad as torch
+    >>> torch.compiled_with_cxx11_abi()
+    True
+    """
+    return True
+
+
+def result_type(tensor1, tensor2) -> dtypes.dtype:
+    """The dtype of an op on two operands, each a tensor or a number.
+
+    >>> import tensorgrad as torch
+    >>> torch.result_type(torch.tensor([1, 2]), 1.0)
+    torch.float32
+    """
+    return dtypes.result_type_of([t._array if isinstance(t, Tensor) else t for t in (tensor1, tensor2)])
+
+
+def broadcast_shapes(*shapes) -> Size:
+    """The shape that tensors of these shapes broadcast to. Raises: RuntimeError if they do not."""
+    shapes = tuple((s,) if isinstance(s, int) else tuple(s) for s in shapes)
+    ndim = max((len(s) for s in shapes), default=0)
+    result = [1] * ndim
+    for shape in shapes:
+        for i, n in enumerate(shape, ndim - len(shape)):
+            if n < 0:
+                raise RuntimeError(f"Trying to create tensor with negative dimension ({n}): ({n})")
+            if n != 1 and result[i] not in (1, n):
+                raise RuntimeError(
+                    "Shape mismatch: objects cannot be broadcast to a single shape: "
+                    f"{', '.join(str(list(s)) for s in shapes)} differ at dimension {i}"
+                )
+            if n != 1:
+                result[i] = n
+    return Size(result)
+
+
+def set_default_device(device) -> None:
+    """The device of tensors made without `device=`, from now on; None for the CPU.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_default_device("meta")
+    >>> torch.zeros(2).device
+    device(type='meta')
+    >>> torch.set_default_device(None)
+    """
+    from tensorgrad import devices
+    from tensorgrad.ops.create import DEFAULT_DEVICE
+
+    DEFAULT_DEVICE.device = devices.CPU if device is None else devices.device(device)
+
+
+def get_default_device():
+    """The device of tensors made without `device=`.
+
+    >>> import tensorgrad as torch
+    >>> torch.get_default_device()
+    device(type='cpu')
+    """
+    from tensorgrad.ops.create import DEFAULT_DEVICE
+    from tensorgrad.storage.stubs import storage_class
+
+    device = DEFAULT_DEVICE.device
+    return storage_class(device).current_device() if device.type == "cuda" and device.index is None else device
+
+
+def set_default_tensor_type(t) -> None:
+    """PyTorch's legacy way to set the default dtype: "torch.DoubleTensor".
+
+    Raises: TypeError for a type that is not floating-point.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_default_tensor_type("torch.DoubleTensor")
+    >>> torch.tensor(0.5).dtype
+    torch.float64
+    >>> torch.set_default_tensor_type("torch.FloatTensor")
+    """
+    names = {"Float": dtypes.float32, "Double": dtypes.float64, "Half": dtypes.float16, "BFloat16": dtypes.bfloat16}
+    spoken = str(getattr(t, "__name__", t)).rpartition(".")[2].removesuffix("Tensor")
+    if spoken not in names:
+        raise TypeError(f"only floating-point types are supported as the default type, got {t}")
+    dtypes.set_default_dtype(names[spoken])
+
+
+def _assert(condition, message) -> None:
+    """`assert` as a function. Raises: AssertionError with `message` if `condition` is false.
+
+    >>> import tensorgrad as torch
+    >>> torch._assert(torch.ones(2).all(), "all ones")
+    """
+    if not condition:
+        raise AssertionError(message)

@@ -1,0 +1,107 @@
+"""Functions that the families' calls name besides PyTorch's: what is no single function there, or is free to differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import tensorgrad as torch
+from tensorgrad.ops import dispatch
+from tensorgrad.ops.loss import _cross_entropy_grad
+from tensorgrad.ops.pointwise import tanh_grad
+
+
+def seen(x: torch.Tensor) -> torch.Tensor:
+    """The tensor itself: for what returns a tensor that was written in place."""
+    return x
+
+
+def slope_of_tanh(g: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The op of tanh's derivative, which backward() reaches only where no kernel on arrays serves."""
+    return tanh_grad(g.detach(), y.detach())
+
+
+def slope_of_loss(x: torch.Tensor, target: torch.Tensor, weight, *rest) -> torch.Tensor:
+    """The op of cross-entropy's derivative, with what its kernel keeps."""
+    given, op = [x.detach(), target, weight], dispatch.OPS["cross_entropy_"]
+    arrays = [None if t is None else t._array for t in given]
+    kernels = op.kernels if x.numel() < op.few else op.large
+    loss, cache = kernels[arrays[0].__class__](*arrays, *rest)
+    return _cross_entropy_grad(torch.ones(loss.shape, dtype=x.dtype, device=x.device), cache, *given, *rest)
+
+
+def held(x: torch.Tensor, dim: int, found) -> tuple:
+    """The values of topk, and those at the places that it names: which of equal elements is named is open."""
+    return found.values, torch.gather(x.detach(), dim, found.indices)
+
+
+def distinct(shape: tuple, dim: int, size: int, device) -> torch.Tensor:
+    """Places along a dimension, no two of which are the same."""
+    dim %= len(shape)
+    place = np.random.default_rng(0).permutation(size)[: shape[dim]]
+    form = tuple(len(place) if d == dim else 1 for d in range(len(shape)))
+    return torch.from_numpy(np.ascontiguousarray(np.broadcast_to(place.reshape(form), shape))).to(device)
+
+
+def stepped(name: str, params: list, grads: list, steps: int, **settings) -> list:
+    """Some steps of an optimizer, with the same gradients; the parameters, and its state."""
+    leaves = [p.requires_grad_() for p in params]
+    optimizer = getattr(torch.optim, name)(leaves, **settings)
+    for _ in range(steps):
+        for p, g in zip(leaves, grads, strict=True):
+            p.grad = g
+        optimizer.step()
+    state = [v for p in leaves for _, v in sorted(optimizer.state[p].items()) if isinstance(v, torch.Tensor)]
+    return [*(p.detach() for p in leaves), *(v.cpu() if v.ndim == 0 else v for v in state)]
+
+
+def clipped(params: list, grads: list, limit: float, norm: float) -> list:
+    """Gradients clipped by their norm, and the norm."""
+    for p, g in zip(params, grads, strict=True):
+        p.requires_grad_().grad = g.clone()
+    total = torch.nn.utils.clip_grad_norm_(params, limit, norm)
+    return [total, *(p.grad for p in params)]
+
+
+def scaled(params: list, grads: list, scale: float) -> list:
+    """A step with a GradScaler: gradients without the scale, whether they are finite, and the scale afterwards."""
+    for p, g in zip(params, grads, strict=True):
+        p.requires_grad_().grad = g.clone()
+    scaler = torch.amp.GradScaler(params[0].device.type, init_scale=scale, growth_interval=1)
+    scaler.scale(torch.ones((), device=params[0].device))
+    optimizer = torch.optim.SGD(params, lr=0.5)
+    scaler.unscale_(optimizer)
+    unscaled = [p.grad.clone() for p in params]
+    scaler.step(optimizer)
+    scaler.update()
+    return [*unscaled, *(p.detach() for p in params), torch.tensor(scaler.get_scale())]
+
+
+def repeated(draw: Callable, inside: Callable) -> tuple:
+    """Whether what is drawn twice from one seed is the same, and in its range."""
+    made = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        made.append(draw())
+    return (made[0] == made[1]).all().cpu(), inside(made[0]).all().cpu()
+
+
+def drawn(draw: Callable, inside: Callable, shape: tuple, dtype: str, device: str) -> tuple:
+    """The same for what writes into a tensor, which may have gaps: the numbers do not depend on where they lie."""
+    kind = getattr(torch, dtype)
+    wide = torch.zeros((*shape, 2), dtype=kind, device=device)
+    torch.manual_seed(5)
+    draw(wide[..., 0])
+    torch.manual_seed(5)
+    plain = draw(torch.zeros(shape, dtype=kind, device=device))
+    return (wide[..., 0] == plain).all().cpu(), inside(plain).all().cpu(), (wide[..., 1] == 0).all().cpu()
+
+
+def dropped(x: torch.Tensor, p: float) -> tuple:
+    """Dropout of ones: every number is 0 or 1 / (1 - p), and the gradient drops the same places."""
+    x = x.detach().requires_grad_()
+    y = torch.nn.functional.dropout(x, p)
+    (slope,) = torch.autograd.grad(y.sum(), x)
+    expected = torch.where(y != 0, torch.full_like(y, 1 / (1 - p)), torch.zeros_like(y))
+    return torch.isclose(y, expected, 2e-2).all().cpu(), (slope == y).all().cpu()

@@ -1,0 +1,202 @@
+"""A case: a call of a public function as text, the arrays it is given, and how it is run. Its repr makes it anew."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from math import inf, nan, prod
+
+import numpy as np
+
+import tensorgrad as torch
+
+GUARD = 16  # elements beside each array and, where it has gaps, in them: no number, so that who reads them shows it
+LAYOUTS = ("plain", "odd", "read-only", "transposed", "channels last", "sliced", "spaced", "expanded", "all expanded")
+SPECIAL = (nan, inf, -inf, 0.0, -0.0, 1e-45, -1e-38, 88.7, -103.9, 3e38, -3e38, 1.0, -0.5, 20.0, 0.5, -1.0)
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Array:
+    """How an array is made: of numbers in `low` ... `high` - 1 where it is of integers."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    layout: str = "plain"
+    values: str = "normal"
+    seed: int = 0
+    grad: bool = True
+    low: int = 0
+    high: int = 2
+
+    def numbers(self) -> np.ndarray:
+        """What it holds."""
+        rng = np.random.default_rng(self.seed)
+        if self.dtype == "bool":
+            return rng.random(self.shape) < 0.5
+        if self.dtype not in FLOATS:
+            if self.values == "sorted":
+                return np.sort(rng.integers(self.low, self.high, self.shape, np.int64)).astype(self.dtype)
+            return rng.integers(self.low, self.high, self.shape, np.int64).astype(self.dtype)
+        if self.values == "ones":
+            made = np.ones(self.shape)
+        elif self.values == "whole":
+            made = rng.integers(-3, 4, self.shape).astype(float)
+        elif self.values == "special":
+            made = rng.standard_normal(self.shape)
+            made[rng.random(self.shape) < 0.3] = SPECIAL[int(rng.integers(len(SPECIAL)))]
+            made[rng.random(self.shape) < 0.1] = SPECIAL[int(rng.integers(len(SPECIAL)))]
+        elif self.values == "infinite":
+            made = rng.standard_normal(self.shape)
+            made[rng.random(self.shape) < 0.1] = SPECIAL[int(rng.integers(3))]
+        elif self.values == "positive":
+            made = rng.random(self.shape) + 0.1
+        elif self.values == "far":
+            made = 100 + rng.standard_normal(self.shape)
+        else:
+            made = rng.standard_normal(self.shape)
+        with np.errstate(over="ignore"):
+            return np.asarray(made, "float16" if self.dtype == "float16" else "float32")
+
+    def strides(self) -> tuple[int, ...]:
+        """In elements."""
+        order = list(range(len(self.shape)))
+        if self.layout == "transposed":
+            order.reverse()
+        elif self.layout == "channels last" and len(order) > 2:
+            order = [0, *order[2:], 1]
+        step, found = (2 if self.layout == "sliced" else 1), [0] * len(order)
+        for d in reversed(order):
+            found[d] = step
+            step *= max(self.shape[d], 1) + (3 if self.layout == "spaced" else 0)
+        if self.layout == "all expanded":
+            return (0,) * len(order)
+        if self.layout == "expanded" and order:
+            found[self.seed % len(order)] = 0
+        return tuple(found)
+
+    def make(self, device: str = "cpu") -> tuple[torch.Tensor, torch.Tensor]:
+        """The tensor, and the whole memory that it is in."""
+        numbers, strides = self.numbers(), self.strides()
+        last = sum((n - 1) * s for n, s in zip(self.shape, strides, strict=True)) if 0 not in self.shape else 0
+        start = GUARD + (self.layout == "odd")
+        floating = numbers.dtype.kind == "f"
+        memory = np.full(start + last + 1 + GUARD, nan if floating else 0, numbers.dtype)
+        if 0 not in self.shape:
+            steps = [s * numbers.itemsize for s in strides]
+            place = np.lib.stride_tricks.as_strided(memory[start:], self.shape, steps)
+            if 0 in strides:
+                index = tuple(slice(0, 1) if s == 0 else slice(None) for s in strides)
+                place[index] = numbers[index]
+            else:
+                place[...] = numbers
+        wanted = getattr(torch, self.dtype)
+        if self.layout == "read-only" and wanted is not torch.bfloat16:
+            memory = memory.astype(self.dtype)
+            memory.flags.writeable = False
+        whole = torch.from_numpy(memory).to(wanted).to(device)
+        tensor = whole.as_strided(self.shape, strides, start).detach()
+        return (tensor.requires_grad_() if self.leaf else tensor), whole
+
+    @property
+    def leaf(self) -> bool:
+        return self.grad and self.dtype in FLOATS
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call, its arrays by name, and what it is run with."""
+
+    call: str
+    arrays: dict[str, Array]
+    gradient: str = "plain"  # the layout of the result's gradient; "" if nothing is differentiated
+    backward: str = (
+        ""  # "recorded", with a graph of its own, or "hooked", with hooks on what is saved: by other kernels
+    )
+    threads: int = 1
+    ways: dict[str, float] = field(default_factory=dict)  # settings of kernels by "file.name"
+    seed: int = 0
+
+    def size(self) -> int:
+        """By which of two cases the smaller one is told."""
+        return sum(prod(a.shape) + len(a.shape) for a in self.arrays.values()) + len(self.call)
+
+
+class Draw:
+    """What the families make their cases with."""
+
+    def __init__(self, seed: int, limit: int = 40, device: str = "cpu", special: tuple[str, ...] = ()):
+        self.random, self.limit, self.device, self.special = random.Random(seed), limit, device, special
+        self.arrays: dict[str, Array] = {}
+        self.ways: dict[str, float] = {}
+        self.dtype = "float32" if device == "cpu" or self.chance(0.5) else self.one(*FLOATS)
+        if device == "cpu" and self.chance(0.08):
+            self.dtype = self.one("float64", "float16")
+
+    def one(self, *values):
+        """Any of the values."""
+        return self.random.choice(values)
+
+    def chance(self, p: float) -> bool:
+        """Whether something happens that has this probability."""
+        return self.random.random() < p
+
+    def size(self, low: int = 1, most: int | None = None) -> int:
+        """A dimension: mostly small, sometimes about a whole number of vectors."""
+        most = max(low, min(self.limit, self.limit if most is None else most))
+        drawn = self.random.choice((low, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, self.random.randint(0, most)))
+        return max(low, min(drawn, most))
+
+    def shape(self, dims: int, low: int = 0, most: int = 6000) -> tuple[int, ...]:
+        """Of so many dimensions, and not too many elements."""
+        low = low if self.chance(0.1) else max(low, 1)
+        found: list[int] = []
+        for _ in range(dims):
+            found.append(self.size(low, most // max(1, prod(found))))
+        self.random.shuffle(found)
+        return tuple(found)
+
+    def any_shape(self) -> tuple[int, ...]:
+        """A shape of no, few or many dimensions; now and then a long row."""
+        if self.limit >= 40 and self.chance(0.08):
+            return (self.random.randint(1000, 20000),)
+        return self.shape(self.one(0, 1, 1, 2, 2, 3, 4, 5))
+
+    def like(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """A shape that broadcasts to this one."""
+        made = tuple(1 if self.chance(0.3) else n for n in shape)
+        return made[self.one(0, 0, 1, 2) :] if made else made
+
+    def array(self, shape, dtype: str | None = None, *, values: str | None = None, **more) -> str:
+        """An array in the case; returns its name. Options: those of `Array`; `written`: the call writes to it."""
+        grad, written = more.pop("grad", True), more.pop("written", False)
+        layout = "plain" if self.chance(0.55) else self.one(*LAYOUTS)
+        if written and layout in ("read-only", "expanded", "all expanded"):
+            layout = "plain"
+        dtype = dtype or self.dtype
+        if values is None:
+            values = "normal" if self.chance(0.6) else self.one("normal", "whole", "ones", "far", *self.special)
+        name = "abcdefghijklmnopqrstuvwxyz"[len(self.arrays)]
+        seed, grad = self.random.randrange(1 << 30), grad and self.chance(0.85)
+        self.arrays[name] = Array(tuple(shape), dtype, layout, values, seed, grad, **more)
+        return name
+
+    def maybe(self, shape, p: float = 0.5, **more) -> str:
+        """An array, or None."""
+        return self.array(shape, **more) if self.chance(p) else "None"
+
+    def indices(self, shape, high: int, low: int = 0, **more) -> str:
+        """An array of int64 numbers from `low` to `high` - 1, which there must be."""
+        return self.array(shape, self.one("int64", "int64", "int64"), low=low, high=high, **more)
+
+    def dim(self, shape) -> int:
+        """One of the dimensions."""
+        return self.random.randint(-len(shape), len(shape) - 1) if shape else self.one(-1, 0)
+
+    def dims(self, shape) -> str:
+        """Some dimensions as an argument: all, one or several."""
+        if not shape or self.chance(0.2):
+            return "None"
+        if self.chance(0.5):
+            return str(self.dim(shape))
+        return str(tuple(self.random.sample(range(len(shape)), self.random.randint(1, len(shape)))))

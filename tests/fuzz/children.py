@@ -1,0 +1,178 @@
+"""What the processes do that loops.py starts: they are killed, interrupted, and fork.
+
+python -m tests.fuzz.children signals SEED
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+
+import numpy as np
+
+import tensorgrad as torch
+
+F = torch.nn.functional
+
+
+# --- saving ----------------------------------------------------------------------------------------------------------
+
+
+def save(path: str, seed: str) -> None:
+    """Saves a model to one file for ever; says so after the first time."""
+    turn = 0
+    while True:
+        parts = [torch.full((n,), float(turn)) for n in (10, 20_000, 200_000)]
+        torch.save({"turn": turn, "parts": parts}, path)
+        if turn == 0:
+            print("saved", flush=True)
+        turn += 1
+
+
+# --- signals ---------------------------------------------------------------------------------------------------------
+
+
+class Ours(Exception):
+    """An exception of the program's own."""
+
+
+class Harder(BaseException):
+    """One that `except Exception` does not catch."""
+
+
+# Not ValueError and its like: Python code that expects one of something it calls takes the handler's for that one.
+RAISED = (KeyboardInterrupt, SystemExit, TimeoutError, ConnectionError, Ours, Harder)
+
+
+def work(rng: random.Random) -> list:
+    """Programs that threads share, with what each gives: (program, expected)."""
+
+    def normal(*shape):
+        return torch.from_numpy(np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32))
+
+    x, w, image = normal(64, 256), normal(256, 256), normal(8, 4, 20, 20)
+    kernel, p = normal(6, 4, 3, 3), normal(4000)
+
+    def conv():
+        leaf = image.detach().requires_grad_()
+        return torch.autograd.grad(F.conv2d(leaf, kernel, padding=1).square().sum(), leaf)[0]
+
+    def step():
+        leaf = p.clone().requires_grad_()
+        leaf.grad = torch.ones_like(leaf)
+        torch.optim.Adam([leaf], lr=0.1).step()
+        return leaf.detach()
+
+    programs = [lambda: (x @ w).relu(), lambda: x.softmax(-1), lambda: x.log1p(), lambda: x + x[0], conv, step,
+                lambda: F.layer_norm(x, (256,)), lambda: x.sum(0), lambda: x.exp().cumsum(1)]  # fmt: skip
+    return programs
+
+
+def signals(seed: str) -> None:
+    """Interrupts kernels at random moments, some hundred times."""
+    from tensorgrad.kernels.numba import pool, runtime, table
+
+    rng = random.Random(int(seed))
+    threads = rng.choice((1, 2, 3, 4))
+    torch.set_num_threads(threads)
+    programs = work(rng)
+    if table.wanted():
+        pool.GRAIN, pool.ROUSING = 64, 128
+        for row in table.ROWS:
+            row.elements = 512
+        for program in programs:
+            program()
+        runtime.wait()
+    with np.errstate(all="ignore"):
+        expected = [program().numpy() for program in programs]
+        counted: Counter = Counter()
+        raised: list = []
+
+        def handler(number, frame):
+            raised.append(rng.choice(RAISED))
+            raise raised[-1]("from the handler")
+
+        ignored: list = []  # what was raised where Python ignores exceptions: in `__del__`, in callbacks of weakrefs
+        sys.unraisablehook = lambda given: ignored.append(given.exc_value)
+        signal.signal(signal.SIGALRM, handler)
+        signal.signal(signal.SIGINT, handler)
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            n = rng.randrange(len(programs))
+            again(programs[n], expected[n], rng, raised, ignored, counted)
+            raised.clear()
+            ignored.clear()
+        for program, right in zip(programs, expected, strict=True):
+            np.testing.assert_allclose(program().numpy(), right, rtol=1e-5, atol=1e-5)
+    check_pool(pool, threads, programs)
+    print(json.dumps({"interrupts": counted.total(), f"with {threads} threads": 1}))
+
+
+def again(program, right, rng: random.Random, raised: list, ignored: list, counted: Counter) -> None:
+    """Runs a program over and over until it is interrupted; its results are right until then, and afterwards."""
+    caught, result = None, None
+    try:
+        if rng.random() < 0.3:  # Ctrl-C, from another thread
+            delay = rng.uniform(0, 3e-3)
+            threading.Thread(target=lambda: (time.sleep(delay), os.kill(os.getpid(), signal.SIGINT))).start()
+        else:
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 3e-3))
+        while not raised:
+            result = program()
+    except BaseException as error:
+        caught = error
+    if caught is None:
+        assert ignored, f"nothing came of the {raised[-1].__name__} of the handler"
+        counted["ignored by Python"] += 1
+    elif type(caught) is not raised[-1] or str(caught) != "from the handler":
+        raise AssertionError(f"the handler raised {raised[-1].__name__}, the program {caught!r}") from caught
+    if result is not None:
+        np.testing.assert_allclose(result.numpy(), right, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(program().numpy(), right, rtol=1e-5, atol=1e-5)
+    counted[type(caught).__name__] += caught is not None
+
+
+def check_pool(pool, threads: int, programs: list) -> None:
+    """All threads of the pool are there, and wait for work."""
+    from tensorgrad.kernels.numba import table
+
+    if not table.wanted():
+        return
+    for _ in range(3):  # what was lost is found by those who look for a thread
+        for program in programs:
+            program()
+        time.sleep(0.05)
+    if len(pool._idle) != threads - 1:
+        raise AssertionError(f"{len(pool._idle)} threads of the pool wait for work, expected {threads - 1}")
+
+
+# --- forks -----------------------------------------------------------------------------------------------------------
+
+
+def forks(seed: str) -> None:
+    """Forks while other threads are busy with some of what tests/forking.py lists; the children do the same."""
+    from tests import forking
+
+    forking.case(int(seed), rounds=8)
+    print(json.dumps({"children": 8}))
+
+
+# --- compiled kernels ------------------------------------------------------------------------------------------------
+
+
+def cache(seed: str) -> None:
+    """Has a kernel compiled into the cache of TENSORGRAD_CACHE, or read from there, and looks at its numbers."""
+    from tensorgrad.kernels.numba import runtime
+
+    x = np.linspace(-1, 1, 6000, dtype=np.float32)
+    np.testing.assert_array_equal(runtime.compiled("pointwise.relu")(x), np.maximum(x, 0))
+
+
+if __name__ == "__main__":
+    {"save": save, "signals": signals, "forks": forks, "cache": cache}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,481 @@
+"""Runs a case by the compiled or the CUDA kernels and by NumPy's, compares, and makes a case that differs smaller."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import os
+import random
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+import tensorgrad as torch
+from tensorgrad.kernels.numba import table
+from tensorgrad.ops import dispatch
+from tests.fuzz import calls
+from tests.fuzz.cases import Array, Case, Draw
+from tests.fuzz.families import FAMILIES, Family
+
+NAMES = {
+    "torch": torch, "F": torch.nn.functional, "inf": float("inf"), "nan": float("nan"),
+    **{name: made for name, made in vars(calls).items() if getattr(made, "__module__", None) == calls.__name__},
+}  # fmt: skip
+hooked = torch.autograd.graph.saved_tensors_hooks
+LIMIT = {"float64": 1e-10, "float32": 2e-5, "float16": 5e-3, "bfloat16": 4e-2, "complex64": 2e-5}
+_FLOOR = 0.02  # the smallest scale: of numbers about one, what should cancel leaves so much rounding behind
+_SHARE = 0.05  # of the largest result or gradient of a case: of such numbers the others may be differences
+# A last digit, and about the largest number.
+ROUNDING = {"float32": (1e-7, 3e38), "float16": (1e-3, 6e4), "bfloat16": (8e-3, 3e38), "float64": (2e-16, 1e308)}
+_NEVER = 1 << 62  # elements from which on a compiled kernel is used, where none is to be
+
+
+class Wrong(Exception):
+    """What differs in a case."""
+
+
+# --- the two ways to run a case --------------------------------------------------------------------------------------
+
+
+class Used(Counter):
+    """How often each row's kernel has returned a result."""
+
+    def notes(self, row: str, kernel):
+        def noting(*given, **options):
+            made = kernel(*given, **options)
+            if made is not NotImplemented:
+                self[row] += 1
+            return made
+
+        return noting
+
+
+USED = Used()
+
+
+def family_of(row: str) -> str | None:
+    """The family that a row of the tables is in."""
+    return next((name for name, family in FAMILIES.items() if row in family.rows or row in family.cuda), None)
+
+
+_loaded: dict[str, Any] = {}  # the kernels by row, as they are without being watched
+
+
+def load(names) -> None:
+    """Compiles the kernels of some rows, or reads them from the cache, and has their calls counted."""
+    from tensorgrad.kernels.numba import runtime
+
+    for row in table.ROWS:
+        if row.op in names and row.op not in _loaded:
+            row.asked = True
+            made = row.ready or runtime.compiled(row.kernel)
+            _loaded[row.op] = made
+            row.ready = made if row is table.WAITING else USED.notes(row.op, made)
+
+
+def watch_cuda() -> None:
+    """Has the calls of CUDA kernels counted."""
+    found = dispatch.own_kernel
+    rows = dispatch.OWN["cuda"]
+
+    def own_kernel(name, storage):
+        kernel = found(name, storage)
+        if kernel is None or storage.device_type != "cuda" or name not in rows:
+            return kernel
+        if not hasattr(kernel, "takes"):
+            return USED.notes(name, kernel)
+        noting = USED.notes(name, kernel)  # a kernel over lists of arrays says what it takes
+        return type("Noting", (), {"__call__": staticmethod(noting), "__getattr__": lambda _, k: getattr(kernel, k)})()
+
+    if getattr(dispatch, "_watched", False):
+        return
+    dispatch._watched = True  # type: ignore[attr-defined]
+    dispatch.own_kernel = own_kernel
+    for module in ("tensorgrad.optim.elementwise", "tensorgrad.nn.utils.clip_grad", "tensorgrad.ops.sample",
+                   "tensorgrad.ops.dropout", "tensorgrad.amp.grad_scaler"):  # fmt: skip
+        loaded = importlib.import_module(module)
+        if hasattr(loaded, "own_kernel"):
+            loaded.own_kernel = own_kernel  # type: ignore[attr-defined]
+    for name in dispatch.OPS:
+        dispatch._changed(name)
+
+
+@contextlib.contextmanager
+def thresholds(elements: int) -> Iterator[None]:
+    """Compiled kernels from so many elements on; those that are not loaded would come later, in the background."""
+    before = {row: row.elements for row in table.ROWS}
+    for row in table.ROWS:
+        row.elements = elements if row.op in _loaded else _NEVER
+    try:
+        yield
+    finally:
+        for row, kept in before.items():
+            row.elements = kept
+
+
+@contextlib.contextmanager
+def ways(chosen: dict[str, float]) -> Iterator[None]:
+    """Settings of the compiled kernels, by which they choose how to do a thing; what was planned by others is lost."""
+    modules = {name: importlib.import_module(f"tensorgrad.kernels.numba.{name.partition('.')[0]}") for name in chosen}
+    before = {name: getattr(module, name.partition(".")[2]) for name, module in modules.items()}
+
+    def put(values):
+        for name, value in values.items():
+            setattr(modules[name], name.partition(".")[2], value)
+        if values:
+            for name in ("conv", "images", "tiles"):
+                for held in vars(importlib.import_module(f"tensorgrad.kernels.numba.{name}")).values():
+                    # Plans, and not the loops, which are kept by no or by one choice.
+                    if isinstance(held, functools._lru_cache_wrapper) and held.cache_parameters()["maxsize"] > 2:
+                        held.cache_clear()
+
+    put(chosen)
+    try:
+        yield
+    finally:
+        put(before)
+
+
+@contextlib.contextmanager
+def compiled(case: Case) -> Iterator[None]:
+    """Compiled kernels for all sizes, on as many threads as the case says, with any work worth sharing."""
+    from tensorgrad.kernels.numba import pool
+
+    threads, grain, rousing = torch.get_num_threads(), pool.GRAIN, pool.ROUSING
+    torch.set_num_threads(case.threads)
+    pool.GRAIN, pool.ROUSING = (1, 2) if case.threads > 1 else (grain, rousing)
+    try:
+        with thresholds(0), ways(case.ways), poison():
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        pool.GRAIN, pool.ROUSING = grain, rousing
+
+
+_empty = np.empty
+
+
+def _poisoned(*given, **options):
+    made = _empty(*given, **options)
+    if made.dtype.kind in "fc":
+        made.fill(np.nan)
+    elif made.dtype.kind in "iu":
+        made.fill(77)
+    return made
+
+
+@contextlib.contextmanager
+def poison() -> Iterator[None]:
+    """Fresh memory holds no numbers: who does not write all of a result is found out."""
+    np.empty = _poisoned
+    try:
+        yield
+    finally:
+        np.empty = _empty
+
+
+class Result(NamedTuple):
+    """What a case gave: its results and gradients, the memory of its arrays afterwards, or the error."""
+
+    values: list
+    memories: list
+    error: BaseException | None
+
+
+def run(case: Case, device: str = "cpu", wide: bool = False, jitter: float = 0.0) -> Result:
+    """Evaluates a case, with gradients of what can be differentiated.
+
+    `wide`: in double precision, with its numbers changed by so small a part.
+    """
+    made = {name: array.make(device) for name, array in case.arrays.items()}
+    if wide:
+        made = {k: widened(t, whole, jitter) for k, (t, whole) in made.items()}
+    torch.manual_seed(case.seed)
+    values: list = []
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            with hooked(lambda t: t, lambda t: t) if case.backward == "hooked" else contextlib.nullcontext():
+                results = flat(eval(case.call, {**NAMES, "device": device, **{k: t for k, (t, _) in made.items()}}))
+            values = [r.detach() for r in results]
+            leaves = [t for t, _ in made.values() if t.requires_grad and t.is_leaf]
+            outs = [r for r in results if r.requires_grad]
+            if case.gradient and leaves and outs:
+                given = [cotangent(r, case, i, device) for i, r in enumerate(outs)]
+                found = torch.autograd.grad(
+                    outs, leaves, given, create_graph=case.backward == "recorded", allow_unused=True
+                )
+                values += [g for g in found if g is not None]
+        return Result([array_of(v) for v in values], [array_of(w) for _, w in made.values()], None)
+    except Exception as error:
+        if isinstance(error, (SyntaxError, NameError, AttributeError)):  # of the fuzzer
+            raise
+        return Result([], [], error)
+
+
+def widened(tensor: torch.Tensor, whole: torch.Tensor, jitter: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """A tensor in double precision, and the memory that it was in."""
+    if not tensor.dtype.is_floating_point:
+        return tensor, whole
+    numbers = tensor.detach().double().numpy()
+    numbers = numbers * (1 + jitter * np.random.default_rng(numbers.size).standard_normal(numbers.shape))
+    return torch.from_numpy(np.asarray(numbers)).requires_grad_(tensor.requires_grad), whole
+
+
+def cotangent(result: torch.Tensor, case: Case, number: int, device: str) -> torch.Tensor:
+    """The gradient of a result, with a layout of its own."""
+    dtype = str(result.dtype).removeprefix("torch.")
+    made = Array(tuple(result.shape), dtype, case.gradient, seed=case.seed + number, grad=False)
+    return made.make(device)[0]
+
+
+def flat(made) -> list:
+    """The tensors of a result."""
+    if isinstance(made, torch.Tensor):
+        return [made]
+    return [t for part in made for t in flat(part)] if isinstance(made, (list, tuple)) else []
+
+
+def array_of(tensor: torch.Tensor) -> np.ndarray:
+    tensor = tensor.detach().cpu()
+    return np.array(tensor.double().numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy())
+
+
+# --- the comparison --------------------------------------------------------------------------------------------------
+
+
+def compare(case: Case, family: Family, device: str = "cpu") -> str:
+    """Runs a case both ways. Returns "same" or "refused"; raises Wrong with what differs."""
+    if family.claims:
+        with thresholds(_NEVER):
+            made = run(case, device)
+        if made.error is not None or not all(value.all() for value in made.values):
+            raise Wrong(f"not all of {made.values} hold") from made.error
+        return "same"
+    with thresholds(_NEVER):
+        slow = run(case)
+    if device == "cpu":
+        with compiled(case):
+            fast = run(case)
+    else:
+        with thresholds(_NEVER):
+            fast = run(case, device)
+    if slow.error is not None or fast.error is not None:
+        if type(slow.error) is not type(fast.error):
+            raise Wrong(f"NumPy's kernel: {slow.error!r}; the other: {fast.error!r}") from fast.error or slow.error
+        return "refused"
+    if len(slow.values) != len(fast.values):
+        raise Wrong(f"{len(fast.values)} results and gradients, expected {len(slow.values)}")
+    dtypes = {a.dtype for a in case.arrays.values()}
+    least = next((name for name in ("bfloat16", "float16", "float32", "float64") if name in dtypes), "float32")
+    rounding, largest = ROUNDING[least]
+    wide = moved = None
+    pairs = [*zip(fast.values, slow.values, strict=True), *zip(fast.memories, slow.memories, strict=True)]
+    for n, (a, b) in enumerate(pairs):
+        what = f"result or gradient {n}" if n < len(slow.values) else f"memory of array {n - len(slow.values)}"
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise Wrong(f"{what}: {a.dtype} {a.shape}, expected {b.dtype} {b.shape}")
+        if a.dtype.kind not in "fc":
+            if not np.array_equal(a, b):
+                raise Wrong(f"{what}: {short(a)}, expected {short(b)}")
+            continue
+        limit = LIMIT[least] * family.loose
+        if alike(a, b, limit, family):
+            continue
+        if wide is None:  # how much of it is rounding, as far as twice the digits tell
+            with thresholds(_NEVER):
+                wide, moved = run(case, wide=True), run(case, wide=True, jitter=rounding)
+        known = wide is not None and moved.error is wide.error is None and n < len(slow.values) == len(wide.values)
+        if not known or not excused(a, b, wide.values[n], moved.values[n], limit, largest, _SHARE * top(wide)):
+            exactly = f", exactly {short(wide.values[n])}" if known else ""
+            raise Wrong(f"{what}: {short(a)}, expected {short(b)}{exactly}")
+    return "same"
+
+
+def alike(a: np.ndarray, b: np.ndarray, limit: float, family: Family) -> bool:
+    """Whether numbers are the same but for rounding, measured by the largest of them."""
+    finite = np.isfinite(b)
+    if family.sums:
+        if not np.array_equal(np.isfinite(a), finite):
+            return False
+    elif not (np.array_equal(np.isnan(a), np.isnan(b)) and np.array_equal(a[np.isinf(b)], b[np.isinf(b)])):
+        return False
+    if not finite.any():
+        return True
+    a, b = a[finite].astype(np.float64), b[finite].astype(np.float64)
+    return bool((np.abs(a - b) <= limit * (np.abs(b) + np.clip(np.abs(b).max(), _FLOOR, 1e30))).all())
+
+
+def top(result: Result) -> float:
+    """The largest finite number of all results and gradients."""
+    kept = [np.abs(v[np.isfinite(v)]) for v in result.values if v.dtype.kind == "f"]
+    return min(max((v.max(initial=0.0) for v in kept), default=0.0), 1e30)
+
+
+def excused(
+    a: np.ndarray, b: np.ndarray, true: np.ndarray, moved: np.ndarray, limit: float, largest: float, floor: float
+) -> bool:
+    """Whether a difference is rounding, measured by the exact result, and by that of inputs with another last digit.
+
+    `largest` is the dtype's largest number, `floor` the smallest scale: what cancels was made of larger numbers.
+    Where NumPy's kernel goes beyond the dtype's range, the exact result counts.
+    """
+    if true.shape != a.shape:
+        return False
+    beyond = ~np.isfinite(true) | (np.abs(true) > largest / 10)  # either may overflow
+    odd = np.isfinite(a) != np.isfinite(b)
+    same = ~odd & ~beyond
+    if (odd & ~beyond & ~np.isfinite(a)).any() or not np.array_equal(np.isnan(a) & same, np.isnan(b) & same):
+        return False
+    finite = np.isfinite(a) & ~beyond
+    if not finite.any():
+        return True
+    a, b, true, moved = (v[finite].astype(np.float64) for v in (a, b, true, moved))
+    ours, theirs = np.abs(a - true).max(), np.abs(b - true)[np.isfinite(b)].max(initial=0.0)
+    spread = np.abs(moved - true)[np.isfinite(moved)].max(initial=0.0)
+    return bool(ours <= 8 * theirs + 8 * spread + limit * max(np.abs(true).max(), _FLOOR, floor))
+
+
+def short(array: np.ndarray) -> str:
+    """An array in a line."""
+    text = np.array2string(array.reshape(-1)[:12], precision=6, separator=", ").replace("\n", "")
+    return text if array.size <= 12 else f"{text[:-1]}, … of {array.shape}]"
+
+
+# --- cases -----------------------------------------------------------------------------------------------------------
+
+
+def make(name: str, seed: int, limit: int = 40, device: str = "cpu") -> Case:
+    """The random case of a family that belongs to a seed."""
+    family = FAMILIES[name]
+    draw = Draw(seed, limit, device, family.special)
+    call = family.make(draw)
+    if (
+        len({a.shape for a in draw.arrays.values()}) > 1
+    ):  # at the dtype's edges, sums of gradients end as their order has it
+        for key, array in draw.arrays.items():
+            if array.values == "special":
+                draw.arrays[key] = dataclasses.replace(array, values="infinite")
+    gradient = draw.one("plain", "plain", "plain", "", "all expanded", "transposed", "sliced", "read-only", "odd")
+    threads = draw.one(1, 1, 2, 3, 5) if device == "cpu" else 1
+    return Case(
+        call, draw.arrays, gradient, draw.one("", "", "", "recorded", "hooked"), threads, draw.ways, seed % 1000
+    )
+
+
+def fits(name: str, device: str) -> bool:
+    """Whether a family has kernels for a device."""
+    family = FAMILIES[name]
+    return bool(family.rows) if device == "cpu" else bool(family.cuda) or any(r in cuda_rows() for r in family.rows)
+
+
+def cuda_rows() -> list[str]:
+    """The rows of the CUDA kernels' table, but for those that run on the host."""
+    from tensorgrad.kernels.cuda import table
+
+    return [name for name, path in table.ROWS.items() if not path.startswith("host.")]
+
+
+def check(name: str, seed: int, device: str = "cpu", limit: int = 40) -> str:
+    """Makes and compares a case. Raises: Wrong."""
+    family = FAMILIES[name]
+    if device == "cpu":
+        load((*family.rows, "threads that wait"))
+    return compare(make(name, seed, limit, device), family, device)
+
+
+def differs(name: str, case: Case, device: str) -> str | None:
+    """What is wrong with a case; None if nothing is."""
+    try:
+        compare(case, FAMILIES[name], device)
+    except Wrong as wrong:
+        return str(wrong)
+    except Exception:  # a case that was made simpler may be none
+        return None
+    return None
+
+
+def shrink(name: str, seed: int, device: str = "cpu", tries: int = 300) -> tuple[Case, str]:
+    """A small case that differs: the smallest of others of its family, made plainer as long as it differs."""
+    best = make(name, seed, device=device)
+    wrong = differs(name, best, device) or "not seen again"
+    others = random.Random(seed)
+    for limit in (1, 2, 3, 5, 9):
+        found = False
+        for _ in range(tries):
+            try:
+                case = make(name, others.randrange(1 << 30), limit, device)
+            except Exception:
+                continue
+            if case.size() < best.size() and (message := differs(name, case, device)):
+                best, wrong, found = case, message, True
+        if found:
+            break
+    for plainer in simpler(best):
+        message = differs(name, case := plainer(best), device)
+        if message and case != best:
+            best, wrong = case, message
+    return best, wrong
+
+
+def simpler(case: Case) -> list:
+    """Functions that make a case plainer, one step each."""
+    steps: list = [
+        lambda c: dataclasses.replace(c, threads=1),
+        lambda c: dataclasses.replace(c, ways={}),
+        lambda c: dataclasses.replace(c, gradient="plain"),
+        lambda c: dataclasses.replace(c, gradient=""),
+        lambda c: dataclasses.replace(c, backward=""),
+    ]
+    for name in case.arrays:
+        for change in ({"layout": "plain"}, {"values": "ones"}, {"values": "normal"}, {"grad": False}):
+
+            def step(c, name=name, change=change):
+                return dataclasses.replace(c, arrays=c.arrays | {name: dataclasses.replace(c.arrays[name], **change)})
+
+            steps.append(step)
+    return steps
+
+
+def snippet(name: str, case: Case, device: str) -> str:
+    """A program that shows a case."""
+    before = "" if device == "cpu" else "from tests import emulator; emulator.install()\n"
+    return (
+        f"{before}from tests.fuzz.cases import Array, Case\nfrom tests.fuzz.kernels import show\n"
+        f"show({name!r}, {case!r}, {device!r})"
+    )
+
+
+def show(name: str, case: Case, device: str = "cpu") -> None:
+    """Runs a case and prints what it gave both ways."""
+    load((*FAMILIES[name].rows, "threads that wait"))
+    with thresholds(_NEVER):
+        print("NumPy:", run(case))
+    with compiled(case) if device == "cpu" else thresholds(_NEVER):
+        print("other:", run(case, device))
+    print(differs(name, case, device) or "the same")
+
+
+def prepare(device: str) -> None:
+    """What the kernels of a device need before their cases run."""
+    if device == "cpu":
+        rows = [row.op for row in table.ROWS]
+        for op in tqdm(rows, "kernels compiled or read", disable=None if sys.stderr.isatty() else True):
+            load((op,))
+    else:
+        if os.environ.get("DEVICE") == "emulator":
+            from tests import emulator
+
+            emulator.install()
+        torch.cuda.init()
+        watch_cuda()
+        from tensorgrad.kernels.cuda import switches
+
+        switches.cudnn.allow_tf32 = False

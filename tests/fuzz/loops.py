@@ -1,0 +1,219 @@
+"""The table of loops: what each runs from a seed, and what it proves when none of its cases fails.
+
+A loop's function runs one case and returns what to count it as (a name, or several with their numbers). It raises what
+is wrong; its seed then repeats it. What kills, signals or forks does so in a process of its own (children.py).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 180  # seconds for what must end
+
+
+class Loop(NamedTuple):
+    """A row of the table."""
+
+    run: Callable[[int], str | dict[str, int]]
+    proves: str
+    share: float = 1.0  # of the time, relative to others
+    lacks: Callable[[], str] = lambda: ""  # why it cannot run here
+    details: Callable[[int], str] = lambda seed: ""  # more about a case that failed
+
+
+class Failed(Exception):
+    """What a child process found, or that it did not end."""
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def names(device: str) -> list[str]:
+    from tests.fuzz import kernels
+
+    kernels.prepare(device)
+    return [name for name in kernels.FAMILIES if kernels.fits(name, device)]
+
+
+def kernel_case(device: str, only: tuple[str, ...], seed: int) -> str:
+    """A case of the family that is this seed's."""
+    from tests.fuzz import kernels
+
+    chosen = [name for name in names(device) if not only or name in only]
+    name = chosen[seed % len(chosen)]
+    return f"{name}{' (refused)' if kernels.check(name, seed, device) == 'refused' else ''}"
+
+
+def kernel_details(device: str, only: tuple[str, ...], seed: int) -> str:
+    """The program that shows a small case with the same fault."""
+    from tests.fuzz import kernels
+
+    chosen = [name for name in names(device) if not only or name in only]
+    name = chosen[seed % len(chosen)]
+    case, wrong = kernels.shrink(name, seed, device)
+    return f"{wrong}\n{kernels.snippet(name, case, device)}"
+
+
+def no_compiler() -> str:
+    from tensorgrad.kernels.numba import table
+
+    return "" if table.wanted() else "no compiled kernels: numba is absent, or TENSORGRAD_FAST=0"
+
+
+def no_gpu() -> str:
+    if os.environ.get("DEVICE") == "cuda":
+        return "" if importlib.util.find_spec("cupy") else "cupy is absent"
+    return "" if shutil.which("g++") else "the emulator of a GPU needs g++"
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+
+
+def child(task: str, *arguments: object, **options) -> subprocess.Popen:
+    """A process that does a task of children.py."""
+    command = [sys.executable, "-m", "tests.fuzz.children", task, *map(str, arguments)]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def told(task: str, seed: int) -> dict[str, int]:
+    """What a child counted. Raises: Failed with its last words."""
+    process = child(task, seed)
+    try:
+        out, error = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, error = process.communicate()
+        raise Failed(f"{task}: not done after {PATIENCE} seconds\n{error[-2000:]}") from None
+    if process.returncode:
+        raise Failed(f"{task}: status {process.returncode}\n{error[-4000:]}")
+    return json.loads(out.splitlines()[-1])
+
+
+def killed_saver(seed: int) -> dict[str, int]:
+    """Ends a process with SIGKILL while it saves again and again; the file is one of those that it saved."""
+    import tensorgrad as torch
+
+    rng = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.pt"
+        process = child("save", path, seed)
+        assert process.stdout is not None
+        process.stdout.readline()  # the first one is whole
+        time.sleep(rng.uniform(0.0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        found = torch.load(path)
+        turn = int(found["turn"])
+        if any(not bool((part == turn).all()) for part in found["parts"]):
+            raise Failed(f"the file of turn {turn} holds parts of another")
+        left = len(os.listdir(folder)) - 1
+        torch.save(turn, path)
+        if os.listdir(folder) != [path.name]:
+            raise Failed(f"the next save leaves {os.listdir(folder)}")
+    return {"kills": 1, "in the middle of a save": left}
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def damaged_file(seed: int) -> str:
+    """Loads a damaged or a hostile checkpoint."""
+    from tests.fuzz import loading
+
+    return loading.stressed(seed)
+
+
+def damaged_cache(seed: int) -> str:
+    """Damages the file of a family of kernels: it is refused. Or kills who writes it: what lies there then serves."""
+    from tensorgrad.kernels.numba import cache
+
+    rng, family = random.Random(seed), "pointwise"
+    if seed % 25 == 0:
+        with tempfile.TemporaryDirectory() as folder:
+            environment = os.environ | {"TENSORGRAD_CACHE": folder}
+            process = child("cache", seed, env=environment)
+            time.sleep(rng.uniform(0.0, 8.0))
+            process.kill()
+            process.communicate()
+            process = child("cache", seed, env=environment)
+            _, error = process.communicate(timeout=PATIENCE)
+            if process.returncode:
+                raise Failed(f"status {process.returncode} after a kill\n{error[-2000:]}")
+        return "writers killed"
+    whole = kernels_file()
+    data, where = bytearray(whole), rng.randrange(len(whole))
+    way = rng.choice(("bit", "cut", "zeros", "more", "moved"))
+    if way == "bit":
+        data[where] ^= 1 << rng.randrange(8)
+    elif way == "cut":
+        del data[where:]
+    elif way == "zeros":
+        data[where : where + 4096] = bytes(len(data[where : where + 4096]))
+    elif way == "more":
+        data[where:where] = rng.randbytes(rng.randint(1, 99))
+    else:
+        data = data[where:] + data[:where]
+    if data == whole:
+        return "nothing changed"
+    try:
+        cache.Library.decoded(bytes(data), family, cache.key(family))
+    except ValueError:
+        return f"{way}: refused"
+    raise Failed(f"a damaged file ({way}, at {where} of {len(whole)} bytes) is believed")
+
+
+@cache
+def kernels_file() -> bytes:
+    """A file of compiled kernels."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = child("cache", 0, env=os.environ | {"TENSORGRAD_CACHE": folder})
+        _, error = process.communicate(timeout=PATIENCE)
+        if process.returncode:
+            raise Failed(error[-2000:])
+        return next(Path(folder).rglob("pointwise*.kernels")).read_bytes()
+
+
+LOOPS: dict[str, Loop] = {
+    "kernels": Loop(
+        partial(kernel_case, "cpu", ()), "compiled kernels give NumPy's numbers, for any shape, layout and threads", 4,
+        no_compiler, partial(kernel_details, "cpu", ()),
+    ),
+    "cuda": Loop(
+        partial(kernel_case, "cuda", ()), "CUDA kernels, on the emulated GPU, give NumPy's numbers", 3,
+        no_gpu, partial(kernel_details, "cuda", ()),
+    ),
+    "signals": Loop(
+        partial(told, "signals"), "exceptions of signal handlers keep their type, later results are right, no thread "
+        "of the pool is lost", 2, lambda: "" if hasattr(signal, "setitimer") else "this system has no interval timers",
+    ),
+    "kills": Loop(
+        killed_saver, "a process that is killed while it saves leaves a whole file, and nothing beside it after the "
+        "next save", 1,
+        lambda: "" if hasattr(signal, "SIGKILL") else "this system has no SIGKILL",
+    ),
+    "forks": Loop(
+        partial(told, "forks"), "a child forked while other threads compute, draw, save, … does the same", 1,
+        lambda: "" if hasattr(os, "fork") else "this system cannot fork",
+    ),
+    "files": Loop(
+        damaged_file, "a checkpoint that is damaged or made to do harm is loaded or refused, in bounded time and memory"
+    ),
+    "cache": Loop(
+        damaged_cache, "a damaged file of compiled kernels is not believed, a killed writer leaves none", 1, no_compiler
+    ),
+}  # fmt: skip

@@ -1,0 +1,120 @@
+"""A user need not have a home folder, nor a usable one: the library can do without what it keeps there."""
+
+import ast
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import tensorgrad
+from tensorgrad import folders
+
+ROOT = Path(tensorgrad.__file__).parent
+FOLDERS = ("HOME", "XDG_CACHE_HOME", "TORCH_HOME", "TENSORGRAD_CACHE", "LOCALAPPDATA", "USERPROFILE", "MPLCONFIGDIR")
+
+PROGRAM = """
+    import os, sys
+    if {nobody}:  # a container's user, who is in no list of users
+        import pwd
+        def missing(uid):
+            raise KeyError(f"getpwuid(): uid not found: {{uid}}")
+        pwd.getpwuid = missing
+    import tensorgrad as torch
+    from tensorgrad import folders
+    from tensorgrad.kernels.numba import runtime
+
+    def told(function):
+        try:
+            return function()
+        except RuntimeError as error:
+            return str(error)
+
+    print(folders.home(), folders.cache(), runtime.cache_folder(), told(torch.hub.get_dir), sep="\\n")
+    x = torch.randn(400, 400, requires_grad=True)
+    (torch.nn.functional.relu(x) @ x).sum().backward()
+    torch.save({{"x": x}}, "x.pt")
+    assert torch.equal(torch.load("x.pt")["x"], x)
+    (x * 2).sum().render().save("graph.svg")
+    open("hubconf.py", "w").write("def model(): return 3")
+    assert torch.hub.load(".", "model", source="local") == 3
+    torch.hub.set_dir("here")
+    assert torch.hub.get_dir() == "here"
+"""
+
+
+def run(tmp_path, nobody=False, **environment):
+    kept = {k: v for k, v in os.environ.items() if k not in FOLDERS}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM).format(nobody=nobody)], capture_output=True, text=True,
+        timeout=180, cwd=tmp_path, env={**kept, "PYTHONPATH": str(ROOT.parent), **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "~").exists()
+    return done.stdout.splitlines()
+
+
+needs_users = pytest.mark.skipif(os.name != "posix", reason="HOME and the list of users are POSIX's")
+
+
+@needs_users
+def test_without_a_home(tmp_path):
+    home, cache, kernels, hub = run(tmp_path, nobody=True)
+    assert (home, cache, kernels) == ("None",) * 3
+    assert "TORCH_HOME" in hub
+
+
+@needs_users
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has a folder of its own for caches")
+@pytest.mark.parametrize("place", ["/nonexistent/home", "a file", "relative", "", "/proc"])
+def test_a_home_that_is_none(place, tmp_path):
+    if place == "a file":
+        place = str(tmp_path / "file")
+        Path(place).write_text("")
+    home, cache, kernels, hub = run(tmp_path, HOME=place)
+    if place == "relative":
+        assert (home, cache, kernels) == ("None",) * 3 and "TORCH_HOME" in hub
+        return
+    place = place or "/"
+    assert home == place
+    assert cache == os.path.join(place, ".cache")
+    assert kernels == os.path.join(cache, "tensorgrad") and hub == os.path.join(cache, "torch", "hub")
+
+
+@needs_users
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has a folder of its own for caches")
+def test_folders_that_are_told(tmp_path):
+    given = {"XDG_CACHE_HOME": "/no/cache", "TORCH_HOME": "/no/torch", "TENSORGRAD_CACHE": str(tmp_path / "kernels")}
+    shown = run(tmp_path, nobody=True, **given)
+    assert shown == ["None", "/no/cache", str(tmp_path / "kernels"), "/no/torch/hub"]
+    assert run(tmp_path, nobody=True, XDG_CACHE_HOME="relative")[1:3] == ["None", "None"]
+
+
+def test_other_systems_caches(monkeypatch):
+    monkeypatch.setattr(folders, "home", lambda: Path("/home/me"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert folders.cache() == Path("/home/me/Library/Caches") and folders.cache(system=False) == Path("/home/me/.cache")
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", os.path.abspath("/local"))
+    assert folders.cache() == Path(os.path.abspath("/local"))
+    monkeypatch.delenv("LOCALAPPDATA")
+    assert folders.cache() == Path("/home/me")
+    monkeypatch.setattr(folders, "home", lambda: None)
+    assert folders.cache() is None and folders.cache(system=False) is None
+
+
+def test_the_home_folder_is_asked_for_in_one_place():
+    wrong = []
+    for path in sorted(ROOT.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())) if name != "folders.py" else ():
+            asked = isinstance(node, ast.Attribute) and node.attr == "home" and ast.unparse(node.value).endswith("Path")
+            named = isinstance(node, ast.Constant) and isinstance(node.value, str) and (
+                node.value in FOLDERS[:2] or node.value.startswith("~/")
+            )  # fmt: skip
+            if asked or named:
+                wrong.append(f"{name}:{node.lineno}")
+    assert not wrong, f"use tensorgrad.folders: {wrong}"

@@ -1,0 +1,117 @@
+"""Processes that the library starts have the options of the interpreter that it runs in: -I, -E, -s and the others."""
+
+import ast
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import tensorgrad
+from tensorgrad import processes
+
+ROOT = Path(tensorgrad.__file__).parent
+
+# Runs with an option, starts a process in each of the ways that the library has, and prints what these say.
+PROGRAM = """
+    import contextlib, importlib.util, multiprocessing, subprocess, sys
+    sys.path[:] = {path!r}
+    REPORT = "import sys; print(tuple(sys.flags), sys.warnoptions, sys.pycache_prefix, flush=True)"
+
+    def command():
+        from tensorgrad.processes import python
+        subprocess.run(python("-c", REPORT), check=True)
+
+    def compiler():
+        from tensorgrad.kernels.numba import compiler
+        compiler._PROGRAM = REPORT
+        process = compiler.Compiler()
+        process._start()
+        print(process.process.stdout.read().strip(), flush=True)
+        process.close()
+
+    def spawn(method="spawn"):
+        import tensorgrad
+        process = tensorgrad.multiprocessing.get_context(method).Process(target=exec, args=(REPORT,))
+        process.start()
+        process.join()
+
+    def forkserver():
+        spawn("forkserver")
+
+    exec(REPORT)
+    {way}()
+"""
+WAYS = ["command", "compiler", "spawn", *(["forkserver"] if os.name == "posix" else [])]
+OPTIONS = [
+    (), ("-I",), ("-E",), ("-s",), ("-S",), ("-O",), ("-OO",), ("-B",), ("-b",), ("-W", "error::FutureWarning"),
+    ("-X", "utf8"), ("-X", "dev"), ("-X", "pycache_prefix=/no/such"), ("-E", "-s", "-B", "-O", "-W", "ignore"),
+    *([("-P",), ("-P", "-S")] if sys.version_info >= (3, 11) else []),
+]  # fmt: skip
+
+
+def run(way, options, tmp_path):
+    """What the process and its child print, and which of them ran the `sitecustomize` on PYTHONPATH."""
+    witness = tmp_path / "witness"
+    (tmp_path / "sitecustomize.py").write_text(f"open({str(witness)!r}, 'a').write('ran ')")
+    program = textwrap.dedent(PROGRAM).format(path=[str(ROOT.parent), *filter(os.path.isabs, sys.path)], way=way)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    done = subprocess.run(
+        [sys.executable, *options, "-c", program], capture_output=True, text=True, timeout=120,
+        env={**environment, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), witness.read_text().split() if witness.exists() else []
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_a_command_has_the_options_of_its_parent(options, tmp_path):
+    (here, there), ran = run("command", options, tmp_path)
+    assert there == here
+    assert len(ran) == (0 if {"-I", "-E", "-S"} & set(options) else 2)
+
+
+@pytest.mark.parametrize("options", [(), ("-I",), ("-E", "-s")], ids=" ".join)
+@pytest.mark.parametrize("way", WAYS[1:])
+def test_every_way_to_start_a_process_passes_them_on(way, options, tmp_path):
+    (here, there), ran = run(way, options, tmp_path)
+    assert there == here
+    assert not ran if options else len(ran) >= 2
+
+
+def test_there_is_no_command_where_no_interpreter_is_known(monkeypatch):
+    for missing in (None, ""):
+        monkeypatch.setattr(sys, "executable", missing)
+        with pytest.raises(RuntimeError, match="no Python interpreter"):
+            processes.python("-c", "pass")
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    with pytest.raises(RuntimeError, match="no Python interpreter"):
+        processes.python("-c", "pass")
+
+
+OTHER_PROGRAMS = {"viz/convert.py", "viz/drawing.py"}  # they start converters and Graphviz, never Python
+STARTERS = {
+    "os": ("exec", "spawn", "posix_spawn", "system", "popen"),
+    "subprocess": ("run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),
+}
+
+
+def test_python_is_started_by_one_function():
+    wrong = []
+    for path in sorted(ROOT.rglob("*.py")):
+        name, text = path.relative_to(ROOT).as_posix(), path.read_text()
+        tree = ast.parse(text)
+        for node in ast.walk(tree) if name != "processes.py" else ():
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                if (node.value.id, node.attr) == ("sys", "executable"):
+                    wrong.append(f"{name}:{node.lineno}")
+                elif node.attr.startswith(STARTERS.get(node.value.id, ("\0",))) and name not in OTHER_PROGRAMS:
+                    call = next(n for n in ast.walk(tree) if isinstance(n, ast.Call) and n.func is node)
+                    if "python(" not in ast.get_source_segment(text, call):
+                        wrong.append(f"{name}:{node.lineno}")
+            elif isinstance(node, ast.ImportFrom) and node.module in STARTERS:  # this test would not see its functions
+                wrong.append(f"{name}:{node.lineno}")
+    assert not wrong, f"start processes by tensorgrad.processes.python: {wrong}"

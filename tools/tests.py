@@ -1,0 +1,242 @@
+"""All tests: the smoke suite on every other Python found, then everything with compiled kernels and, at the same time,
+with NumPy alone (TENSORGRAD_FAST=0), then a minute of the kernels' fuzzer; a bar for each, or a line a minute where
+nobody watches.
+
+    python tools/tests.py [--quick] [arguments of pytest ...]
+
+`--quick` runs a few cases of each test function, as many functions of each file as there is time for, and nothing that
+is marked slow. With it, or with arguments, there are only the two suites of pytest; with `-s` or `--pdb` they have the
+terminal to themselves. What each suite printed is in build/tests/. The last line is of both suites of pytest together.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build" / "tests"
+FUZZER_SECONDS = 60
+# Measured on two cores (AMD EPYC, 2.6 GHz), in minutes.
+FULL, QUICK = "about ten minutes", "about two minutes"
+PYTEST = [sys.executable, "-m", "pytest", "-p", "tools.progress"]
+QUICKLY = ["--few", "2", "--within", "90", "-m", "not slow"]
+CLOSING = re.compile(r"\b(\d+ (passed|failed|skipped|errors?|deselected|warnings?)|no tests ran)\b.* in [\d.]+s")
+ORDER = ("failed", "passed", "skipped", "xfailed", "xpassed", "error", "errors")
+
+
+class Suite:
+    """One process. `done` and `total` are of `unit`: tests, seconds, or versions of Python; None if not known yet."""
+
+    def __init__(self, name: str, command: Sequence[str], unit: str = "tests", total: int | None = None, **environment):
+        self.name, self.command, self.unit, self.total, self.environment = name, command, unit, total, environment
+        self.log, self.progress = LOGS / f"{name}.log".replace(" ", "-"), LOGS / f"{name}.progress".replace(" ", "-")
+        self.done, self.failed, self.read = 0, [], 0
+        self.process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        """Starts it, with its output in its log."""
+        self.progress.write_text("")
+        environment = {**os.environ, **self.environment, "TESTS_PROGRESS": str(self.progress)}
+        files: dict = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+        self.began = time.monotonic()
+        with open(self.log, "wb") as log:  # in a session of its own: the keyboard's interrupt comes by way of `end`
+            self.process = subprocess.Popen(
+                self.command, cwd=ROOT, env=environment, stdout=log, start_new_session=True, **files
+            )
+
+    def look(self) -> bool:
+        """Reads how far it is. Returns: whether it still runs."""
+        assert self.process is not None
+        runs = self.process.poll() is None
+        if self.unit == "seconds":
+            self.done = min(int(time.monotonic() - self.began), self.total or 0)
+        elif self.unit == "Pythons":
+            self.done = min(len(self.text().splitlines()), self.total or 0)
+        else:
+            with open(self.progress, encoding="utf-8") as file:
+                file.seek(self.read)
+                new = file.read()
+            whole = new[: new.rfind("\n") + 1]
+            self.read += len(whole.encode())
+            for line in whole.splitlines():
+                what, _, rest = line.partition(" ")
+                if what == "total":
+                    self.total = int(rest)
+                elif what == "failed" and rest not in self.failed:
+                    self.failed.append(rest)
+                self.done += what == "done"
+        return runs
+
+    def text(self) -> str:
+        """What it has printed so far."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def says(self) -> str:
+        """How far it is, in words."""
+        of = f" of {self.total}" if self.total is not None else ""
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"{self.name}: {self.done}{of} {self.unit}{failed}"
+
+    def closing(self) -> str:
+        """pytest's closing line."""
+        found = [line for line in self.text().splitlines() if CLOSING.search(line)]
+        return found[-1] if found else ""
+
+    def counts(self) -> Counter:
+        """What the closing line counts."""
+        return Counter({what: int(number) for number, what in re.findall(r"(\d+) (\w+)", self.closing())})
+
+    @property
+    def status(self) -> int:
+        """How it ended, as a shell says it."""
+        code = self.process.returncode if self.process is not None else None
+        return 130 if code is None else 128 - code if code < 0 else code
+
+
+def suites(arguments: list[str]) -> list[list[Suite]]:
+    """What is run: groups one after the other, the suites of a group at the same time."""
+    quick = "--quick" in arguments
+    given = [*(QUICKLY if quick else []), *(a for a in arguments if a != "--quick")]
+    threads = os.environ.get("OMP_NUM_THREADS", "1")
+    both = [Suite("NumPy alone", [*PYTEST, *given], TENSORGRAD_FAST="0", OMP_NUM_THREADS=threads)]
+    if importlib.util.find_spec("numba") is not None:
+        both.insert(0, Suite("numba", [*PYTEST, *given]))
+    if arguments:
+        return [both]
+    groups = [[Suite("smoke", ["sh", "tools/smoke.sh", sys.executable], "Pythons", 4)], both]
+    if (ROOT / "tests" / "fuzz" / "__main__.py").exists() and importlib.util.find_spec("numba") is not None:
+        command = [sys.executable, "-m", "tests.fuzz", "kernels", "--seconds", str(FUZZER_SECONDS)]
+        groups.append([Suite("fuzzer", command, "seconds", FUZZER_SECONDS)])
+    return groups
+
+
+def watch(group: list[Suite]) -> None:
+    """Runs the suites of a group to their end, and shows how far they are."""
+    for suite in group:
+        suite.start()
+    show = Bars(group) if sys.stdout.isatty() and importlib.util.find_spec("tqdm") else Lines(group)
+    try:
+        while any([suite.look() for suite in group]):
+            show.update()
+            time.sleep(0.2)
+        show.update()
+    finally:
+        show.close()
+
+
+class Bars:
+    """A bar for each suite, and the name of each test that fails as it does."""
+
+    def __init__(self, group: list[Suite]):
+        from tqdm import tqdm
+
+        form = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"
+        wide = max(len(suite.name) for suite in group)
+        self.bars = [
+            (suite, tqdm(desc=suite.name.ljust(wide), total=suite.total or 0, position=i, bar_format=form, leave=True))
+            for i, suite in enumerate(group)
+        ]
+        self.told: Counter = Counter()
+
+    def update(self) -> None:
+        """Draws what has changed."""
+        for suite, bar in self.bars:
+            for name in suite.failed[self.told[suite.name] :]:
+                bar.write(f"failed ({suite.name}): {name}")
+            self.told[suite.name] = len(suite.failed)
+            bar.total, bar.n = suite.total or 0, suite.done
+            bar.refresh()
+
+    def close(self) -> None:
+        """Leaves the bars as they are."""
+        for _, bar in self.bars:
+            bar.close()
+
+
+class Lines:
+    """A line a minute, for a log."""
+
+    def __init__(self, group: list[Suite]):
+        self.group, self.next = group, time.monotonic() + 60
+
+    def update(self) -> None:
+        """Prints the line when it is time."""
+        if time.monotonic() >= self.next:
+            self.next += 60
+            print("; ".join(suite.says() for suite in self.group), flush=True)
+
+    def close(self) -> None:
+        """Nothing is left to do."""
+
+
+def end(group: list[Suite]) -> None:
+    """Ends what still runs, after an interrupt or a signal, and waits for it."""
+    running = [suite.process for suite in group if suite.process is not None]
+    for process in running:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)  # as from the keyboard: pytest then says what it has done so far
+    for process in running:
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def report(group: list[Suite]) -> None:
+    """What the suites printed: of one that passed the last lines, of one that did not all that says why."""
+    for suite in group:
+        lines = suite.text().splitlines()
+        if suite.unit == "tests":
+            heads = [i for i, line in enumerate(lines) if re.match(r"=+ (FAILURES|ERRORS) =+$", line)]
+            shown = [suite.closing()] if not suite.status else lines[heads[0] if heads else 0 :]
+        else:
+            shown = lines if suite.unit == "Pythons" or suite.status else lines[-3:]
+        print(f"--- {suite.name}{f' (exit status {suite.status})' if suite.status else ''}, all it says: {suite.log}")
+        print("\n".join(shown), flush=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Runs everything. Returns the first exit status that is not 0; 130 after an interrupt."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    groups, began = suites(arguments), time.monotonic()
+    if {"-s", "--pdb", "--trace", "--capture=no"} & {*arguments}:
+        for suite in groups[0]:
+            status = subprocess.run(suite.command, cwd=ROOT, env={**os.environ, **suite.environment}).returncode
+            if status:
+                return status
+        return 0
+    quick, chosen = "--quick" in arguments, [a for a in arguments if a != "--quick"]
+    told = QUICK if quick else f"{FULL}; a quick form of {QUICK.removeprefix('about ')}: make test ARGS=--quick"
+    names = ", ".join(suite.name for group in groups for suite in group)
+    print(f"{names}{'' if chosen else f': {told} (on two cores)'}", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    ended: list[Suite] = []
+    try:
+        for group in groups:
+            ended += group
+            watch(group)
+            report(group)
+    except KeyboardInterrupt:
+        end(ended)
+        report([suite for suite in ended if suite.process is not None and suite.status])
+    tests = [suite for suite in ended if suite.unit == "tests"]
+    total = sum((suite.counts() for suite in tests), Counter())
+    seconds = time.monotonic() - began
+    counted = ", ".join(f"{total[what]} {what}" for what in ORDER if total[what]) or "no tests ran"
+    print(f"{' and '.join(suite.name for suite in tests)} together:")
+    print(f" {counted} in {seconds:.2f}s ({time.strftime('%H:%M:%S', time.gmtime(seconds))}) ".center(100, "="))
+    return next((suite.status for suite in ended if suite.status), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
