@@ -370,7 +370,8 @@ def _put(x: Tensor, tensors, pattern, values: Tensor, accumulate: bool) -> Tenso
     try:
         array[kernels.assembled(indices, pattern)] = values._array
     except (IndexError, ValueError):
-        kernels.raise_index_error(array.shape, indices, pattern)
+        kernels.check_indices(array.shape, indices, pattern)
+        raise
     return x
 
 

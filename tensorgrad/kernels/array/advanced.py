@@ -30,7 +30,8 @@ def index(xp, x, indices, pattern):
             _look_later(xp, x.shape, indices, pattern)
         found = x[assembled(indices, pattern)]
     except (IndexError, ValueError):
-        raise_index_error(x.shape, indices, pattern)
+        check_indices(x.shape, indices, pattern)
+        raise  # not of the indices: a signal handler's, which may come at any moment
     return found if found.flags.c_contiguous else xp.array(found, order="C")
 
 
@@ -117,8 +118,8 @@ def check_values(shape, indices, values, pattern):
         )
 
 
-def raise_index_error(shape, indices, pattern):
-    """Raises the IndexError that these indices of an array of `shape` deserve."""
+def check_indices(shape, indices, pattern):
+    """Raises: IndexError where indices lie outside an array of `shape`, or do not fit each other."""
     dim = 0
     for k in pattern:
         if k is None:
@@ -137,9 +138,6 @@ def raise_index_error(shape, indices, pattern):
                 raise IndexError(f"index {wrong} is out of bounds for dimension {k} with size {size}")
         dim += 1
     shape_of(shape, indices, pattern)
-    raise IndexError(
-        f"cannot index a tensor of shape {list(shape)} with indices of shapes {[a.shape for a in indices]}"
-    )
 
 
 def nonzero(xp, x):
