@@ -220,6 +220,8 @@ def main(arguments: list[str]) -> int:
     names = ", ".join(suite.name for group in groups for suite in group)
     print(f"{names}{'' if chosen else f': {told} (on two cores)'}", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell's background has interrupts ignored, and every test would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     ended: list[Suite] = []
     try:
         for group in groups:
