@@ -87,6 +87,8 @@ def _span(tensor) -> tuple:
 
 
 def _check(name: str, out: Tensor, result: Tensor) -> None:
+    from tensorgrad.ops.inplace import check_no_overlap
+
     if result.dtype.category > out.dtype.category:
         have, want = SPOKEN[result.dtype.name], SPOKEN[out.dtype.name]
         if name in ("cat", "stack"):
@@ -97,12 +99,10 @@ def _check(name: str, out: Tensor, result: Tensor) -> None:
             f"Expected all tensors to be on the same device, but found at least two devices, {result.device} and "
             f"{out.device}! ({name}, out=)"
         )
+    check_no_overlap(out)
 
 
 def _store(out: Tensor, result: Tensor, quietly: bool) -> None:
-    from tensorgrad.ops.inplace import check_no_overlap
-
-    check_no_overlap(out)
     storage = out._storage
     if out._array.shape != result._array.shape:
         if out._array.size and not quietly:
