@@ -217,7 +217,7 @@ _FMOD = "PyTorch's vector code gives nan where the quotient has more digits than
 _PRODUCT = "the product overflows before the sum; PyTorch's vector code does both in one instruction"
 _ZERO_FIRST = "in half precision NumPy takes the other one of a zero and a negative zero"
 _RUNNING_MEAN = "PyTorch's running mean turns an infinity into nan; its own mean() does not"
-_POLYNOMIAL = "of nan, PyTorch ends its recurrence early for some degrees; of ±1/2, the result is all cancellation"
+POLYNOMIAL = "of nan, PyTorch ends its recurrence early for some degrees; of ±1/2, the result is all cancellation"
 DEVIATIONS: dict = {  # expression -> (the reason, for which operands)
     "F.glu(l.stack([x, y], -1))": (
         "a gate of half precision may be 0 where PyTorch's is not", lambda x, y: np.isinf(x)),
@@ -244,7 +244,7 @@ DEVIATIONS: dict = {  # expression -> (the reason, for which operands)
         "maximum; minimum; max; min; fmax; fmin; clamp_min; clamp_max; nextafter")},
     "l.clamp(x, y, 2 * y)": (_ZERO_FIRST, _zeros),
     "l.clamp(x, y, z)": (_ZERO_FIRST, lambda x, y, z: (x == 0) | (y == 0) | (z == 0)),
-    **{f"l.special.{name}(x, y)": (_POLYNOMIAL, lambda x, y: np.isnan(x) | (np.abs(x) == 0.5)) for name in listed("""
+    **{f"l.special.{name}(x, y)": (POLYNOMIAL, lambda x, y: np.isnan(x) | (np.abs(x) == 0.5)) for name in listed("""
        chebyshev_polynomial_u; chebyshev_polynomial_v; chebyshev_polynomial_w; laguerre_polynomial_l
        legendre_polynomial_p; shifted_chebyshev_polynomial_t; shifted_chebyshev_polynomial_u
        shifted_chebyshev_polynomial_w

@@ -31,6 +31,7 @@ from tests.edge_cases import (
     FLOATS,
     GRADIENT_DEVIATIONS,
     OF_INTEGERS,
+    POLYNOMIAL,
     RTOL,
     SIGNLESS,
     TERNARY,
@@ -296,6 +297,10 @@ def test_deviations_are_still_there():
         cases = ((dtype, given(expression, dtype)) for dtype in FLOATS)
         if not any(disagreements(expression, operands, tolerance(expression, d))[1] for d, operands in cases):
             gone.append(expression)
+    # Which polynomials show it depends on how the processor's own functions round: it is enough that one does.
+    polynomials = [expression for expression, (reason, _) in DEVIATIONS.items() if reason == POLYNOMIAL]
+    if not {*polynomials} <= {*gone}:
+        gone = [expression for expression in gone if expression not in polynomials]
     assert not gone, f"these agree now: {gone}"
 
 
