@@ -81,6 +81,7 @@ _NAMES: dict[str, dict[str, str]] = {
     "SplitWithSizesBackward0": {"sizes": "split_sizes"},
     "SumBackward0": {"dim": "", "keepdim": ""},
     "UnbindBackward0": {"input_shape": ""},
+    "StdMeanBackward0": {"std": "result0"},
     **{
         f"Upsample{kind}{n}DBackward0": {"scales": "", "align": "align_corners" if smooth else ""}
         for kind, dims, smooth in (("Nearest", "123", False), ("NearestExact", "123", False), ("Linear", "1", True),

@@ -244,7 +244,7 @@ def _run(op: Op, tensors, variant: str) -> list[str]:
 
 def _result(op: Op) -> list[str]:
     if len(op.outputs) > 1:
-        return ["    made = wrap_all(OP, arrays)"]
+        return [f"    made = wrap_all(OP, {'each_in_rows(arrays)' if op.kind == 'reduction' else 'arrays'})"]
     lines = [] if op.kind == "view" else ["    if array.__class__ not in STORAGES:", "        array = as_array(array)"]
     if op.kind == "reduction":  # NumPy keeps the order of the dimensions in memory, PyTorch makes it that of rows
         lines += ["    elif array.ndim > 1 and not array.flags.c_contiguous:", "        array = in_rows(array)"]
@@ -608,6 +608,11 @@ def in_rows(array):
     copied = storage.empty(array.shape, array.dtype, storage.device_of(array))
     storage.write(copied, array)
     return copied
+
+
+def each_in_rows(arrays) -> list:
+    """The results of a reduction with several outputs, the elements of each in the order of rows."""
+    return [in_rows(a) if a.ndim > 1 and not a.flags.c_contiguous else a for a in arrays]
 
 
 def attach(op: Op, node: Node, results: tuple) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from operator import index as as_int
 from typing import Any
 
@@ -287,15 +288,15 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=
 # --- variance ------------------------------------------------------------------------------------------------------
 
 
-def _degrees(x, dim, correction, keepdim):
+def _degrees(x, dim, correction, keepdim, name: str, of: str = "std and var"):
     dims = None if dim is None else wrap_dims((dim,) if isinstance(dim, int) else tuple(dim), x.ndim)
     if dims is not None:
         dims = (dims if x.ndim else ()) if dims else None
     if x.dtype.kind in "iub":
-        raise RuntimeError("std and var only support floating point and complex dtypes")
+        raise RuntimeError(f"{of} only support floating point and complex dtypes")
     if count(x.shape, dims) <= correction:
         warn(
-            "var(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input "
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input "
             "numel divided by output numel).",
         )
     return x, dims, correction, keepdim
@@ -312,7 +313,7 @@ def _var_slope(g, input, dim, correction, keepdim):
 
 
 _var = reduction("var_(input, dim: dims, correction: number, keepdim: bool)", "reduce.var", where="",
-                 prepare=_degrees, input=_var_slope, backward_name="VarBackward0")  # fmt: skip
+                 prepare=partial(_degrees, name="var"), input=_var_slope, backward_name="VarBackward0")  # fmt: skip
 
 
 def _std_slope(g, input, out, dim, correction, keepdim):
@@ -321,7 +322,42 @@ def _std_slope(g, input, out, dim, correction, keepdim):
 
 
 _std = reduction("std_(input, dim: dims, correction: number, keepdim: bool)", "reduce.std", where="",
-                 prepare=_degrees, input=_std_slope, backward_name="StdBackward0")  # fmt: skip
+                 prepare=partial(_degrees, name="std"), input=_std_slope, backward_name="StdBackward0")  # fmt: skip
+
+
+def _and_mean(so_far, of_mean, input, dim, keepdim):
+    """The gradient `so_far` (or None) and that by way of the mean."""
+    if of_mean is None:
+        return so_far
+    shape = input._array.shape
+    part = spread(of_mean / count(shape, dim), shape, dim, keepdim)
+    return part if so_far is None else so_far + part
+
+
+def _var_mean_slope(grads, input, dim, correction, keepdim):
+    g, of_mean = grads
+    of_var = None if g is None else _var_slope(g, input, dim, correction, keepdim)
+    return (_and_mean(of_var, of_mean, input, dim, keepdim),)
+
+
+def _std_mean_slope(grads, input, std, dim, correction, keepdim):
+    g, of_mean = grads
+    of_std = None if g is None else _std_slope(g, input, std, dim, correction, keepdim)
+    return (_and_mean(of_std, of_mean, input, dim, keepdim),)
+
+
+_var_mean = reduction(
+    "var_mean_(input, dim: dims, correction: number, keepdim: bool)", "reduce.var_mean", where="",
+    prepare=partial(_degrees, name="var_mean", of="var_mean"),
+    outputs=("var", "mean"), differentiable_outputs=2, wrt=("input",), backward=_var_mean_slope,
+    backward_name="VarMeanBackward0",
+)  # fmt: skip
+_std_mean = reduction(
+    "std_mean_(input, dim: dims, correction: number, keepdim: bool)", "reduce.std_mean", where="",
+    prepare=partial(_degrees, name="std_mean", of="std_mean"),
+    outputs=("std", "mean"), differentiable_outputs=2, wrt=("input",), backward=_std_mean_slope,
+    backward_name="StdMeanBackward0",
+)  # fmt: skip
 
 
 def _arguments(dim, unbiased, correction):
@@ -368,7 +404,7 @@ def var_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, c
     (tensor(1.), tensor(2.))
     """
     dim, correction = _arguments(dim, unbiased, correction)
-    return _var(input, () if dim is None else dim, correction, keepdim), mean(input, dim, keepdim)
+    return _var_mean(input, () if dim is None else dim, correction, keepdim)
 
 
 @composite()
@@ -380,7 +416,7 @@ def std_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, c
     (tensor(1.), tensor(2.))
     """
     dim, correction = _arguments(dim, unbiased, correction)
-    return _std(input, () if dim is None else dim, correction, keepdim), mean(input, dim, keepdim)
+    return _std_mean(input, () if dim is None else dim, correction, keepdim)
 
 
 # --- norms ---------------------------------------------------------------------------------------------------------

@@ -114,6 +114,10 @@ def test_other_reductions():
         same(x.logsumexp(dim), y.logsumexp(dim))
         for correction in (0, 1, 40):
             same(x.var(dim, correction=correction), y.var(dim, correction=correction))
+            for name in ("var_mean", "std_mean"):
+                ours = getattr(tensorgrad, name)(x, dim, correction=correction)
+                for a, b in zip(ours, getattr(torch, name)(y, dim, correction=correction), strict=True):
+                    same(a, b)
     same((x * 0.9).prod(1), (y * 0.9).prod(1))
     same((x > 0).any(1), (y > 0).any(1))
     same((x > -3).all(1), (y > -3).all(1))

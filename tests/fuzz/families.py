@@ -125,12 +125,12 @@ def ternary(d: Draw) -> str:
 def sums(d: Draw) -> str:
     shape = d.any_shape()
     x, dim, keep = d.array(shape), d.dims(shape), d.one(True, False)
-    name = d.one("sum", "sum", "mean", "norm", "var", "std", "logsumexp", "prod")
+    name = d.one("sum", "sum", "mean", "norm", "var", "std", "var_mean", "std_mean", "logsumexp", "prod")
     if name == "prod":  # in another order, small numbers times large ones end elsewhere
         d.arrays[x] = replace(d.arrays[x], values=d.one("whole", "ones", "positive"))
     if name == "norm":
         return f"torch.linalg.vector_norm({x}, {d.one(2, 1, 0, 3, 0.5, 'inf')}, {dim}, {keep})"
-    if name in ("var", "std"):
+    if name.startswith(("var", "std")):
         if d.arrays[x].values == "special":  # at the dtype's edge the distance of two numbers is beyond it
             d.arrays[x] = replace(d.arrays[x], values="infinite")
         return f"torch.{name}({x}, {dim}, correction={d.one(0, 1)}, keepdim={keep})"
@@ -573,7 +573,7 @@ FAMILIES: dict[str, Family] = {
     "truth": Family(truth, ("logical_and", "logical_or")),
     "choices": Family(choices, ("where", "masked_fill")),
     "ternary": Family(ternary, (), words("addcmul addcdiv lerp lerp_by_number clamp_between")),
-    "sums": Family(sums, words("sum mean vector_norm_ prod_ var_ std_"), ("logsumexp_",), loose=4),
+    "sums": Family(sums, words("sum mean vector_norm_ prod_ var_ std_ var_mean_ std_mean_"), ("logsumexp_",), loose=4),
     "extremes": Family(extremes, words("amax amin max_all min_all extreme_dim arg_extreme")),
     "truths": Family(truths, (), ("any_", "all_")),
     "scans": Family(scans, ("cumsum", "cumsum_reversed"), loose=4),

@@ -353,6 +353,16 @@ def var(xp, x, dim, correction, keepdim, root=False):
 std = partial(var, root=True)
 
 
+def var_mean(xp, x, dim, correction, keepdim):
+    """Variance and mean."""
+    return var(xp, x, dim, correction, keepdim), mean(xp, x, dim, keepdim, None)
+
+
+def std_mean(xp, x, dim, correction, keepdim):
+    """Standard deviation and mean."""
+    return std(xp, x, dim, correction, keepdim), mean(xp, x, dim, keepdim, None)
+
+
 def _held(squares) -> bool:
     """Whether sums of squares lie where float32 has all its digits."""
     return not squares.size or bool(squares.min() > 1e-25 and squares.max() < np.inf)

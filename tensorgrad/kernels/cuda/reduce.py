@@ -276,6 +276,16 @@ def std(x, dim, correction, keepdim):
     return _values(reduce("deviation", x, dim, keepdim, correction))
 
 
+def _with_mean(spread, x, dim, correction, keepdim):
+    """The measure `spread` and the mean."""
+    first = spread(x, dim, correction, keepdim)
+    second = NotImplemented if first is NotImplemented else mean(x, dim, keepdim, None)
+    return NotImplemented if second is NotImplemented else (first, second)
+
+
+var_mean, std_mean = partial(_with_mean, var), partial(_with_mean, std)
+
+
 def vector_norm(x, ord, dim, keepdim, dtype):
     """(Σ |x|^ord)^(1/ord), and the largest size for inf."""
     name = {1: "norm1", 2: "norm2", math.inf: "norm_max"}.get(ord, "norm_p")

@@ -25,7 +25,7 @@ ROWS = {
     "sum": "reduce.sum_", "mean": "reduce.mean", "prod_": "reduce.prod", "any_": "reduce.any_", "all_": "reduce.all_",
     "amax": "reduce.amax", "amin": "reduce.amin", "max_all": "reduce.max_all", "min_all": "reduce.min_all",
     "arg_extreme": "reduce.arg_extreme", "extreme_dim": "reduce.extreme_with_index", "var_": "reduce.var",
-    "std_": "reduce.std", "vector_norm_": "reduce.vector_norm", "logsumexp_": "reduce.logsumexp",
+    "std_": "reduce.std", "var_mean_": "reduce.var_mean", "std_mean_": "reduce.std_mean", "vector_norm_": "reduce.vector_norm", "logsumexp_": "reduce.logsumexp",
     "layer_norm": "norm.layer_norm", "layer_norm_grad": "norm.layer_norm_grad", "rms_norm": "norm.rms_norm",
     "rms_norm_grad": "norm.rms_norm_grad",
     "batch_norm": "channels.batch_norm", "batch_norm_grad": "channels.batch_norm_grad",

@@ -324,6 +324,17 @@ def _var(root: bool) -> Callable:
     return kernel
 
 
+def _with_mean(root: bool) -> Callable:
+    spread, mean = _var(root), _mean()
+
+    def kernel(x, dim, correction, keepdim):
+        first = spread(x, dim, correction, keepdim)
+        second = NotImplemented if first is NotImplemented else mean(x, dim, keepdim, None)
+        return NotImplemented if second is NotImplemented else (first, second)
+
+    return kernel
+
+
 @cache
 def _places() -> Callable:
     """The first largest or smallest elements along a dimension that is not the last, and their places."""
@@ -408,5 +419,6 @@ def _prod():
 KERNELS: dict[str, Callable[[], Callable]] = {
     "sum": _sum, "mean": _mean, "vector_norm": _norm, "prod": _prod, "amax": partial(_extreme, True),
     "amin": partial(_extreme, False),
-    "var": partial(_var, False), "std": partial(_var, True), "extreme_dim": _places, "arg_extreme": _arg_extreme,
+    "var": partial(_var, False), "std": partial(_var, True), "var_mean": partial(_with_mean, False),
+    "std_mean": partial(_with_mean, True), "extreme_dim": _places, "arg_extreme": _arg_extreme,
 }  # fmt: skip

@@ -124,6 +124,7 @@ ROWS = (
     Row("min_all", "reduce.amin", 4096), Row("extreme_dim", "reduce.extreme_dim", 4096),
     Row("arg_extreme", "reduce.arg_extreme", 4096),
     Row("prod_", "reduce.prod", 4096), Row("var_", "reduce.var", 2048), Row("std_", "reduce.std", 2048),
+    Row("var_mean_", "reduce.var_mean", 4096), Row("std_mean_", "reduce.std_mean", 4096),
     Row("embedding_grad", "embedding.embedding_grad", 1024), Row("embedding", "embedding.embedding", 512, 1),
     Row("bag_sum", "embedding.bag_sum", 1024),
     Row("bag_lookup", "embedding.lookup", 256, 1), Row("bag_lookup_grad", "embedding.lookup_grad", 256, 1),
