@@ -6,7 +6,7 @@ import pytest
 import tensorgrad
 from tests.alike import alike, of_torch
 
-CALLS = ({}, {"dim": 1}, {"dim": (0, 2)}, {"dim": -1, "keepdim": True}, {"correction": 2}, {"unbiased": False})  # fmt: skip
+CALLS = ({}, {"dim": 1}, {"dim": (0, 2)}, {"dim": -1, "keepdim": True}, {"correction": 2}, {"unbiased": False})
 
 
 @alike
@@ -38,7 +38,9 @@ def test_values_and_gradients(name, dtype):
             def both(library, kwargs=kwargs, weights=weights):
                 x = library.tensor(values, dtype=getattr(library, dtype), requires_grad=True)
                 results = getattr(library, name)(x.transpose(0, 2), **kwargs)
-                loss = [w * (r.abs() if r.is_complex() else r).sum() for w, r in zip(weights, results, strict=True) if w]
+                loss = [
+                    w * (r.abs() if r.is_complex() else r).sum() for w, r in zip(weights, results, strict=True) if w
+                ]
                 sum(loss).backward()
                 return [*results, x.grad], [r.stride() for r in results]
 
@@ -83,7 +85,7 @@ def test_errors_and_warnings(torch):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             found.append(call(torch.ones(1)))
-        found.append([str(w.message).partition(' (Trigg')[0] for w in caught])
+        found.append([str(w.message).partition(" (Trigg")[0] for w in caught])
     return found
 
 

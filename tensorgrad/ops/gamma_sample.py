@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tensorgrad.kernels.array import rejection
 from tensorgrad.ops.kinds import composite, op
+from tensorgrad.ops.no_derivative import not_implemented
 from tensorgrad.ops.noise import _on_host
 from tensorgrad.ops.sample import spoken, stream_for
 from tensorgrad.ops.shape import broadcast_tensors
@@ -35,13 +36,6 @@ def _checked(kernel: str):
     return prepare
 
 
-def _not_twice(name: str):
-    def formula(g):
-        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
-
-    return formula
-
-
 _gamma = op("standard_gamma_sample(input, generator: any)",
             _on_host(lambda alpha, gen: rejection.standard_gamma(gen, alpha)), where="",
             input=lambda g, input, out: g * standard_gamma_grad(input, out), backward_name="StandardGammaBackward0",
@@ -52,13 +46,14 @@ _dirichlet = op("dirichlet_sample(input, generator: any)",
                 shape=lambda alpha, gen: (alpha.shape, alpha.dtype))  # fmt: skip
 standard_gamma_grad: Callable = op(
     "standard_gamma_grad(self, output)", "gamma_gradient.standard_gamma_grad", where="",
-    prepare=_checked("_standard_gamma_grad_cpu"), self=_not_twice("_standard_gamma_grad"),
-    output=_not_twice("_standard_gamma_grad"), shape=lambda alpha, z: (alpha.shape, alpha.dtype),
+    prepare=_checked("_standard_gamma_grad_cpu"), self=not_implemented("_standard_gamma_grad"),
+    output=not_implemented("_standard_gamma_grad"), shape=lambda alpha, z: (alpha.shape, alpha.dtype),
     doc="How a standard gamma variate `output` moves with its shape parameter `self`.")  # fmt: skip
 dirichlet_grad: Callable = op(
     "dirichlet_grad(x, alpha, total)", "gamma_gradient.dirichlet_grad", where="",
-    prepare=_checked("_dirichlet_grad_cpu"), x=_not_twice("_dirichlet_grad"), alpha=_not_twice("_dirichlet_grad"),
-    total=_not_twice("_dirichlet_grad"), shape=lambda x, alpha, total: (x.shape, x.dtype),
+    prepare=_checked("_dirichlet_grad_cpu"), x=not_implemented("_dirichlet_grad"),
+    alpha=not_implemented("_dirichlet_grad"), total=not_implemented("_dirichlet_grad"),
+    shape=lambda x, alpha, total: (x.shape, x.dtype),
     doc="How a beta variate moves with its parameter alpha, over 1 - x, when the other is total - alpha.",
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from tensorgrad.ops.errors import unsupported
 from tensorgrad.ops.kinds import composite, op
 from tensorgrad.ops.linalg import adjoint, named, solve_triangles
 from tensorgrad.ops.matmul import matmul, tn
+from tensorgrad.ops.no_derivative import not_implemented
 from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
@@ -33,14 +34,10 @@ def _check_floating(x: Tensor, name: str) -> None:
         unsupported(name, x._array)
 
 
-def _no_derivative(grads):
-    raise NotImplementedError("the derivative for 'geqrf' is not implemented.")
-
-
 _geqrf = op(
     "geqrf_(input)",
     "linalg.geqrf",
-    backward=_no_derivative,
+    backward=not_implemented("geqrf"),
     wrt=("input",),
     outputs=("a", "tau"),
     differentiable_outputs=2,

@@ -8,23 +8,16 @@ from tensorgrad.kernels.array import linalg as checks
 from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
 from tensorgrad.ops.kinds import op
 from tensorgrad.ops.linalg import check_system, failure, named, square
+from tensorgrad.ops.no_derivative import no_derivative
 from tensorgrad.ops.out import store_out
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
-
-
-def _no_derivative(name: str):
-    def backward(grads):
-        raise RuntimeError(f"derivative for aten::linalg_{name} is not implemented")
-
-    return backward
-
 
 _factor = op(
     "ldl_factor_(input, hermitian: bool)",
     "ldl.ldl_factor",
     prepare=square("ldl_factor_ex"),
-    backward=_no_derivative("ldl_factor_ex"),
+    backward=no_derivative("linalg_ldl_factor_ex"),
     wrt=("input",),
     outputs=("LD", "pivots", "info"),
     shape=lambda a, hermitian: [(a.shape, a.dtype), (a.shape[:-1], np.int32), (a.shape[:-2], np.int32)],
@@ -80,7 +73,7 @@ def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None):
 _solve = op(
     "ldl_solve_(LD, pivots, B, hermitian: bool)",
     "ldl.ldl_solve",
-    backward=_no_derivative("ldl_solve"),
+    backward=no_derivative("linalg_ldl_solve"),
     wrt=("LD", "B"),
     shape=lambda a, pivots, b, hermitian: (*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
     where="",

@@ -14,6 +14,7 @@ from tensorgrad.kernels.array.matmul import NAMES, broadcast_lead, check_expands
 from tensorgrad.ops import create, inplace
 from tensorgrad.ops import sample as sampling
 from tensorgrad.ops.kinds import composite, op
+from tensorgrad.ops.no_derivative import no_derivative
 from tensorgrad.ops.out import store_out
 from tensorgrad.ops.sample import (
     check_floating,
@@ -400,7 +401,7 @@ def _binomial_kernel(count, prob, gen):
 
 
 _binomial = op("binomial_sample(count, prob, generator: any)", _on_host(_binomial_kernel), where="",
-               count=lambda g, count_shape: _zeros(g, count_shape), prob=lambda g, prob_shape: _zeros(g, prob_shape),
+               count=no_derivative("binomial"), prob=no_derivative("binomial"),
                shape=lambda n, p, gen: (np.broadcast_shapes(n.shape, p.shape), n.dtype),
                backward_name="BinomialBackward0")  # fmt: skip
 

@@ -11,6 +11,7 @@ from tensorgrad.ops.create import linspace
 from tensorgrad.ops.errors import wrap_dim, wrap_dims
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.kinds import composite, op, reduction
+from tensorgrad.ops.no_derivative import no_derivative
 from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import short_name
 from tensorgrad.ops.reduce import _nuclear_norm, _spoken, vector_norm
@@ -345,6 +346,7 @@ def _grid(x, edges, weight, density):
 
 
 _histogramdd = op("histogramdd_(input, edges: tensors, weight=None, density: bool = False)", "numeric.histogramdd",
+                  input=no_derivative("_histogramdd_from_bin_cts"), weight=no_derivative("_histogramdd_from_bin_cts"),
                   where="", shape=_grid)  # fmt: skip
 
 
@@ -377,7 +379,7 @@ def histogramdd(input: Tensor, bins, range=None, weight: Tensor | None = None, d
         edges = _equal_edges(input, counts, range)
     if input.dtype not in (dtypes.float32, dtypes.float64):
         raise NotImplementedError(f"\"histogramdd\" not implemented for '{_spoken(input.dtype)}'")
-    hist = _histogramdd(input.detach(), edges, None if weight is None else weight.detach(), density)
+    hist = _histogramdd(input, edges, weight, density)
     return HistogramDD(hist, tuple(edges))
 
 

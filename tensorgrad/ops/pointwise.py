@@ -21,6 +21,7 @@ from tensorgrad.ops import inplace
 from tensorgrad.ops.create import tensor, zeros_like
 from tensorgrad.ops.errors import unsupported
 from tensorgrad.ops.kinds import alias, composite, export, op, pointwise
+from tensorgrad.ops.no_derivative import no_derivative
 from tensorgrad.ops.number_first import number_first
 from tensorgrad.ops.out import store_out
 from tensorgrad.return_types import return_type
@@ -44,15 +45,6 @@ def category_of(value) -> int:
 def zero(g):
     """The gradient of a step function: 0 wherever it exists."""
     return zeros_like(g)
-
-
-def no_derivative(name: str):
-    """A formula for inputs whose derivative PyTorch leaves out: asking for it is an error, not silence."""
-
-    def formula(g):
-        raise RuntimeError(f"derivative for aten::{name} is not implemented")
-
-    return formula
 
 
 # --- arithmetic ----------------------------------------------------------------------------------------------------

@@ -296,8 +296,8 @@ def _degrees(x, dim, correction, keepdim, name: str, of: str = "std and var"):
         raise RuntimeError(f"{of} only support floating point and complex dtypes")
     if count(x.shape, dims) <= correction:
         warn(
-            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input "
-            "numel divided by output numel).",
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
+            "(input numel divided by output numel).",
         )
     return x, dims, correction, keepdim
 

@@ -12,6 +12,7 @@ from tensorgrad import dtypes
 from tensorgrad.dtypes import I64
 from tensorgrad.ops.errors import as_integer, wrap_dim
 from tensorgrad.ops.kinds import composite, op, reduction
+from tensorgrad.ops.no_derivative import no_derivative, not_implemented
 from tensorgrad.ops.out import store_out
 from tensorgrad.ops.reduce import _spoken, _tie_of_all, pick, place
 from tensorgrad.return_types import return_type
@@ -377,9 +378,12 @@ def isin(elements, test_elements, *, assume_unique: bool = False, invert: bool =
 # --- distinct values and counts ------------------------------------------------------------------------------------
 
 _SET: dict[str, Any] = {"where": "", "outputs": ("values", "inverse", "counts")}
-_unique = op("unique_all(input, with_inverse: bool)", "sort.unique", **_SET)
-_unique_dim = op("unique_dim(input, dim: int)", "sort.unique_dim", prepare=_wrap, **_SET)
+_unique = op("unique_all(input, with_inverse: bool)", "sort.unique", backward_name="Unique2Backward0",
+             input=not_implemented("_unique2"), **_SET)  # fmt: skip
+_unique_dim = op("unique_dim(input, dim: int)", "sort.unique_dim", prepare=_wrap,
+                 input=not_implemented("unique_dim"), **_SET)  # fmt: skip
 _unique_consecutive = op("unique_runs(input, dim: int)", "sort.unique_consecutive", **_SET,
+                         input=not_implemented("unique_consecutive"), backward_name="UniqueConsecutiveBackward0",
                          prepare=lambda x, dim: (x, None if dim is None else wrap_dim(dim, x.ndim)))  # fmt: skip
 
 
@@ -399,7 +403,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
     >>> torch.unique(torch.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
     """
-    found = _unique(input.detach(), return_inverse) if dim is None else _unique_dim(input.detach(), dim)
+    found = _unique(input, return_inverse) if dim is None else _unique_dim(input, dim)
     return _chosen(found, return_inverse, return_counts)
 
 
@@ -411,10 +415,11 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
     >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 1]))
     tensor([1, 2, 1])
     """
-    return _chosen(_unique_consecutive(input.detach(), dim), return_inverse, return_counts)
+    return _chosen(_unique_consecutive(input, dim), return_inverse, return_counts)
 
 
-_bincount = op("bincount_(input, weights=None, minlength: int = 0)", "sort.bincount", where="")
+_bincount = op("bincount_(input, weights=None, minlength: int = 0)", "sort.bincount", where="",
+               weights=no_derivative("bincount"))  # fmt: skip
 
 
 @composite()
@@ -463,6 +468,7 @@ def _check_histogram(input: Tensor, bins: int) -> None:
 
 Histogram = return_type("histogram", "hist", "bin_edges")
 _histogram = op("histogram_(input, edges, weight=None, density: bool = False)", "sort.histogram", where="",
+                input=no_derivative("histogram"), weight=no_derivative("histogram"),
                 shape=lambda x, edges, weight, density: ((edges.shape[0] - 1,), x.dtype))  # fmt: skip
 
 
@@ -493,6 +499,6 @@ def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, 
 
         bins = linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
     else:
-        bins = bins.clone()
-    result = Histogram(_histogram(input.detach(), bins, None if weight is None else weight.detach(), density), bins)
+        bins = bins.detach().clone()
+    result = Histogram(_histogram(input, bins, weight, density), bins)
     return store_out("histogram", out, result)

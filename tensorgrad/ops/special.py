@@ -13,6 +13,7 @@ from tensorgrad.ops import pointwise as arithmetic
 from tensorgrad.ops.create import arange
 from tensorgrad.ops.errors import unsupported
 from tensorgrad.ops.kinds import composite, pointwise
+from tensorgrad.ops.no_derivative import not_implemented
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.reduce import logsumexp
 from tensorgrad.ops.softmax import log_softmax, softmax
@@ -35,15 +36,6 @@ def real_only(name: str, half: bool = True):
         return values
 
     return prepare
-
-
-def _not_implemented(what: str):
-    """A formula for an input whose derivative PyTorch leaves out: asking for it is an error, not silence."""
-
-    def formula(g):
-        raise NotImplementedError(f"the derivative for '{what}' is not implemented.")
-
-    return formula
 
 
 def _row(signature: str, kernel: str, *, where="function method", in_place=True, half=True, **row):
@@ -125,7 +117,7 @@ _polygamma: Callable = pointwise("polygamma(input, n: int)", "pointwise.polygamm
                        prepare=real_only("polygamma"),
                        input=lambda g, input, n: g * _polygamma(input, n + 1))  # fmt: skip
 _zeta: Callable = pointwise("special_zeta(input, other)", "pointwise.zeta", numbers="all", rule="float", where="",
-                  in_place=False, prepare=real_only("zeta", half=False), input=_not_implemented("zeta"),
+                  in_place=False, prepare=real_only("zeta", half=False), input=not_implemented("zeta"),
                   other=lambda g, input, other: g * -input * _zeta(input + 1, other))  # fmt: skip
 
 
@@ -197,7 +189,7 @@ def _floats_only(name: str):
 
 
 igamma = pointwise("igamma(input, other)", "gamma.igamma", numbers=(), prepare=_floats_only("igamma"),
-                   input=_not_implemented("igamma: input"),
+                   input=not_implemented("igamma: input"),
                    other=lambda g, input, other: g * _gamma_density(input, other),
                    doc="The regularised lower incomplete gamma function P(input, other): 1/Γ(a) ∫₀ˣ exp(-t) t^(a-1) dt "
                        "with a = input, x = other. nan where one is negative; no derivative for `input`."
@@ -205,7 +197,7 @@ igamma = pointwise("igamma(input, other)", "gamma.igamma", numbers=(), prepare=_
                        "\n>>> torch.igamma(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]))"
                        "\ntensor([0.6321, 0.5940])")  # fmt: skip
 igammac = pointwise("igammac(input, other)", "gamma.igammac", numbers=(), prepare=_floats_only("igammac"),
-                    input=_not_implemented("igammac: input"),
+                    input=not_implemented("igammac: input"),
                     other=lambda g, input, other: -g * _gamma_density(input, other),
                     doc="1 - igamma(input, other), accurate where that is small."
                         "\n\n>>> import tensorgrad as torch"
