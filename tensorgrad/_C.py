@@ -6,6 +6,7 @@ from tensorgrad.kernels.array.linalg import LinAlgError as _LinAlgError
 from tensorgrad.ops.slowpath import DisableTorchFunctionSubclass
 from tensorgrad.random import Generator, default_generator
 from tensorgrad.size import Size
+from tensorgrad.whole_modules import whole
 
 has_lapack = has_spectral = True  # NumPy brings both
 has_mkl = has_cuda = False
@@ -31,3 +32,10 @@ def __getattr__(name: str):
 
         return tensorgrad
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "_VariableFunctions", "_VariableFunctionsClass", "_nn"})
+
+
+whole(__name__)

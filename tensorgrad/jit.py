@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tensorgrad.whole_modules import whole
+
 __all__ = [
     "Final", "ScriptFunction", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "isinstance",
     "load", "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace", "trace_module",
@@ -137,12 +139,22 @@ def load(f: Any, *args: Any, **options: Any) -> Any:
     raise NotImplementedError("jit.load: TorchScript files cannot be run; load a state_dict with torch.load(file)")
 
 
+# These need torch.nn, which scripting alone does not.
+_LATER = ("RecursiveScriptModule", "ScriptModule", "TopLevelTracedModule", "TracedModule")
+
+
 def __getattr__(name: str) -> Any:
-    # These need torch.nn, which scripting alone does not.
-    if name in ("RecursiveScriptModule", "ScriptModule", "TopLevelTracedModule", "TracedModule"):
+    if name in _LATER:
         from tensorgrad import jit_modules
 
         return getattr(jit_modules, name)
     from tensorgrad.missing_names import no_attribute
 
     raise no_attribute(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
+whole(__name__)

@@ -8,10 +8,6 @@ _FUNCTIONS = (
     "addmm", "as_sparse_gradcheck", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "spsolve", "sum",
     "to_sparse_semi_structured",
 )  # fmt: skip
-_CONSTRUCTORS = (
-    "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor",
-    "sparse_csr_tensor",
-)  # fmt: skip
 _TYPES = tuple(f"{n}Tensor" for n in ("BFloat16", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short"))
 
 
@@ -36,7 +32,12 @@ def _refusing(name: str, called: str) -> Any:
 
 for _name in (*_FUNCTIONS, *_TYPES):
     globals()[_name] = _refusing(_name, f"sparse.{_name}")
-for _name in _CONSTRUCTORS:
-    globals()[_name] = _refusing(_name, _name)
+
+sparse_bsc_tensor = _refusing("sparse_bsc_tensor", "sparse_bsc_tensor")
+sparse_bsr_tensor = _refusing("sparse_bsr_tensor", "sparse_bsr_tensor")
+sparse_compressed_tensor = _refusing("sparse_compressed_tensor", "sparse_compressed_tensor")
+sparse_coo_tensor = _refusing("sparse_coo_tensor", "sparse_coo_tensor")
+sparse_csc_tensor = _refusing("sparse_csc_tensor", "sparse_csc_tensor")
+sparse_csr_tensor = _refusing("sparse_csr_tensor", "sparse_csr_tensor")
 
 __all__ = [*_FUNCTIONS, *_TYPES]

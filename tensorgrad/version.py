@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from tensorgrad.whole_modules import whole
+
 __version__ = "2.13.0"  # of the PyTorch that is the specification
 tensorgrad = "0.1.0"  # of this library; pyproject.toml reads it here
 
@@ -30,3 +32,10 @@ def __getattr__(name: str):
         number = 0 if cupy is None else cupy.cuda.runtime.runtimeGetVersion()
         return f"{number // 1000}.{number % 1000 // 10}" if number else None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "cuda"})
+
+
+whole(__name__)

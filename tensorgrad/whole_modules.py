@@ -1,12 +1,20 @@
 """Modules that load some of their names when they are first used, and yet are whole for who looks through them.
 
-Programs go through `torch.optim.__dict__` to find all optimizers. So the dictionary of such a module, when it is asked
-for, has all names, and using one of them does not change its size.
+Programs go through `torch.optim.__dict__` to find all optimizers. So the dictionary of such a module has all names, and
+using one of them does not change its size. There are two ways:
+
+    whole   for values: all of them are loaded when somebody asks for the dictionary
+    later   for modules: they stand in the dictionary from the start, and run when a name of theirs is asked for
+
+The first makes every look-up slower, as Python finds names faster in plain modules. So `torch` and
+`torch.nn.functional`, whose functions are looked up in every call, have their values from the start.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
@@ -38,11 +46,73 @@ class _Whole(ModuleType):
 def whole(name: str) -> None:
     """Makes the module of that name load everything when its dictionary is looked at. It has a `__dir__`.
 
-    (Not for `torch` and `torch.nn.functional`, whose functions are looked up in every call: Python finds names faster
-    in plain modules.)
-
     >>> import tensorgrad as torch
     >>> "Adagrad" in vars(torch.optim)
     True
     """
     sys.modules[name].__class__ = _Whole
+
+
+class _Later(ModuleType):
+    """A module that has not run yet. (What Python itself notes on modules can be asked and set without that.)"""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name[:2] != "__" or name in ("__all__", "__dict__", "__doc__"):
+            import_module(ModuleType.__getattribute__(self, "__name__"))  # which waits if another thread runs it
+        return ModuleType.__getattribute__(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name[:2] != "__":
+            import_module(self.__name__)
+        ModuleType.__setattr__(self, name, value)
+
+
+class _Loader:
+    """The loader of a file, which fills the module that is there already."""
+
+    def __init__(self, loader: Any, module: ModuleType):
+        self._loader, self._module = loader, module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        assert module.__spec__ is not None
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        if type(module) is _Later:
+            ModuleType.__setattr__(module, "__class__", ModuleType)
+        _waiting.pop(module.__name__, None)
+
+
+class _Finder:
+    """Answers for the modules that have not run yet."""
+
+    @staticmethod
+    def find_spec(fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        module = _waiting.get(fullname)
+        spec = None if module is None else PathFinder.find_spec(fullname, path, target)
+        if module is not None and spec is not None:
+            spec.loader = _Loader(spec.loader, module)  # type: ignore[assignment]
+        return spec
+
+
+_waiting: dict[str, ModuleType] = {}
+sys.meta_path.insert(0, _Finder)
+
+
+def later(package: str, names: tuple[str, ...]) -> None:
+    """Puts modules of a package into its dictionary that run when they are first used.
+
+    >>> import tensorgrad as torch
+    >>> vars(torch)["distributions"].Normal(0.0, 1.0)
+    Normal(loc: 0.0, scale: 1.0)
+    """
+    own = loaded(sys.modules[package])
+    for name in names:
+        full = f"{package}.{name}"
+        if full not in sys.modules:
+            own[name] = _waiting[full] = _Later(full)

@@ -451,7 +451,7 @@ def test_what_is_no_tensor_is_a_type_error(door):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, function in functions.items():
-            if not hasattr(theirs, name):
+            if not hasattr(theirs, name) or name.startswith("sparse_"):  # which refuse whatever they are given
                 continue
             parameters = inspect.signature(function).parameters.values()
             needed = [p for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]

@@ -129,10 +129,10 @@ class autocast:
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
         self.device = device_type
-        self.fast_dtype = dtype or get_autocast_dtype(device_type)
-        self._cache_enabled = cache_enabled
         if device_type not in devices.TYPES:
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
+        self.fast_dtype = dtype or get_autocast_dtype(device_type)
+        self._cache_enabled = cache_enabled
         if enabled and device_type == "cuda":
             from tensorgrad import cuda
 
@@ -184,16 +184,24 @@ def is_autocast_available(device_type: str) -> bool:
     return device_type in ("cpu", "cuda")
 
 
+def _known(name: str, device_type: str) -> str:
+    if not isinstance(device_type, str):
+        raise TypeError(f"{name}(): argument 'device_type' (position 1) must be str, not {type(device_type).__name__}")
+    return devices.device(device_type).type  # which says what types there are
+
+
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
     """Whether the ops of this thread are cast now.
+
+    Raises: TypeError or RuntimeError for what is no type of device.
 
     >>> import tensorgrad as torch
     >>> with torch.autocast("cpu"):
     ...     torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
     (True, False)
     """
-    state = slowpath.LOCAL.autocast
-    return state is not None and state.dtypes.get(device_type) is not None
+    state, device = slowpath.LOCAL.autocast, _known("is_autocast_enabled", device_type)
+    return state is not None and state.dtypes.get(device) is not None
 
 
 def is_autocast_cpu_enabled() -> bool:
@@ -210,6 +218,8 @@ def is_autocast_cpu_enabled() -> bool:
 def get_autocast_dtype(device_type: str) -> dtypes.dtype:
     """The shorter dtype of a device.
 
+    Raises: TypeError or RuntimeError for what is no type of device.
+
     >>> import tensorgrad as torch
     >>> torch.get_autocast_dtype("cpu")
     torch.bfloat16
@@ -217,8 +227,8 @@ def get_autocast_dtype(device_type: str) -> dtypes.dtype:
     ...     torch.get_autocast_dtype("cpu")
     torch.float16
     """
-    state = slowpath.LOCAL.autocast
-    return (state and state.dtypes.get(device_type)) or _default_dtype(device_type)
+    state, device = slowpath.LOCAL.autocast, _known("get_autocast_dtype", device_type)
+    return (state and state.dtypes.get(device)) or _default_dtype(device)
 
 
 def custom_fwd(fwd=None, *, device_type: str = "cuda", cast_inputs=None):

@@ -8,6 +8,7 @@ from tensorgrad.autograd import graph
 from tensorgrad.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from tensorgrad.autograd.gradients import backward, grad
 from tensorgrad.autograd.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from tensorgrad.whole_modules import later, whole
 
 __all__ = [
     "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "function", "functional", "grad",
@@ -37,8 +38,6 @@ else:  # so that a misspelt name does not pass for one of these
     def __getattr__(name: str):
         import importlib
 
-        if name in ("function", "functional", "anomaly", "forward_ad", "profiler"):
-            return importlib.import_module(f"tensorgrad.autograd.{name}")
         if name in ("gradcheck", "gradgradcheck"):  # the functions, as in PyTorch; the module is autograd/checking.py
             return _from_checking(name)
         if name == "Function":
@@ -50,3 +49,13 @@ else:  # so that a misspelt name does not pass for one of these
 
             return Variable
         raise importlib.import_module("tensorgrad.missing_names").no_attribute(__name__, name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), "Function", "Variable", "gradcheck", "gradgradcheck"})
+
+    later(
+        __name__,
+        ("checking", "edges", "engine", "forward_ad", "function", "functional", "hooks", "profiler", "saved", "saving",
+         "variable", "views"),
+    )  # fmt: skip
+    whole(__name__)

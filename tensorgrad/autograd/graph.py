@@ -21,6 +21,7 @@ from tensorgrad import dtypes
 from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.tensor import PLAIN, Tensor, share
+from tensorgrad.whole_modules import whole
 
 next_sequence_nr = itertools.count().__next__
 
@@ -290,6 +291,13 @@ def __getattr__(name: str):
     from tensorgrad.missing_names import no_attribute
 
     raise no_attribute(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *(name for names in _ELSEWHERE.values() for name in names)})
+
+
+whole(__name__)
 
 
 def raise_modified(node: Node, array, storage, version, edge):

@@ -2,6 +2,8 @@
 
 import importlib
 
+from tensorgrad.whole_modules import whole
+
 
 def __getattr__(name: str):
     legacy = importlib.import_module("tensorgrad.profiler.legacy")
@@ -10,3 +12,10 @@ def __getattr__(name: str):
     from tensorgrad.missing_names import no_attribute
 
     raise no_attribute(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *importlib.import_module("tensorgrad.profiler.legacy").__all__})
+
+
+whole(__name__)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorgrad as torch
-from tensorgrad.nn.batchnorm import _BatchNorm
-from tensorgrad.nn.module import Module
-from tensorgrad.nn.utils.stateless import _functional_call, merged
 from tensorgrad.tensor import Tensor
+
+if TYPE_CHECKING:  # `torch.vmap`, which is in this package, does without the modules
+    from tensorgrad.nn.module import Module
 
 
 def functional_call(
@@ -42,6 +42,8 @@ def functional_call(
         >>> torch.func.functional_call(layer, tensors, torch.tensor([[3.0, 4.0]]))
         tensor([[7.]])
     """
+    from tensorgrad.nn.utils.stateless import _functional_call, merged
+
     tensors = merged(parameter_and_buffer_dicts)
     return _functional_call(module, tensors, args, kwargs, tie_weights=tie_weights, strict=strict)
 
@@ -97,6 +99,8 @@ def replace_all_batch_norm_modules_(root: Module) -> Module:
     >>> list(net.state_dict())
     ['0.weight', '0.bias']
     """
+    from tensorgrad.nn.batchnorm import _BatchNorm
+
     for module in root.modules():
         if isinstance(module, _BatchNorm) and module.track_running_stats:
             module.running_mean = module.running_var = module.num_batches_tracked = None

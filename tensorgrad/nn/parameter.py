@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.tensor import Tensor, share
+from tensorgrad.whole_modules import whole
 
 
 class Parameter(Tensor, plain=True):
@@ -92,11 +93,21 @@ def is_lazy(param: Any) -> bool:
     return isinstance(param, Tensor) and hasattr(type(param), "materialize")
 
 
+_LATER = ("UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin")  # few programs need them
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin"):  # few programs need them
+    if name in _LATER:
         from tensorgrad.nn import uninitialized
 
         return getattr(uninitialized, name)
     from tensorgrad.missing_names import no_attribute
 
     raise no_attribute(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
+whole(__name__)

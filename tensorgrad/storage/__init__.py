@@ -2,6 +2,7 @@
 
 from tensorgrad.storage import cpu, meta, recycling
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
+from tensorgrad.whole_modules import whole
 
 _VALUES = ("TypedStorage", "UntypedStorage", "_dtype_to_storage_type_map", "_storage_type_to_dtype_map")
 
@@ -15,5 +16,11 @@ def __getattr__(name: str):
         return getattr(import_module("tensorgrad.ops.storage_values"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
+
+def __dir__():
+    return sorted({*globals(), *_VALUES})
+
+
+whole(__name__)
 
 __all__ = ["STORAGES", "Storage", "cpu", "meta", "recycling", "storage_class"]
