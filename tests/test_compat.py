@@ -1,5 +1,6 @@
 """PyTorch programs unchanged: `import torch` as tensorgrad, `python -m tensorgrad.run`, and what programs touch."""
 
+import importlib
 import operator
 import re
 import subprocess
@@ -294,6 +295,14 @@ def test_a_modules_dictionary_can_be_gone_through(name):
             assert {{"Adagrad", "LBFGS", "RMSprop"}} <= set(found), found
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+@pytest.mark.parametrize("name", ["", "nn.functional", "autograd", "autograd.graph", "storage"])
+def test_a_modules_dictionary_has_all_names_that_it_has(name):
+    pytest.importorskip("torch", reason="says which names PyTorch has")
+    theirs, ours = (importlib.import_module(f"{lib}.{name}".rstrip(".")) for lib in ("torch", "tensorgrad"))
+    there = {n for n in vars(theirs) if not n.startswith("_") and n not in sys.modules and hasattr(ours, n)}
+    assert len(there) > 1 and there <= set(vars(ours))
 
 
 def test_modules_that_load_names_later_are_whole():

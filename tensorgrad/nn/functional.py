@@ -26,6 +26,8 @@ _from_torch = {name: _FUNCTIONS[name] for name in _SAME if name not in _FUNCTION
 globals().update(_guarded(_from_torch, "tensorgrad.nn.functional"))
 
 # Composites of layers, which need what is above.
+from tensorgrad.nn.functional_attention import multi_head_attention_forward  # noqa: E402, F401
+from tensorgrad.nn.linear_cross_entropy import linear_cross_entropy  # noqa: E402, F401
 
 if not _typing.TYPE_CHECKING:  # or every misspelt name would pass for this one
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.tensor import Tensor, share
-from tensorgrad.whole_modules import whole
+from tensorgrad.whole_modules import whole as _whole
 
 
 class Parameter(Tensor, plain=True):
@@ -110,4 +110,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LATER})
 
 
-whole(__name__)
+_whole(__name__)

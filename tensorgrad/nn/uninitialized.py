@@ -20,7 +20,12 @@ _ALLOWED = (
 
 
 class UninitializedTensorMixin:
-    """What an uninitialised parameter and an uninitialised buffer share."""
+    """What an uninitialised parameter and an uninitialised buffer share.
+
+    >>> import tensorgrad as torch
+    >>> isinstance(torch.nn.LazyLinear(2).weight, torch.nn.parameter.UninitializedTensorMixin)
+    True
+    """
 
     __slots__ = ()
 

@@ -22,13 +22,31 @@ def elements(storage: Storage, dtype: dtypes.dtype) -> Tensor:
     return share(storage.strided((size,), (dtype.itemsize,), 0, dtype.numpy), storage)
 
 
+_warning = {"always": False, "given": False}  # of typed storages
+
+
 def warn_of_typed() -> None:
-    """PyTorch's warning, once for each place that makes a typed storage."""
+    """PyTorch's warning, once in a program unless it wants it always."""
+    if _warning["given"] and not _warning["always"]:
+        return
+    _warning["given"] = True
     warn(
         "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
         "class. This should only matter to you if you are using storages directly.  To access UntypedStorage "
         "directly, use tensor.untyped_storage() instead of tensor.storage()"
     )
+
+
+def _get_always_warn_typed_storage_removal() -> bool:
+    return _warning["always"]
+
+
+def _set_always_warn_typed_storage_removal(always_warn: bool) -> None:
+    _warning["always"] = always_warn
+
+
+def _reset_warn_typed_storage_removal() -> None:
+    _warning["given"] = False
 
 
 def _memory(called: str, args: tuple, dtype: dtypes.dtype, device) -> Storage:
@@ -177,13 +195,17 @@ class TypedStorage:
         return self._untyped.data_ptr()
 
     def tolist(self) -> list:
-        """The elements as Python numbers."""
+        """The elements as Python numbers. Raises: NotImplementedError for a storage on the meta device."""
+        if not self.nbytes():
+            return []
+        _check_values(self._untyped)
         return elements(self._untyped, self.dtype).tolist()
 
     def __iter__(self) -> Iterator:
         return iter(self.tolist())
 
     def _check_index(self, index) -> None:
+        _check_values(self._untyped)
         if isinstance(index, slice):
             raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
         if not isinstance(index, int):
@@ -196,7 +218,7 @@ class TypedStorage:
         return elements(self._untyped, self.dtype)[index].item()
 
     def __setitem__(self, index, value) -> None:
-        if not isinstance(index, slice):
+        if not isinstance(index, slice) and self.device.type != "meta":
             self._check_index(index)
         elements(self._untyped, self.dtype)[index] = value
 
@@ -243,6 +265,9 @@ class TypedStorage:
         """Whether the memory is locked in place for fast copies to a GPU."""
         return elements(self._untyped, self.dtype).is_pinned()
 
+    def _get_legacy_storage_class(self) -> LegacyStorage | None:
+        return legacy_types().get(self.pickle_storage_type()) if self.device.type == "cpu" else None
+
     def __repr__(self) -> str:
         lines = "\n".join(f" {value}" for value in self.tolist()) if self.device.type != "meta" else "..."
         kind = f"torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {self.size()}"
@@ -258,11 +283,12 @@ def _caster(name: str, dtype: dtypes.dtype) -> None:
     setattr(TypedStorage, name, method)
 
 
-for _name, _dtype in {
+CASTS = {
     "bool": dtypes.bool, "byte": dtypes.uint8, "char": dtypes.int8, "short": dtypes.int16, "int": dtypes.int32,
     "long": dtypes.int64, "half": dtypes.float16, "bfloat16": dtypes.bfloat16, "float": dtypes.float32,
     "double": dtypes.float64, "complex_float": dtypes.complex64, "complex_double": dtypes.complex128,
-}.items():  # fmt: skip
+}  # fmt: skip
+for _name, _dtype in CASTS.items():
     _caster(_name, _dtype)
 
 
@@ -274,7 +300,11 @@ class LegacyStorage:
         self.__name__ = self.__qualname__ = f"{dtypes.SPOKEN[dtype.name]}Storage"
         self.__module__ = "torch"
 
-    def __call__(self, *args, wrap_storage: Storage | None = None, **options) -> TypedStorage:
+    @property
+    def _dtype(self) -> dtypes.dtype:
+        return self.dtype
+
+    def __call__(self, *args, wrap_storage: Storage | None = None, _internal=False, **options) -> TypedStorage:
         """A storage from a number of elements, from a sequence of them, or over memory that is there.
 
         Raises: RuntimeError for `dtype` and `device`, which the name says, TypeError for other things.
@@ -285,8 +315,8 @@ class LegacyStorage:
                 "specified"
             )
         if wrap_storage is not None:
-            return TypedStorage(*args, wrap_storage=wrap_storage, dtype=self.dtype)
-        return TypedStorage(*args, dtype=self.dtype, device="cpu")
+            return TypedStorage(*args, wrap_storage=wrap_storage, dtype=self.dtype, _internal=_internal)
+        return TypedStorage(*args, dtype=self.dtype, device="cpu", _internal=_internal)
 
     def from_buffer(self, buffer, byte_order=None) -> TypedStorage:
         """A copy of the elements in a buffer; see `TypedStorage.from_buffer`."""
@@ -341,6 +371,31 @@ def _new(cls: type[Storage], *args, device=None) -> Storage:
     return _memory("torch.UntypedStorage(): ", args, dtypes.uint8, device or getattr(cls, "device_type", "cpu"))
 
 
+def _check_values(self: Storage) -> None:
+    """Raises: NotImplementedError where there is no memory."""
+    if self.device.type == "meta":
+        raise NotImplementedError("Not available for 'meta' device type")
+
+
+def _byteswap(self: Storage, dtype: dtypes.dtype) -> None:
+    """Turns the bytes of every element of that dtype round (of complex numbers, those of both parts)."""
+    size = dtype.itemsize // (2 if dtype.is_complex else 1)
+    if size > 1:
+        whole = self.nbytes() // size * size
+        held = elements(self, dtypes.uint8)[:whole].view(-1, size)
+        held.copy_(held.flip(1))
+
+
+def _as_elements(dtype: dtypes.dtype):
+    """A method that makes a typed storage with the bytes, one by one, as its elements."""
+
+    def method(self: Storage) -> TypedStorage:
+        return TypedStorage(wrap_storage=self, dtype=dtypes.uint8, _internal=True).to_dtype(dtype)
+
+    method.__doc__ = f"A typed storage with the bytes, one by one, as {dtype}."
+    return method
+
+
 def _from_buffer(buffer, byte_order=None, *, dtype: dtypes.dtype) -> Storage:
     """A copy of the bytes of a buffer, in this machine's order."""
     if dtype.itemsize > 1 and byte_order is None:
@@ -363,6 +418,9 @@ def _resize_(self: Storage, size: int) -> Storage:
     Raises: RuntimeError where a tensor or array has this memory: it would keep the old one.
     """
     if size == self.nbytes():
+        return self
+    if self.device.type == "meta":  # no memory moves
+        self.array = self.strided((size,), (1,), 0, np.dtype("uint8"))
         return self
     if not _resizable(self):
         raise RuntimeError("Trying to resize storage that is not resizable: tensors or arrays have its memory")
@@ -387,7 +445,7 @@ def _iter(self: Storage) -> Iterator[int]:
 
 def _type(self: Storage) -> str:
     """PyTorch's name of untyped storages."""
-    prefix = "torch.storage." if self.device.type == "cpu" else f"torch.{self.device.type}."
+    prefix = "torch.cuda." if self.device.type == "cuda" else "torch.storage."
     return f"{prefix}UntypedStorage"
 
 
@@ -408,6 +466,7 @@ def _clone(self: Storage) -> Storage:
 
 def _getitem(self: Storage, index):
     """One byte; for a slice, a storage that shares these bytes."""
+    _check_values(self)
     found = elements(self, dtypes.uint8)[index]
     return self.of(found._array) if isinstance(index, slice) else found.item()
 
@@ -436,7 +495,10 @@ def _copy_(self: Storage, source: Storage, non_blocking: bool = False) -> Storag
 
 
 def _tolist(self: Storage) -> list[int]:
-    """The bytes as numbers."""
+    """The bytes as numbers. Raises: NotImplementedError for a storage on the meta device."""
+    if not self.nbytes():
+        return []
+    _check_values(self)
     return elements(self, dtypes.uint8).tolist()
 
 
@@ -473,7 +535,9 @@ def _is_cuda(self: Storage) -> bool:
 
 
 def _pin_memory(self: Storage, device=None) -> Storage:
-    """A copy that is locked in place for fast copies to a GPU; itself if it is."""
+    """A copy that is locked in place for fast copies to a GPU; itself if it is. Raises: TypeError beside the CPU."""
+    if self.device.type != "cpu":
+        raise TypeError(f"cannot pin '{_type(self)}' only CPU memory can be pinned")
     here = elements(self, dtypes.uint8)
     pinned = here.pin_memory()
     return self if pinned is here else pinned._storage
@@ -492,9 +556,12 @@ def _repr(self: Storage) -> str:
 for _name, _method in {
     "__copy__": _clone, "__deepcopy__": _deepcopy, "__getitem__": _getitem, "__iter__": _iter,
     "__len__": Storage.nbytes, "__new__": staticmethod(_new), "__repr__": _repr, "__setitem__": _setitem,
-    "_cdata": property(id), "clone": _clone, "copy_": _copy_, "cpu": _cpu, "cuda": _cuda, "element_size": _element_size,
-    "fill_": _fill_, "from_buffer": staticmethod(_from_buffer), "get_device": _get_device,
-    "is_cuda": property(_is_cuda), "is_pinned": _is_pinned, "is_shared": _is_shared, "pin_memory": _pin_memory,
-    "resizable": _resizable, "resize_": _resize_, "to": _to, "tolist": _tolist, "type": _type, "untyped": _untyped,
+    "_cdata": property(id), "byteswap": _byteswap, "clone": _clone, "copy_": _copy_, "cpu": _cpu, "cuda": _cuda,
+    "element_size": _element_size, "fill_": _fill_, "from_buffer": staticmethod(_from_buffer),
+    "get_device": _get_device, "is_cuda": property(_is_cuda), "is_pinned": _is_pinned, "is_shared": _is_shared,
+    "pin_memory": _pin_memory, "resizable": _resizable, "resize_": _resize_, "to": _to, "tolist": _tolist,
+    "type": _type, "untyped": _untyped,
 }.items():  # fmt: skip
     setattr(Storage, _name, _method)
+for _name, _dtype in CASTS.items():
+    setattr(Storage, _name, _as_elements(_dtype))

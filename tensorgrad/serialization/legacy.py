@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad.ops.storage_values import TypedStorage
 from tensorgrad.serialization.archive import Stream
 from tensorgrad.serialization.describe import described
 from tensorgrad.serialization.pickler import Pickler
-from tensorgrad.serialization.tables import StorageType, StoredStorage, bytes_of
+from tensorgrad.serialization.tables import StorageType, bytes_of, stored
+from tensorgrad.storage.stubs import Storage
 
 MAGIC = 0x1950A86A20F9469CFC6C
 VERSION = 1001
@@ -94,7 +96,7 @@ class _Storages:
         self.available, self.place = available, place  # bytes: no file has storages longer than itself
         self.kinds: dict[str, tuple[StorageType, int]] = {}  # key -> (type, elements)
         self.bytes: dict[str, np.ndarray] = {}
-        self.made: dict[Any, StoredStorage] = {}
+        self.made: dict[Any, Storage] = {}
 
     def announced(self, reference) -> None:
         """Notes a storage that the file refers to."""
@@ -126,15 +128,15 @@ class _Storages:
             self.bytes[key] = np.frombuffer(data, np.uint8, size, at + 8).copy()
             at += 8 + size
 
-    def placed(self, reference) -> StoredStorage:
+    def placed(self, reference) -> Storage | TypedStorage:
         """The storage of a reference, or the part of one that (long ago) could be referred to by itself."""
         kind, key, location, elements, view = _checked(reference)
         if self.kinds.get(key) != (kind, elements):
             raise UnpicklingError(f"the file describes storage {described(key)} in two ways")
         if (key, view) not in self.made:
             content = _part(self.bytes[key], kind, view)
-            self.made[key, view] = StoredStorage(self.place(content, location), kind.dtype)
-        return self.made[key, view]
+            self.made[key, view] = self.place(content, location)
+        return stored(self.made[key, view], kind)
 
 
 def _part(content: np.ndarray, kind: StorageType, view) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import mmap
 import os
 import pickle
 import sys
@@ -13,15 +14,16 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import devices, serialization
+from tensorgrad.ops.storage_values import TypedStorage
 from tensorgrad.serialization import archive, legacy
 from tensorgrad.serialization.describe import described
 from tensorgrad.serialization.names import pytorch_name
-from tensorgrad.serialization.tables import UNTYPED, NoPlace, StorageType, StoredStorage
+from tensorgrad.serialization.tables import UNTYPED, NoPlace, StorageType, stored
 from tensorgrad.serialization.unpickler import Restricted, Skim
 from tensorgrad.storage.stubs import Storage, storage_class
 
 
-def read(f: Any, map_location: Any, weights_only: bool, mmap: bool, options: dict[str, Any]) -> Any:
+def read(f: Any, map_location: Any, weights_only: bool, mapped: bool, options: dict[str, Any]) -> Any:
     """The value in a path or file. Raises: see `torch.load`."""
     place = _Places(map_location)
     with opened(f) as file:
@@ -29,8 +31,8 @@ def read(f: Any, map_location: Any, weights_only: bool, mmap: bool, options: dic
         magic = file.read(4)
         file.seek(start)
         if magic == b"PK\x03\x04":
-            return _load_archive(archive.Reader(file), place, weights_only, options, f if mmap else None)
-        if mmap:
+            return _load_archive(archive.Reader(file), place, weights_only, options, f if mapped else None)
+        if mapped:
             raise RuntimeError("mmap can only be used with files in the zip format, which torch.save writes since 1.6")
         return _load_legacy(file.read(), place, weights_only, options)
 
@@ -84,14 +86,21 @@ def _unpickle(text, persistent, weights_only: bool, options: dict, start: int = 
     return machine.load(), stream.tell()
 
 
+def _default_order() -> bytes:
+    """The byte order of a file that does not say it."""
+    chosen = serialization.get_default_load_endianness() or serialization.LoadEndianness.LITTLE
+    return (sys.byteorder if chosen.name == "NATIVE" else chosen.name.lower()).encode()
+
+
 def _load_archive(reader: archive.Reader, place: _Places, weights_only: bool, options: dict, mapped):
-    order = bytes(reader.read("byteorder")) if reader.has("byteorder") else b"little"
+    order = bytes(reader.read("byteorder")) if reader.has("byteorder") else _default_order()
     if order not in (b"little", b"big"):
         raise pickle.UnpicklingError(f"unknown byte order {described(order)}")
-    file = np.memmap(mapped, np.uint8, "c").view(np.ndarray) if mapped is not None else None
-    made: dict[str, StoredStorage] = {}
+    kept = serialization.get_default_mmap_options() == getattr(mmap, "MAP_SHARED", 1)
+    file = np.memmap(mapped, np.uint8, "r+" if kept else "c").view(np.ndarray) if mapped is not None else None
+    made: dict[str, Storage] = {}
 
-    def persistent(reference) -> StoredStorage | Storage:
+    def persistent(reference) -> Storage | TypedStorage:
         kind, key, location, elements = _reference(reference)
         if key not in made:
             size = reader.size(f"data/{key}")
@@ -107,12 +116,12 @@ def _load_archive(reader: archive.Reader, place: _Places, weights_only: bool, op
                 content = reader.read(f"data/{key}")
             if order != sys.byteorder.encode():
                 content = _swapped(content, kind)
-            made[key] = StoredStorage(place(content, location), kind.dtype)
-        return StoredStorage(made[key].storage, kind.dtype)
+            made[key] = place(content, location)
+        return stored(made[key], kind)
 
     text = reader.read("data.pkl")
     value, _ = _unpickle(text, persistent, weights_only, options, outside=2 * reader.length)
-    return value.public() if isinstance(value, StoredStorage) else value
+    return value
 
 
 def _reference(reference) -> tuple:

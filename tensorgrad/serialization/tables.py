@@ -7,7 +7,6 @@ A checkpoint is a pickle beside the bytes of its storages. In the pickle a tenso
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,37 +66,31 @@ STORAGE_TYPES = {
 } | {"torch.storage.UntypedStorage": UNTYPED, "torch.UntypedStorage": UNTYPED}
 
 
-class StoredStorage(NamedTuple):
-    """A storage that was found in a file: the bytes, and the type under which the file names them (None: of bytes)."""
-
-    storage: Storage
-    dtype: Any
-    take: Callable[[int], None] = lambda memory: None  # is told of memory that values take beside the storage
-
-    def public(self) -> Storage | TypedStorage:
-        """What a program gets that saved the storage itself."""
-        if self.dtype is None:
-            return self.storage
-        return TypedStorage(wrap_storage=self.storage, dtype=self.dtype, _internal=True)
+def stored(storage: Storage, kind: StorageType) -> Storage | TypedStorage:
+    """A storage that a file refers to, as programs get it: of the type under which the file names it."""
+    if kind.dtype is None:
+        return storage
+    return TypedStorage(wrap_storage=storage, dtype=kind.dtype, _internal=True)
 
 
 # --- from a storage to a tensor --------------------------------------------------------------------------------------
 
 
-def rebuild_tensor(stored, offset, size, stride, dtype=None, requires_grad=False, metadata=None) -> Tensor:
-    """A tensor over a stored storage; `offset` and `stride` in elements.
+def rebuild_tensor(memory, offset, size, stride, dtype=None, requires_grad=False, metadata=None) -> Tensor:
+    """A tensor over a storage; `offset` and `stride` in elements.
 
     Raises: ValueError for sizes, strides or an offset that point outside of the storage.
     """
-    if not isinstance(stored, StoredStorage):
-        raise ValueError(f"a tensor needs a storage, but the file gives it {described(stored)}")
-    dtype = stored.dtype if dtype is None else dtype
+    if not isinstance(memory, Storage | TypedStorage):
+        raise ValueError(f"a tensor needs a storage, but the file gives it {described(memory)}")
+    storage: Storage = memory.untyped()  # type: ignore[union-attr]  # which storages have, see ops/storage_values.py
+    dtype = getattr(memory, "dtype", None) if dtype is None else dtype
     if not isinstance(dtype, dtypes.dtype):
         raise ValueError(f"a tensor over an untyped storage needs a dtype, but the file gives {described(dtype)}")
     size, stride = _geometry(size, stride, dtype.itemsize)
     if type(offset) is not int or offset < 0:
         raise ValueError(f"a tensor's storage offset must be a whole number from 0, not {described(offset)}")
-    held = stored.storage.nbytes() // dtype.itemsize
+    held = storage.nbytes() // dtype.itemsize
     length = 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride))
     if length and offset + length > held:
         raise ValueError(
@@ -106,12 +99,12 @@ def rebuild_tensor(stored, offset, size, stride, dtype=None, requires_grad=False
         )
     conj, neg = (isinstance(metadata, dict) and metadata.get(flag) is True for flag in ("conj", "neg"))
     if conj or neg:
-        stored, offset = _computed(stored, dtype, offset, length, conj, neg), 0
+        storage, offset = _computed(storage, dtype, offset, length, conj, neg), 0
     if not length:  # it has no place, and some files give it one beyond the end
         offset = 0
     strides = tuple(s * dtype.itemsize for s in stride)
-    array = stored.storage.strided(size, strides, offset * dtype.itemsize, dtype.numpy)
-    tensor = share(array, stored.storage)
+    array = storage.strided(size, strides, offset * dtype.itemsize, dtype.numpy)
+    tensor = share(array, storage)
     if requires_grad:
         tensor.requires_grad_()
     return tensor
@@ -131,14 +124,13 @@ def _geometry(size, stride, itemsize: int) -> tuple[tuple, tuple]:
     return tuple(size), tuple(stride)
 
 
-def _computed(stored: StoredStorage, dtype, offset: int, length: int, conj: bool, neg: bool) -> StoredStorage:
+def _computed(storage: Storage, dtype, offset: int, length: int, conj: bool, neg: bool) -> Storage:
     """What PyTorch marks as conjugated or negated without computing it is computed here: once for each element that
     the storage holds, however often a tensor shows it."""
-    stored.take(length * dtype.itemsize)
-    flat = rebuild_tensor(stored, offset, (length,), (1,), dtype)
+    flat = rebuild_tensor(storage, offset, (length,), (1,), dtype)
     flat = flat.conj() if conj else flat
     flat = -flat if neg else flat
-    return stored._replace(storage=flat.contiguous()._storage)
+    return flat.contiguous()._storage
 
 
 def _rebuild_tensor(storage, offset, size, stride) -> Tensor:

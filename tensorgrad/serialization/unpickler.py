@@ -19,9 +19,11 @@ from typing import Any, NoReturn
 
 from tensorgrad import devices, dtypes, layouts
 from tensorgrad.nn.parameter import Buffer, Parameter
+from tensorgrad.ops.storage_values import TypedStorage
 from tensorgrad.serialization.describe import described, problem
-from tensorgrad.serialization.tables import REBUILD, STORAGE_TYPES, NoPlace, StoredStorage, set_state
+from tensorgrad.serialization.tables import REBUILD, STORAGE_TYPES, NoPlace, set_state
 from tensorgrad.size import Size
+from tensorgrad.storage.stubs import Storage
 from tensorgrad.tensor import Tensor
 
 MARK = object()
@@ -73,6 +75,7 @@ class Restricted:
         self.memo: list = []
         self.beyond: dict[int, Any] = {}  # values that are remembered out of order
         self.hashes: dict[int, list] = {}  # keys by their hash, as far as files can choose that
+        self.held: dict[int, Storage] = {}  # the storages of the values
         self.taken, self.free = 0, FREE + outside - PER_BYTE * start
 
     def load(self):
@@ -103,6 +106,12 @@ class Restricted:
         if self.stack:
             raise UnpicklingError("the pickle leaves more than one value")
         return value
+
+    def hold(self, storage: Storage, memory: int) -> None:
+        """Notes that values take a storage; once, however many. Raises: as `take`."""
+        if id(storage) not in self.held:
+            self.held[id(storage)] = storage
+            self.take(memory)
 
     def take(self, memory: int) -> None:
         """Notes that a value takes memory. Raises: UnpicklingError for more than what has been read may ask for."""
@@ -335,7 +344,9 @@ class Restricted:
         """What is outside of the pickle and referred to by this."""
         self.take(CALL)
         found = self.persistent(reference)
-        return found._replace(take=self.take) if isinstance(found, StoredStorage) else found
+        if isinstance(found, Storage | TypedStorage):
+            self.hold(found.untyped(), 0)  # type: ignore[union-attr]
+        return found
 
 
 class Skim(Restricted):
@@ -475,7 +486,10 @@ def _rebuilt(name: str, function: Callable) -> Callable:
 
     def rebuild(m: Restricted, *args):
         m.take(cost + sum(len(a) * COPIED[type(a)] for a in args if type(a) in COPIED))
-        return function(*args)
+        made = function(*args)
+        if isinstance(made, Tensor) and made.device.type != "meta":
+            m.hold(made._storage, made._storage.nbytes())  # of its own, where marks on it had to be computed
+        return made
 
     return rebuild
 

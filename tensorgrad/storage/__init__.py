@@ -4,7 +4,10 @@ from tensorgrad.storage import cpu, meta, recycling
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.whole_modules import whole
 
-_VALUES = ("TypedStorage", "UntypedStorage", "_dtype_to_storage_type_map", "_storage_type_to_dtype_map")
+_VALUES = (
+    "TypedStorage", "UntypedStorage", "_dtype_to_storage_type_map", "_get_always_warn_typed_storage_removal",
+    "_reset_warn_typed_storage_removal", "_set_always_warn_typed_storage_removal", "_storage_type_to_dtype_map",
+)  # fmt: skip
 
 
 def __getattr__(name: str):

@@ -1,0 +1,143 @@
+"""Storages as values: on their own and among others in files, on the meta device, and byte by byte."""
+
+import io
+import mmap
+import sys
+import warnings
+import zipfile
+
+import pytest
+
+import tensorgrad as tg
+
+torch = pytest.importorskip("torch", reason="the tests compare with torch")
+LIBRARIES = pytest.mark.parametrize("lib", [tg, torch], ids=["tensorgrad", "torch"])
+DTYPES = ["uint8", "bool", "int16", "bfloat16", "int32", "float64", "complex64", "complex128"]
+CASTS = ["bool", "byte", "char", "short", "int", "long", "half", "bfloat16", "float", "double", "complex_float"]
+pytestmark = pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+
+
+def saved(lib, value, **options):
+    file = io.BytesIO()
+    lib.save(value, file, **options)
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize("writer", [tg, torch], ids=["tensorgrad", "torch"])
+def test_storages_among_other_values_come_back_as_storages(writer, zipped, weights_only):
+    x = writer.arange(6.0)
+    value = {"typed": [x.storage()], "part": x[2:], "other": (writer.arange(3).storage(),)}
+    found = tg.load(saved(writer, value, _use_new_zipfile_serialization=zipped), weights_only=weights_only)
+    typed, (other,) = found["typed"][0], found["other"]
+    assert type(typed) is type(other) is tg.TypedStorage
+    assert typed.dtype is tg.float32 and typed.tolist() == list(range(6))
+    assert other.dtype is tg.int64 and other.tolist() == [0, 1, 2]
+    assert found["part"].data_ptr() == typed.data_ptr() + 8
+    if writer is tg:
+        theirs = torch.load(saved(tg, value, _use_new_zipfile_serialization=zipped), weights_only=weights_only)
+        assert type(theirs["typed"][0]) is torch.TypedStorage and theirs["typed"][0].tolist() == list(range(6))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_untyped_storages_among_other_values(zipped):
+    memory = tg.arange(3, dtype=tg.int16).untyped_storage()
+    found = tg.load(saved(tg, [memory, {"again": memory}], _use_new_zipfile_serialization=zipped))
+    assert isinstance(found[0], tg.UntypedStorage) and found[0].tolist() == memory.tolist()
+    assert found[1]["again"].data_ptr() == found[0].data_ptr()
+
+
+@pytest.mark.parametrize("order, swapped", [("BIG", True), ("LITTLE", False), ("NATIVE", sys.byteorder == "big")])
+@LIBRARIES
+def test_a_file_that_does_not_say_its_byte_order(lib, order, swapped):
+    file, plain = saved(lib, lib.tensor([1, 2], dtype=lib.int16)), io.BytesIO()
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(plain, "w") as new:
+        for name in old.namelist():
+            if not name.endswith("byteorder"):
+                new.writestr(name, old.read(name))
+    serialization = lib.serialization
+    assert serialization.get_default_load_endianness() is None
+    serialization.set_default_load_endianness(serialization.LoadEndianness[order])
+    try:
+        plain.seek(0)
+        assert lib.load(plain).tolist() == ([256, 512] if swapped else [1, 2])
+        assert serialization.get_default_load_endianness() is serialization.LoadEndianness[order]
+        file.seek(0)
+        assert lib.load(file).tolist() == [1, 2]
+    finally:
+        serialization.set_default_load_endianness(None)
+    with pytest.raises(TypeError, match="Invalid argument type in function set_default_load_endianness"):
+        serialization.set_default_load_endianness("big")
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="Windows maps files in another way")
+@LIBRARIES
+def test_mapped_files_may_be_shared(lib, tmp_path):
+    path = tmp_path / "x.pt"
+    lib.save(lib.zeros(3), path)
+    lib.load(path, mmap=True).fill_(1)
+    assert lib.load(path).tolist() == [0, 0, 0]
+    with lib.serialization.set_default_mmap_options(mmap.MAP_SHARED):
+        assert lib.serialization.get_default_mmap_options() == mmap.MAP_SHARED
+        lib.load(path, mmap=True).fill_(1)
+    assert lib.serialization.get_default_mmap_options() == mmap.MAP_PRIVATE
+    assert lib.load(path, mmap=True).tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match=r"expected mmap\.MAP_PRIVATE or mmap\.MAP_SHARED, but got 77"):
+        lib.serialization.set_default_mmap_options(77)
+
+
+@pytest.mark.parametrize("size", [0, 3, [1, 2]])
+@LIBRARIES
+def test_storages_on_meta(lib, size):
+    typed, untyped = lib.TypedStorage(size, device="meta"), lib.UntypedStorage(size, device="meta")
+    count = size if isinstance(size, int) else len(size)
+    assert (typed.nbytes(), typed.size(), untyped.nbytes(), untyped.size()) == (4 * count, count, count, count)
+    for memory in (typed, untyped):
+        assert memory.data_ptr() == 0 and memory.device.type == "meta"
+        for read in (lambda m: m[0], *([lambda m: m.tolist()] if count else [])):
+            with pytest.raises(NotImplementedError, match="Not available for 'meta' device type"):
+                read(memory)
+        assert count or memory.tolist() == []
+        with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+            memory.cpu()
+        with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+            saved(lib, memory)
+    x = lib.empty(3, device="meta")
+    memory = x.untyped_storage()
+    assert memory.nbytes() == 12 and memory.data_ptr() == x.data_ptr() == 0
+    assert memory.resize_(40).nbytes() == 40 == x.untyped_storage().nbytes()
+    assert x[1:].storage_offset() == 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bytes_of_a_storage_are_turned_round(dtype):
+    found = []
+    for lib in (tg, torch):
+        memory = lib.UntypedStorage(list(range(32)))
+        assert memory.byteswap(getattr(lib, dtype)) is None
+        found.append(memory.tolist())
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", CASTS)
+def test_bytes_as_elements(kind):
+    found = [getattr(lib.UntypedStorage([0, 1, 200]), kind)() for lib in (tg, torch)]
+    assert found[0].tolist() == found[1].tolist() and str(found[0].dtype) == str(found[1].dtype)
+
+
+@LIBRARIES
+def test_the_warning_of_typed_storages_comes_once(lib):
+    before = lib.storage._get_always_warn_typed_storage_removal()
+    for always in (False, True):
+        lib.storage._reset_warn_typed_storage_removal()
+        lib.storage._set_always_warn_typed_storage_removal(always)
+        try:
+            with warnings.catch_warnings(record=True) as given:
+                warnings.simplefilter("always")
+                lib.FloatStorage(1)
+                lib.TypedStorage(2)
+        finally:
+            lib.storage._set_always_warn_typed_storage_removal(before)
+        assert (len(given) > 1 if always else len(given) == 1) and given[0].filename == __file__
