@@ -81,3 +81,15 @@ def check_strided(name: str, given) -> None:
             kind = "torch.dtype" if type(given).__name__ == "dtype" else type(given).__name__
             raise TypeError(f"{name}(): argument 'layout' must be torch.layout, not {kind}")
         raise NotImplementedError(f"{name}: the layout {given} is not included, tensors are strided")
+
+
+def dense_order(array) -> list[int] | None:
+    """The dimensions of an array, the outermost in memory first; None if it has gaps or repeats elements."""
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    step = array.itemsize
+    for d in reversed(order):
+        if array.shape[d] != 1:
+            if array.strides[d] != step:
+                return None
+            step *= array.shape[d]
+    return order

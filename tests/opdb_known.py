@@ -46,10 +46,6 @@ KNOWN: dict[str, tuple[str, ...]] = {
         "An `out=` that has to grow gets memory of its own; in PyTorch it would grow over the index beside it.",
         "int64[3], 0, int64[2], out=int64[1]",
     ),
-    "linalg.norm.subgradients_at_zero": (
-        "The second derivative of the 2-norm at zero does not exist: PyTorch says nan, here it is 0 like the first.",
-        "expected [nan",
-    ),
     "mH": _CONJUGATED,
     "narrow_copy": (
         "A dimension out of range is an IndexError, as in narrow; PyTorch's is an internal assertion.",

@@ -23,6 +23,7 @@ pytestmark = [
     ),
     once,
     pytest.mark.slow,
+    pytest.mark.timeout(2000),  # all tests of a folder
     pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator compiles CUDA C with g++"),
 ]
 
@@ -35,7 +36,7 @@ def emulated(*arguments: str, **environment: str) -> subprocess.CompletedProcess
         env={**os.environ, "DEVICE": "emulator", "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=1900,
     )
 
 

@@ -244,7 +244,9 @@ def test_reductions(name, shape, dims):
             if dim is None and (options or name == "norm"):
                 options = {}
             given = options if dim is None else {"dim": dim, **options}
-            check(lambda t, given=given: tuple(_tensors(getattr(t, name)(**given))), x, rtol=2e-6, atol=1e-4)
+            # A sum's rounding is relative to what is added, and differs with the width of the processor's vectors.
+            atol = 1e-4 + 1e-8 * (np.abs(x).sum() if name == "sum" else 0)
+            check(lambda t, given=given: tuple(_tensors(getattr(t, name)(**given))), x, rtol=2e-6, atol=atol)
 
 
 def _tensors(result):

@@ -21,7 +21,7 @@ from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import from_numpy_dtype
-from tensorgrad.layouts import contiguous_format
+from tensorgrad.layouts import contiguous_format, dense_order
 from tensorgrad.tensor import Tensor, share
 
 
@@ -347,18 +347,6 @@ def owned(references: int, grad: Tensor, leaf: Tensor) -> Tensor:
         copied = copied.transpose(sorted(range(array.ndim), key=order.__getitem__))
         storage.write(copied, array)
     return share(copied, storage.of(copied))
-
-
-def dense_order(array) -> list[int] | None:
-    """The dimensions of an array, the outermost in memory first; None if it has gaps or repeats elements."""
-    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
-    step = array.dtype.itemsize
-    for d in reversed(order):
-        if array.shape[d] != 1:
-            if array.strides[d] != step:
-                return None
-            step *= array.shape[d]
-    return order
 
 
 def detachable(grad: Tensor, leaf: Tensor) -> Tensor:

@@ -483,16 +483,18 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out=None) 
 def nonzero(input: Tensor, *, as_tuple: bool = False, out=None):
     """The positions of the elements that are not zero: a row each, or (`as_tuple`) a tensor for each dimension.
 
-    Raises: RuntimeError for an `out` that is not of int64, or beside `as_tuple`.
+    Raises: RuntimeError for an `out` that is not of int64, or beside `as_tuple`; TypeError for one that is no tensor.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([0, 3, 4]).nonzero()
     tensor([[1],
             [2]])
     """
+    if out is not None and not isinstance(out, Tensor):
+        raise TypeError(f"nonzero(): argument 'out' must be Tensor, not {type(out).__name__}")
     if out is not None and as_tuple:
         raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
-    if isinstance(out, Tensor) and out.dtype is not dtypes.int64:
+    if out is not None and out.dtype is not dtypes.int64:
         raise RuntimeError(
             f"nonzero: Expected out tensor to have scalar type Long but got scalar type{spoken(out.dtype)}"
         )

@@ -11,6 +11,7 @@ from cupy import cuda, ndarray
 from cupy.cuda import runtime
 
 from tensorgrad import devices
+from tensorgrad.layouts import dense_order
 from tensorgrad.storage.cuda import _State, synchronizing
 from tensorgrad.storage.cuda_devices import guarded
 from tensorgrad.storage.cuda_memory import keep_until_done
@@ -24,18 +25,6 @@ _numbers: dict[tuple, Any] = {}  # (dtype, bytes, GPU, stream) -> a number on th
 # --- copies to, from and among GPUs ----------------------------------------------------------------------------------
 
 
-def dense_order(array) -> tuple[int, ...] | None:
-    """The dimensions of an array in the order of memory, outermost first; None for one that has gaps or overlaps."""
-    order = tuple(sorted(range(array.ndim), key=lambda d: (-array.strides[d], d)))
-    step = array.itemsize
-    for d in reversed(order):
-        if array.shape[d] != 1:
-            if array.strides[d] != step:
-                return None
-            step *= array.shape[d]
-    return order
-
-
 def _in_order(array, copy):
     """`copy` of an array in the order of rows, put back into the order that a dense array has."""
     if array.ndim < 2 or array.flags.c_contiguous:
@@ -43,7 +32,7 @@ def _in_order(array, copy):
     order = dense_order(array)
     if order is None:
         return copy(array)
-    back = tuple(sorted(range(array.ndim), key=order.__getitem__))
+    back = sorted(range(array.ndim), key=order.__getitem__)
     return copy(array.transpose(order)).transpose(back)
 
 

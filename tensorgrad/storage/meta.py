@@ -42,9 +42,11 @@ class MetaArray:
     nbytes = property(lambda self: self.phantom.nbytes)
     flags = property(lambda self: self.phantom.flags)
 
-    def astype(self, dtype, copy: bool = True) -> MetaArray:
-        """The same shape with another dtype."""
-        return MetaArray.empty(self.shape, np.dtype(dtype))
+    def astype(self, dtype, order: str = "K", copy: bool = True) -> MetaArray:
+        """The same shape with another dtype, laid out as NumPy's `order` says."""
+        dims = sorted(range(self.ndim), key=lambda d: -self.strides[d]) if order == "K" else [*range(self.ndim)]
+        made = MetaArray.empty(tuple(self.shape[d] for d in dims), np.dtype(dtype))
+        return MetaArray(made.phantom.transpose(sorted(dims, key=dims.__getitem__)))
 
     def __len__(self) -> int:
         return len(self.phantom)
@@ -75,7 +77,7 @@ class MetaStorage(Storage):
 
     @classmethod
     def copy(cls, array):
-        return MetaArray.empty(array.shape, array.dtype)
+        return array.astype(array.dtype)
 
     @classmethod
     def write(cls, target, values):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import sys
 import threading
@@ -222,12 +223,27 @@ def _make(held: list[_Worker]) -> bool:
                 return False  # the system has no thread left: those that are there will do
             list(map(list.append, (_all, held), (worker, worker)))
             return True
-        there = sys._current_frames()
+        there = _threads()
         for thread, left in list(_held.items()):
             if thread not in there:
                 _give_back(left, 0)
                 del _held[thread]
     return bool(_idle)
+
+
+def _threads() -> Any:
+    """The threads that there are, by Python's numbers for them.
+
+    Without the garbage collector: it runs Python's code, and where another thread is just being made, Python 3.11
+    waits for ever (https://github.com/python/cpython/issues/106883).
+    """
+    collects = gc.isenabled()
+    try:
+        gc.disable()
+        return sys._current_frames().keys()
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _give_back(held: list[_Worker], base: int) -> bool:
