@@ -20,6 +20,9 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of, view_edge
 from tensorgrad.dtypes import F32, SPOKEN, as_dtype, from_numpy_dtype
 from tensorgrad.dtypes import dtype as DTYPE
+from tensorgrad.layouts import channels_last as LAST
+from tensorgrad.layouts import channels_last_3d as LAST_3D
+from tensorgrad.layouts import format_of, memory_strides
 from tensorgrad.ops import dispatch
 from tensorgrad.ops.dispatch import LARGE, REGISTERED, array_kernel, check_backward, with_own
 from tensorgrad.ops.errors import MISSING, NUMPY_NAMES, explain, missing
@@ -244,10 +247,12 @@ def _run(op: Op, tensors, variant: str) -> list[str]:
 
 def _result(op: Op) -> list[str]:
     if len(op.outputs) > 1:
-        return [f"    made = wrap_all(OP, {'each_in_rows(arrays)' if op.kind == 'reduction' else 'arrays'})"]
+        arrays = "each_in_rows(arrays)" if op.kind == "reduction" else "arrays"
+        return [*_format(op, "arrays"), f"    made = wrap_all(OP, {arrays})"]
     lines = [] if op.kind == "view" else ["    if array.__class__ not in STORAGES:", "        array = as_array(array)"]
     if op.kind == "reduction":  # NumPy keeps the order of the dimensions in memory, PyTorch makes it that of rows
         lines += ["    elif array.ndim > 1 and not array.flags.c_contiguous:", "        array = in_rows(array)"]
+    lines += _format(op, "array")
     lines += ["    made = new(Tensor)", "    made._array = array"]
     if op.kind == "view":
         p = op.params[0].name
@@ -273,6 +278,17 @@ def _result(op: Op) -> list[str]:
         "    made._requires_grad = False",
         "    made._memory = made._edge = made._grad = made._view = made._hooks = None",
     ]
+
+
+def _format(op: Op, result: str) -> list[str]:
+    """Whether the channels lie innermost in an input that decides on the result: in row order they lie further out."""
+    names = [p.name for p in op.params if p.is_tensor]
+    given = [f"x{names.index(name)}" for name in op.format_of]
+    if not given:
+        return []
+    found = " or ".join(f"(steps := {x}.strides)[1] <= steps[-1]" for x in given)
+    ranks = f"x0.ndim in {op.format_ranks} and ({found})" if op.format_ranks else found
+    return [f"    if {ranks}:", f"        {result} = in_format_of(({', '.join(given)},), {result})"]
 
 
 def _record(op: Op, tensors, differentiated, tracked: str) -> list[str]:
@@ -613,6 +629,28 @@ def in_rows(array):
 def each_in_rows(arrays) -> list:
     """The results of a reduction with several outputs, the elements of each in the order of rows."""
     return [in_rows(a) if a.ndim > 1 and not a.flags.c_contiguous else a for a in arrays]
+
+
+def in_format_of(inputs: tuple, results):
+    """The results that have as many dimensions as the first input, in channels_last if one of the inputs is."""
+    if all(format_of(x.shape, x.strides) is None for x in inputs):
+        return results
+    if isinstance(results, tuple | list):
+        return tuple([channels_last(a) if a.ndim == inputs[0].ndim else a for a in results])
+    return channels_last(results)
+
+
+def channels_last(array):
+    """The array with its channels innermost in memory; itself if they are."""
+    n, c, *inside = array.shape
+    steps = memory_strides(array.shape, LAST if array.ndim == 4 else LAST_3D)
+    if array.strides == tuple([s * array.dtype.itemsize for s in steps]):
+        return array
+    storage = STORAGES[array.__class__]
+    copied = storage.empty((n, *inside, c), array.dtype, storage.device_of(array))
+    copied = copied.transpose((0, array.ndim - 1, *range(1, array.ndim - 1)))
+    storage.write(copied, array)
+    return copied
 
 
 def attach(op: Op, node: Node, results: tuple) -> None:

@@ -92,6 +92,7 @@ _conv = op(
     bias=_bias_gradient,
     shape=lambda x, w, bias, *rest: _conv_shape(x.shape, w.shape, *rest),
     backward_name="ConvolutionBackward0",
+    format_of=("input", "weight"),
     where="",
 )
 _grad_input = op(
@@ -104,6 +105,7 @@ _grad_input = op(
         conj(grad), g, weight_shape, stride, padding, dilation, groups
     ),
     shape=lambda g, w, shape, *rest: tuple(shape),
+    format_of=("grad", "weight"),
     where="",
 )
 _grad_weight = op(
@@ -132,6 +134,7 @@ _conv_transpose = op(
     bias=_bias_gradient,
     shape=lambda x, w, bias, *rest: _conv_transpose_shape(x.shape, w.shape, *rest),
     backward_name="ConvolutionBackward0",
+    format_of=("input", "weight"),
     where="",
 )
 

@@ -6,6 +6,8 @@ import numpy as np
 
 from tensorgrad import devices, dtypes
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.layouts import format_of
+from tensorgrad.kernels.array.rearrange import dense_like
 from tensorgrad.ops import inplace
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
 from tensorgrad.ops.errors import check_number
@@ -25,9 +27,7 @@ def _copied(xp, x, memory_format):
 
 
 def _keep_layout(xp, x):
-    dense = xp.empty_like(x)  # NumPy's K order; an expanded array becomes dense in C order
-    if 0 in x.strides:
-        dense = xp.empty(x.shape, x.dtype)
+    dense = dense_like(xp, x)
     dense[...] = x
     return dense
 
@@ -218,6 +218,12 @@ def is_contiguous(self: Tensor, memory_format=None) -> bool:
         order = (0, *range(2, array.ndim), 1)
         return not self.is_meta and bool(array.transpose(order).flags.c_contiguous)
     return bool(array.flags.c_contiguous)
+
+
+def in_format_of(input: Tensor, result: Tensor) -> Tensor:
+    """A result laid out in channels_last if the input is."""
+    given = format_of(input._array.shape, input._array.strides)
+    return result if given is None else contiguous(result, given)
 
 
 @composite("method")

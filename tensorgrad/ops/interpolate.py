@@ -41,6 +41,7 @@ def _declare(name: str, mode: str) -> None:
         input=lambda g, input_shape, align, scales: _interpolate_grad(g, input_shape, name, mode, align, scales),
         shape=lambda x, size, align, scales: (*x.shape[:2], *size),
         doc="The input resized to (N, C, *size).",
+        format_of=("input",),
         where="",
     )
 
@@ -54,6 +55,7 @@ _interpolate_grad = op(  # linear in the gradient: its derivative is the resizin
     grad=lambda g, grad_shape, row, align, scales: ROWS[row](g, grad_shape[2:], align, scales),
     shape=lambda g, shape, *rest: tuple(shape),
     doc="The transpose of the resizing `row`.",
+    format_of=("grad",),
     where="",
 )
 

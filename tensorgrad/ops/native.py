@@ -43,6 +43,7 @@ _native_group_norm = op(
     differentiable_outputs=3,
     shape=_group_norm.op.shape,
     backward_name="NativeGroupNormBackward0",
+    format_of=("input",),
     where="",
 )  # fmt: skip
 

@@ -344,6 +344,7 @@ _batch_norm = op(
     outputs=("out", "mean", "rstd", "var"),
     shape=lambda x, *rest: [(x.shape, x.dtype), *[_per_channel(x)] * 3],
     backward_name="NativeBatchNormBackward0",
+    format_of=("input",),
     where="",
 )
 _batch_norm_by_running = op(  # where nobody asks for the statistics: four results take longer than one
@@ -351,6 +352,7 @@ _batch_norm_by_running = op(  # where nobody asks for the statistics: four resul
     lambda xp, x, weight, bias, mean, var, eps: kernels.batch_norm(xp, x, weight, bias, mean, var, False, eps)[0],
     twin=lambda input, weight, bias, mean, var, eps: _batch_norm(input, weight, bias, mean, var, False, eps)[0],
     shape=lambda x, *rest: x.shape,
+    format_of=("input",),
     where="",
 )
 _batch_norm_grad = op(
@@ -361,6 +363,7 @@ _batch_norm_grad = op(
     ),
     twin=_batch_norm_grad_twin,
     outputs=("gx", "gw", "gb"),
+    format_of=("input",),
     where="",
 )
 
@@ -596,6 +599,7 @@ _group_norm = op(
         (x.shape, x.dtype), *[((x.shape[0], groups), _statistics_dtype(x))] * 2
     ],
     backward_name="NativeGroupNormBackward0",
+    format_of=("input",),
     where="",
 )  # fmt: skip
 _group_norm_grad = op(
@@ -606,6 +610,7 @@ _group_norm_grad = op(
     ),
     twin=_group_norm_grad_twin,
     outputs=("gx", "gw", "gb"),
+    format_of=("input",),
     where="",
 )
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from tensorgrad.ops.dispatch import OPS, KernelTable
 
-RESERVED = re.compile(r"made|arrays?|node|saved|storage|view|error|[xre]\d+")  # variables of the generated functions
+RESERVED = re.compile(r"made|arrays?|steps|node|saved|storage|view|error|[xre]\d+")  # variables of the generated functions
 
 TENSOR, OPTIONAL, LIST, PLAIN_VALUE = "tensor", "optional tensor", "list of tensors", "plain value"
 
@@ -90,6 +90,8 @@ class Op:
         on_arrays: bool = False,
         backward_kernel: str | Callable = "",
         backward_name: str = "",
+        format_of: tuple[str, ...] = (),
+        format_ranks: tuple[int, ...] = (),
         doc: str = "",
     ):
         self.signature, self.kind, self.rule = signature, kind, rule
@@ -103,6 +105,8 @@ class Op:
         self.takes_number = self._takes_number(numbers)
         camel = "".join(word.title() for word in self.name.strip("_").split("_"))
         self.backward_name = backward_name or f"{camel}Backward0"
+        self.format_of = format_of  # the results lie in channels_last if one of these inputs does
+        self.format_ranks = format_ranks  # (only if the first has one of these numbers of dimensions)
         self.doc = doc
         self.wrt = tuple(p.name for p in self.params if p.name in self.formulas or p.name in wrt)
         self._read_formulas()

@@ -11,6 +11,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import pool as kernels
 from tensorgrad.kernels.array.matmul import spoken
+from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.kinds import FUNCTIONAL, FUNCTIONS, export, op
 from tensorgrad.ops.out import store_out
 from tensorgrad.tensor import Tensor
@@ -32,6 +33,7 @@ _max_pool = op(
         (shape, I64),
     ],
     backward_name="MaxPool2DWithIndicesBackward0",
+    format_of=("input",),
     where="",
 )
 _max_pool_values = op(  # where nobody asks for the places, which take twice the memory
@@ -39,6 +41,7 @@ _max_pool_values = op(  # where nobody asks for the places, which take twice the
     "pool.max_pool_values",
     twin=lambda *given: _max_pool(*given)[0],
     shape=lambda x, *windows: _pool_shape(x.shape, *windows),
+    format_of=("input",),
     where="",
 )
 _max_pool_grad = op(
@@ -46,6 +49,7 @@ _max_pool_grad = op(
     "pool.max_pool_grad",
     grad=lambda g, indices: _max_pool_gather(g, indices),
     shape=lambda g, indices, shape, windows: (tuple(shape), g.dtype),
+    format_of=("indices",),
     where="",
 )
 _max_pool_gather = op(
@@ -62,6 +66,8 @@ _adaptive_max_pool = op(
     input=lambda g, indices, input_shape: _max_pool_grad(g, indices, input_shape, None),
     shape=lambda x, size: [((*x.shape[: -len(size)], *size), x.dtype), ((*x.shape[: -len(size)], *size), I64)],
     backward_name="AdaptiveMaxPool2DBackward0",
+    format_of=("input",),
+    format_ranks=(4,),
     where="",
 )
 
@@ -82,6 +88,8 @@ _avg_pool = op(
         x.shape, kernel, stride, padding, (1,) * len(kernel), ceil_mode
     ),
     backward_name="AvgPool2DBackward0",
+    format_of=("input",),
+    format_ranks=(4,),
     where="",
 )
 _avg_pool_grad = op(
@@ -92,6 +100,8 @@ _avg_pool_grad = op(
         g, kernel_size, stride, padding, ceil_mode, include, divisor
     ),
     shape=lambda g, shape, *rest: (tuple(shape), g.dtype),
+    format_of=("grad",),
+    format_ranks=(4,),
     where="",
 )
 _adaptive_avg_pool = op(
@@ -100,6 +110,8 @@ _adaptive_avg_pool = op(
     input=lambda g, input_shape: _adaptive_avg_pool_grad(g, input_shape),
     shape=lambda x, size: (*x.shape[: -len(size)], *size),
     backward_name="AdaptiveAvgPool2DBackward0",
+    format_of=("input",),
+    format_ranks=(4,),
     where="",
 )
 _adaptive_avg_pool_grad = op(
@@ -107,6 +119,8 @@ _adaptive_avg_pool_grad = op(
     "pool.adaptive_avg_pool_grad",
     grad=lambda g, grad_shape: _adaptive_avg_pool(g, grad_shape[2:]),
     shape=lambda g, shape: (tuple(shape), g.dtype),
+    format_of=("grad",),
+    format_ranks=(4,),
     where="",
 )
 
@@ -456,7 +470,7 @@ def _max_unpools(dims: int) -> None:
         if indices.numel() and not indices.is_meta and not 0 <= int(indices.min()) <= int(indices.max()) < count:
             raise RuntimeError(f"Found an invalid max index: {int(indices.max())} (output volumes are of size {size})")
         flat = input.new_zeros((*lead, count)).scatter(-1, flat_indices, input.reshape(flat_shape))
-        return flat.reshape((*lead, *size))
+        return flat.reshape((*lead, *size)) if dims != 2 else in_format_of(input, flat.reshape((*lead, *size)))
 
     max_unpool.__doc__ = f"""Puts the values of `{name.replace("un", "")}` back to their places, with zeros elsewhere.
 

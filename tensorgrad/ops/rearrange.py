@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import rearrange as kernels
+from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.create import finish, tensor
 from tensorgrad.ops.errors import check_number, warn, wrap_dim, wrap_dims
 from tensorgrad.ops.kinds import FUNCTIONS, composite, op
@@ -361,12 +362,14 @@ def trace(input: Tensor) -> Tensor:
 # --- padding ---------------------------------------------------------------------------------------------------------
 
 _pad_constant = op("constant_pad_nd(input, pads: any, value: number)", "rearrange.pad_constant", where="",
+                   format_of=("input",), format_ranks=(4, 5),
                    input=lambda g, pads: _pad_constant(g, tuple([(-a, -b) for a, b in pads]), 0),
                    shape=lambda x, pads, value: (kernels.padded_shape(x.shape, pads), x.dtype))  # fmt: skip
-_pad_around = op("pad_around(input, pads: any, mode: str)", "rearrange.pad_around", where="",
+_pad_around = op("pad_around(input, pads: any, mode: str)", "rearrange.pad_around", where="", format_of=("input",),
                  input=lambda g, input_shape, pads, mode: _pad_around_grad(g, pads, mode, input_shape),
                  shape=lambda x, pads, mode: (kernels.padded_shape(x.shape, pads), x.dtype))  # fmt: skip
 _pad_around_grad = op("pad_around_grad(g, pads: any, mode: str, shape: any)", "rearrange.pad_around_grad", where="",
+                      format_of=("g",),
                       g=lambda g, pads, mode: _pad_around(g, pads, mode),
                       shape=lambda g, pads, mode, shape: (shape, g.dtype))  # fmt: skip
 
@@ -443,7 +446,8 @@ def pad(input: Tensor, pad, mode: str = "constant", value: float | None = None) 
         )
     for d in reversed(range(ndim - len(pad) // 2, ndim)):
         _check_pad(mode, shape, d, *pads[d])
-    return _pad_around(input, pads, mode)
+    made = _pad_around(input, pads, mode)
+    return made.contiguous() if mode == "circular" else made
 
 
 def _check_pad(mode: str, shape: tuple, d: int, a: int, b: int) -> None:
@@ -494,7 +498,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     n = len(lead)
     blocks = input.reshape(*lead, c // (r * r), r, r, h, w)
     moved = blocks.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r)
-    return moved.clone() if r == 1 else moved  # never a view
+    return in_format_of(input, moved.clone() if r == 1 else moved)  # never a view
 
 
 @composite("function functional")
@@ -522,7 +526,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     n = len(lead)
     blocks = input.reshape(*lead, c, h // r, r, w // r, r)
     moved = blocks.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r)
-    return moved.clone() if r == 1 else moved  # never a view
+    return in_format_of(input, moved.clone() if r == 1 else moved)  # never a view
 
 
 @composite("function functional")
@@ -545,7 +549,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             f"Number of channels must be divisible by groups. Got {shape[1]} channels and {groups} groups."
         )
     n, c, *rest = shape
-    return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(shape)
+    return in_format_of(input, input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(shape))
 
 
 # --- combinations ----------------------------------------------------------------------------------------------------

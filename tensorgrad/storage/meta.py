@@ -48,6 +48,10 @@ class MetaArray:
         made = MetaArray.empty(tuple(self.shape[d] for d in dims), np.dtype(dtype))
         return MetaArray(made.phantom.transpose(sorted(dims, key=dims.__getitem__)))
 
+    def transpose(self, axes) -> MetaArray:
+        """The dimensions in another order."""
+        return MetaArray(self.phantom.transpose(axes))
+
     def __len__(self) -> int:
         return len(self.phantom)
 

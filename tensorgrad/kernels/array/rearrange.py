@@ -12,7 +12,14 @@ def flip(xp, x, dims):
     index = [slice(None)] * x.ndim
     for d in dims if x.ndim else ():
         index[d] = slice(None, None, -1)
-    return xp.array(x[tuple(index)], order="C")
+    made = dense_like(xp, x)
+    made[...] = x[tuple(index)]
+    return made
+
+
+def dense_like(xp, x):
+    """Memory without gaps for an array of the same shape, in the order of its strides; an expanded one's is C's."""
+    return xp.empty(x.shape, x.dtype) if 0 in x.strides else xp.empty_like(x)
 
 
 def roll(xp, x, shifts, dims):
