@@ -6,7 +6,7 @@ import numpy as np
 
 from tensorgrad import devices, dtypes
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.layouts import format_of
+from tensorgrad.layouts import format_of, memory_strides
 from tensorgrad.kernels.array.rearrange import dense_like
 from tensorgrad.ops import inplace
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
@@ -32,8 +32,18 @@ def _keep_layout(xp, x):
     return dense
 
 
+def _copied_on_meta(x, memory_format):
+    """The geometry of `_copied`, by a permutation of a shape in row order."""
+    if memory_format is not None:
+        order = range(x.ndim) if memory_format == "contiguous" else (0, *range(2, x.ndim), 1)
+    else:
+        order = sorted(range(x.ndim), key=lambda d: 0 if 0 in x.strides else -x.strides[d])
+    dense = x.empty(tuple([x.shape[d] for d in order]), x.dtype)
+    return dense.transpose(sorted(range(x.ndim), key=[*order].__getitem__))
+
+
 _clone = op("clone_copy(input, memory_format: str)", _copied, input=lambda g: g, backward_name="CloneBackward0",
-            kind="same shape", where="")  # fmt: skip
+            shape=_copied_on_meta, where="")  # fmt: skip
 
 
 @composite()
@@ -215,15 +225,21 @@ def is_contiguous(self: Tensor, memory_format=None) -> bool:
     if memory_format is not None and "channels_last" in str(memory_format):
         if array.ndim != (5 if "3d" in str(memory_format) else 4):
             return False
-        order = (0, *range(2, array.ndim), 1)
-        return not self.is_meta and bool(array.transpose(order).flags.c_contiguous)
+        step = array.itemsize
+        for d in (1, *range(array.ndim - 1, 1, -1), 0):  # as PyTorch does, also where there is no element
+            if array.shape[d] != 1 and array.strides[d] != step:
+                return False
+            step *= array.shape[d]
+        return True
     return bool(array.flags.c_contiguous)
 
 
 def in_format_of(input: Tensor, result: Tensor) -> Tensor:
     """A result laid out in channels_last if the input is."""
     given = format_of(input._array.shape, input._array.strides)
-    return result if given is None else contiguous(result, given)
+    if given is None or result.stride() == memory_strides(result._array.shape, given):
+        return result
+    return clone(result, memory_format=given)
 
 
 @composite("method")

@@ -10,6 +10,7 @@ import math
 from tensorgrad import dtypes
 from tensorgrad.kernels.array import norm as kernels
 from tensorgrad.kernels.array.matmul import spoken
+from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.kinds import FUNCTIONAL, composite, op
 from tensorgrad.ops.out import refuse_grad, store_out
 from tensorgrad.tensor import Tensor
@@ -695,7 +696,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     square = (input * input).reshape((input.shape[0], 1, input.shape[1], -1))
     padded = FUNCTIONAL["pad"](square, (0, 0, size // 2, (size - 1) // 2))
     mean = FUNCTIONAL["avg_pool2d"](padded, (size, 1), stride=1).reshape(input.shape)
-    return input / (mean * alpha + k).pow(beta)
+    return input / (in_format_of(input, mean) * alpha + k).pow(beta)
 
 
 @composite("functional")

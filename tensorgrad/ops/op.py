@@ -20,7 +20,9 @@ from typing import Any, NamedTuple
 
 from tensorgrad.ops.dispatch import OPS, KernelTable
 
-RESERVED = re.compile(r"made|arrays?|steps|node|saved|storage|view|error|[xre]\d+")  # variables of the generated functions
+RESERVED = re.compile(
+    r"made|arrays?|steps|node|saved|storage|view|error|[xre]\d+"
+)  # variables of the generated functions
 
 TENSOR, OPTIONAL, LIST, PLAIN_VALUE = "tensor", "optional tensor", "list of tensors", "plain value"
 

@@ -498,7 +498,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     n = len(lead)
     blocks = input.reshape(*lead, c // (r * r), r, r, h, w)
     moved = blocks.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r)
-    return in_format_of(input, moved.clone() if r == 1 else moved)  # never a view
+    return in_format_of(input, moved.clone() if moved._storage is input._storage else moved)  # never a view
 
 
 @composite("function functional")
@@ -526,7 +526,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     n = len(lead)
     blocks = input.reshape(*lead, c, h // r, r, w // r, r)
     moved = blocks.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r)
-    return in_format_of(input, moved.clone() if r == 1 else moved)  # never a view
+    return in_format_of(input, moved.clone() if moved._storage is input._storage else moved)  # never a view
 
 
 @composite("function functional")

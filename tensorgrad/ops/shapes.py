@@ -61,9 +61,11 @@ def _reduction(op, values):
 
 
 def _made(answer, values):
-    """Meta arrays from what a row's `shape=` returned: a shape, (shape, dtype), or a list of either."""
+    """Meta arrays from what a row's `shape=` returned: a shape, (shape, dtype), or a list of either; or the array."""
     if isinstance(answer, list):
         return tuple(_made(a, values) for a in answer)
+    if answer.__class__ is MetaArray:
+        return answer
     if len(answer) == 2 and isinstance(answer[0], tuple):
         shape, dtype = answer
         return MetaArray.empty(tuple(shape), np.dtype(dtype))

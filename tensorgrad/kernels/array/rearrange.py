@@ -12,6 +12,8 @@ def flip(xp, x, dims):
     index = [slice(None)] * x.ndim
     for d in dims if x.ndim else ():
         index[d] = slice(None, None, -1)
+    if x.flags.c_contiguous:
+        return xp.array(x[tuple(index)], order="C")
     made = dense_like(xp, x)
     made[...] = x[tuple(index)]
     return made
@@ -19,7 +21,10 @@ def flip(xp, x, dims):
 
 def dense_like(xp, x):
     """Memory without gaps for an array of the same shape, in the order of its strides; an expanded one's is C's."""
-    return xp.empty(x.shape, x.dtype) if 0 in x.strides else xp.empty_like(x)
+    if 0 in x.strides or x.flags.c_contiguous:
+        return xp.empty(x.shape, x.dtype)
+    order = sorted(range(x.ndim), key=lambda d: -abs(x.strides[d]))  # NumPy's `empty_like` forgets sizes of 1
+    return xp.empty([x.shape[d] for d in order], x.dtype).transpose(sorted(range(x.ndim), key=order.__getitem__))
 
 
 def roll(xp, x, shifts, dims):
