@@ -1,4 +1,4 @@
-"""Memory formats through ops: for channels_last inputs the results, and gradients, have the strides that torch gives."""
+"""Memory formats through ops: results and gradients have the strides that torch gives them."""
 
 import math
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from tensorgrad import devices, dtypes
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.layouts import format_of, memory_strides
 from tensorgrad.kernels.array.rearrange import dense_like
+from tensorgrad.layouts import format_of, memory_strides
 from tensorgrad.ops import inplace
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
 from tensorgrad.ops.errors import check_number

@@ -123,8 +123,8 @@ def op(signature: str, kernel=None, *, kind: str = "op", where: str = "function 
 
 
 _FIELDS = frozenset({
-    "backward", "backward_kernel", "backward_name", "cache", "differentiable_outputs", "doc", "format_of", "format_ranks",
-    "numbers", "on_arrays", "outputs", "prepare", "rule", "shape", "twin", "wrt",
+    "backward", "backward_kernel", "backward_name", "cache", "differentiable_outputs", "doc", "format_of",
+    "format_ranks", "numbers", "on_arrays", "outputs", "prepare", "rule", "shape", "twin", "wrt",
 })  # fmt: skip
 
 
