@@ -34,12 +34,13 @@ def _keep_layout(xp, x):
 
 def _copied_on_meta(x, memory_format):
     """The geometry of `_copied`, by a permutation of a shape in row order."""
-    if memory_format is not None:
-        order = range(x.ndim) if memory_format == "contiguous" else (0, *range(2, x.ndim), 1)
-    else:
-        order = sorted(range(x.ndim), key=lambda d: 0 if 0 in x.strides else -x.strides[d])
+    order = list(range(x.ndim))
+    if memory_format == "channels_last":
+        order = [0, *order[2:], 1]
+    elif memory_format is None and 0 not in x.strides:
+        order.sort(key=lambda d: -x.strides[d])
     dense = x.empty(tuple([x.shape[d] for d in order]), x.dtype)
-    return dense.transpose(sorted(range(x.ndim), key=[*order].__getitem__))
+    return dense.transpose(sorted(range(x.ndim), key=order.__getitem__))
 
 
 _clone = op("clone_copy(input, memory_format: str)", _copied, input=lambda g: g, backward_name="CloneBackward0",
