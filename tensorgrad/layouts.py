@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 
 class memory_format:
     """How the dimensions of a dense tensor lie in memory: which one varies fastest.
@@ -73,35 +71,6 @@ def memory_strides(shape: tuple[int, ...], given: memory_format | None) -> tuple
         strides[dim] = step
         step *= max(shape[dim], 1)
     return tuple(strides)
-
-
-@lru_cache(maxsize=1024)
-def format_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> memory_format | None:
-    """The memory format that PyTorch takes strides for: channels_last (or its 3-d sibling), or None for another one.
-
-    Sizes of 1 leave several strides possible: then the strides decide, from the channels outwards, as PyTorch has it.
-
-    >>> import tensorgrad as torch
-    >>> format_of((2, 3, 4, 5), (60, 1, 15, 3))
-    torch.channels_last
-    """
-    rank = len(shape)
-    if rank not in (4, 5) or 0 in shape or not strides[1]:
-        return None
-    last, order = channels_last if rank == 4 else channels_last_3d, (1, *range(rank - 1, 1, -1), 0)
-    least = 0
-    for d in order:
-        if strides[d] < least or (d == 0 and strides[1] == least):
-            break
-        least = strides[d] * shape[d]
-    else:
-        return last
-    # NumPy gives dimensions of size 1 strides of its own: the others may leave only one format.
-    long = [d for d in order if shape[d] > 1]
-    steps = [strides[d] for d in long]
-    in_rows = [strides[d] for d in range(rank - 1, -1, -1) if shape[d] > 1]
-    dense = all(b == a * shape[d] for a, b, d in zip(steps, steps[1:], long, strict=False))
-    return last if dense and 0 not in steps and in_rows != sorted(in_rows) else None
 
 
 def check_strided(name: str, given) -> None:

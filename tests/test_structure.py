@@ -26,6 +26,7 @@ FLOOR_2 = {
 }  # fmt: skip
 FAMILIES = {"ops." + name for name in FAMILIES_OF_OPS}
 FLOOR_3 = FAMILIES | {
+    "ops.formats",
     "ops.no_derivative",
     "ops.number_first",
     "ops.precision",

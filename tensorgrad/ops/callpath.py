@@ -20,9 +20,6 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of, view_edge
 from tensorgrad.dtypes import F32, SPOKEN, as_dtype, from_numpy_dtype
 from tensorgrad.dtypes import dtype as DTYPE
-from tensorgrad.layouts import channels_last as LAST
-from tensorgrad.layouts import channels_last_3d as LAST_3D
-from tensorgrad.layouts import format_of, memory_strides
 from tensorgrad.ops import dispatch
 from tensorgrad.ops.dispatch import LARGE, REGISTERED, array_kernel, check_backward, with_own
 from tensorgrad.ops.errors import MISSING, NUMPY_NAMES, explain, missing
@@ -60,6 +57,13 @@ def numbers_first(op: Op, given: tuple, now: tuple) -> tuple:
     from tensorgrad.ops import number_first
 
     return number_first.numbers_first(op, given, now)
+
+
+def in_format_of(inputs: tuple, results):
+    """The results in the memory format of the inputs (ops/formats.py)."""
+    from tensorgrad.ops import formats
+
+    return formats.in_format_of(inputs, results)
 
 
 # --- the text ----------------------------------------------------------------------------------------------------
@@ -629,28 +633,6 @@ def in_rows(array):
 def each_in_rows(arrays) -> list:
     """The results of a reduction with several outputs, the elements of each in the order of rows."""
     return [in_rows(a) if a.ndim > 1 and not a.flags.c_contiguous else a for a in arrays]
-
-
-def in_format_of(inputs: tuple, results):
-    """The results that have as many dimensions as the first input, in channels_last if one of the inputs is."""
-    if all(format_of(x.shape, x.strides) is None for x in inputs):
-        return results
-    if isinstance(results, tuple | list):
-        return tuple([channels_last(a) if a.ndim == inputs[0].ndim else a for a in results])
-    return channels_last(results)
-
-
-def channels_last(array):
-    """The array with its channels innermost in memory; itself if they are."""
-    n, c, *inside = array.shape
-    steps = memory_strides(array.shape, LAST if array.ndim == 4 else LAST_3D)
-    if array.strides == tuple([s * array.dtype.itemsize for s in steps]):
-        return array
-    storage = STORAGES[array.__class__]
-    copied = storage.empty((n, *inside, c), array.dtype, storage.device_of(array))
-    copied = copied.transpose((0, array.ndim - 1, *range(1, array.ndim - 1)))
-    storage.write(copied, array)
-    return copied
 
 
 def attach(op: Op, node: Node, results: tuple) -> None:
