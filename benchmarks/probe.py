@@ -3,7 +3,7 @@
     python -m benchmarks.probe first-step tensorgrad 2 "training: MNIST ConvNet, batch 64, Adam"
     python -m benchmarks.probe memory torch 2 "training: MNIST ConvNet, batch 64, Adam"
 
-Started by `benchmarks.fresh`.
+Started by `benchmarks.fresh` and `benchmarks.young`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from benchmarks.rows import all_rows
 from benchmarks.worker import COMPILING, library, settle
 
 STEPS = 5
+YOUNG_STEPS, YOUNG_SECONDS = 500, 10  # a young process is watched for both
 
 
 def first_step(name: str, threads: int, row) -> dict[str, float]:
@@ -101,7 +102,19 @@ def memory(name: str, threads: int, row) -> dict[str, float]:
     return {"import": imported, "set-up": ready - imported, "first steps": first, "later steps": later, "whole": whole}
 
 
-KINDS = {"first-step": first_step, "memory": memory}
+def young(name: str, threads: int, row) -> list[float]:
+    """Seconds from before the import to the end of the set-up, and to the end of each step after it."""
+    start = time.perf_counter()
+    torch = library(name, threads)
+    step, _ = row.build(torch, **row.sizes)
+    ends = [time.perf_counter() - start]
+    while len(ends) <= YOUNG_STEPS or ends[-1] < YOUNG_SECONDS:
+        step()
+        ends.append(time.perf_counter() - start)
+    return ends
+
+
+KINDS = {"first-step": first_step, "memory": memory, "young": young}
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tensorgrad
-from benchmarks import cuda, fresh, measure, peers, reasons, report, worker
+from benchmarks import cuda, fresh, measure, peers, reasons, report, worker, young
 from benchmarks.processes import COLUMNS, RAISED, ROOT, Column, Failure, Process, environment
 from benchmarks.rows import THEMES, Row, all_rows, matching
 from benchmarks.worker import LARGEST_SAMPLE, fingerprint
@@ -368,6 +368,21 @@ def test_training_in_threads_beside_numpys_products_ends_and_is_right(fast):
     assert told.startswith("tensorgrad on 2 threads, 4 Python threads of 2 ConvNet steps")
     assert float(told.rpartition("losses differ by ")[2].partition(";")[0]) < 1e-4
     assert float(told.rpartition("without any training: ")[2]) > 0
+
+
+def test_the_first_seconds_of_processes_are_told_and_drawn(tmp_path):
+    """Of runs that are made up: a step of 0.1 s at first, then of 0.01 s; and one twice as slow."""
+    ends = [1.0]
+    for number in range(600):
+        ends.append(ends[-1] + (0.1 if number < 5 else 0.01))
+    found = {"torch": [ends], "slow": [[2 * end for end in ends]]}
+    first, second = young.table(found).splitlines()[2:]
+    assert first.startswith("| torch | 1.10 s | 55.00 ms | 100.0 ms | 255 |") and first.endswith("| 7.45 s |")
+    assert second.startswith("| slow | 2.20 s | 110.00 ms | 200.0 ms |") and second.endswith("| 14.90 s |")
+    assert young.program(ends, 5) == ends[5] and young.program(ends, 700) == pytest.approx(ends[-1] + 1.0)
+    young.draw("MLP", found, tmp_path)
+    assert "first steps" in (tmp_path / "mlp.svg").read_text()
+    assert set(young.MODELS.values()) <= {*NAMES}
 
 
 # --- on a GPU (the rows: tests/cuda/test_benchmark.py) ---------------------------------------------------------------

@@ -1,0 +1,129 @@
+"""What a process does in its first seconds: the time of each of its first steps, and of short programs.
+
+    python -m benchmarks.young                      the MLP, the ConvNet and the GPT
+    python -m benchmarks.young --write              and puts the tables into BENCHMARK.md
+    python -m benchmarks.young --plot docs/young    and draws each step's time, one picture a model
+
+Every run is a process of its own, in turns: PyTorch, tensorgrad with its kernels on disk ("full cache") and with none
+("empty cache": they are compiled meanwhile, in another process), and NumPy alone. A short program is the number of
+steps that PyTorch makes in so many seconds, the import included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bisect
+import datetime
+import itertools
+import os
+import statistics
+import tempfile
+from pathlib import Path
+
+from benchmarks.fresh import probe
+from benchmarks.processes import COLUMNS
+
+MODELS = {
+    "MLP": "training: MLP 784-128-10, batch 32, SGD",
+    "ConvNet": "training: MNIST ConvNet, batch 64, Adam",
+    "GPT": "training: GPT 4×128, context 64, batch 12, AdamW",
+}
+PROGRAMS = (2, 10)  # seconds
+YOUNG = 3.0  # seconds after the import that are looked at step by step
+Run = list[float]  # when the set-up and each step ended, in seconds
+
+
+def turns(name: str, row: str, threads: int, runs: int) -> dict[str, list[Run]]:
+    """The runs of one model, by column."""
+    found: dict[str, list[Run]] = {}
+    for column in ("torch", "fast"):  # reads the files from the disk, and fills the cache
+        probe("young", COLUMNS[column], threads, row)
+    for number in range(runs):
+        for column in ("torch", "fast", "numpy"):
+            title = COLUMNS[column].title + (", full cache" if column == "fast" else "")
+            found.setdefault(title, []).append(probe("young", COLUMNS[column], threads, row))
+        if number == 0:
+            with tempfile.TemporaryDirectory(prefix="benchmarks-") as cache:
+                title = f"{COLUMNS['fast'].title}, empty cache"
+                found[title] = [probe("young", COLUMNS["fast"], threads, row, TENSORGRAD_CACHE=cache)]
+    return found
+
+
+def lengths(run: Run) -> list[float]:
+    """The seconds of each step."""
+    return [after - before for before, after in itertools.pairwise(run)]
+
+
+def early(run: Run) -> list[float]:
+    """The seconds of the steps that ended in the first seconds after the set-up."""
+    return lengths(run)[: max(bisect.bisect(run, run[0] + YOUNG) - 1, 1)]
+
+
+def program(run: Run, steps: int) -> float:
+    """The seconds of a program of so many steps; what was not run is taken to go on as the last tenth did."""
+    if steps < len(run):
+        return run[steps]
+    tail = lengths(run)[-max(len(run) // 10, 1) :]
+    return run[-1] + (steps + 1 - len(run)) * statistics.mean(tail)
+
+
+def table(found: dict[str, list[Run]]) -> str:
+    """One model, a line for each column; medians of the runs."""
+
+    def middle(values) -> float:
+        return statistics.median(values)
+
+    steps = [max(int(middle(bisect.bisect(run, s) for run in found["torch"])) - 1, 1) for s in PROGRAMS]
+    heads = ["", "`import` to first step", "first 10 steps, each", "slowest later step in 3 s", "steps in 3 s"]
+    heads += [f"{count:,} steps (torch: {s} s)" for s, count in zip(PROGRAMS, steps, strict=True)]
+    lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+    for title, runs in found.items():
+        cells = [
+            f"{middle(run[1] for run in runs):.2f} s",
+            f"{1e3 * middle(middle(lengths(run)[:10]) for run in runs):.2f} ms",
+            f"{1e3 * middle(max(early(run)[1:], default=0.0) for run in runs):.1f} ms",
+            f"{middle(len(early(run)) for run in runs):,.0f}",
+            *(f"{middle(program(run, count) for run in runs):.2f} s" for count in steps),
+        ]
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def draw(name: str, found: dict[str, list[Run]], folder: Path) -> None:
+    """A picture of the first 500 steps of each column."""
+    from tensorgrad import viz
+
+    lines = {title.replace("`", ""): [1e3 * s for s in lengths(runs[-1])[:500]] for title, runs in found.items()}
+    path = folder / f"{name.lower()}.svg"
+    viz.curves(lines, title=f"{name}: the first steps of a process", x_label="step", y_label="ms", log=True).save(path)
+    print(f"drawn: {path}")
+
+
+def main() -> None:
+    """Measures, prints, and with --write stores."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of the library (default: all cores)")
+    parser.add_argument("--runs", type=int, default=3, help="of each column (default: 3); one with an empty cache")
+    parser.add_argument("--only", choices=MODELS, action="append", help="this model (may be repeated)")
+    parser.add_argument("--plot", type=Path, help="the folder for pictures")
+    parser.add_argument("--write", action="store_true", help="put the tables into BENCHMARK.md")
+    given = parser.parse_args()
+    before = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    texts = []
+    for name in given.only or MODELS:
+        found = turns(name, MODELS[name], given.threads, given.runs)
+        texts.append(f"**{name}** ({MODELS[name].partition(': ')[2]})\n\n{table(found)}")
+        print(texts[-1], flush=True)
+        if given.plot:
+            given.plot.mkdir(parents=True, exist_ok=True)
+            draw(name, found, given.plot)
+    if given.write:
+        from benchmarks import report
+
+        load = f"load of the machine before: {before:.1f}" if before is not None else "load unknown"
+        lead = f"{datetime.date.today()}, {report.processor()}, {given.threads} threads; {load}"
+        report.store("young", "\n\n".join([lead, *texts]), "## Young processes: `python -m benchmarks.young`")
+
+
+if __name__ == "__main__":
+    main()
