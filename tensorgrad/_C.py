@@ -1,5 +1,7 @@
 """`torch._C`: those names of PyTorch's compiled core that programs reach for."""
 
+from tensorgrad.autograd import passes as _passes
+from tensorgrad.autograd.modes import is_grad_enabled
 from tensorgrad.devices import device
 from tensorgrad.dtypes import dtype
 from tensorgrad.kernels.array.linalg import LinAlgError as _LinAlgError
@@ -11,7 +13,15 @@ from tensorgrad.whole_modules import whole
 has_lapack = has_spectral = True  # NumPy brings both
 has_mkl = has_cuda = False
 
-__all__ = ["DisableTorchFunctionSubclass", "Generator", "Size", "_LinAlgError", "default_generator", "device", "dtype"]
+_current_autograd_node = _passes.current_node
+_current_graph_task_execution_order = _passes.execution_order
+_current_graph_task_id = _passes.current_id
+_will_engine_execute_node = _passes.will_execute
+
+__all__ = [
+    "DisableTorchFunctionSubclass", "Generator", "Size", "_LinAlgError", "default_generator", "device", "dtype",
+    "is_grad_enabled",
+]  # fmt: skip
 
 
 def _log_api_usage_once(event: str) -> None:

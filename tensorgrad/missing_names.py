@@ -58,8 +58,8 @@ ONLY_IN_TORCH: dict[str, str] = {
     """,
     "autograd": """
         DeviceType NestedIOFunction ProfilerActivity ProfilerConfig ProfilerEvent ProfilerState SavedTensor anomaly_mode
-        enforce_grad_layout_policy grad_mode handle_torch_function has_torch_function is_multithreading_enabled
-        is_tensor_like is_view_replay_enabled kineto_available profiler_legacy profiler_util set_multithreading_enabled
+        enforce_grad_layout_policy handle_torch_function has_torch_function
+        is_tensor_like is_view_replay_enabled kineto_available profiler_legacy profiler_util
     """,
     "cuda": """
         BFloat16Storage BoolStorage ByteStorage CUDAPluggableAllocator CharStorage ComplexDoubleStorage

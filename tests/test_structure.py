@@ -109,7 +109,8 @@ def test_the_engine_stays_readable():
     beside = {
         "command", "const",
         "generator", "generator_philox", "printing", "ops.show", "autograd.functional", "autograd.checking",
-        "autograd.edges", "autograd.forward_ad", "autograd.handles", "autograd.saved", "autograd.saving", "forks",
+        "autograd.by_hand", "autograd.edges", "autograd.forward_ad", "autograd.grad_mode", "autograd.handles",
+        "autograd.passes", "autograd.tracebacks", "autograd.saved", "autograd.saving", "forks",
         "autograd.profiler", "storage.cuda", "storage.cuda_devices", "storage.cuda_memory",
         "storage.cuda_storage", "storage.recycling", "whole_modules",
     }  # fmt: skip

@@ -6,14 +6,15 @@ from types import ModuleType as _ModuleType
 
 from tensorgrad.autograd import graph
 from tensorgrad.autograd.anomaly import detect_anomaly, set_detect_anomaly
+from tensorgrad.autograd.grad_mode import is_multithreading_enabled, set_multithreading_enabled
 from tensorgrad.autograd.gradients import backward, grad
 from tensorgrad.autograd.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 from tensorgrad.whole_modules import later, whole
 
 __all__ = [
     "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "function", "functional", "grad",
-    "gradcheck", "gradgradcheck", "graph", "inference_mode", "no_grad", "profiler", "set_detect_anomaly",
-    "set_grad_enabled",
+    "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "no_grad", "profiler", "set_detect_anomaly",
+    "set_grad_enabled", "set_multithreading_enabled",
 ]  # fmt: skip
 
 
@@ -29,7 +30,7 @@ _sys.modules[f"{__name__}.gradcheck"].__getattr__ = _from_checking
 
 
 if _typing.TYPE_CHECKING:
-    from tensorgrad.autograd import forward_ad, function, functional, profiler
+    from tensorgrad.autograd import forward_ad, function, functional, grad_mode, profiler
     from tensorgrad.autograd.checking import gradcheck, gradgradcheck
     from tensorgrad.autograd.function import Function
     from tensorgrad.autograd.variable import Variable
@@ -55,7 +56,7 @@ else:  # so that a misspelt name does not pass for one of these
 
     later(
         __name__,
-        ("checking", "edges", "engine", "forward_ad", "function", "functional", "hooks", "profiler", "saved", "saving",
-         "variable", "views"),
+        ("by_hand", "checking", "edges", "engine", "forward_ad", "function", "functional", "hooks", "passes", "profiler",
+         "saved", "saving", "tracebacks", "variable", "views"),
     )  # fmt: skip
     whole(__name__)

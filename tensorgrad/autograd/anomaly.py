@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from tensorgrad.ops.errors import warn
 
 
 class _Anomaly:
@@ -55,6 +55,10 @@ class detect_anomaly(set_detect_anomaly):
 
     def __init__(self, check_nan: bool = True):
         super().__init__(True, check_nan)
+        warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
+            "debugging."
+        )
 
 
 def is_anomaly_enabled() -> bool:
@@ -77,20 +81,7 @@ def _switch(enabled: bool, check_nan: bool) -> None:
 
 
 def check(node, results) -> None:
-    """Raises: RuntimeError if a gradient that `node` computed holds nan; warns with the forward call that made it."""
+    """Raises: RuntimeError if a gradient that `node` computed holds nan."""
     for i, grad in enumerate(results):
-        if grad is None or grad._array.dtype.kind not in "fc" or not bool(grad.isnan().any()):
-            continue
-        stack = node.__dict__.get("_metadata", {}).get("traceback_")
-        if stack:
-            warnings.warn(
-                f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{''.join(stack)}",
-                stacklevel=2,
-            )
-        else:
-            warnings.warn(
-                f"Error detected in {node.name()}. No forward pass information available. Enable detect anomaly during "
-                "forward pass for more information.",
-                stacklevel=2,
-            )
-        raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
+        if grad is not None and grad._array.dtype.kind in "fc" and bool(grad.isnan().any()):
+            raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")

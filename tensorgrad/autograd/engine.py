@@ -34,6 +34,7 @@ class _Runs(threading.local):
     current: tuple = (0, (), None)
 
     def __init__(self):  # runs in every thread that comes by here
+        self.callbacks: list = []  # what is to be called at the end of the pass
         global several_threads
         if threading.current_thread() is not threading.main_thread():
             several_threads = True
@@ -46,15 +47,17 @@ _accumulating = forks.lock(whole=True)
 OBSERVERS: list = []  # functions (node, start, seconds) called after every node of passes that start from now on
 
 
-def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
+def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: bool = False):
     """Sends gradients back from `roots` = [(edge, gradient), ...].
 
     Without `targets`, gradients accumulate in the leaves' `.grad`. With `targets` (a list of edges) only the nodes on
-    the way to them run, and the list of their gradients is returned (None where none arrived).
+    the way to them run (and if it `fills` their `.grad` these, too), and the list of their gradients is returned (None
+    where none arrived).
     """
     captured = None if targets is None else dict.fromkeys(targets)
-    wanted = None if targets is None else _leading_to(targets, roots)
-    outer, RUNS.current = RUNS.current, (_next_run(), roots, wanted)
+    wanted = None if targets is None else _leading_to(targets, roots, fills)
+    outer = RUNS.current, RUNS.callbacks
+    RUNS.current, RUNS.callbacks = (_next_run(), roots, wanted), []
     checked = ANOMALY.enabled or bool(OBSERVERS)
     grads: dict = {}  # node -> the gradients of its outputs, summed so far
     hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks want to see the whole sum
@@ -122,9 +125,13 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None):
             received = None
         for leaf in list(hooked):  # those for which no gradient came on some of the edges
             finish_leaf(leaf, hooked, create_graph)
-        return None if captured is None else [_after_hooks(target, captured[target]) for target in targets]
+        found = None if captured is None else [_after_hooks(target, captured[target]) for target in targets]
+        for callback in RUNS.callbacks:  # which may add to them
+            callback()
+        return found
     finally:
-        GRAD.enabled, RUNS.current = before, outer
+        GRAD.enabled = before
+        RUNS.current, RUNS.callbacks = outer
 
 
 def _place(edges, edge) -> int:
@@ -150,13 +157,20 @@ def _run_carefully(node, grads: list, keep_graph: bool, captured, wanted):
     if node.hooks is not None:
         _before(node.hooks, grads)
     start = perf_counter()
-    results = list(node.apply(grads))
+    try:
+        results = list(node.apply(grads))
+        if ANOMALY.enabled and ANOMALY.check_nan:
+            anomaly.check(node, results)
+    except Exception:
+        if ANOMALY.enabled:
+            from tensorgrad.autograd import tracebacks
+
+            tracebacks.report(node)
+        raise
     for observe in OBSERVERS:
         observe(node, start, perf_counter() - start)
     if node.hooks is not None:
         results = _after(node, results, grads)
-    if ANOMALY.enabled and ANOMALY.check_nan:
-        anomaly.check(node, results)
     if not keep_graph:
         node.release()
     return results
@@ -195,16 +209,18 @@ def expects(edge) -> bool:
     return edge[0] in reachable(root[0] for root, _ in roots)
 
 
-TARGETS = "targets"  # in the table of what leads to the targets, the key of these themselves
+# In the table of what leads to the targets, the keys of these themselves and of whether their `.grad` is filled.
+TARGETS, FILLS = "targets", "fills"
 
 
-def _leading_to(targets, roots) -> dict:
-    """For each node that can be reached, whether a target lies below it."""
+def _leading_to(targets, roots, fills: bool) -> dict:
+    """For each node that can be reached, whether a target lies below it; or it is one, and is to be filled."""
     goals = {edge[0] for edge in targets}
     seen = [n for n in reachable(root[0] for root, _ in roots) if not isinstance(n, Tensor)]
-    wanted: dict = {TARGETS: goals}
+    wanted: dict = {TARGETS: goals, FILLS: fills}
     for node in sorted(seen, key=lambda n: n.sequence_nr):  # what an op was computed from comes before it
-        wanted[node] = any(e is not None and (e[0] in goals or wanted.get(e[0], False)) for e in node.edges)
+        leads = any(e is not None and (e[0] in goals or wanted.get(e[0], False)) for e in node.edges)
+        wanted[node] = leads or (fills and node in goals)
     return wanted
 
 
@@ -376,6 +392,7 @@ def keep_gradient(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
             grad = replaced[0] if isinstance(replaced, tuple | list) else replaced
     if leaf._grad is None and not several_threads:
         leaf._grad = detachable(grad, leaf) if create_graph else owned(getrefcount(grad), grad, leaf)
+        grad = leaf._grad  # hooks see the memory that was taken over
     else:
         accumulate(leaf, grad, create_graph)
     for hook in list(hooks.post_accumulate.values()):

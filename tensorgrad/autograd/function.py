@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import traceback
 from collections.abc import Collection
 
 from tensorgrad.autograd import modes
@@ -195,7 +194,9 @@ class Function:
         outputs = _outputs(ctx, args, list(results) if several else [results], tracked)
         if tracked:
             if ANOMALY.enabled:
-                ctx.metadata["traceback_"] = traceback.format_stack()[:-1]
+                from tensorgrad.autograd import tracebacks
+
+                tracebacks.remember(ctx)
             ctx.sequence_nr = next_sequence_nr()
             ctx.outputs = tuple(
                 (t._array.shape, t._array.dtype, t._array.__class__) if isinstance(t, Tensor) else (None, None, None)

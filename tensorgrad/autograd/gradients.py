@@ -9,7 +9,7 @@ from typing import Any
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.edges import GradientEdge, edge_at, shape_and_type
 from tensorgrad.dtypes import from_numpy_dtype
-from tensorgrad.ops.errors import warn
+from tensorgrad.ops.errors import warn, warn_once
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
@@ -110,6 +110,8 @@ def backward(
                 "use `grad_tensors`."
             )
         grad_tensors = grad_variables
+    if create_graph:
+        _warn_of_cycles()
     tensors = _places(tensors)
     roots = _roots(tensors, _listed(grad_tensors, len(tensors)), create_graph, "backward")
     keep = create_graph if retain_graph is None else retain_graph
@@ -120,15 +122,22 @@ def backward(
     if not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     targets = [edge_at(place) for place in wanted]
-    for place, edge in zip(wanted, targets, strict=True):
+    for place in wanted:
         if isinstance(place, Tensor):
             place.retain_grad()  # what is not a leaf fills its `.grad` when the pass comes by
-        elif not isinstance(edge[0], Tensor):
-            raise RuntimeError("backward: an edge in `inputs` must lead to a leaf, for only a tensor has a `.grad`")
-    found = engine.run(roots, keep_graph=keep, create_graph=create_graph, targets=targets)
+    found = engine.run(roots, keep_graph=keep, create_graph=create_graph, targets=targets, fills=True)
     for (leaf, _), gradient in dict(zip(targets, found, strict=True)).items():
         if gradient is not None and isinstance(leaf, Tensor):
             engine.keep_gradient(leaf, gradient, create_graph)
+
+
+def _warn_of_cycles() -> None:
+    warn_once(
+        "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
+        "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you "
+        "have to use this function, make sure to reset the .grad fields of your parameters to None after use to break "
+        "the cycle and avoid the leak."
+    )
 
 
 def grad(
@@ -179,6 +188,8 @@ def grad(
     outputs, inputs = _places(outputs), _places(inputs)
     gradients = _listed(grad_outputs, len(outputs))
     keep = create_graph if retain_graph is None else retain_graph
+    if not inputs:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     targets = [edge_at(place) for place in inputs]
     if any(t is None for t in targets):
         raise RuntimeError("One of the differentiated Tensors does not require grad")
@@ -227,6 +238,8 @@ def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_grap
         if array.dtype.kind == "f":  # a real loss, as nearly always
             roots = [(self._edge or (self, 0), _ones(array.shape, array.dtype, STORAGES[array.__class__], array))]
             keep = create_graph if retain_graph is None else retain_graph
+            if create_graph:
+                _warn_of_cycles()
             return engine.run(roots, keep_graph=keep, create_graph=create_graph)
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 

@@ -78,6 +78,12 @@ class Node:
         """A dictionary for the user's notes on this node."""
         return self.__dict__.setdefault("_metadata", {})
 
+    def __call__(self, *gradients):
+        """The gradients of the inputs from those of the outputs, by hand: see `autograd/by_hand.py`."""
+        from tensorgrad.autograd import by_hand
+
+        return by_hand.call(self, gradients)
+
     def register_hook(self, hook):
         """Calls `hook(grad_inputs, grad_outputs)` after the node ran; a returned tuple replaces `grad_inputs`."""
         return RemovableHandle.add(hooks_of(self).after, hook)

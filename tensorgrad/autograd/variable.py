@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from tensorgrad.autograd import passes
 from tensorgrad.tensor import Tensor
 
 
 class _IsTensor(type):
     def __instancecheck__(cls, value) -> bool:
         return isinstance(value, Tensor)
+
+
+class ImperativeEngine:
+    """What PyTorch's programs ask of the engine itself, as `Variable._execution_engine`."""
+
+    queue_callback = staticmethod(passes.queue_callback)
+    is_checkpoint_valid = staticmethod(passes.is_checkpoint_valid)
 
 
 class Variable(metaclass=_IsTensor):
@@ -20,6 +28,8 @@ class Variable(metaclass=_IsTensor):
     >>> isinstance(x, torch.autograd.Variable)
     True
     """
+
+    _execution_engine = ImperativeEngine()
 
     def __new__(cls, data, requires_grad: bool = False, volatile: bool = False):
         return data.detach().requires_grad_(requires_grad)

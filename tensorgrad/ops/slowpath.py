@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from typing import Any
 
 from tensorgrad.autograd.anomaly import ANOMALY
@@ -56,7 +55,9 @@ def run(op, args: tuple, out=None):
     node = next((t._edge[0] for t in results if t._edge is not None), None)
     if node is not None and isinstance(node, Node):
         if ANOMALY.enabled:
-            node.metadata["traceback_"] = traceback.format_stack()[:-2]
+            from tensorgrad.autograd import tracebacks
+
+            tracebacks.remember(node)
         if LOCAL.saved_hooks and node.saved:
             pack_saved(node)
     for observe in OBSERVERS:

@@ -1,0 +1,51 @@
+"""`torch.autograd.grad_mode`: the modes of autograd, and whether backward may use several threads."""
+
+from __future__ import annotations
+
+import threading
+
+from tensorgrad.autograd.modes import _Decorator, enable_grad, inference_mode, no_grad, set_grad_enabled
+
+__all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
+
+
+class _Threads(threading.local):
+    allowed = True
+
+
+_THREADS = _Threads()
+
+
+class set_multithreading_enabled(_Decorator):
+    """Says whether a backward pass may spread its nodes over threads, at once; as a context manager, restores it.
+
+    Here each pass runs in the thread that starts it, so the order of its nodes is always that of one thread.
+
+    >>> import tensorgrad as torch
+    >>> with torch.autograd.set_multithreading_enabled(False):
+    ...     torch.autograd.is_multithreading_enabled()
+    False
+    """
+
+    def __init__(self, mode: bool):
+        self.before, self.mode = _THREADS.allowed, bool(mode)
+        _THREADS.allowed = self.mode
+
+    def _copy(self):
+        return set_multithreading_enabled(self.mode)
+
+    def __enter__(self) -> None:
+        _THREADS.allowed = self.mode
+
+    def __exit__(self, *exception) -> None:
+        _THREADS.allowed = self.before
+
+
+def is_multithreading_enabled() -> bool:
+    """What `set_multithreading_enabled` was last told in this thread.
+
+    >>> import tensorgrad as torch
+    >>> torch.autograd.is_multithreading_enabled()
+    True
+    """
+    return _THREADS.allowed
