@@ -65,7 +65,9 @@ def test_multithreading_switch(torch):
         with torch.autograd.grad_mode.set_multithreading_enabled(True):
             found.append(torch.autograd.is_multithreading_enabled())
     ask = torch.autograd.set_multithreading_enabled(False)(torch.autograd.is_multithreading_enabled)
-    return found, ask(), torch.autograd.is_multithreading_enabled()
+    after = torch.autograd.is_multithreading_enabled()  # as a decorator, too, it has switched at once
+    torch.autograd.set_multithreading_enabled(True)
+    return found, ask(), after
 
 
 @alike
@@ -225,9 +227,10 @@ def test_create_graph_in_backward_warns_once(torch):
     try:
         torch.set_warn_always(True)
         x = torch.ones(2, requires_grad=True)
-        calls = ((x * x).sum().backward, (x * x).backward)
-        found = [told(torch, lambda call=call: call(torch.ones_like(x) if call is calls[1] else None, create_graph=True))
-                 for call in calls]  # fmt: skip
+        found = [
+            told(torch, lambda: (x * x).sum().backward(create_graph=True)),
+            told(torch, lambda: (x * x).backward(torch.ones_like(x), create_graph=True)),
+        ]
         quiet = told(torch, lambda: torch.autograd.grad((x * x).sum(), x, create_graph=True))
     finally:
         torch.set_warn_always(before)
