@@ -264,3 +264,15 @@ def set_warn_always(b: bool) -> None:
     if not isinstance(b, bool):
         raise RuntimeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
     _Settings.warn_always = b
+
+
+_said: set[str] = set()
+
+
+def warn_once(message: str) -> None:
+    """Warns the first time only, or after `set_warn_always(True)` each time."""
+    from tensorgrad.ops.errors import warn
+
+    if message not in _said or _Settings.warn_always:
+        _said.add(message)
+        warn(message)

@@ -9,7 +9,7 @@ from typing import Any
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.edges import GradientEdge, edge_at, shape_and_type
 from tensorgrad.dtypes import from_numpy_dtype
-from tensorgrad.ops.errors import warn, warn_once
+from tensorgrad.ops.errors import warn
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
@@ -132,6 +132,8 @@ def backward(
 
 
 def _warn_of_cycles() -> None:
+    from tensorgrad.settings import warn_once
+
     warn_once(
         "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
         "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you "

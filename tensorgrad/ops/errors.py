@@ -135,18 +135,6 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-_said: set[str] = set()
-
-
-def warn_once(message: str) -> None:
-    """Warns the first time only, or after `set_warn_always(True)` each time."""
-    from tensorgrad.settings import is_warn_always_enabled
-
-    if message not in _said or is_warn_always_enabled():
-        _said.add(message)
-        warn(message)
-
-
 def typename(value) -> str:
     """The name of a value's type as PyTorch's messages have it: `list`, `numpy.ndarray`."""
     cls = type(value)
