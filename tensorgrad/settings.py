@@ -251,8 +251,8 @@ def is_warn_always_enabled() -> bool:
 
 
 def set_warn_always(b: bool) -> None:
-    """Whether warnings that a program gets once (of `backward(create_graph=True)`) come each time. How often one is shown
-    is also up to Python's filters (`warnings.simplefilter("always")`).
+    """Whether warnings that a program gets once, as of `backward(create_graph=True)`, come each time. How often one is
+    shown is up to Python's filters too (`warnings.simplefilter("always")`).
 
     Raises: RuntimeError unless `b` is a boolean.
 
