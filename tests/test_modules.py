@@ -440,3 +440,10 @@ def test_named_tuples_and_warnings_of_backward_hooks():
                 )
         assert [s[1] for s in said[:2]] == [s[1] for s in said[2:]], name
         assert [s[0] for s in said[:2]] == [s[0] for s in said[2:]], name
+
+
+@alike
+def test_modules_do_not_copy_in_to(torch):
+    module = torch.nn.Linear(2, 2)
+    calls = (("cpu",), (torch.float64,), (torch.ones(2),), ())
+    return [error(lambda args=args, copy=copy: module.to(*args, copy=copy)) for args in calls for copy in (True, False)]

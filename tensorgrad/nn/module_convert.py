@@ -48,7 +48,10 @@ class Convertible:
 
         Raises:
             TypeError: a dtype that is neither floating-point nor complex.
+            RuntimeError: `copy` is given, as modules change in place.
         """
+        if "copy" in kwargs:
+            raise RuntimeError(".to() does not accept copy argument")
         device, dtype = _target(*args, **kwargs)
         memory_format = kwargs.get("memory_format")
         elsewhere = device is not None and str(torch.device(device)) != "meta"
