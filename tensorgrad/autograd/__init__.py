@@ -56,7 +56,7 @@ else:  # so that a misspelt name does not pass for one of these
 
     later(
         __name__,
-        ("by_hand", "checking", "edges", "engine", "forward_ad", "function", "functional", "hooks", "passes",
-         "profiler", "saved", "saving", "tracebacks", "variable", "views"),
+        ("by_hand", "checking", "edges", "engine", "forward_ad", "function", "functional", "hooks", "once",
+         "passes", "profiler", "saved", "saving", "tracebacks", "variable", "views"),
     )  # fmt: skip
     whole(__name__)

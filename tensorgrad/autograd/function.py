@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Collection
 
@@ -278,31 +277,11 @@ def _keep_saved(ctx, args, outputs: list, tracked: bool) -> None:
     ctx.__dict__.pop("dirty_tensors"), ctx.__dict__.pop("non_differentiable")
 
 
-def once_differentiable(function):
-    """Decorates a `backward` that cannot itself be differentiated: doing so raises, instead of being silently wrong."""
+def __getattr__(name: str):
+    if name == "once_differentiable":  # builds on this file
+        from tensorgrad.autograd.once import once_differentiable
 
-    @functools.wraps(function)
-    def wrapper(ctx, *grads):
-        recording = GRAD.enabled
-        with modes.no_grad():
-            results = function(ctx, *grads)
-        if not recording or not any(isinstance(g, Tensor) and g.requires_grad for g in grads):
-            return results
-        several = isinstance(results, tuple)
-        results = tuple(_Refusal.apply(r, *[g for g in grads if isinstance(g, Tensor)]) if isinstance(r, Tensor) else r
-                        for r in (results if several else (results,)))  # fmt: skip
-        return results if several else results[0]
+        return once_differentiable
+    from tensorgrad.missing_names import no_attribute
 
-    return wrapper
-
-
-class _Refusal(Function):
-    """Passes a value on and refuses to be differentiated."""
-
-    @staticmethod
-    def forward(ctx, value, *others):
-        return value
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+    raise no_attribute(__name__, name)
