@@ -68,7 +68,7 @@ from tensorgrad.tensor import Tensor
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tensorgrad\b")
 
 from tensorgrad import autograd, random, return_types
-from tensorgrad.autograd.anomaly import is_anomaly_enabled
+from tensorgrad.autograd.anomaly import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from tensorgrad.autograd.modes import (
     enable_grad,
     inference_mode,

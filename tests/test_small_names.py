@@ -234,6 +234,7 @@ def test_typed_storage():
     x.clone().set_(x.double().storage())
     """
     for expression in listed(expressions):
+        tg.storage._reset_warn_typed_storage_removal()
         (expected, _), (actual, noticed) = outcome(torch, expression), outcome(tg, expression)
         assert str(actual) == str(expected) and type(actual) is type(expected)
         assert {category for category, _ in noticed} == {"UserWarning"}
@@ -520,6 +521,7 @@ def test_warnings_point_at_the_program():
     programs = [lambda: tg.nn.functional.softmax(x), lambda: tg.meshgrid(x[0]), lambda: x[0, 0].T, lambda: x.storage(),
                 lambda: tg.nn.functional.mse_loss(x, x[0]), lambda: tg.add(x, 1, out=tg.ones(3))]  # fmt: skip
     for program in programs:
+        tg.storage._reset_warn_typed_storage_removal()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             program()

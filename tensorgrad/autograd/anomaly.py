@@ -72,6 +72,17 @@ def is_anomaly_enabled() -> bool:
     return ANOMALY.enabled
 
 
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether `detect_anomaly` looks for nan in gradients, where it is on.
+
+    >>> import tensorgrad as torch
+    >>> with torch.autograd.detect_anomaly(check_nan=False):
+    ...     torch.is_anomaly_check_nan_enabled()
+    False
+    """
+    return ANOMALY.check_nan
+
+
 def _switch(enabled: bool, check_nan: bool) -> None:
     from tensorgrad.ops import callpath
 

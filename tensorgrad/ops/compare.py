@@ -11,6 +11,7 @@ from tensorgrad.ops import callpath, inplace
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.errors import check_broadcastable, check_number
 from tensorgrad.ops.kinds import alias, composite, op, pointwise
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import reflected
 from tensorgrad.ops.promote import plain_number
 from tensorgrad.ops.slowpath import spoken
@@ -42,7 +43,7 @@ def isposinf(input: Tensor, *, out=None) -> Tensor:
     >>> torch.isposinf(torch.tensor([torch.inf, -torch.inf, 0.0]))
     tensor([ True, False, False])
     """
-    return eq(_real_only("isposinf", input), math.inf, out=out)
+    return store_out("isposinf", out, eq(_real_only("isposinf", input), math.inf), (input,))
 
 
 @composite()
@@ -53,7 +54,7 @@ def isneginf(input: Tensor, *, out=None) -> Tensor:
     >>> torch.isneginf(torch.tensor([torch.inf, -torch.inf, 0.0]))
     tensor([False,  True, False])
     """
-    return eq(_real_only("isneginf", input), -math.inf, out=out)
+    return store_out("isneginf", out, eq(_real_only("isneginf", input), -math.inf), (input,))
 
 
 def _real_only(name: str, input: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from tensorgrad import dtypes
 from tensorgrad.ops.create import check_tensor
 from tensorgrad.ops.errors import unsupported
 from tensorgrad.ops.kinds import composite, export, pointwise, view
+from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import zero
 from tensorgrad.ops.slowpath import spoken
 from tensorgrad.tensor import Tensor
@@ -125,7 +126,7 @@ def conj_physical(input: Tensor, *, out=None) -> Tensor:
     >>> torch.conj_physical(torch.tensor([1 + 2j]))
     tensor([1.-2.j])
     """
-    return _conj_physical(input, out=out) if input._array.dtype.kind == "c" or out is not None else input
+    return _conj_physical(input, out=out) if input.dtype.is_complex else store_out("conj_physical", out, input)
 
 
 export("conj_physical_", Tensor.conj_physical_, "function")

@@ -3,8 +3,8 @@
     return store_out("softmax", out, result)
 
 While gradients are recorded, neither `out` nor what the result was computed from may require grad; the result's dtype
-must be castable to that of `out`, on the same device; a tensor of another shape is resized, with a warning unless it
-was empty. Everything is checked before the first write.
+must be castable to that of `out` (a few ops want the very dtype), on the same device; a tensor of another shape is
+resized, with a warning unless it was empty. Everything is checked before the first write.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ def store_out(name: str, out, result, inputs=(), *, pointwise: bool = False, qui
     if out is None:
         return result
     refuse_grad(name, (out, result))
+    inputs = tuple(inputs)
     several = isinstance(result, tuple)
     if several and (not isinstance(out, list | tuple) or len(out) != len(result)):
         raise TypeError(f"{name}(): out must be a tuple of {len(result)} tensors")
@@ -32,7 +33,7 @@ def store_out(name: str, out, result, inputs=(), *, pointwise: bool = False, qui
     for target, value in pairs:
         if not isinstance(target, Tensor):
             raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
-        _check(name, target, value)
+        _check(name, target, value, inputs)
     check_overlap(name, pointwise, out, inputs)
     for target, value in pairs:
         _store(target, value, quietly)
@@ -86,14 +87,33 @@ def _span(tensor) -> tuple:
     return start, start + extent if dense else start, (array.shape, array.strides)
 
 
-def _check(name: str, out: Tensor, result: Tensor) -> None:
+# Ops whose kernels write no other dtype than the result's, and what PyTorch says of one.
+_NO_CAST = {
+    **dict.fromkeys(
+        ("abs", "bitwise_not", "ceil", "conj_physical", "floor", "frac", "hardshrink", "neg", "round", "sgn", "sign",
+         "trunc"), "Found dtype {out} but expected {result}"
+    ),
+    **dict.fromkeys(("isneginf", "isposinf", "signbit"), "{name} does not support non-boolean outputs."),
+    "float_power": "the output given to {name} has dtype {out} but the operation's result requires dtype {result}",
+    "heaviside": "{name} is not yet implemented for tensors with different dtypes.",
+    "nan_to_num": "{name}: dtype of out: {out} should be same as input: {result}",
+}  # fmt: skip
+
+
+def _check(name: str, out: Tensor, result: Tensor, inputs) -> None:
     from tensorgrad.ops.inplace import check_no_overlap
 
+    wanted = result.dtype
+    if name == "abs" and inputs and inputs[0].dtype.is_complex:  # PyTorch's kernel has complex numbers for it first
+        wanted = inputs[0].dtype if out.dtype.is_complex else out.dtype
+    if name in _NO_CAST and out.dtype is not wanted:
+        have, want = SPOKEN[out.dtype.name], SPOKEN[wanted.name]
+        raise RuntimeError(_NO_CAST[name].format(name=name, out=have, result=want))
     if result.dtype.category > out.dtype.category:
         have, want = SPOKEN[result.dtype.name], SPOKEN[out.dtype.name]
         if name in ("cat", "stack"):
             raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {want}")
-        raise RuntimeError(f"result type {have} can't be cast to the desired output type {want} ({name}, out=)")
+        raise RuntimeError(f"result type {have} can't be cast to the desired output type {want}")
     if out.device != result.device:
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {result.device} and "

@@ -377,7 +377,7 @@ def float_power(input, exponent, *, out=None) -> Tensor:
     input, exponent = (v.to(dtype) if isinstance(v, Tensor) else v for v in (input, exponent))
     if not isinstance(input, Tensor):
         input = tensor(input, dtype=dtype, device=exponent.device)
-    return _pow(input, exponent, out=out)
+    return store_out("float_power", out, _pow(input, exponent))
 
 
 @composite("method")
