@@ -29,6 +29,7 @@ FLOOR_3 = FAMILIES | {
     "ops.formats",
     "ops.no_derivative",
     "ops.number_first",
+    "ops.own_dtype",
     "ops.precision",
     "kernels",
     "guard",

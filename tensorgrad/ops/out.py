@@ -87,28 +87,11 @@ def _span(tensor) -> tuple:
     return start, start + extent if dense else start, (array.shape, array.strides)
 
 
-# Ops whose kernels write no other dtype than the result's, and what PyTorch says of one.
-_NO_CAST = {
-    **dict.fromkeys(
-        ("abs", "bitwise_not", "ceil", "conj_physical", "floor", "frac", "hardshrink", "neg", "round", "sgn", "sign",
-         "trunc"), "Found dtype {out} but expected {result}"
-    ),
-    **dict.fromkeys(("isneginf", "isposinf", "signbit"), "{name} does not support non-boolean outputs."),
-    "float_power": "the output given to {name} has dtype {out} but the operation's result requires dtype {result}",
-    "heaviside": "{name} is not yet implemented for tensors with different dtypes.",
-    "nan_to_num": "{name}: dtype of out: {out} should be same as input: {result}",
-}  # fmt: skip
-
-
 def _check(name: str, out: Tensor, result: Tensor, inputs) -> None:
     from tensorgrad.ops.inplace import check_no_overlap
+    from tensorgrad.ops.own_dtype import check_own_dtype
 
-    wanted = result.dtype
-    if name == "abs" and inputs and inputs[0].dtype.is_complex:  # PyTorch's kernel has complex numbers for it first
-        wanted = inputs[0].dtype if out.dtype.is_complex else out.dtype
-    if name in _NO_CAST and out.dtype is not wanted:
-        have, want = SPOKEN[out.dtype.name], SPOKEN[wanted.name]
-        raise RuntimeError(_NO_CAST[name].format(name=name, out=have, result=want))
+    check_own_dtype(name, out, result, inputs)
     if result.dtype.category > out.dtype.category:
         have, want = SPOKEN[result.dtype.name], SPOKEN[out.dtype.name]
         if name in ("cat", "stack"):
