@@ -285,14 +285,20 @@ def _result(op: Op) -> list[str]:
 
 
 def _format(op: Op, result: str) -> list[str]:
-    """Whether the channels lie innermost in an input that decides on the result: in row order they lie further out."""
+    """Whether the channels lie innermost in an input that decides on the result: in row order they lie further out.
+
+    Of an image of one point both have the same stride, as in every 1×1 kernel: there the image alone is asked.
+    """
+    if not op.format_of:
+        return []
     names = [p.name for p in op.params if p.is_tensor]
     given = [f"x{names.index(name)}" for name in op.format_of]
-    if not given:
-        return []
-    found = " or ".join(f"(steps := {x}.strides)[1] <= steps[-1]" for x in given)
-    ranks = f"x0.ndim in {op.format_ranks} and ({found})" if op.format_ranks else found
-    return [f"    if {ranks}:", f"        {result} = in_format_of(({', '.join(given)},), {result})"]
+    found = " or ".join(f"(steps := {x}.strides)[1] {'<' if n else '<='} steps[-1]" for n, x in enumerate(given))
+    ranks = f"== {op.format_ranks[0]}" if len(op.format_ranks) == 1 else "> 3"
+    return [
+        f"    if x0.ndim {ranks} and ({found}):",
+        f"        {result} = in_format_of(({', '.join(given)},), {result})",
+    ]
 
 
 def _record(op: Op, tensors, differentiated, tracked: str) -> list[str]:

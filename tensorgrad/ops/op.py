@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 
 from tensorgrad.ops.dispatch import OPS, KernelTable
 
-RESERVED = re.compile(
-    r"made|arrays?|steps|node|saved|storage|view|error|[xre]\d+"
-)  # variables of the generated functions
+# Variables of the generated functions.
+RESERVED = re.compile(r"made|arrays?|steps|node|saved|storage|view|error|[xre]\d+")
 
 TENSOR, OPTIONAL, LIST, PLAIN_VALUE = "tensor", "optional tensor", "list of tensors", "plain value"
 

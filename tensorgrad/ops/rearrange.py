@@ -362,7 +362,7 @@ def trace(input: Tensor) -> Tensor:
 # --- padding ---------------------------------------------------------------------------------------------------------
 
 _pad_constant = op("constant_pad_nd(input, pads: any, value: number)", "rearrange.pad_constant", where="",
-                   format_of=("input",), format_ranks=(4, 5),
+                   format_of=("input",),
                    input=lambda g, pads: _pad_constant(g, tuple([(-a, -b) for a, b in pads]), 0),
                    shape=lambda x, pads, value: (kernels.padded_shape(x.shape, pads), x.dtype))  # fmt: skip
 _pad_around = op("pad_around(input, pads: any, mode: str)", "rearrange.pad_around", where="", format_of=("input",),
