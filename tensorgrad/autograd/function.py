@@ -277,11 +277,4 @@ def _keep_saved(ctx, args, outputs: list, tracked: bool) -> None:
     ctx.__dict__.pop("dirty_tensors"), ctx.__dict__.pop("non_differentiable")
 
 
-def __getattr__(name: str):
-    if name == "once_differentiable":  # builds on this file
-        from tensorgrad.autograd.once import once_differentiable
-
-        return once_differentiable
-    from tensorgrad.missing_names import no_attribute
-
-    raise no_attribute(__name__, name)
+from tensorgrad.autograd.once import once_differentiable as once_differentiable  # noqa: E402  (builds on this file)
