@@ -17,6 +17,7 @@ def format_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> memory_format
 
     Sizes of 1 leave several strides possible: then the strides decide, from the channels outwards, as PyTorch has it.
 
+    >>> from tensorgrad.ops.formats import format_of
     >>> format_of((2, 3, 4, 5), (60, 1, 15, 3))
     torch.channels_last
     """
