@@ -28,7 +28,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         """A specification for `torch` names; None leaves the rest to others."""
-        if fullname != "torch" and not fullname.startswith("torch."):
+        if not _is_torchs(fullname):
             return None
         module = _module(fullname)
         spec = importlib.machinery.ModuleSpec(fullname, self, is_package=hasattr(module, "__path__"))
@@ -50,11 +50,16 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             module.__spec__, module.__loader__ = spec.loader_state
 
 
+def _is_torchs(name: str) -> bool:
+    """Whether a module of this name is PyTorch's. Its wheel also brings the package `functorch`."""
+    return name in ("torch", "functorch") or name.startswith(("torch.", "functorch."))
+
+
 def _module(fullname: str) -> ModuleType:
     """tensorgrad's module of a `torch` name. Raises: ModuleNotFoundError if there is none."""
     if fullname == "torch.ops":  # a name of PyTorch's for something else than our package
         return tensorgrad.ops
-    ours = _OURS + fullname.removeprefix("torch")
+    ours = f"{_OURS}.{fullname}" if fullname.startswith("functorch") else _OURS + fullname.removeprefix("torch")
     if ours in sys.modules:
         return sys.modules[ours]
     try:
@@ -85,7 +90,7 @@ def install() -> None:
     """
     if _finder in sys.meta_path:
         return
-    for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
+    for name in [n for n in sys.modules if _is_torchs(n)]:
         _before[name] = sys.modules.pop(name)
     sys.meta_path.insert(0, _finder)
     sys.modules["torch"] = tensorgrad
@@ -105,7 +110,7 @@ def uninstall() -> None:
         return
     sys.meta_path.remove(_finder)
     _in_children(False)
-    for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
+    for name in [n for n in sys.modules if _is_torchs(n)]:
         del sys.modules[name]
     sys.modules.update(_before)
     _before.clear()

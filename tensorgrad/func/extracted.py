@@ -1,0 +1,117 @@
+"""The older way to make functions of modules, which the package `functorch` brought: parameters in tuples."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from tensorgrad.func.modules import functional_call, stack_module_state
+from tensorgrad.nn.module import Module
+from tensorgrad.tensor import Tensor
+
+Tensors = tuple[Tensor, ...]
+
+
+def _deprecated(name: str, instead: str) -> None:
+    warnings.warn(
+        f"`functorch.{name}` is deprecated as of PyTorch 2.0 and will be deleted in a future version of PyTorch. "
+        f"Please use `torch.func.{instead}` instead.",
+        FutureWarning,
+        stacklevel=3,
+    )
+
+
+class _Stateless(Module):
+    """A module without numbers of its own: a copy on the meta device, and the names of what it lacks."""
+
+    def __init__(self, model: Module):
+        super().__init__()
+        self.stateless_model = copy.deepcopy(model).to("meta")
+        self.param_names = tuple(name for name, _ in model.named_parameters())
+        self.buffer_names = tuple(name for name, _ in model.named_buffers())
+
+    def _call(self, tensors: dict[str, Tensor], args: tuple, kwargs: dict[str, Any]) -> Any:
+        return functional_call(self.stateless_model, tensors, args, kwargs)
+
+
+class FunctionalModule(_Stateless):
+    """What :func:`make_functional` returns: call it with the parameters, then the module's arguments."""
+
+    def forward(self, params: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
+        """The module's result with these parameters."""
+        return self._call(dict(zip(self.param_names, params, strict=True)), args, kwargs)
+
+
+class FunctionalModuleWithBuffers(_Stateless):
+    """What :func:`make_functional_with_buffers` returns: call it with parameters, buffers, then the arguments."""
+
+    def forward(self, params: Sequence[Tensor], buffers: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
+        """The module's result with these tensors. Buffers that it changes are changed in place."""
+        tensors = dict(zip(self.param_names, params, strict=True))
+        given = dict(zip(self.buffer_names, buffers, strict=True))
+        tensors.update(given)
+        return self._call(tensors, args, kwargs)
+
+
+def _copies(tensors: Any, tracking: bool) -> Tensors:
+    return tuple(t.detach().clone().requires_grad_(t.requires_grad and tracking) for _, t in tensors)
+
+
+def make_functional(model: Module, disable_autograd_tracking: bool = False) -> tuple[FunctionalModule, Tensors]:
+    """Deprecated: a function of parameters, and copies of the module's.
+
+    Raises: RuntimeError if the module has buffers.
+
+    >>> import tensorgrad as torch, warnings
+    >>> from tensorgrad.functorch import make_functional
+    >>> warnings.simplefilter("ignore", FutureWarning)
+    >>> function, params = make_functional(torch.nn.Linear(2, 1, bias=False))
+    >>> function((torch.tensor([[3.0, 4.0]]),), torch.ones(2))
+    tensor([7.])
+    """
+    _deprecated("make_functional", "functional_call")
+    if list(model.buffers()):
+        raise RuntimeError(
+            "make_functional(model): `model` has buffers. Please use make_functional_with_buffers(model) instead."
+        )
+    return FunctionalModule(model), _copies(model.named_parameters(), not disable_autograd_tracking)
+
+
+def make_functional_with_buffers(
+    model: Module, disable_autograd_tracking: bool = False
+) -> tuple[FunctionalModuleWithBuffers, Tensors, Tensors]:
+    """Deprecated: a function of parameters and buffers, and copies of the module's.
+
+    >>> import tensorgrad as torch, warnings
+    >>> from tensorgrad.functorch import make_functional_with_buffers
+    >>> warnings.simplefilter("ignore", FutureWarning)
+    >>> function, params, buffers = make_functional_with_buffers(torch.nn.BatchNorm1d(2))
+    >>> function(params, buffers, torch.ones(3, 2)).shape, buffers[-1]
+    (torch.Size([3, 2]), tensor(1))
+    """
+    _deprecated("make_functional_with_buffers", "functional_call")
+    params = _copies(model.named_parameters(), not disable_autograd_tracking)
+    return FunctionalModuleWithBuffers(model), params, _copies(model.named_buffers(), False)
+
+
+def combine_state_for_ensemble(models: Sequence[Module]) -> tuple[FunctionalModuleWithBuffers, Tensors, Tensors]:
+    """Deprecated: a function of parameters and buffers, and those of several modules of one class, stacked.
+
+    Raises: RuntimeError for no modules, or modules of different classes or modes.
+
+    >>> import tensorgrad as torch, warnings
+    >>> from tensorgrad.functorch import combine_state_for_ensemble, vmap
+    >>> warnings.simplefilter("ignore", FutureWarning)
+    >>> function, params, buffers = combine_state_for_ensemble([torch.nn.Linear(2, 1) for _ in range(3)])
+    >>> vmap(function, (0, 0, None))(params, buffers, torch.ones(4, 2)).shape
+    torch.Size([3, 4, 1])
+    """
+    _deprecated("combine_state_for_ensemble", "stack_module_state")
+    try:
+        params, buffers = stack_module_state(models)
+    except RuntimeError as error:
+        raise RuntimeError(str(error).replace("stack_module_state", "combine_state_for_ensemble")) from None
+    function = FunctionalModuleWithBuffers(models[0])
+    return function, tuple(t.detach() for t in params.values()), tuple(t.detach() for t in buffers.values())

@@ -1,0 +1,32 @@
+"""The package `functorch`, which came before `torch.func`: its names, for programs that import it.
+
+After `tensorgrad.compat.install()`, `import functorch` finds this module.
+"""
+
+from tensorgrad.func import functionalize, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from tensorgrad.func.extracted import (
+    FunctionalModule,
+    FunctionalModuleWithBuffers,
+    combine_state_for_ensemble,
+    make_functional,
+    make_functional_with_buffers,
+)
+from tensorgrad.version import __version__
+
+__all__ = [
+    "FunctionalModule",
+    "FunctionalModuleWithBuffers",
+    "__version__",
+    "combine_state_for_ensemble",
+    "functionalize",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "make_functional",
+    "make_functional_with_buffers",
+    "vjp",
+    "vmap",
+]
