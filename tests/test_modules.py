@@ -351,7 +351,7 @@ def test_models_are_freed_by_reference_counting():
 
 
 def test_imports_stay_light():
-    """What few programs use is loaded when they do. (`torch.func` is: `torch.vmap` is in `vars(torch)` from the start.)"""
+    """What few programs use is loaded when they do. (`torch.func` is not: `vmap` stands in torch from the start.)"""
     import subprocess
     import sys
 
