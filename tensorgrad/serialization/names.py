@@ -20,6 +20,7 @@ _MODULES = {
         ("compiler", "devices", "dtypes", "info", "layouts", "printing", "settings", "size", "symbolic", "tensor"), ""
     ),
     "autograd.anomaly": "autograd.anomaly_mode", "autograd.checking": "autograd.gradcheck",
+    "autograd.edges": "autograd.graph", "autograd.once": "autograd.function", "autograd.saving": "autograd.graph",
     "autograd.gradients": "autograd", "autograd.hooks": "autograd.graph", "autograd.modes": "autograd.grad_mode",
     "cuda.amp": "cuda.amp", "cuda.devices": "cuda", "cuda.queries": "cuda", "cuda.streams": "cuda",
     "func.batching": "func", "func.derivatives": "func", "func.modules": "func", "func.others": "func",

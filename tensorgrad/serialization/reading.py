@@ -20,11 +20,13 @@ from tensorgrad.serialization.describe import described
 from tensorgrad.serialization.names import pytorch_name
 from tensorgrad.serialization.tables import UNTYPED, NoPlace, StorageType, stored
 from tensorgrad.serialization.unpickler import Restricted, Skim
+from tensorgrad.storage import recycling
 from tensorgrad.storage.stubs import Storage, storage_class
 
 
 def read(f: Any, map_location: Any, weights_only: bool, mapped: bool, options: dict[str, Any]) -> Any:
     """The value in a path or file. Raises: see `torch.load`."""
+    recycling.start()  # what is loaded again and again would be fresh memory every time
     place = _Places(map_location)
     with opened(f) as file:
         start = file.tell()

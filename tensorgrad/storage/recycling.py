@@ -2,9 +2,9 @@
 
 glibc gives every freed block of some size back to the system, and asks for it anew a moment later; the system then
 hands out pages one by one and fills each with zeros. For arrays of 10 million elements that takes longer than adding
-them. Two thresholds of glibc's allocator decide about it (`man 3 mallopt`). They are raised when the first op is
-called, so that up to `KEPT` bytes stay with the process; they hold for all of it, NumPy's own arrays included. Once the
-process has been idle for some seconds, a thread gives back what is kept.
+them. Two thresholds of glibc's allocator decide about it (`man 3 mallopt`). They are raised when the first op is called
+or the first file loaded, so that up to `KEPT` bytes stay with the process; they hold for all of it, NumPy's own arrays
+included. Once the process has been idle for some seconds, a thread gives back what is kept.
 
 `TENSORGRAD_RECYCLE=0` leaves the allocator as it is, and so does whoever sets glibc's own variables
 (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`, …). `release()` gives back what is kept. On other systems both do nothing.
@@ -89,7 +89,7 @@ def _limit(path: str) -> int:
 def start() -> bool:
     """Raises the allocator's thresholds, unless the environment is against it. Returns whether they are raised.
 
-    The first op that is called does it; calling it again changes nothing.
+    The first op that is called does it, or the first file that is loaded; calling it again changes nothing.
     """
     with _lock:
         if _State.kept is None:

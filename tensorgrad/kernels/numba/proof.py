@@ -230,8 +230,10 @@ def _folds() -> list[Any]:
     for x in (_normal(13, 37, grad=False), _normal(5, 9, 11, grad=False)):
         for dim in range(x.ndim):
             found += [x.sum(dim), x.mean(dim), x.amax(dim), x.amin(dim), *x.max(dim), x.argmin(dim), x.var(dim)]
-            found += [torch.linalg.vector_norm(x, dim=dim), x.prod(dim)]
-        found += [x.sum(), x.mean(), x.max(), x.min(), x.argmax(), x.norm(), x.prod(), x.var()]
+            found += [torch.linalg.vector_norm(x, dim=dim), x.prod(dim), x.std(dim)]
+            found += [*torch.var_mean(x, dim), *torch.std_mean(x, dim)]
+        found += [x.sum(), x.mean(), x.max(), x.min(), x.argmax(), x.norm(), x.prod(), x.var(), x.std()]
+        found += [*torch.var_mean(x), *torch.std_mean(x)]
     return found
 
 
