@@ -102,6 +102,7 @@ KNOWN = {
     "nn.functional.normalize": OTHER_OPS, "nn.functional.prelu": GIVEN, "norm": GIVEN,
     "outer": FUSED, "pca_lowrank": PHASES, "slice": GIVEN,
     "std": GIVEN, "svd": PHASES, "svd_lowrank": PHASES, "tensordot": OTHER_OPS, "var": GIVEN,
+    "std_mean": GIVEN, "var_mean": GIVEN,
 }  # fmt: skip
 
 
