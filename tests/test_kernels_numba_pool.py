@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
 import tensorgrad
+from tensorgrad.autograd import engine
 from tensorgrad.kernels.numba import board, build, launch, native, pool, runtime, table
 from tensorgrad.kernels.numba.waiting import _CAN_TELL
 
@@ -350,6 +351,7 @@ def test_exceptions_of_signal_handlers_keep_their_type(kind, monkeypatch):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+    assert engine.RUNS.current[0] == 0 and tensorgrad.is_grad_enabled()  # no pass is left half open
     assert len(calls) <= turns + 1  # one may meet a finalizer, whose exceptions Python only prints
 
 

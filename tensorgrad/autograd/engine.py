@@ -56,14 +56,15 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
     """
     captured = None if targets is None else dict.fromkeys(targets)
     wanted = None if targets is None else _leading_to(targets, roots, fills)
-    outer = RUNS.current, RUNS.callbacks
-    RUNS.current, RUNS.callbacks = (_next_run(), roots, wanted), []
+    current, callbacks = (_next_run(), roots, wanted), []
     checked = ANOMALY.enabled or bool(OBSERVERS)
     grads: dict = {}  # node -> the gradients of its outputs, summed so far
     hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks want to see the whole sum
     awaited: dict | None = None  # such a leaf -> how many gradients are still to come
     ready: list = []  # a heap of (-sequence_nr, node)
-    before, GRAD.enabled = GRAD.enabled, create_graph
+    # No call from here to the `try`, nor in `finally`: a signal handler, which may raise, runs after calls.
+    outer, before = (RUNS.current, RUNS.callbacks), GRAD.enabled
+    RUNS.current, RUNS.callbacks, GRAD.enabled = current, callbacks, create_graph
     try:
         # The roots are the "edges" of a node of their own, without an op.
         edges, results = [edge for edge, _ in roots], [grad for _, grad in roots]
