@@ -163,8 +163,9 @@ def largest(d: Draw) -> str:
     shape = d.any_shape() or (9,)
     dim = d.dim(shape)
     k = d.random.randint(0, max(0, shape[dim] // 2)) if d.chance(0.8) else shape[dim]
-    x = d.array(shape)
-    # Which of equal elements is chosen is open: only the values are compared, and that the places hold them.
+    # Which of equal elements is chosen is open: only the values are compared, and that the places hold them. There is
+    # no gradient, which would go to the chosen ones.
+    x = d.array(shape, grad=False)
     return f"held({x}, {dim}, torch.topk({x}, {k}, {dim}, {d.one(True, False)}))"
 
 
