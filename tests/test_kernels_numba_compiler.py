@@ -374,7 +374,7 @@ def test_the_program_ends_without_waiting_and_leaves_no_process(folder, tmp_path
     """
     done = run(code, place)
     assert done.stdout.strip() == "True", done.stderr  # returns only when nobody holds the pipes any more
-    assert "Traceback" not in done.stderr and "compiling" not in done.stderr  # told to terminals only
+    assert done.stderr == ""  # neither that kernels are compiled, which terminals are told, nor that one was not
 
 
 @pytest.mark.slow

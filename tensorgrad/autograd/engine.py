@@ -56,7 +56,8 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
     """
     captured = None if targets is None else dict.fromkeys(targets)
     wanted = None if targets is None else _leading_to(targets, roots, fills)
-    current, callbacks = (_next_run(), roots, wanted), []
+    current = _next_run(), roots, wanted
+    callbacks: list = []
     checked = ANOMALY.enabled or bool(OBSERVERS)
     grads: dict = {}  # node -> the gradients of its outputs, summed so far
     hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks want to see the whole sum

@@ -76,11 +76,12 @@ class Compiler:
         self.owner = 0
         self.crashes = 0
         self.hopeless = ""  # why no process can be had
+        self.ended = False  # with the program
 
     def compile(self, kernel: str, where: Path) -> None:
         """Waits until a kernel ("rows.softmax") lies in the cache at a place. Raises: Failed if that cannot be."""
-        if self.hopeless:
-            raise Failed(self.hopeless, tried=False)
+        if self.hopeless or self.ended:
+            raise Failed(self.hopeless or "the program ends", tried=False)
         process = None
         try:
             if self.process is None:
@@ -122,13 +123,18 @@ class Compiler:
             creationflags=getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0),
         )  # fmt: skip
         self.owner = os.getpid()
-        atexit.register(self.close)
+        atexit.register(self.end)
+
+    def end(self) -> None:
+        """Ends the process with the program."""
+        self.ended = True
+        self.close()
 
     def close(self) -> None:
         """Ends the process; the kernels that it has finished stay in the cache."""
         process, self.process = self.process, None
         if process is not None and self.owner == os.getpid():  # and not a fork of who started it
-            atexit.unregister(self.close)
+            atexit.unregister(self.end)
             process.kill()
             process.wait()
             for pipe in (process.stdin, process.stdout):

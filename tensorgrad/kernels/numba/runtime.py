@@ -195,6 +195,8 @@ def _serve() -> None:
         try:
             row.ready = compiled(row.kernel)
         except Exception as error:  # NumPy serves on
+            if _compiler.ended:  # with the program: nothing has failed
+                return
             _failed.append(row)
             if str(error) not in _warned:
                 _warned.add(str(error))
