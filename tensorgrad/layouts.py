@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 
 class memory_format:
     """How the dimensions of a dense tensor lie in memory: which one varies fastest.
@@ -93,3 +96,24 @@ def dense_order(array) -> list[int] | None:
                 return None
             step *= array.shape[d]
     return order
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """The permutation that undoes this one.
+
+    >>> from tensorgrad.layouts import inverse
+    >>> inverse([0, 2, 3, 1])
+    [0, 3, 1, 2]
+    """
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
+def made_in_order(make: Callable[[tuple], Any], shape: tuple[int, ...], order: Sequence[int]) -> Any:
+    """An array of a shape whose dimensions lie in memory in this order, the outermost first; `make` gives one in rows.
+
+    >>> import numpy as np
+    >>> from tensorgrad.layouts import made_in_order
+    >>> made_in_order(np.empty, (2, 3, 4, 5), [0, 2, 3, 1]).strides
+    (480, 8, 120, 24)
+    """
+    return make(tuple([shape[d] for d in order])).transpose(inverse(order))

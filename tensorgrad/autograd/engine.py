@@ -21,20 +21,20 @@ from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import from_numpy_dtype
-from tensorgrad.layouts import contiguous_format, dense_order
+from tensorgrad.layouts import contiguous_format, dense_order, inverse, made_in_order
 from tensorgrad.tensor import Tensor, share
 
 
 class _Runs(threading.local):
     """The backward pass that this thread is in: the innermost, where a hook or a custom function started another.
 
-    `current` is (its number, its roots, and if only certain gradients are computed, what leads to these).
+    `current` is (its number, its roots, if only certain gradients are computed what leads to these, and a list of what
+    is to be called at its end).
     """
 
-    current: tuple = (0, (), None)
+    current: tuple = (0, (), None, ())
 
     def __init__(self):  # runs in every thread that comes by here
-        self.callbacks: list = []  # what is to be called at the end of the pass
         global several_threads
         if threading.current_thread() is not threading.main_thread():
             several_threads = True
@@ -56,16 +56,16 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
     """
     captured = None if targets is None else dict.fromkeys(targets)
     wanted = None if targets is None else _leading_to(targets, roots, fills)
-    current = _next_run(), roots, wanted
     callbacks: list = []
+    current = _next_run(), roots, wanted, callbacks
     checked = ANOMALY.enabled or bool(OBSERVERS)
     grads: dict = {}  # node -> the gradients of its outputs, summed so far
     hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks want to see the whole sum
     awaited: dict | None = None  # such a leaf -> how many gradients are still to come
     ready: list = []  # a heap of (-sequence_nr, node)
     # No call from here to the `try`, nor in `finally`: a signal handler, which may raise, runs after calls.
-    outer, before = (RUNS.current, RUNS.callbacks), GRAD.enabled
-    RUNS.current, RUNS.callbacks, GRAD.enabled = current, callbacks, create_graph
+    outer, before = RUNS.current, GRAD.enabled
+    RUNS.current, GRAD.enabled = current, create_graph
     try:
         # The roots are the "edges" of a node of their own, without an op.
         edges, results = [edge for edge, _ in roots], [grad for _, grad in roots]
@@ -128,12 +128,11 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
         for leaf in list(hooked):  # those for which no gradient came on some of the edges
             finish_leaf(leaf, hooked, create_graph)
         found = None if captured is None else [_after_hooks(target, captured[target]) for target in targets]
-        for callback in RUNS.callbacks:  # which may add to them
+        for callback in callbacks:  # which may add to them
             callback()
         return found
     finally:
-        GRAD.enabled = before
-        RUNS.current, RUNS.callbacks = outer
+        GRAD.enabled, RUNS.current = before, outer
 
 
 def _place(edges, edge) -> int:
@@ -205,7 +204,7 @@ def _ahead(edges, ready: list) -> dict:
 
 def expects(edge) -> bool:
     """Whether the backward pass that this thread is in comes by `edge`."""
-    _, roots, wanted = RUNS.current
+    _, roots, wanted, _ = RUNS.current
     if wanted is not None:
         return edge[0] in wanted[TARGETS] or wanted.get(edge[0], False)
     return edge[0] in reachable(root[0] for root, _ in roots)
@@ -360,9 +359,9 @@ def owned(references: int, grad: Tensor, leaf: Tensor) -> Tensor:
     if order is None and (array.ndim < 2 or array.flags.c_contiguous):
         copied = storage.copy(array)
     else:
-        order = list(range(array.ndim)) if order is None else order
-        copied = storage.empty(tuple(array.shape[d] for d in order), array.dtype, grad.device)
-        copied = copied.transpose(sorted(range(array.ndim), key=order.__getitem__))
+        copied = made_in_order(
+            lambda shape: storage.empty(shape, array.dtype, grad.device), array.shape, order or range(array.ndim)
+        )
         storage.write(copied, array)
     return share(copied, storage.of(copied))
 
@@ -372,8 +371,7 @@ def detachable(grad: Tensor, leaf: Tensor) -> Tensor:
     order = dense_order(leaf._array)
     if order is None or leaf._array.flags.c_contiguous:
         return grad.clone(memory_format=contiguous_format)
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return grad.permute(order).clone(memory_format=contiguous_format).permute(back)
+    return grad.permute(order).clone(memory_format=contiguous_format).permute(inverse(order))
 
 
 def finish_leaf(leaf: Tensor, hooked: dict, create_graph: bool) -> None:

@@ -49,10 +49,8 @@ class FunctionalModuleWithBuffers(_Stateless):
 
     def forward(self, params: Sequence[Tensor], buffers: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
         """The module's result with these tensors. Buffers that it changes are changed in place."""
-        tensors = dict(zip(self.param_names, params, strict=True))
         given = dict(zip(self.buffer_names, buffers, strict=True))
-        tensors.update(given)
-        return self._call(tensors, args, kwargs)
+        return self._call(dict(zip(self.param_names, params, strict=True)) | given, args, kwargs)
 
 
 def _copies(tensors: Any, tracking: bool) -> Tensors:

@@ -251,8 +251,10 @@ def _run(op: Op, tensors, variant: str) -> list[str]:
 
 def _result(op: Op) -> list[str]:
     if len(op.outputs) > 1:
-        arrays = "each_in_rows(arrays)" if op.kind == "reduction" else "arrays"
-        return [*_format(op, "arrays"), f"    made = wrap_all(OP, {arrays})"]
+        lines = []
+        if op.kind == "reduction":  # (of an input in rows the results are, too)
+            lines = ["    if not x0.flags.c_contiguous:", "        arrays = each_in_rows(arrays)"]
+        return [*lines, *_format(op, "arrays"), "    made = wrap_all(OP, arrays)"]
     lines = [] if op.kind == "view" else ["    if array.__class__ not in STORAGES:", "        array = as_array(array)"]
     if op.kind == "reduction":  # NumPy keeps the order of the dimensions in memory, PyTorch makes it that of rows
         lines += ["    elif array.ndim > 1 and not array.flags.c_contiguous:", "        array = in_rows(array)"]

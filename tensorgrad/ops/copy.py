@@ -7,7 +7,7 @@ import numpy as np
 from tensorgrad import devices, dtypes
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.kernels.array.rearrange import dense_like
-from tensorgrad.layouts import memory_strides
+from tensorgrad.layouts import made_in_order, memory_strides
 from tensorgrad.ops import inplace
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
 from tensorgrad.ops.errors import check_number
@@ -34,14 +34,10 @@ def _keep_layout(xp, x):
 
 
 def _copied_on_meta(x, memory_format):
-    """The geometry of `_copied`, by a permutation of a shape in row order."""
-    order = list(range(x.ndim))
+    """The geometry of `_copied`."""
     if memory_format == "channels_last":
-        order = [0, *order[2:], 1]
-    elif memory_format is None and 0 not in x.strides:
-        order.sort(key=lambda d: -x.strides[d])
-    dense = x.empty(tuple([x.shape[d] for d in order]), x.dtype)
-    return dense.transpose(sorted(range(x.ndim), key=order.__getitem__))
+        return made_in_order(lambda shape: x.empty(shape, x.dtype), x.shape, (0, *range(2, x.ndim), 1))
+    return x.astype(x.dtype, "K" if memory_format is None and 0 not in x.strides else "C")
 
 
 _clone = op("clone_copy(input, memory_format: str)", _copied, input=lambda g: g, backward_name="CloneBackward0",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tensorgrad.layouts import channels_last, channels_last_3d, memory_format, memory_strides
+from tensorgrad.layouts import channels_last, channels_last_3d, made_in_order, memory_format, memory_strides
 from tensorgrad.storage.stubs import STORAGES
 
 
@@ -51,12 +51,11 @@ def in_format_of(inputs: tuple, results):
 
 def in_channels_last(array):
     """The array with its channels innermost in memory; itself if they are."""
-    n, c, *inside = array.shape
     steps = memory_strides(array.shape, channels_last if array.ndim == 4 else channels_last_3d)
     if array.strides == tuple([s * array.dtype.itemsize for s in steps]):
         return array
     storage = STORAGES[array.__class__]
-    copied = storage.empty((n, *inside, c), array.dtype, storage.device_of(array))
-    copied = copied.transpose((0, array.ndim - 1, *range(1, array.ndim - 1)))
+    device, order = storage.device_of(array), (0, *range(2, array.ndim), 1)
+    copied = made_in_order(lambda shape: storage.empty(shape, array.dtype, device), array.shape, order)
     storage.write(copied, array)
     return copied

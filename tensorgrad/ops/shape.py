@@ -15,6 +15,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.kernels.array import shape as kernels
+from tensorgrad.layouts import inverse
 from tensorgrad.ops.errors import as_integer, warn, wrap_dim, wrap_dims
 from tensorgrad.ops.kinds import alias, composite, export, op, view
 from tensorgrad.ops.slowpath import spoken
@@ -97,7 +98,7 @@ _squeeze = view("squeeze_dims(input, dims: any)", "shape.squeeze", where="", bac
 _squeeze_all = view("squeeze(input, dims: any)", "shape.squeeze", where="",
                     input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
 _permute = view("permute(input, dims: dims)", "shape.permute", where="",
-                input=lambda g, dims: _permute(g, tuple(sorted(range(len(dims)), key=dims.__getitem__))))  # fmt: skip
+                input=lambda g, dims: _permute(g, tuple(inverse(dims))))  # fmt: skip
 _transpose = view("transpose(input, dim0: int, dim1: int)", "shape.transpose",
                   prepare=lambda x, a, b: (x, wrap_dim(a, x.ndim), wrap_dim(b, x.ndim)),
                   input=lambda g, dim0, dim1: _transpose(g, dim0, dim1),

@@ -11,7 +11,7 @@ from cupy import cuda, ndarray
 from cupy.cuda import runtime
 
 from tensorgrad import devices
-from tensorgrad.layouts import dense_order
+from tensorgrad.layouts import dense_order, inverse
 from tensorgrad.storage.cuda import _State, synchronizing
 from tensorgrad.storage.cuda_devices import guarded
 from tensorgrad.storage.cuda_memory import keep_until_done
@@ -32,8 +32,7 @@ def _in_order(array, copy):
     order = dense_order(array)
     if order is None:
         return copy(array)
-    back = sorted(range(array.ndim), key=order.__getitem__)
-    return copy(array.transpose(order)).transpose(back)
+    return copy(array.transpose(order)).transpose(inverse(order))
 
 
 def _on(device: devices.device, make, *args):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tensorgrad import devices
+from tensorgrad.layouts import made_in_order
 from tensorgrad.storage.cpu import Window
 from tensorgrad.storage.stubs import Storage, register
 
@@ -45,8 +46,7 @@ class MetaArray:
     def astype(self, dtype, order: str = "K", copy: bool = True) -> MetaArray:
         """The same shape with another dtype, laid out as NumPy's `order` says."""
         dims = sorted(range(self.ndim), key=lambda d: -self.strides[d]) if order == "K" else [*range(self.ndim)]
-        made = MetaArray.empty(tuple(self.shape[d] for d in dims), np.dtype(dtype))
-        return MetaArray(made.phantom.transpose(sorted(dims, key=dims.__getitem__)))
+        return made_in_order(lambda shape: MetaArray.empty(shape, np.dtype(dtype)), self.shape, dims)
 
     def transpose(self, axes) -> MetaArray:
         """The dimensions in another order."""

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from tensorgrad.layouts import made_in_order
+
 
 def flip(xp, x, dims):
     """The order of the elements along `dims` reversed."""
@@ -24,7 +26,7 @@ def dense_like(xp, x):
     if 0 in x.strides or x.flags.c_contiguous:
         return xp.empty(x.shape, x.dtype)
     order = sorted(range(x.ndim), key=lambda d: -abs(x.strides[d]))  # NumPy's `empty_like` forgets sizes of 1
-    return xp.empty([x.shape[d] for d in order], x.dtype).transpose(sorted(range(x.ndim), key=order.__getitem__))
+    return made_in_order(lambda shape: xp.empty(shape, x.dtype), x.shape, order)
 
 
 def roll(xp, x, shifts, dims):

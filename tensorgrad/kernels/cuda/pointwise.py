@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorgrad.kernels.cuda import program
 from tensorgrad.kernels.cuda.expressions import EXPRESSIONS, PLAIN, settings
+from tensorgrad.layouts import inverse
 
 THREADS = 256
 MOST_BLOCKS = 2**31 - 1
@@ -152,8 +153,8 @@ def _broadcast(name, arrays, operands, given, result, some, dtype):
         grid = min(-(-count // THREADS), MOST_BLOCKS)
         places = [np.int64(v) for v in (*sizes[1:], *rows[0], *rows[1], *rows[2])]
         _function(name, kernel, dtype.name)((grid,), (THREADS,), (out, np.int64(n), *given, *places))
-    inverse = sorted(range(len(order)), key=order.__getitem__)
-    return out if order == inverse == sorted(order) else out.transpose(inverse)
+    back = inverse(order)
+    return out if order == back == sorted(order) else out.transpose(back)
 
 
 def _suits_packs(operands, rows, some, dtype) -> bool:
