@@ -20,7 +20,7 @@ help: ## show this list
 train: $(VENV)/.examples ## train a small network on handwritten digits (DATA=folder of MNIST files, ARGS="--epochs 3 ...")
 	@$(RUN) examples/train_digits.py $(if $(DATA),--data '$(DATA)') $(ARGS)
 
-test: $(VENV)/.test ## all tests, with numba and without, in about ten minutes (ARGS=--quick: in two; ARGS="-k name ...")
+test: $(VENV)/.test ## all tests, with numba and without, in about 25 minutes (ARGS=--quick: in two; ARGS="-k name ...")
 	@$(RUN) tools/tests.py $(ARGS)
 
 stress: $(VENV)/.test ## kernels, signals, kills, forks, damaged files, for SECONDS=600 (ARGS="--only signals --seed 7")

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "tests"
 FUZZER_SECONDS = 60
 # Measured on two cores (AMD EPYC, 2.6 GHz), in minutes.
-FULL, QUICK = "about ten minutes", "about two minutes"
+FULL, QUICK = "about 25 minutes", "about two minutes"
 PYTEST = [sys.executable, "-m", "pytest", "-p", "tools.progress"]
 QUICKLY = ["--few", "2", "--within", "90", "-m", "not slow"]
 CLOSING = re.compile(r"\b(\d+ (passed|failed|skipped|errors?|deselected|warnings?)|no tests ran)\b.* in [\d.]+s")
