@@ -214,7 +214,7 @@ def save(value):
     Raises: RuntimeError for a tensor made in inference mode, whose later writes nobody would notice.
     """
     if value.__class__ in PLAIN or isinstance(value, Tensor):
-        storage = value._memory or value._storage
+        storage = value._storage if value._memory is None else value._memory  # not `or`: a storage's truth adds sizes
         if storage.version is None:
             raise RuntimeError(
                 "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode "
