@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 
+from tensorgrad import cgroups
+
 __all__ = [
     "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode", "get_float32_matmul_precision",
     "get_num_interop_threads", "get_num_threads", "is_deterministic_algorithms_warn_only_enabled",
@@ -14,11 +16,15 @@ __all__ = [
 
 
 def _default_threads() -> int:
-    """OMP_NUM_THREADS, which PyTorch goes by too, or else the processors that this process may use."""
+    """OMP_NUM_THREADS, which PyTorch goes by too, or else the processors that this process may use.
+
+    In a container with a share of them (`docker --cpus`), more threads would only wait for each other's turn.
+    """
     given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     if given.isdecimal() and int(given):
         return int(given)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(there, cgroups.processors() or there)
 
 
 class _Settings:

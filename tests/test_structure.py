@@ -16,7 +16,7 @@ ROOT = Path(tensorgrad.__file__).parent
 
 # The generated stubs are for type checkers only.
 FLOOR_0 = {
-    "command", "const", "dtypes", "devices", "forks", "size", "layouts", "return_types", "whole_modules",
+    "cgroups", "command", "const", "dtypes", "devices", "forks", "size", "layouts", "return_types", "whole_modules",
     "_methods", "_functions", "_functional", "_special",
 }  # fmt: skip
 FLOOR_1 = {"storage", "generator", "generator_philox", "ops.dispatch", "ops.stubs"}
@@ -108,7 +108,7 @@ def test_the_engine_stays_readable():
     engine = {module_name(p): code_lines(p) for p in MODULES if floor(module_name(p)) <= 2}
     # Not part of the text that explains the engine: generated names, and tools beside it.
     beside = {
-        "command", "const",
+        "cgroups", "command", "const",
         "generator", "generator_philox", "printing", "ops.show", "autograd.functional", "autograd.checking",
         "autograd.by_hand", "autograd.edges", "autograd.forward_ad", "autograd.grad_mode", "autograd.handles",
         "autograd.once", "autograd.passes", "autograd.tracebacks", "autograd.variable",

@@ -18,7 +18,7 @@ import threading
 import time
 from typing import Any
 
-from tensorgrad import forks
+from tensorgrad import cgroups, forks
 
 __all__ = ["KEPT", "memory", "release", "start"]
 
@@ -51,39 +51,14 @@ def _glibc() -> Any:
 def memory(root: str = "/") -> int:
     """The bytes that this process may use: the machine's memory, or less where it is in control groups with limits.
 
-    Those of groups around its own hold as well. `root` is where /proc and /sys are found.
+    `root` is where /proc and /sys are found.
 
     >>> from tensorgrad.storage import recycling
     >>> recycling.memory() > 0
     True
     """
-    found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    groups = os.path.join(root, "sys/fs/cgroup")
-    with contextlib.suppress(OSError, ValueError), open(os.path.join(root, "proc/self/cgroup")) as file:
-        for line in file:
-            _, controllers, path = line.rstrip("\n").split(":", 2)
-            places: tuple[str, ...]
-            names: tuple[str, ...]
-            if not controllers:  # version 2, alone or beside version 1
-                places, names = (groups, os.path.join(groups, "unified")), ("memory.max", "memory.high")
-            elif "memory" in controllers.split(","):
-                places, names = (os.path.join(groups, controllers),), ("memory.limit_in_bytes",)
-            else:
-                continue
-            parts = [part for part in path.split("/") if part not in ("", "..")]
-            for (
-                place
-            ) in places:  # a container's own group may be shown as the outermost one: absent ones are passed over
-                for depth in range(len(parts) + 1):
-                    found += [_limit(os.path.join(place, *parts[:depth], name)) for name in names]
-    return min(limit for limit in found if limit)
-
-
-def _limit(path: str) -> int:
-    """The number in a file; 0 if there is none, as where it says "max"."""
-    with contextlib.suppress(OSError, ValueError), open(path) as file:
-        return int(file.read())
-    return 0
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(physical, cgroups.memory(root) or physical)
 
 
 def start() -> bool:
