@@ -30,7 +30,7 @@ def waiting(request, monkeypatch):
     runtime.wait()
     assert table.WAITING.ready is not None
     if request.param == "asleep":
-        monkeypatch.setattr(pool, "ROUNDS", 0)
+        monkeypatch.setattr(pool, "AWAKE", 0)
     elif request.param == "without":
         monkeypatch.setattr(table.WAITING, "ready", None)
 
@@ -122,10 +122,10 @@ def test_a_thread_beside_the_one_that_gives_it_work_is_to_move():
     os.sched_setaffinity(0, {here})
     try:
         memory[board.GIVER] = here
-        assert loops.serve(memory.ctypes.data, 64, 1) == board.CROWDED
+        assert loops.serve(memory.ctypes.data, 16_000, 1) == board.CROWDED
         assert memory[board.MOVED] > 0
         memory[board.MOVED] = 1 << 62  # just now: it does not move again and again
-        assert loops.serve(memory.ctypes.data, 64, 1) == board.IDLE
+        assert loops.serve(memory.ctypes.data, 16_000, 1) == board.IDLE
     finally:
         os.sched_setaffinity(0, all_of_them)
 
@@ -405,7 +405,7 @@ def test_a_forked_child_starts_its_own_threads(counting):
 
 def test_work_of_little_is_not_shared_with_a_thread_that_sleeps(monkeypatch):
     pool.run(in_python, 10, (np.zeros(10, np.int64),), ALWAYS)
-    monkeypatch.setattr(pool, "ROUNDS", 0)
+    monkeypatch.setattr(pool, "AWAKE", 0)
     ranges = []
     until = time.monotonic() + 5  # the threads must have seen that there is nothing to do
     while len(ranges) != 1 and time.monotonic() < until:

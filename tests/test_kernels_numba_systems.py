@@ -1,11 +1,19 @@
 """Compiled kernels name no function that the system lacks: for the compiler an unknown name ends the process."""
 
+import re
 import subprocess
 import sys
+import time
 
+import numpy as np
 import pytest
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from tensorgrad.kernels.numba import board, runtime, table, waiting
 
 # The module is imported as on the named system, and every function of the system's that it would call does not exist.
 CODE = """
@@ -28,7 +36,7 @@ with launch.taking_from(library):
 assert not any("absent" in name for part in library.parts.values() for name in part.names)
 memory = np.zeros(board.SIZE, np.int64)
 memory[board.MOVED] = 1 << 62  # just now: on a busy machine the thread does not ask to be moved
-assert loops.serve(memory.ctypes.data, 64, 1) == board.IDLE
+assert loops.serve(memory.ctypes.data, 16_000, 1) == board.IDLE
 memory[board.DONE] = board.FINISHED
 assert loops.done(memory.ctypes.data, 1)
 print("right")
@@ -46,3 +54,40 @@ def test_threads_wait_where_functions_of_the_system_are_missing(system, absent, 
     code = CODE.format(system=system, absent=absent, library=library)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.stdout.strip() == "right", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    "machine, triple, instruction",
+    [
+        ("x86_64", "x86_64-unknown-linux-gnu", "pause"),
+        ("AMD64", "x86_64-pc-windows-msvc", "pause"),
+        ("aarch64", "aarch64-unknown-linux-gnu", "isb"),
+        ("arm64", "arm64-apple-darwin", "isb"),
+        ("ARM64", "aarch64-pc-windows-msvc", "isb"),
+        ("riscv64", "x86_64-unknown-linux-gnu", None),
+    ],
+)
+def test_a_loop_that_waits_tells_the_processor(machine, triple, instruction):
+    """In that processor's own instruction: a wrong one would be an error of the compiler, or end the process."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    module = ir.Module()
+    module.triple = triple
+    builder = ir.IRBuilder(ir.Function(module, ir.FunctionType(ir.VoidType(), []), "wait").append_basic_block())
+    waiting.pause(builder, machine)
+    builder.ret_void()
+    made = llvm.Target.from_triple(triple).create_target_machine()
+    text = made.emit_assembly(llvm.parse_assembly(str(module)))
+    assert re.findall(r"^\s+(pause|isb|yield)\b", text, re.M) == ([instruction] if instruction else [])
+
+
+@pytest.mark.parametrize("limit", [0, 1_000_000, 20_000_000])
+def test_threads_wait_by_the_clock(limit):
+    """However long this processor pauses. What others have of it meanwhile does not count, so it may be more."""
+    loops, memory = runtime.compiled(table.WAITING.kernel), np.zeros(board.SIZE, np.int64)
+    memory[board.MOVED] = 1 << 62
+    for wait in (lambda: loops.done(memory.ctypes.data, limit), lambda: loops.serve(memory.ctypes.data, limit, 0)):
+        before, used = time.perf_counter_ns(), time.thread_time_ns()
+        assert not wait()
+        assert time.perf_counter_ns() - before >= limit
+        assert time.thread_time_ns() - used <= 2 * limit + 5_000_000

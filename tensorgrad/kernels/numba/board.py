@@ -14,8 +14,9 @@ MOST = 256  # threads for a kernel, beside the one that starts it
 TASK, PLACE, FIRST, LAST, GIVER = range(5)
 TIME, MOVED = 8, 10  # the thread's clock, two numbers, and when it last found itself crowded
 DONE = 16  # what became of it, in another line
+WATCH = 24  # the clock of the thread that waits for that, two numbers
 # And what is used by who starts a kernel, of the first thread he takes: the compiled function that divides the work,
-# its patience (rounds of waiting.py), the addresses of all the threads' boards, the kernel's address, the arguments.
+# its patience (nanoseconds), the addresses of all the threads' boards, the kernel's address, the arguments.
 DIVIDE, PATIENCE, TEAM = 32, 33, 34
 KERNEL, ARGUMENTS, SIZE = TEAM + MOST, TEAM + MOST + 2, 1024
 

@@ -49,8 +49,8 @@ from tensorgrad.settings import get_num_threads
 GRAIN = 24576  # elements (of ordinary cost) that are worth a thread
 ROUSING = 131072  # elements that are worth waking threads up
 _SOON = 1e-3  # seconds after another kernel: it is worth it, too, as more will come
-ROUNDS = 800  # of a quarter of a microsecond, that a thread waits awake
-_GRACE = 140  # pauses, until the one who handed over a call in Python holds the lock no longer
+AWAKE = 200_000  # nanoseconds that a thread waits awake
+_GRACE = 4_000  # nanoseconds, until the one who handed over a call in Python holds the lock no longer
 _LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None  # the C library
 _NAP = 5e-5  # seconds between looks at a task that takes long
 
@@ -87,7 +87,7 @@ class _Worker:
         self.task, self.done, self.team = board[TASK : TASK + 1], board[DONE : DONE + 1], board[TEAM : TEAM + MOST]
         self.address = self.team[0] = board.ctypes.data
         self.loops = WAITING.ready
-        self.done[0], board[DIVIDE], board[PATIENCE] = FINISHED, self.loops.divide.address, ROUNDS
+        self.done[0], board[DIVIDE], board[PATIENCE] = FINISHED, self.loops.divide.address, AWAKE
         board[GIVER] = -1
         self.wake: SimpleQueue = SimpleQueue()
         self.asleep = False
@@ -121,7 +121,7 @@ class _Worker:
 
     def wait(self) -> bool:
         """Waits until the thread has done what it began. Returns whether that failed."""
-        if self.done[0] == NOTHING and not self.loops.done(self.address, ROUNDS):
+        if self.done[0] == NOTHING and not self.loops.done(self.address, AWAKE):
             while self.done[0] == NOTHING:
                 time.sleep(_NAP)
         return bool(self.done[0] == FAILED)
@@ -129,7 +129,7 @@ class _Worker:
     def serve(self) -> None:
         """The thread: does what is given, for ever."""
         while True:
-            why = self.loops.serve(self.address, ROUNDS, _GRACE)
+            why = self.loops.serve(self.address, AWAKE, _GRACE)
             if why == CALLED:
                 self.answer()
                 continue

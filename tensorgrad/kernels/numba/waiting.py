@@ -2,7 +2,7 @@
 
 Waking a thread that sleeps takes the system tens of microseconds, as long as many a kernel runs; taking Python's lock
 from a thread that holds it, the same. The loops give their processor away every few microseconds to whatever else wants
-to run there.
+to run there. They go by the clock, as the pause between two looks is ten times as long on one processor as on another.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tensorgrad.kernels.numba.board import (
     TASK,
     TEAM,
     TIME,
+    WATCH,
     WRONG,
 )  # fmt: skip
 from tensorgrad.kernels.numba.functions import inner
@@ -45,8 +46,10 @@ _TASK, _DONE, _TEAM = 8 * TASK, 8 * DONE, 8 * TEAM  # in bytes
 _CAN_GIVE_WAY = os.name == "posix"
 _CAN_TELL = _CAN_GIVE_WAY and hasattr(ctypes.CDLL(None), "sched_getcpu")
 _TAKEN, _AGAIN = 20_000, 10_000_000  # nanoseconds that another thread has had our processor; from move to move
+_TURN = 4_000  # nanoseconds, after which others may have the processor
 _NAP = np.uint32(50)  # microseconds
-_PAUSE = "llvm.x86.sse2.pause" if platform.machine() in ("x86_64", "AMD64") else ""
+_LOOKS = 16  # before the clock is read
+_LOOK = 250  # nanoseconds that one takes where there is no clock to tell
 _I64 = ir.IntType(64)
 
 
@@ -95,14 +98,21 @@ def _perform(typing, task, place, first, last):
     return types.int64(types.int64, types.int64, types.int64, types.int64), generate
 
 
+def pause(builder, machine):
+    """Code that tells a processor of this name (as `platform.machine()` has it) that this is a loop that waits."""
+    if machine in ("x86_64", "AMD64"):
+        kind = ir.FunctionType(ir.VoidType(), [])
+        builder.call(builder.module.declare_intrinsic("llvm.x86.sse2.pause", fnty=kind), [])
+    elif machine in ("aarch64", "arm64", "ARM64"):  # `isb`: on most of them `yield` does nothing
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [number])
+        builder.call(builder.module.declare_intrinsic("llvm.aarch64.isb", fnty=kind), [number(15)])
+
+
 @intrinsic
 def _pause(typing):
-    """Tells the processor that this is a loop that waits."""
-
     def generate(context, builder, signature, arguments):
-        if _PAUSE:
-            nothing = ir.FunctionType(ir.VoidType(), [])
-            builder.call(builder.module.declare_intrinsic(_PAUSE, fnty=nothing), [])
+        pause(builder, platform.machine())
         return context.get_dummy_value()
 
     return types.void(), generate
@@ -125,7 +135,8 @@ if _CAN_GIVE_WAY:
         _usleep(_NAP)
 
     @inner
-    def _nanoseconds(place):
+    def _later(place, before, looks):
+        """The time in nanoseconds, so many looks after `before`; `place` is memory for the system's two numbers."""
         _clock_gettime(_CLOCK, place)
         return read(place) * 1_000_000_000 + read(place + 8)
 
@@ -140,8 +151,8 @@ else:
         pass
 
     @inner
-    def _nanoseconds(place):
-        return np.int64(0)
+    def _later(place, before, looks):
+        return before + looks * _LOOK
 
 
 if _CAN_TELL:
@@ -169,16 +180,45 @@ else:
 
 
 @inner
-def until(address, rounds):
-    """Waits for the number at an address to become another than 0, so many rounds at most; whether it did."""
-    for i in range(rounds):
+def _seen(address, looks):
+    """Whether the number at an address is another than 0 at one of so many looks."""
+    for _ in range(looks):
         if read(address):
             return True
         for _ in range(8):
             _pause()
-        if _CAN_GIVE_WAY and i % 16 == 15:
+    return False
+
+
+@inner
+def until(address, limit, clock):
+    """Waits for the number at an address to become another than 0, so many nanoseconds at most; whether it did.
+
+    What others have of the processor meanwhile does not count. `clock` is memory for the time.
+    """
+    if limit <= 0 or read(address):
+        return read(address) != 0
+    waited = turn = np.int64(0)
+    since = _later(clock, np.int64(0), 0)
+    while waited < limit:
+        if _seen(address, _LOOKS):
+            return True
+        now = _later(clock, since, _LOOKS)
+        waited, turn, since = waited + now - since, turn + now - since, now
+        if turn >= _TURN:
             _give_way()
+            turn, since = np.int64(0), _later(clock, now, 0)
     return read(address) != 0
+
+
+@inner
+def _let_go(grace, clock):
+    """Waits so many nanoseconds."""
+    start = now = _later(clock, np.int64(0), 0)
+    while now - start < grace:
+        for _ in range(8):
+            _pause()
+        now = _later(clock, now, 1)
 
 
 @inner
@@ -191,41 +231,42 @@ def _to_move(board, now):
 
 
 @inner
-def _come(board, rounds):
+def _come(board, limit):
     """Waits as `until` for a task; returns CALLED (for any), IDLE or CROWDED.
 
     A thread that finds itself on one processor with another says so, to be moved; if that was of no use it goes to
     sleep for a moment, as on a busy machine it is in the way.
     """
-    for i in range(rounds):
-        if read(board + _TASK):
+    waited, turn, clock = np.int64(0), np.int64(0), board + 8 * TIME
+    since = _later(clock, np.int64(0), 0)
+    while waited < limit:
+        if _seen(board + _TASK, _LOOKS):
             return CALLED
-        for _ in range(8):
-            _pause()
-        if _CAN_GIVE_WAY and i % 16 == 15:
-            before = _nanoseconds(board + 8 * TIME)
+        now = _later(clock, since, _LOOKS)
+        waited, turn, since = waited + now - since, turn + now - since, now
+        if turn >= _TURN:
             _give_way()
-            now = _nanoseconds(board + 8 * TIME)
-            taken = now - before > _TAKEN
-            if (taken or _beside_giver(board)) and _to_move(board, now):
+            turn, since = np.int64(0), _later(clock, now, 0)
+            taken = since - now > _TAKEN
+            if (taken or _beside_giver(board)) and _to_move(board, since):
                 return CROWDED
             if taken:
                 _sleep()
+                since = _later(clock, since, 0)
     return CALLED if read(board + _TASK) else IDLE
 
 
 def _serve():
     @plain("int64(int64, int64, int64)")
-    def serve(board, rounds, grace):
-        """Does the tasks that come to a board. Returns IDLE if none comes for `rounds`, CALLED for one in Python, or
-        CROWDED."""
+    def serve(board, limit, grace):
+        """Does the tasks that come to a board. Returns IDLE if none comes for so many nanoseconds, CALLED for one in
+        Python, `grace` nanoseconds after it came, or CROWDED."""
         while True:
-            what = _come(board, rounds)
+            what = _come(board, limit)
             if what != CALLED:
                 return what
             if read(board + _TASK) == IN_PYTHON:
-                for _ in range(grace):
-                    _pause()
+                _let_go(grace, board + 8 * TIME)
                 return CALLED
             task = exchange(board + _TASK, NOTHING)
             if task == IN_PYTHON:
@@ -233,7 +274,7 @@ def _serve():
             if task:
                 place, first, last = read(board + 8 * PLACE), read(board + 8 * FIRST), read(board + 8 * LAST)
                 write(board + _DONE, FAILED if _perform(task, place, first, last) else FINISHED)
-                if _beside_giver(board) and _to_move(board, _nanoseconds(board + 8 * TIME)):
+                if _beside_giver(board) and _to_move(board, _later(board + 8 * TIME, np.int64(0), 0)):
                     return CROWDED
 
     return serve
@@ -241,9 +282,9 @@ def _serve():
 
 def _done():
     @plain("boolean(int64, int64)")
-    def done(board, rounds):
-        """Waits until a task is done, so many rounds at most; whether it is."""
-        return until(board + _DONE, rounds)
+    def done(board, limit):
+        """Waits until a task is done, so many nanoseconds at most; whether it is."""
+        return until(board + _DONE, limit, board + 8 * WATCH)
 
     return done
 
@@ -274,7 +315,7 @@ def _divide():
                     happened = WRONG
         for i in range(workers):
             board = read(place + _TEAM + 8 * i)
-            if not until(board + _DONE, read(place + 8 * PATIENCE)):
+            if not until(board + _DONE, read(place + 8 * PATIENCE), board + 8 * WATCH):
                 happened |= LATE
             elif read(board + _DONE) == FAILED:
                 happened |= WRONG
