@@ -68,7 +68,7 @@ from tensorgrad.tensor import Tensor
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tensorgrad\b")
 
 from tensorgrad import autograd, random, return_types
-from tensorgrad.autograd.anomaly import is_anomaly_check_nan_enabled, is_anomaly_enabled
+from tensorgrad.autograd.anomaly import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from tensorgrad.autograd.modes import (
     enable_grad,
     inference_mode,
@@ -123,10 +123,10 @@ if "DEBUG" in _os.environ:
     _debug_from_environment()
 
 _LAZY = (  # modules that run when they are first used
-    "_C", "__config__", "__future__", "_utils", "accelerator", "backends", "compat", "cpu", "cuda", "distributed",
-    "distributions", "fft", "functional", "fx", "hub", "jit", "linalg", "masked", "mps", "multiprocessing", "nn",
-    "onnx", "optim", "overrides", "profiler", "quasirandom", "signal", "special", "testing", "types", "utils", "viz",
-    "xpu",
+    "_C", "__config__", "__future__", "_jit_internal", "_utils", "accelerator", "backends", "compat", "cpu", "cuda",
+    "distributed", "distributions", "fft", "functional", "fx", "hub", "jit", "linalg", "masked", "mps",
+    "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quasirandom", "signal", "special", "testing",
+    "types", "utils", "viz", "xpu",
 )  # fmt: skip
 _TOOLS = (  # and of this library alone
     "command", "compat_child", "coverage", "debug", "folders", "info", "jit_modules", "processes", "run", "stubs",
@@ -137,7 +137,7 @@ _later(__name__, _LAZY + _TOOLS)
 from tensorgrad import amp, checks, compiler, func, serialization, sparse, tensor_types
 from tensorgrad._ops import ops
 from tensorgrad.amp import GradScaler, autocast
-from tensorgrad.amp.autocast_mode import get_autocast_dtype, is_autocast_cpu_enabled, is_autocast_enabled
+from tensorgrad.amp.autocast_state import *
 from tensorgrad.checks import (
     _assert_async,
     _check,

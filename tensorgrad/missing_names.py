@@ -25,41 +25,38 @@ ONLY_IN_TORCH: dict[str, str] = {
         ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext StaticModule
         Storage StorageBase Stream StreamObjType StringType SymBool SymBoolType SymFloat SymInt SymIntType Tag
         TensorType ThroughputBenchmark TracingState TupleType Type UnionType Use Value ao
-        autocast_decrement_nesting autocast_increment_nesting batch_norm_backward_elemt
-        batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats batch_norm_gather_stats_with_counts
-        batch_norm_stats batch_norm_update_stats bit bits16 bits1x8 bits2x4 bits4x2 bits8 ccol_indices_copy
-        chalf choose_qparams_optimized classes classproperty clear_autocast_cache col_indices_copy complex32
-        cond cpp crow_indices_copy cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution
+        batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
+        batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit bits16 bits1x8 bits2x4
+        bits4x2 bits8 ccol_indices_copy chalf choose_qparams_optimized classes classproperty col_indices_copy
+        complex32 cond cpp crow_indices_copy cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution
         cudnn_convolution_add_relu cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler
         cudnn_is_acceptable dequantize dsmm empty_quantized export fake_quantize_per_channel_affine
         fake_quantize_per_tensor_affine fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
         fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight
         fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix float4_e2m1fn_x2 float8_e4m3fn float8_e4m3fnuz
         float8_e5m2 float8_e5m2fnuz float8_e8m0fnu fork fused_moving_avg_obs_fake_quant futures
-        get_autocast_cpu_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype get_autocast_xla_dtype
-        get_device_module get_file_path has_lapack has_mkl has_openmp has_spectral hsmm hspmm import_ir_module
-        import_ir_module_from_buffer indices_copy init_num_threads int1 int2 int3 int4 int5 int6 int7 int_repr
-         is_autocast_cache_enabled is_autocast_ipu_enabled is_autocast_xla_enabled
-        is_vulkan_available library merge_type_from_type_comment miopen_batch_norm miopen_convolution
-        miopen_convolution_add_relu miopen_convolution_relu miopen_convolution_transpose miopen_ctc_loss
-        miopen_depthwise_convolution miopen_rnn mkldnn_adaptive_avg_pool2d mkldnn_convolution
-        mkldnn_linear_backward_weights mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer monitor mtia
-        native_norm nested package parse_ir parse_schema parse_type_comment prepare_multiprocessing_environment
+        get_autocast_ipu_dtype get_autocast_xla_dtype has_lapack has_mkl has_openmp has_spectral hsmm hspmm
+        import_ir_module import_ir_module_from_buffer indices_copy init_num_threads int1 int2 int3 int4 int5
+        int6 int7 int_repr is_autocast_ipu_enabled is_autocast_xla_enabled is_vulkan_available library
+        merge_type_from_type_comment miopen_batch_norm miopen_convolution miopen_convolution_add_relu
+        miopen_convolution_relu miopen_convolution_transpose miopen_ctc_loss miopen_depthwise_convolution
+        miopen_rnn mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights
+        mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer monitor mtia native_norm nested package parse_ir
+        parse_schema parse_type_comment prepare_multiprocessing_environment
         profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 q_per_channel_axis q_per_channel_scales
         q_per_channel_zero_points q_scale q_zero_point qint32 qint8 qscheme quantization quantize_per_channel
         quantize_per_tensor quantize_per_tensor_dynamic quantized_batch_norm quantized_gru quantized_gru_cell
         quantized_lstm quantized_lstm_cell quantized_max_pool1d quantized_max_pool2d quantized_max_pool3d
         quantized_rnn_relu_cell quantized_rnn_tanh_cell quint2x4 quint4x2 quint8 resize_as_sparse_
-        row_indices_copy saddmm set_anomaly_enabled set_autocast_cache_enabled set_autocast_cpu_dtype
-        set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype
-        set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype set_autocast_xla_enabled smm
-        sspaddmm sym_constrain_range sym_constrain_range_for_size sym_fresh_size thread_safe_generator uint1
-        uint2 uint3 uint4 uint5 uint6 uint7 unify_type_list values_copy wait while_loop windows
+        row_indices_copy saddmm set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype
+        set_autocast_xla_enabled smm sspaddmm sym_constrain_range sym_constrain_range_for_size sym_fresh_size
+        thread_safe_generator uint1 uint2 uint3 uint4 uint5 uint6 uint7 unify_type_list values_copy wait
+        while_loop windows
     """,
     "autograd": """
-        DeviceType NestedIOFunction ProfilerActivity ProfilerConfig ProfilerEvent ProfilerState SavedTensor anomaly_mode
-        enforce_grad_layout_policy handle_torch_function has_torch_function
-        is_tensor_like is_view_replay_enabled kineto_available profiler_legacy profiler_util
+        DeviceType NestedIOFunction ProfilerActivity ProfilerConfig ProfilerEvent ProfilerState SavedTensor
+        anomaly_mode enforce_grad_layout_policy handle_torch_function has_torch_function is_tensor_like
+        kineto_available profiler_legacy profiler_util
     """,
     "cuda": """
         BFloat16Storage BoolStorage ByteStorage CUDAPluggableAllocator CharStorage ComplexDoubleStorage
@@ -77,12 +74,10 @@ ONLY_IN_TORCH: dict[str, str] = {
     """,
     "nn": "intrinsic qat quantizable quantized",
     "nn.functional": """
-        BroadcastingList1 BroadcastingList2 BroadcastingList3 ScalingType SwizzleType assert_int_or_pair
-        boolean_dispatch grad grouped_mm handle_torch_function has_torch_function has_torch_function_unary
-        has_torch_function_variadic scaled_grouped_mm scaled_mm
+        ScalingType SwizzleType assert_int_or_pair grad grouped_mm scaled_grouped_mm scaled_mm
     """,
     "utils": """
-        ThroughputBenchmark backcompat backend_registration collect_env cpp_backtrace
+        ThroughputBenchmark backcompat backend_registration cpp_backtrace
         generate_methods_for_privateuse1_backend get_cpp_backtrace rename_privateuse1_backend set_module
         throughput_benchmark weak
     """,

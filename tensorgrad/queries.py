@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from tensorgrad import dtypes
 from tensorgrad.ops.storage_values import TypedStorage
 from tensorgrad.size import Size
@@ -9,8 +11,9 @@ from tensorgrad.storage.stubs import Storage
 from tensorgrad.tensor import Tensor
 
 __all__ = [
-    "TypedStorage", "UntypedStorage", "broadcast_shapes", "compiled_with_cxx11_abi", "get_default_device", "is_storage",
-    "is_tensor", "result_type", "set_default_device", "set_default_tensor_type", "typename",
+    "TypedStorage", "UntypedStorage", "broadcast_shapes", "compiled_with_cxx11_abi", "get_default_device",
+    "get_device_module", "get_file_path", "is_storage", "is_tensor", "result_type", "set_default_device",
+    "set_default_tensor_type", "typename",
 ]  # fmt: skip
 
 
@@ -117,6 +120,40 @@ def get_default_device():
 
     device = DEFAULT_DEVICE.device
     return storage_class(device).current_device() if device.type == "cuda" and device.index is None else device
+
+
+def get_device_module(device=None):
+    """The module of a device's type, such as `torch.cuda`; of the accelerator, or else of the CPU, for None.
+
+    Raises: RuntimeError for a device that has none, and for what is no device.
+
+    >>> import tensorgrad as torch
+    >>> torch.get_device_module("cpu").is_available()
+    True
+    """
+    import tensorgrad
+
+    if device is None:
+        name = "cuda" if tensorgrad.cuda.is_available() else "cpu"
+    elif isinstance(device, str | tensorgrad.device):
+        name = tensorgrad.device(device).type
+    else:
+        raise RuntimeError(f"Invalid value of device '{device}', expect torch.device, str, or None")
+    module = getattr(tensorgrad, name, None)
+    if module is None:
+        raise RuntimeError(f"Device '{name}' does not have a corresponding module registered as 'torch.{name}'.")
+    return module
+
+
+def get_file_path(*path_components: str) -> str:
+    """The path of a file beside this package, in the folder that packages are installed to.
+
+    >>> import os
+    >>> import tensorgrad as torch
+    >>> os.path.isfile(torch.get_file_path("tensorgrad", "__init__.py"))
+    True
+    """
+    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *path_components)
 
 
 def set_default_tensor_type(t) -> None:

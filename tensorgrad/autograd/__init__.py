@@ -6,7 +6,12 @@ from types import ModuleType as _ModuleType
 
 from tensorgrad.autograd import graph
 from tensorgrad.autograd.anomaly import detect_anomaly, set_detect_anomaly
-from tensorgrad.autograd.grad_mode import is_multithreading_enabled, set_multithreading_enabled
+from tensorgrad.autograd.grad_mode import (
+    _force_original_view_tracking,
+    is_multithreading_enabled,
+    is_view_replay_enabled,
+    set_multithreading_enabled,
+)
 from tensorgrad.autograd.gradients import backward, grad
 from tensorgrad.autograd.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 from tensorgrad.whole_modules import later, whole

@@ -61,6 +61,21 @@ class detect_anomaly(set_detect_anomaly):
         )
 
 
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Switches anomaly mode on or off. Raises: TypeError for what is no boolean.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_anomaly_enabled(False)
+    """
+    for position, (name, value) in enumerate((("enabled", enabled), ("check_nan", check_nan)), 1):
+        if not isinstance(value, bool):
+            raise TypeError(
+                f"set_anomaly_enabled(): argument '{name}' (position {position}) must be bool, not "
+                f"{type(value).__name__}"
+            )
+    _switch(enabled, check_nan)
+
+
 def is_anomaly_enabled() -> bool:
     """Whether anomaly mode is on.
 

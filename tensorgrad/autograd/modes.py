@@ -12,6 +12,7 @@ from tensorgrad.storage.stubs import INFERENCE
 class _Mode(threading.local):
     enabled = True  # are ops recorded in this thread?
     inference = False  # are results marked as never usable in autograd?
+    view_replay = False  # are all steps to a view repeated, however many they are?
 
 
 GRAD = _Mode()

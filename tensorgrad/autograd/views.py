@@ -99,11 +99,11 @@ def _steps_now(view: Tensor) -> Steps:
     """The steps from the base, as it is now, to the view.
 
     If the base itself got another shape in place (`t_`), the view's place in the storage is all that still holds; and
-    where it took many steps to get there, to name the place is shorter.
+    where it took many steps to get there, to name the place is shorter (`grad_mode._force_original_view_tracking`).
     """
     base, steps, _, _ = view._view  # type: ignore[misc]
     reshaped = base.__dict__ and RESHAPED in base.__dict__
-    if not reshaped and (view._array.dtype is not base._array.dtype or not _is_long(steps)):
+    if not reshaped and (view._array.dtype is not base._array.dtype or GRAD.view_replay or not _is_long(steps)):
         return steps
     with_offset = view.stride(), view.storage_offset() - base.storage_offset()
     geometry = (base._array.shape, base.stride())

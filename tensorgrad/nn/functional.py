@@ -25,9 +25,23 @@ _SAME = (
 _from_torch = {name: _FUNCTIONS[name] for name in _SAME if name not in _FUNCTIONAL and name in _FUNCTIONS}
 globals().update(_guarded(_from_torch, "tensorgrad.nn.functional"))
 
+# What PyTorch's functions are made with, and files of users take from here.
+from tensorgrad._jit_internal import (  # noqa: E402
+    BroadcastingList1,  # noqa: F401
+    BroadcastingList2,  # noqa: F401
+    BroadcastingList3,  # noqa: F401
+    boolean_dispatch,  # noqa: F401
+)
+
 # Composites of layers, which need what is above.
 from tensorgrad.nn.functional_attention import multi_head_attention_forward  # noqa: E402, F401
 from tensorgrad.nn.linear_cross_entropy import linear_cross_entropy  # noqa: E402, F401
+from tensorgrad.overrides import (  # noqa: E402
+    handle_torch_function,  # noqa: F401
+    has_torch_function,  # noqa: F401
+    has_torch_function_unary,  # noqa: F401
+    has_torch_function_variadic,  # noqa: F401
+)
 
 if not _typing.TYPE_CHECKING:  # or every misspelt name would pass for this one
 

@@ -11,6 +11,6 @@ FAMILIES = (
     "fft", "spectrogram", "windows",
     "interpolate", "grid", "fractional",
     "gamma_sample", "gumbel", "native",
-    "numeric", "rnn",
+    "numeric", "weight_norm", "rnn",
     "questions", "storage_values", "memory", "absent", "callables", "view_copy", "docs",
 )  # fmt: skip

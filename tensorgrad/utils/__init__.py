@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tensorgrad.whole_modules import whole
 
 _PARTS = (
-    "_pytree", "benchmark", "checkpoint", "data", "deterministic", "dlpack", "flop_counter", "hooks", "model_zoo",
-    "module_tracker", "swap", "tensorboard",
+    "_pytree", "benchmark", "checkpoint", "collect_env", "data", "deterministic", "dlpack", "flop_counter", "hooks",
+    "model_zoo", "module_tracker", "swap", "tensorboard",
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         _pytree,
         benchmark,
         checkpoint,
+        collect_env,
         data,
         deterministic,
         dlpack,

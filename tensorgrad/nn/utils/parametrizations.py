@@ -9,7 +9,7 @@ from tensorgrad.nn import functional as F
 from tensorgrad.nn.module import Module
 from tensorgrad.nn.utils import parametrize
 from tensorgrad.nn.utils.spectral_norm import output_dim
-from tensorgrad.nn.utils.weight_norm import normalized
+from tensorgrad.ops.weight_norm import _weight_norm
 from tensorgrad.tensor import Tensor
 
 _MAPS = ("matrix_exp", "cayley", "householder")
@@ -165,7 +165,7 @@ class _WeightNorm(Module):
         self.dim = -1 if dim is None else dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        return normalized(weight_v, weight_g, self.dim)
+        return _weight_norm(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """The lengths, and the weight itself as the directions."""

@@ -8,12 +8,8 @@ from typing import Any
 import tensorgrad as torch
 from tensorgrad.nn.module import Module
 from tensorgrad.nn.parameter import Parameter, is_lazy
+from tensorgrad.ops.weight_norm import _weight_norm
 from tensorgrad.tensor import Tensor
-
-
-def normalized(v: Tensor, g: Tensor, dim: int) -> Tensor:
-    """``v`` scaled to the lengths ``g``, one for each index of ``dim``; or one for all of it if ``dim`` is -1."""
-    return v * (g / torch.norm_except_dim(v, 2, dim))
 
 
 class WeightNorm:
@@ -38,7 +34,7 @@ class WeightNorm:
 
     def compute_weight(self, module: Module) -> Tensor:
         """The weight as it follows from length and direction."""
-        return normalized(getattr(module, f"{self.name}_v"), getattr(module, f"{self.name}_g"), self.dim)
+        return _weight_norm(getattr(module, f"{self.name}_v"), getattr(module, f"{self.name}_g"), self.dim)
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:

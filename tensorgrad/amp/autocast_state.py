@@ -1,0 +1,370 @@
+"""What `autocast` stands at in a thread: which devices' ops are cast, to what, and the names that ask and set it."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from tensorgrad import devices, dtypes
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.ops import callpath, slowpath
+from tensorgrad.ops.errors import warn
+from tensorgrad.ops.precision import ALONE, LISTS, TOLD
+from tensorgrad.tensor import Tensor, tensors_in
+
+__all__ = [
+    "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "get_autocast_cpu_dtype",
+    "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled", "is_autocast_cpu_enabled",
+    "is_autocast_enabled", "set_autocast_cache_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
+    "set_autocast_dtype", "set_autocast_enabled", "set_autocast_gpu_dtype",
+]  # fmt: skip
+
+
+class State:
+    """One state, never changed but for `casts`: `dtypes` are the shorter ones that devices were given, `on` the devices
+    whose ops are cast, `nesting` how many `autocast` this thread is in.
+
+    `casts` holds the shorter copies of parameters, until the outermost `autocast` ends.
+    """
+
+    __slots__ = ("casts", "dtypes", "keeps", "nesting", "on")
+
+    def __init__(self, on: frozenset[str], dtypes: dict[str, Any], keeps: bool, nesting: int, casts: dict):
+        self.on, self.dtypes, self.keeps, self.nesting, self.casts = on, dtypes, keeps, nesting, casts
+
+    def cast(self, op, args: tuple) -> tuple:
+        """The arguments of an op as they should be: called by the slow path before every op."""
+        for device in self.on:
+            args = self._cast(op.name, device, args)
+        return args
+
+    def _cast(self, name: str, device: str, args):
+        lists = LISTS.get(device)
+        if lists is None:
+            return args
+        if name in lists.shorter:
+            return all_to(args, device, self.shorter(device), self)
+        if name in lists.full:
+            return all_to(args, device, dtypes.float32)
+        if name in lists.widest:
+            found = {t.dtype for t in tensors_in(args) if _castable(t, device)}
+            if len(found) > 1:
+                return all_to(args, device, functools.reduce(dtypes.promote_types, found))
+        return args
+
+    def shorter(self, device: str) -> dtypes.dtype:
+        """The dtype that the ops of a device are cast to."""
+        return self.dtypes.get(device) or (dtypes.float16 if device == "cuda" else dtypes.bfloat16)
+
+    def composite(self, function, *args, **kwargs):
+        """A function of several ops that is cast as a whole (called by its guard); inside, nothing is.
+
+        Raises: RuntimeError if it is refused.
+        """
+        name = function.__name__
+        device = next((t.device.type for t in tensors_in((*args, *kwargs.values()))), "")
+        if device not in self.on or not _is_one(name, device, args, kwargs):
+            return function(*args, **kwargs)
+        if name in LISTS[device].refused:
+            raise RuntimeError(LISTS[device].refused[name])
+        values = self._cast(name, device, (*args, *kwargs.values()))
+        slowpath.LOCAL.autocast = None
+        try:
+            return function(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
+        finally:
+            slowpath.LOCAL.autocast = self
+
+    def shortened(self, tensor: Tensor, dtype) -> Tensor:
+        """A tensor in a shorter dtype; a parameter's copy is kept, as long as nobody writes to the parameter."""
+        kept = self.keeps and tensor.requires_grad and tensor.is_leaf and tensor._view is None
+        if not kept or tensor.dtype is not dtypes.float32:
+            return tensor.to(dtype)
+        key, version = (id(tensor), dtype, GRAD.enabled), tensor._version
+        found = self.casts.get(key)
+        if found is None or found[1] != version:
+            found = self.casts[key] = tensor, version, tensor.to(dtype)
+        return found[2]
+
+
+def _is_one(name: str, device: str, args: tuple, kwargs: dict) -> bool:
+    """Whether a composite, called with these arguments, is one op on a device's lists, or on none as PyTorch's is."""
+    if name in TOLD:
+        return any(isinstance(value, dtypes.dtype) for value in (*args, *kwargs.values()))
+    return device in LISTS and (name in ALONE or any(name in names for names in LISTS[device]))
+
+
+def _castable(tensor: Tensor, device: str) -> bool:
+    return tensor.is_floating_point() and tensor.dtype is not dtypes.float64 and tensor.device.type == device
+
+
+def all_to(values, device: str, dtype, state: State | None = None):
+    """All tensors of a device, among nested values, in a dtype; by the copies that `state` keeps, if it is given."""
+    cast = [
+        (v if v.dtype is dtype or not _castable(v, device) else state.shortened(v, dtype) if state else v.to(dtype))
+        if isinstance(v, Tensor)
+        else all_to(v, device, dtype, state)
+        if isinstance(v, list | tuple) and any(isinstance(x, Tensor) for x in v)
+        else v
+        for v in values
+    ]
+    return tuple(cast) if isinstance(values, tuple) else cast
+
+
+# --- this thread's state -------------------------------------------------------------------------------------------
+
+_START = State(frozenset(), {}, True, 0, {})
+
+
+def current() -> State:
+    """What holds now."""
+    return slowpath.LOCAL.autocast or _START
+
+
+def change(**what: Any) -> None:
+    """Another state from now on, which differs in `what`. While it is as at the start, ops take the fast path."""
+    before = slowpath.LOCAL.autocast
+    old = before or _START
+    names = ("on", "dtypes", "keeps", "nesting")
+    new: Any = tuple(what.get(name, getattr(old, name)) for name in names)
+    after = None
+    if new != tuple(getattr(_START, name) for name in names):
+        after = State(*new, {} if before is None else before.casts)
+    callpath.rare((after is not None) - (before is not None))
+    slowpath.LOCAL.autocast = after
+
+
+def _known(name: str, device_type: Any) -> str:
+    if not isinstance(device_type, str):
+        raise _wrong(name, "device_type", 1, "str", device_type)
+    return devices.device(device_type).type  # which says what types there are
+
+
+def _wrong(name: str, argument: str, position: int, wanted: str, got: Any) -> TypeError:
+    return TypeError(
+        f"{name}(): argument '{argument}' (position {position}) must be {wanted}, not {type(got).__name__}"
+    )
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether the ops of this thread are cast now.
+
+    Raises: TypeError or RuntimeError for what is no type of device.
+
+    >>> import tensorgrad as torch
+    >>> with torch.autocast("cpu"):
+    ...     torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
+    (True, False)
+    """
+    return _known("is_autocast_enabled", device_type) in current().on
+
+
+def set_autocast_enabled(*args: Any, **kwargs: Any) -> None:
+    """From now on, casts the ops of this thread on a device, or no longer: `(device_type, enabled)`; or `(enabled)`,
+    which means "cuda".
+
+    Raises: TypeError for anything else, RuntimeError for what is no type of device.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_autocast_enabled("cpu", True)
+    >>> (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
+    torch.bfloat16
+    >>> torch.set_autocast_enabled("cpu", False)
+    """
+    given = dict(zip(("device_type", "enabled") if len(args) + len(kwargs) == 2 else ("enabled",), args, strict=False))
+    both = {**given, **kwargs}
+    if len(args) + len(kwargs) != len(both) or not {"enabled"} <= both.keys() <= {"device_type", "enabled"}:
+        words = [*(type(a).__name__ for a in args), *(f"{k}={type(v).__name__}" for k, v in kwargs.items())]
+        raise TypeError(
+            f"set_autocast_enabled() received an invalid combination of arguments - got ({', '.join(words)}), but "
+            "expected one of:\n * (str device_type, bool enabled)\n * (bool enabled)\n"
+        )
+    device, enabled = both.get("device_type", "cuda"), both["enabled"]
+    if not isinstance(device, str):
+        raise _wrong("set_autocast_enabled", "device_type", 1, "str", device)
+    if not isinstance(enabled, bool):
+        raise _wrong("set_autocast_enabled", "enabled", len(both), "bool", enabled)
+    switch(_known("set_autocast_enabled", device), enabled)
+
+
+def switch(device: str, enabled: bool) -> None:
+    """Casts the ops of a device from now on, or no longer."""
+    on = current().on
+    change(on=on | {device} if enabled else on - {device})
+
+
+def get_autocast_dtype(device_type: str) -> dtypes.dtype:
+    """The shorter dtype of a device.
+
+    Raises: TypeError or RuntimeError for what is no type of device.
+
+    >>> import tensorgrad as torch
+    >>> torch.get_autocast_dtype("cpu")
+    torch.bfloat16
+    >>> with torch.autocast("cpu", dtype=torch.float16):
+    ...     torch.get_autocast_dtype("cpu")
+    torch.float16
+    """
+    return current().shorter(_known("get_autocast_dtype", device_type))
+
+
+def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
+    """What ops on a device are cast to from now on, where they are.
+
+    Raises: TypeError or RuntimeError for what is no type of device, TypeError for what is no dtype.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_autocast_dtype("cpu", torch.float16)
+    >>> with torch.autocast("cpu"):
+    ...     (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
+    torch.float16
+    >>> torch.set_autocast_dtype("cpu", torch.bfloat16)
+    """
+    device = _known("set_autocast_dtype", device_type)
+    if not isinstance(dtype, dtypes.dtype):
+        raise _wrong("set_autocast_dtype", "dtype", 2, "torch.dtype", dtype)
+    change(dtypes=with_dtype(device, dtype))
+
+
+def with_dtype(device: str, dtype: dtypes.dtype) -> dict[str, dtypes.dtype]:
+    """The shorter dtypes of all devices, if one of them is given `dtype`: only those that are not the usual ones."""
+    return {d: t for d, t in {**current().dtypes, device: dtype}.items() if t is not _START.shorter(d)}
+
+
+def autocast_increment_nesting() -> int:
+    """Counts one more `autocast` that this thread is in, and says how many they are.
+
+    >>> import tensorgrad as torch
+    >>> torch.autocast_increment_nesting(), torch.autocast_decrement_nesting()
+    (1, 0)
+    """
+    change(nesting=current().nesting + 1)
+    return current().nesting
+
+
+def autocast_decrement_nesting() -> int:
+    """Counts one less `autocast` that this thread is in, and says how many they are: at 0 programs clear the cache.
+
+    >>> import tensorgrad as torch
+    >>> with torch.autocast("cpu"):
+    ...     torch.autocast_increment_nesting(), torch.autocast_decrement_nesting()
+    (2, 1)
+    """
+    change(nesting=current().nesting - 1)
+    return current().nesting
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether the shorter copies of parameters are kept.
+
+    >>> import tensorgrad as torch
+    >>> with torch.autocast("cpu", cache_enabled=False):
+    ...     torch.is_autocast_cache_enabled()
+    False
+    """
+    return current().keeps
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Whether the shorter copies of parameters are kept from now on. Raises: TypeError for what is no boolean.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_autocast_cache_enabled(False)
+    >>> torch.is_autocast_cache_enabled()
+    False
+    >>> torch.set_autocast_cache_enabled(True)
+    """
+    change(keeps=_boolean(enabled))
+
+
+def clear_autocast_cache() -> None:
+    """Lets go of the shorter copies of parameters.
+
+    >>> import tensorgrad as torch
+    >>> torch.clear_autocast_cache()
+    """
+    current().casts.clear()
+
+
+# --- the older names, one for each device -----------------------------------------------------------------------------
+
+
+def _boolean(enabled: Any) -> bool:
+    if not isinstance(enabled, bool):
+        raise TypeError(f"enabled must be a bool (got {type(enabled).__name__})")
+    return enabled
+
+
+def _old(old: str, new: str) -> None:
+    warn(f"torch.{old} is deprecated. Please use torch.{new} instead.", DeprecationWarning)
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """The older name of `is_autocast_enabled("cpu")`.
+
+    >>> import tensorgrad as torch
+    >>> with torch.autocast("cpu"):
+    ...     torch.is_autocast_cpu_enabled()
+    True
+    """
+    _old("is_autocast_cpu_enabled()", "is_autocast_enabled('cpu')")
+    return is_autocast_enabled("cpu")
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """The older name of `set_autocast_enabled("cpu", enabled)`. Raises: TypeError for what is no boolean.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_autocast_cpu_enabled(False)
+    """
+    _boolean(enabled)
+    _old("set_autocast_cpu_enabled(enabled)", "set_autocast_enabled('cpu', enabled)")
+    switch("cpu", enabled)
+
+
+def get_autocast_cpu_dtype() -> dtypes.dtype:
+    """The older name of `get_autocast_dtype("cpu")`.
+
+    >>> import tensorgrad as torch
+    >>> torch.get_autocast_cpu_dtype()
+    torch.bfloat16
+    """
+    _old("get_autocast_cpu_dtype()", "get_autocast_dtype('cpu')")
+    return get_autocast_dtype("cpu")
+
+
+def get_autocast_gpu_dtype() -> dtypes.dtype:
+    """The older name of `get_autocast_dtype("cuda")`.
+
+    >>> import tensorgrad as torch
+    >>> torch.get_autocast_gpu_dtype()
+    torch.float16
+    """
+    _old("get_autocast_gpu_dtype()", "get_autocast_dtype('cuda')")
+    return get_autocast_dtype("cuda")
+
+
+def set_autocast_cpu_dtype(dtype: dtypes.dtype) -> None:
+    """The older name of `set_autocast_dtype("cpu", dtype)`. Raises: TypeError for what is no dtype.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_autocast_cpu_dtype(torch.bfloat16)
+    """
+    _a_dtype(dtype)
+    _old("set_autocast_cpu_dtype(dtype)", "set_autocast_dtype('cpu', dtype)")
+    set_autocast_dtype("cpu", dtype)
+
+
+def set_autocast_gpu_dtype(dtype: dtypes.dtype) -> None:
+    """The older name of `set_autocast_dtype("cuda", dtype)`. Raises: TypeError for what is no dtype.
+
+    >>> import tensorgrad as torch
+    >>> torch.set_autocast_gpu_dtype(torch.float16)
+    """
+    _a_dtype(dtype)
+    _old("set_autocast_gpu_dtype(dtype)", "set_autocast_dtype('cuda', dtype)")
+    set_autocast_dtype("cuda", dtype)
+
+
+def _a_dtype(dtype: Any) -> None:
+    if not isinstance(dtype, dtypes.dtype):
+        raise TypeError(f"dtype must be a torch.dtype (got {type(dtype).__name__})")
