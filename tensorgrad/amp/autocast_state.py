@@ -128,7 +128,7 @@ def change(**what: Any) -> None:
     new: Any = tuple(what.get(name, getattr(old, name)) for name in names)
     after = None
     if new != tuple(getattr(_START, name) for name in names):
-        after = State(*new, {} if before is None else before.casts)
+        after = State(new[0], new[1], new[2], new[3], {} if before is None else before.casts)
     callpath.rare((after is not None) - (before is not None))
     slowpath.LOCAL.autocast = after
 
