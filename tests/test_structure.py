@@ -110,7 +110,8 @@ def test_the_engine_stays_readable():
     beside = {
         "cgroups", "command", "const",
         "generator", "generator_philox", "printing", "ops.show", "autograd.functional", "autograd.checking",
-        "autograd.by_hand", "autograd.edges", "autograd.forward_ad", "autograd.grad_mode", "autograd.handles",
+        "autograd.by_hand", "autograd.edges", "autograd.forward_ad", "autograd.function_results", "autograd.grad_mode",
+        "autograd.handles",
         "autograd.once", "autograd.passes", "autograd.tracebacks", "autograd.variable",
         "autograd.saved", "autograd.saving", "forks",
         "autograd.profiler", "storage.cuda", "storage.cuda_devices", "storage.cuda_memory",

@@ -7,10 +7,12 @@ from collections.abc import Collection
 
 from tensorgrad.autograd import modes
 from tensorgrad.autograd.anomaly import ANOMALY
-from tensorgrad.autograd.graph import FREED, GENERIC, Node, next_sequence_nr, raise_freed, save, unpack
+from tensorgrad.autograd.function_results import keep_saved, place
+from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr, raise_freed, unpack
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.autograd.views import check_writable, edge_of, rebase
-from tensorgrad.tensor import Tensor, differentiable, share, wrap
+from tensorgrad.autograd.views import edge_of
+from tensorgrad.ops.errors import warn
+from tensorgrad.tensor import Tensor, wrap
 
 
 class FunctionCtx(Node):
@@ -57,7 +59,10 @@ class FunctionCtx(Node):
     saved_variables = saved_tensors
 
     def name(self) -> str:
-        return f"{self.function.__name__}Backward"
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        return f"<torch.autograd.function.{self.name()} object at {id(self):#x}>"
 
     def apply(self, grads):
         """Runs the user's `backward`."""
@@ -108,9 +113,6 @@ def _zeros(shape, dtype, array_type, beside) -> Tensor:
     return wrap(made)
 
 
-GENERIC.add(FunctionCtx)
-
-
 class Function:
     """Base class of custom differentiable functions: write static `forward` and `backward`, call `apply`.
 
@@ -133,9 +135,22 @@ class Function:
     tensor(12.)
     """
 
+    _backward_cls: type[FunctionCtx] = FunctionCtx  # of the nodes that `apply` makes
+
     def __init__(self, *args, **kwargs):
-        name = type(self).__name__
-        raise RuntimeError(f"{name} should not be instantiated. Call {name}.apply instead.")
+        warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
+            "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
+            "version of PyTorch.",
+            DeprecationWarning,
+        )
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "function with static forward method. (Example: "
+            "https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+        )
 
     @staticmethod
     def forward(*args, **kwargs):
@@ -162,13 +177,14 @@ class Function:
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        cls._backward_cls = type(f"{cls.__name__}Backward", (FunctionCtx,), {"__slots__": (), "__module__": __name__})
         if "vjp" in cls.__dict__ and "backward" not in cls.__dict__:
             cls.backward = cls.vjp
 
     @classmethod
     def apply(cls, *args, **kwargs):
         """Runs `forward` and records it."""
-        ctx = FunctionCtx()
+        ctx = cls._backward_cls()
         ctx.function, ctx.op, ctx.hooks, ctx.args = cls, cls, None, ()
         ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()
         ctx.materialize_grads, ctx.left_none = True, ()
@@ -190,7 +206,7 @@ class Function:
             else:
                 results = cls.forward(ctx, *args, **kwargs)
         several = isinstance(results, tuple)
-        outputs = _outputs(ctx, args, list(results) if several else [results], tracked)
+        outputs = list(results) if several else [results]
         if tracked:
             if ANOMALY.enabled:
                 from tensorgrad.autograd import tracebacks
@@ -201,80 +217,12 @@ class Function:
                 (t._array.shape, t._array.dtype, t._array.__class__) if isinstance(t, Tensor) else (None, None, None)
                 for t in outputs
             )
-            _attach(ctx, outputs)
         else:
             ctx.outputs, ctx.sequence_nr = (), 0
-        _keep_saved(ctx, args, outputs, tracked)
+        outputs = place(ctx, args, outputs, tracked)
+        keep_saved(ctx, args, outputs, tracked)
         return tuple(outputs) if several else outputs[0]
 
 
-def _outputs(ctx, args, results: list, tracked: bool) -> list:
-    """What `apply` returns: an input that came back unchanged becomes a new tensor, one that was written stays."""
-    dirty = {id(t) for t in ctx.dirty_tensors}
-    given = {id(a) for a in args if isinstance(a, Tensor)}
-    outputs, aliases = [], []
-    for nr, tensor in enumerate(results):
-        if isinstance(tensor, Tensor) and id(tensor) not in dirty:
-            own = id(tensor) in given
-            if own or (tracked and tensor._view is not None):
-                if own or any(isinstance(a, Tensor) and a._storage is tensor._storage for a in args):
-                    aliases.append(nr)
-                tensor = share(tensor._array, tensor._storage)
-        outputs.append(tensor)
-    ctx.aliases = tuple(aliases)
-    if dirty - {id(t) for t in results}:
-        raise RuntimeError(
-            "Some elements marked as dirty during the forward method were not returned as output. The "
-            "inputs that are modified inplace must all be outputs of the Function."
-        )
-    for tensor in ctx.dirty_tensors:
-        if tracked and tensor.requires_grad and tensor._edge is None and tensor._view is None:
-            raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
-        if tracked:
-            check_writable(tensor)
-        tensor._storage.bump()
-    return outputs
-
-
-def _attach(ctx, outputs: list) -> None:
-    fixed = {id(t) for t in ctx.non_differentiable}
-    if not getattr(ctx, "_materialize_non_diff_grads", True):
-        ctx.left_none = {nr for nr, tensor in enumerate(outputs) if id(tensor) in fixed}
-    dirty = {id(t) for t in ctx.dirty_tensors}
-    for nr, tensor in enumerate(outputs):
-        if not isinstance(tensor, Tensor) or id(tensor) in fixed or not differentiable(tensor._array.dtype):
-            continue
-        if id(tensor) in dirty and tensor._view is not None:
-            rebase(tensor, ctx)
-        else:
-            tensor._edge, tensor._requires_grad, tensor._view = (ctx, nr), True, None
-
-
-def _keep_saved(ctx, args, outputs: list, tracked: bool) -> None:
-    """Turns what `save_for_backward` was given into saved values with their places in the graph."""
-    from tensorgrad.ops.slowpath import LOCAL, pack_one
-
-    saved, edges = [], []
-    for i, tensor in enumerate(ctx.__dict__.pop("to_save")):
-        if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(
-                f"save_for_backward can only save variables, but argument {i} is of type {type(tensor).__name__}"
-            )
-        edge = None
-        if tracked and tensor is not None:
-            output = next((nr for nr, t in enumerate(outputs) if t is tensor), None)
-            if output is not None:
-                edge = (ctx, output) if tensor._edge is not None else None
-            else:
-                edge = next((e for a, e in zip(args, ctx.edges, strict=True) if a is tensor), None)
-        value = None if tensor is None else save(tensor)
-        if LOCAL.saved_hooks and tensor is not None:
-            value = pack_one(tensor.detach())
-        saved.append(value)
-        edges.append(edge)
-    ctx.saved = tuple(saved)
-    ctx.saved_edges = tuple(e[1] if e is not None and e[0] is ctx else e for e in edges)
-    ctx.__dict__.pop("dirty_tensors"), ctx.__dict__.pop("non_differentiable")
-
-
-from tensorgrad.autograd.once import once_differentiable as once_differentiable  # noqa: E402  (builds on this file)
+from tensorgrad.autograd.once import InplaceFunction as InplaceFunction  # noqa: E402  (they build on this file)
+from tensorgrad.autograd.once import once_differentiable as once_differentiable  # noqa: E402

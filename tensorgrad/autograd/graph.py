@@ -52,7 +52,6 @@ class Node:
     sequence_nr: int
     hooks: NodeHooks | None
     tensor_arguments: Any = itertools.repeat(True)  # a custom function has others as well
-    aliases: tuple = ()  # outputs of a custom function that share memory with its inputs
 
     def apply(self, grads: list) -> tuple:
         """The gradients of the inputs, from those of the outputs."""
@@ -185,7 +184,6 @@ def as_node(target) -> Node:
     return node
 
 
-GENERIC: set[type] = {Node}  # classes of nodes of many names
 _named_classes: dict[tuple[type, str], type] = {}
 
 
@@ -197,7 +195,7 @@ def shown(node: Node) -> Node:
     'ExpBackward0'
     """
     cls = node.__class__
-    if cls in GENERIC:
+    if cls is Node:  # one class for the nodes of many names
         key = cls, node.name()
         if key not in _named_classes:
             _named_classes[key] = type(key[1], (cls,), {"__slots__": (), "__module__": __name__})

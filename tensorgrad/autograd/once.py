@@ -1,4 +1,4 @@
-"""A custom function whose backward pass cannot itself be differentiated."""
+"""Custom functions of older kinds: with a backward pass that cannot itself be differentiated, and written in place."""
 
 from __future__ import annotations
 
@@ -38,3 +38,11 @@ class _Refusal(Function):
     @staticmethod
     def backward(ctx, *grads):
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+class InplaceFunction(Function):
+    """`Function` under an older name, for those that write to their inputs. `inplace` is only remembered."""
+
+    def __init__(self, inplace: bool = False):
+        super().__init__()
+        self.inplace = inplace

@@ -20,8 +20,18 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.ops.dispatch import OPS
 from tensorgrad.tensor import VIEW, Tensor
 
-MULTI: Any = ()  # in the last place of `_view`, where True is usual: one of several views that one call made
+# In the last place of `_view`, where True is usual: one of several views that one call made; what a custom function
+# returned. Both are false, and so are views of them: nobody may write to them where that is recorded.
+MULTI: Any = ()
+CUSTOM: Any = frozenset()
 
+REASONS = {
+    MULTI: " This view is the output of a function that returns multiple views. Such functions do not allow the output "
+    "views to be modified inplace. You should replace the inplace operation by an out-of-place one.",
+    CUSTOM: " This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
+    "logic to handle view+inplace would override the custom backward associated with the custom Function, leading to "
+    "incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.",
+}
 AMBIGUOUS = (
     " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
     "the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or "
@@ -63,7 +73,7 @@ def view_edge(view: Tensor):
         if view._edge is None and not recorded and base.requires_grad:
             return (view, 0)  # made under no_grad: a leaf of its own
         return view._edge
-    if not base.requires_grad:
+    if not base.requires_grad and view._edge is None:
         return None
     if not recorded:
         _forbid(view, "its base or another view of its base has been modified inplace")
@@ -83,15 +93,10 @@ def _forbid(view: Tensor, what: str) -> None:
     recorded = view._view[3]  # type: ignore[index]
     if view._edge is not None:
         node, nr = view._edge
-        subject = f"Output {nr} of {node.name().removesuffix('Backward0')} is a view"
+        subject = f"Output {nr} of {re.sub(r'Backward[0-9]*$', '', node.name())} is a view"
     else:
         subject = "A view was created in no_grad mode"
-    reason = (
-        " This view is the output of a function that returns multiple views. Such functions do not allow the output "
-        "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
-        if recorded is MULTI
-        else AMBIGUOUS
-    )
+    reason = REASONS.get(recorded, AMBIGUOUS)
     raise RuntimeError(f"{subject} and {what}{' with grad mode enabled' if view._edge is None else ''}.{reason}")
 
 
@@ -140,16 +145,6 @@ def check_writable(tensor: Tensor) -> None:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
     elif tensor._requires_grad and tensor._edge is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-    made = tensor._edge if tensor._view is None else tensor._view[0]._edge
-    if made is not None and made[1] in made[0].aliases:
-        node, nr = tensor._edge or made
-        name = re.sub(r"Backward\d*$", "", node.name())
-        raise RuntimeError(
-            f"Output {nr} of {name} is a view and is being modified inplace. This view was created inside a custom "
-            "Function (or because an input was returned as-is) and the autograd logic to handle view+inplace would "
-            "override the custom backward associated with the custom Function, leading to incorrect gradients. This "
-            "behavior is forbidden. You can fix this by cloning the output of the custom Function."
-        )
 
 
 def rebase(tensor: Tensor, node: Node) -> None:
