@@ -453,7 +453,7 @@ class Tensor(TensorMethods):
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
                 "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
-        if value and self._storage.version is None:
+        if value and self._storage.version is None and not INFERENCE.on:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         self._requires_grad = value
         return self
@@ -483,7 +483,7 @@ class Tensor(TensorMethods):
         if self._requires_grad is VIEW:
             from tensorgrad.autograd.views import view_edge
 
-            edge = view_edge(self)
+            edge = view_edge(self) if self._storage.version is not None else None
             return shown(edge[0]) if edge is not None and not isinstance(edge[0], Tensor) else None
         return None if self._edge is None else shown(self._edge[0])
 
@@ -598,10 +598,10 @@ class Tensor(TensorMethods):
 
     @property
     def _base(self) -> Tensor | None:
-        return None if self._view is None else self._view[0]
+        return self._view[0] if self._is_view() else None  # type: ignore[index]
 
     def _is_view(self) -> bool:
-        return self._view is not None
+        return self._view is not None and self._storage.version is not None  # an inference tensor's are like others
 
     def as_subclass(self, cls: type[Tensor]) -> Tensor:
         """The same tensor (memory and place in the graph) as an instance of a subclass of Tensor.

@@ -1,4 +1,4 @@
-"""What custom functions return: written inputs, inputs passed on, views, integers, what has no derivative; as in torch."""
+"""What custom functions return: written inputs, inputs passed on, views, what has no derivative; as in torch."""
 
 from __future__ import annotations
 

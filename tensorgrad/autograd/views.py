@@ -20,10 +20,11 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.ops.dispatch import OPS
 from tensorgrad.tensor import VIEW, Tensor
 
-# In the last place of `_view`, where True is usual: one of several views that one call made; what a custom function
-# returned. Both are false, and so are views of them: nobody may write to them where that is recorded.
-MULTI: Any = ()
-CUSTOM: Any = frozenset()
+# In the last place of `_view`, where True or False (made with grad mode on or off) is usual. These are false, and so are
+# views of them: nobody may write to such a view where that is recorded.
+MULTI: Any = ()  # one of several views that one call made
+CUSTOM: Any = frozenset()  # what a custom function returned
+INFERENCE: Any = ""  # made in inference mode, of a tensor that was not
 
 REASONS = {
     MULTI: " This view is the output of a function that returns multiple views. Such functions do not allow the output "
@@ -34,8 +35,8 @@ REASONS = {
 }
 AMBIGUOUS = (
     " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
-    "the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or "
-    "both outside (if you want the inplace to be tracked)."
+    "the view and the inplace either both inside the {} block (if you don't want the inplace to be tracked) or both "
+    "outside (if you want the inplace to be tracked)."
 )
 
 
@@ -91,13 +92,16 @@ def view_edge(view: Tensor):
 def _forbid(view: Tensor, what: str) -> None:
     """Raises the error for a write that concerns a view which could not follow it."""
     recorded = view._view[3]  # type: ignore[index]
+    output = ""
     if view._edge is not None:
         node, nr = view._edge
-        subject = f"Output {nr} of {re.sub(r'Backward[0-9]*$', '', node.name())} is a view"
-    else:
-        subject = "A view was created in no_grad mode"
-    reason = REASONS.get(recorded, AMBIGUOUS)
-    raise RuntimeError(f"{subject} and {what}{' with grad mode enabled' if view._edge is None else ''}.{reason}")
+        output = f"Output {nr} of {re.sub(r'Backward[0-9]*$', '', node.name())} is a view"
+    mode = "inference_mode" if recorded is INFERENCE else "no_grad"
+    if not output or recorded not in REASONS:
+        made = "inference mode" if recorded is INFERENCE else "no_grad mode"
+        output = f"{output} of a view which was created in {made}" if output else f"A view was created in {made}"
+        what += " in normal mode" if recorded is INFERENCE else " with grad mode enabled"
+    raise RuntimeError(f"{output} and {what}.{REASONS.get(recorded, AMBIGUOUS.format(mode))}")
 
 
 def _steps_now(view: Tensor) -> Steps:
@@ -127,7 +131,9 @@ RESHAPED = "_reshaped_in_place"  # the mark of a tensor that got another shape i
 
 
 def view_requires_grad(view: Tensor) -> bool:
-    """Whether a differentiable view requires grad: as its base does."""
+    """Whether a differentiable view requires grad: as its base does, but no view of an inference tensor does."""
+    if view._storage.version is None:
+        return False
     return view._edge is not None or view._view[0].requires_grad  # type: ignore[index]
 
 

@@ -108,7 +108,7 @@ def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
     >>> x.resize_(3)
     tensor([0, 1, 2])
     """
-    if self.requires_grad:
+    if self.requires_grad and not GRAD.inference:
         raise RuntimeError("cannot resize variables that require grad")
     size = ints(sizes)
     if any(n < 0 for n in size):

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from tensorgrad.autograd.anomaly import ANOMALY
+from tensorgrad.autograd import views
 from tensorgrad.autograd.graph import Node, Packed
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import SPOKEN
@@ -43,15 +44,9 @@ def run(op, args: tuple, out=None):
     if out is not None and (op.wrt or op.twin):  # before anything is computed
         refuse_grad(op.name, (args, out))
     start = time.perf_counter()
-    result = op.plain(*args)
+    result = _unrecorded(op, args) if GRAD.inference else op.plain(*args)
     seconds = time.perf_counter() - start
     results = result if isinstance(result, tuple) else (result,)
-    if GRAD.inference:
-        for tensor in results:
-            if tensor._view is None:  # a view shares its base's counter
-                tensor._storage.version = None
-            else:
-                tensor._view, tensor._requires_grad = None, False
     node = next((t._edge[0] for t in results if t._edge is not None), None)
     if node is not None and isinstance(node, Node):
         if ANOMALY.enabled:
@@ -63,6 +58,23 @@ def run(op, args: tuple, out=None):
     for observe in OBSERVERS:
         observe(op, args, result, start, seconds)
     return store_out(op.name, out, result, tensors_in(args), pointwise=op.kind == "pointwise")
+
+
+def _unrecorded(op, args: tuple):
+    """One op in inference mode. What it makes takes no part in autograd; only views of other tensors go on doing so."""
+    before, GRAD.enabled = GRAD.enabled, False
+    try:
+        result = op.plain(*args)
+    finally:
+        GRAD.enabled = before
+    for tensor in result if isinstance(result, tuple) else (result,):
+        if tensor._view is None:  # a view shares its base's counter
+            tensor._storage.version = None
+        elif tensor._storage.version is None:
+            tensor._view, tensor._requires_grad = None, False
+        elif tensor._view[3] is False:
+            tensor._view = (*tensor._view[:3], views.INFERENCE)
+    return result
 
 
 def pack_saved(node: Node) -> None:

@@ -1,0 +1,117 @@
+"""Inference mode: what is made there, views and writes there and after, of inference tensors and of others; as in torch."""
+
+from __future__ import annotations
+
+import pytest
+
+import tensorgrad as tg
+
+torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
+
+
+def tried(call):
+    try:
+        return call()
+    except Exception as error:
+        return type(error).__name__, str(error)[:400]
+
+
+def shown(y):
+    return tried(lambda: (y.is_inference(), y.requires_grad, y._is_view(), y.is_leaf, tuple(y.shape)))
+
+
+# What is done to a tensor x of shape (1, 2, 3), in inference mode and outside.
+OPS = {
+    "op": lambda l, x: x * 2,
+    "view": lambda l, x: x.view(-1),
+    "view of a view": lambda l, x: x.view(-1)[0],
+    "split": lambda l, x: x.split(1, 1)[0],
+    "expand": lambda l, x: x.expand_as(x),
+    "itself": lambda l, x: x.contiguous(),
+    "detach": lambda l, x: x.detach(),
+    "clone": lambda l, x: x.clone(),
+    "write": lambda l, x: x.add_(1),
+    "write to a view": lambda l, x: (x.view(-1).add_(1), x)[1],
+    "copy": lambda l, x: x.copy_(l.zeros(3)),
+    "transpose": lambda l, x: x.transpose_(0, 1),
+    "resize": lambda l, x: x.resize_(1, 2),
+    "resize as": lambda l, x: x.resize_as_(l.ones(1, 2)),
+    "requires_grad_": lambda l, x: x.detach().requires_grad_(),
+    "enable_grad": lambda l, x: l.enable_grad()(lambda: x * 2)(),
+    "mode off": lambda l, x: l.inference_mode(False)(lambda: x.detach().view(-1) * 2)(),
+    "with a leaf": lambda l, x: x + l.ones(1, 2, 3, requires_grad=True),
+}
+
+
+@pytest.mark.parametrize("grad", (True, False))
+@pytest.mark.parametrize("name", OPS)
+def test_inside(name, grad):
+    def story(l):
+        told = []
+        for made_inside in (True, False):
+            leaf = l.ones(1, 2, 3, requires_grad=grad)
+            normal = leaf * 1
+            with l.inference_mode():
+                x = l.ones(1, 2, 3, requires_grad=grad) if made_inside else normal
+                y = tried(lambda x=x: OPS[name](l, x))
+                told += [shown(y) if isinstance(y, l.Tensor) else y, shown(x)]
+                if isinstance(y, l.Tensor) and name != "with a leaf":
+                    told.append(tried(lambda y=y: shown(y.mul_(2))[:3]))
+        return told
+
+    assert story(tg) == story(torch)
+
+
+@pytest.mark.parametrize("grad", (True, False))
+@pytest.mark.parametrize("name", OPS)
+def test_normal_tensors_and_their_views_afterwards(name, grad):
+    def story(l):
+        told = []
+        for view in ("x", "x.view(-1)", "x.split(1, 1)[0]", "x[0].view(-1)"):
+            leaf = l.ones(1, 2, 3, requires_grad=grad)
+            x = leaf * 1
+            with l.inference_mode():
+                y = eval(view)
+            if view == "x" or name not in ("transpose", "resize", "resize as", "copy", "with a leaf"):
+                z = tried(lambda y=y: OPS[name](l, y))
+                told += [view, shown(z) if isinstance(z, l.Tensor) else z, shown(y)]
+                if isinstance(z, l.Tensor) and tried(lambda z=z: z.requires_grad) is True:
+                    told.append(tried(lambda z=z, leaf=leaf: (z.sum().backward(), leaf.grad)[1]))
+                    told[-1] = told[-1].tolist() if isinstance(told[-1], l.Tensor) else told[-1]
+            x.add_(1)
+            told.append(shown(y))
+        return told
+
+    assert story(tg) == story(torch)
+
+
+@pytest.mark.parametrize("name", sorted(OPS.keys() - {"with a leaf", "resize", "resize as"}))
+def test_inference_tensors_and_their_views_afterwards(name):
+    def story(l):
+        told = []
+        for view in ("x", "x.view(1, 2, 3)"):
+            with l.inference_mode():
+                x = l.ones(1, 2, 3)
+                y = eval(view)
+            z = tried(lambda y=y: OPS[name](l, y))
+            told += [shown(z) if isinstance(z, l.Tensor) else z, shown(y)]
+        return told
+
+    assert story(tg) == story(torch)
+
+
+def test_a_view_that_another_mode_made_names_the_mode():
+    def story(l):
+        told = []
+        for mode in (l.no_grad, l.inference_mode):
+            for after in ("v.add_(1)", "v[0].add_(1)", "(b.add_(1), v * 2)", "(b.add_(1), v.grad_fn)"):
+                b = l.ones(2, 2, requires_grad=True) * 1
+                with mode():
+                    v = b.view(-1)
+                told.append(tried(lambda b=b, v=v, after=after: eval(after, {"b": b, "v": v})))
+        return [t for t in told if isinstance(t, tuple) and isinstance(t[0], str)]
+
+    ours, theirs = story(tg), story(torch)
+    assert [(kind, text.replace("Output 0 of Select", "Output 0 of X")) for kind, text in ours] == [
+        (kind, text.replace("Output 0 of Select", "Output 0 of X")) for kind, text in theirs
+    ]
