@@ -10,8 +10,8 @@ import threading
 import time
 from typing import Any
 
-from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd import views
+from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import Node, Packed
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import SPOKEN
