@@ -1,4 +1,4 @@
-"""Inference mode: what is made there, and views and writes, there and after, of such tensors and others; as in torch."""
+"""Inference mode: what is made there; views and writes, there and after, of such tensors and others; as in torch."""
 
 from __future__ import annotations
 
