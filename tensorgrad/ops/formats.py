@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tensorgrad.layouts import channels_last, channels_last_3d, made_in_order, memory_format, memory_strides
-from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.layouts import channels_last, channels_last_3d, memory_format, memory_strides
+from tensorgrad.ops.dispatch import OPS
 
 
 @lru_cache(maxsize=1024)
@@ -54,8 +54,5 @@ def in_channels_last(array):
     steps = memory_strides(array.shape, channels_last if array.ndim == 4 else channels_last_3d)
     if array.strides == tuple([s * array.dtype.itemsize for s in steps]):
         return array
-    storage = STORAGES[array.__class__]
-    device, order = storage.device_of(array), (0, *range(2, array.ndim), 1)
-    copied = made_in_order(lambda shape: storage.empty(shape, array.dtype, device), array.shape, order)
-    storage.write(copied, array)
-    return copied
+    clone = OPS["clone_copy"]
+    return (clone.kernels if array.size < clone.few else clone.large)[array.__class__](array, "channels_last")

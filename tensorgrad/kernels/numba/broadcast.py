@@ -12,7 +12,7 @@ from itertools import zip_longest
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import pool
+from tensorgrad.kernels.numba import layout, pool
 from tensorgrad.kernels.numba.functions import inner
 from tensorgrad.kernels.numba.language import njit
 from tensorgrad.kernels.numba.launch import shared
@@ -30,28 +30,35 @@ def plan(xs: tuple, ys: tuple):
     row, and within a row (0 or 1).
     """
     shape: list[int] = []
-    dims: list[tuple] = []
-    steps = [1, 1]
+    steps: list[tuple] = []
+    step = [1, 1]
     for n, m in zip_longest(reversed(xs), reversed(ys), fillvalue=1):
         if n != m and 1 not in (n, m):
             return None  # NumPy says what is wrong
-        longer = m if n == 1 else n
-        shape.append(longer)
-        here = (0 if n == 1 else steps[0], 0 if m == 1 else steps[1])
-        steps = [steps[0] * n, steps[1] * m]
+        shape.append(m if n == 1 else n)
+        steps.append((0 if n == 1 else step[0], 0 if m == 1 else step[1]))
+        step = [step[0] * n, step[1] * m]
+    numbers = walked(tuple(shape), tuple(steps))
+    return None if numbers is None else (tuple(reversed(shape)), numbers)
+
+
+@lru_cache(maxsize=512)
+def walked(shape: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> tuple[int, ...] | None:
+    """The numbers for `walk`, of the result's dimensions and both arrays' steps in each, the innermost first."""
+    dims: list[tuple] = []
+    for longer, here in zip(shape, steps, strict=True):
         if longer == 1:
             continue
         if dims and all(a == dims[-1][0] * b for a, b in zip(here, dims[-1][1:], strict=True)):
             dims[-1] = (dims[-1][0] * longer, *dims[-1][1:])  # goes on where the dimension inside ends
         else:
             dims.append((longer, *here))
-    if 0 in shape or not dims or len(dims) > 3 or dims[0][0] < _SHORTEST:
+    if 0 in shape or not dims or len(dims) > 3 or dims[0][0] < _SHORTEST or max(dims[0][1:]) > 1:
         return None
     row, *outer = dims
     outer += [(1, 0, 0)] * (2 - len(outer))
     (rows, *in_plane), (_, *planes) = outer
-    numbers = row[0], rows, planes[0], in_plane[0], row[1], planes[1], in_plane[1], row[2]
-    return tuple(reversed(shape)), numbers
+    return row[0], rows, planes[0], in_plane[0], row[1], planes[1], in_plane[1], row[2]
 
 
 @njit(inline="always")
@@ -80,12 +87,12 @@ def _walk(function):
     @shared("void(float32[::1], float32[::1], float32[::1], UniTuple(int64, 8), int64, int64)")
     def walk(x, y, out, numbers, first, last):
         length, rows, x_plane, x_row, x_step, y_plane, y_row, y_step = numbers
-        at = first
+        at, column, row = first, first % length, first // length
+        plane, row = row // rows, row % rows  # a division takes as long as dozens of additions: none in the loop
         while at < last:
-            row, column = at // length, at % length
             n = min(length - column, last - at)
-            p = _start(row, rows, x_plane, x_row) + column * x_step
-            q = _start(row, rows, y_plane, y_row) + column * y_step
+            p = plane * x_plane + row * x_row + column * x_step
+            q = plane * y_plane + row * y_row + column * y_step
             to = out[at : at + n]
             if x_step == 0:
                 one_left(x[p], y[q : q + n], to)
@@ -93,7 +100,9 @@ def _walk(function):
                 one_right(x[p : p + n], y[q], to)
             else:
                 arrays(x[p : p + n], y[q : q + n], to)
-            at += n
+            at, column, row = at + n, 0, row + 1
+            if row == rows:
+                plane, row = plane + 1, 0
 
     return walk
 
@@ -103,7 +112,7 @@ def _joined(function) -> Callable:
 
     def kernel(x, y):
         if not suits(x) or not suits(y):
-            return NotImplemented
+            return in_order(x, y)
         planned = plan(x.shape, y.shape)
         if planned is None:
             return NotImplemented
@@ -111,6 +120,28 @@ def _joined(function) -> Callable:
         out = np.empty(shape, F32)
         pool.run(walk, out.size, (x.reshape(-1), y.reshape(-1), out.reshape(-1), numbers), int(out.size * _COST))
         return out
+
+    def in_order(x, y):
+        """The same for arrays with gaps, repeated elements, or other orders of memory than rows."""
+        if x.__class__ is not np.ndarray or y.__class__ is not np.ndarray or x.dtype is not F32 or y.dtype is not F32:
+            return NotImplemented
+        found = layout.together(x.shape, x.strides, y.shape, y.strides)
+        if found is None:
+            return NotImplemented
+        if any(found.copied):
+            if x.shape != y.shape:
+                return NotImplemented
+            order = range(x.ndim) if found.order is None else found.order
+            given = [layout.in_rows(v.transpose(order)) for v in (x, y)]
+            out = kernel(*given)
+        else:
+            numbers = walked(found.shape[::-1], found.steps)
+            if numbers is None:
+                return NotImplemented
+            out = np.empty(found.shape, F32)
+            memory = layout.flat(x), layout.flat(y), out.reshape(-1)
+            pool.run(walk, out.size, (*memory, numbers), int(out.size * _COST))
+        return out if found.back is None or out is NotImplemented else out.transpose(found.back)
 
     return kernel
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import functions, pool
+from tensorgrad.kernels.numba import functions, layout, pool
 from tensorgrad.kernels.numba.functions import F, inner
 from tensorgrad.kernels.numba.language import njit
 from tensorgrad.kernels.numba.launch import shared
@@ -89,7 +89,10 @@ def gelu_tanh_grad(g, x):
 
 
 def _loop(function, operands: int):
-    """The compiled loop over a range, for a function of one or of two numbers."""
+    """The compiled loop over a range, for a function of one or of two numbers.
+
+    Each array lies in rows of `length` elements, from one to the next a step of its own (0 where all are one row).
+    """
     if operands == 1:
 
         @inner(fastmath={"contract"})
@@ -102,21 +105,34 @@ def _loop(function, operands: int):
             for i in range(b.size):
                 b[i] = function(b[i])
 
-        @shared("void(float32[::1], float32[::1], int64, int64)")
-        def unary(x, out, first, last):
+        @shared("void(float32[::1], float32[::1], int64, int64, int64, int64)")
+        def unary(x, out, length, step, first, last):
             # Slices that count from 0: an index that could be negative makes no vectors, nor do arrays that are one.
             if x.ctypes.data == out.ctypes.data:
                 in_place(out[first:last])
-            else:
-                from_to(x[first:last], out[first:last])
+                return
+            at, column = first, first % length
+            p = first // length * step + column
+            while at < last:
+                n = min(length - column, last - at)
+                from_to(x[p : p + n], out[at : at + n])
+                at, p, column = at + n, p - column + step, 0
 
         return unary
 
-    @shared("void(float32[::1], float32[::1], float32[::1], int64, int64)")
-    def binary(x, y, out, first, last):
-        a, b, c = x[first:last], y[first:last], out[first:last]
+    @inner(fastmath={"contract"})
+    def from_two(a, b, c):
         for i in range(a.size):
             c[i] = function(a[i], b[i])
+
+    @shared("void(float32[::1], float32[::1], float32[::1], int64, int64, int64, int64, int64)")
+    def binary(x, y, out, length, x_step, y_step, first, last):
+        at, column = first, first % length
+        p, q = first // length * x_step + column, first // length * y_step + column
+        while at < last:
+            n = min(length - column, last - at)
+            from_two(x[p : p + n], y[q : q + n], out[at : at + n])
+            at, p, q, column = at + n, p - column + x_step, q - column + y_step, 0
 
     return binary
 
@@ -134,20 +150,34 @@ def _elementwise(function, operands: int, cost: float) -> Callable:
 
     def kernel(x, y):
         shape = x.shape
-        if not suits(x) or not suits(y) or y.shape != shape:
+        if y.__class__ is not np.ndarray or y.shape != shape or x.dtype is not F32 or y.dtype is not F32:
             return NotImplemented
-        out = np.empty(shape, F32)
-        pool.run(loop, out.size, (x.reshape(-1), y.reshape(-1), out.reshape(-1)), int(out.size * cost))
-        return out
+        if x.flags.c_contiguous and y.flags.c_contiguous:
+            a, b, length, a_step, b_step = x.reshape(-1), y.reshape(-1), x.size or 1, 0, 0
+        else:
+            spaced = layout.spaced((x, y))
+            if spaced is None:
+                return NotImplemented
+            (a, b), length, (a_step, b_step) = spaced
+        out = np.empty(x.size, F32)
+        pool.run(loop, out.size, (a, b, out, length, a_step, b_step), int(out.size * cost))
+        return out.reshape(shape)
 
     return kernel
 
 
 def _apply(loop, cost: float, x, out=None):
     """`loop` on each element of x. (Arrays of a few thousand come by here: each call of NumPy's counts.)"""
-    if x.__class__ is not np.ndarray or x.dtype is not F32 or not x.flags.c_contiguous:
+    if x.__class__ is not np.ndarray or x.dtype is not F32:
         return NotImplemented
     n = x.size
+    if x.flags.c_contiguous:
+        given, length, step = x if x.ndim == 1 else x.reshape(-1), n or 1, 0
+    else:
+        spaced = layout.spaced((x,)) if out is None else None
+        if spaced is None:
+            return NotImplemented
+        (given,), length, (step,) = spaced
     if out is None:
         flat = np.empty(n, F32)
         made = flat if x.ndim == 1 else flat.reshape(x.shape)
@@ -155,8 +185,7 @@ def _apply(loop, cost: float, x, out=None):
         return NotImplemented
     else:
         flat, made = out.reshape(-1), out
-    given = x if x.ndim == 1 else x.reshape(-1)
-    pool.run(loop, n, (given, flat), int(n * cost))
+    pool.run(loop, n, (given, flat, length, step), int(n * cost))
     return made
 
 

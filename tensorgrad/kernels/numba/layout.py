@@ -1,0 +1,242 @@
+"""Arrays that do not lie in rows (transposed, sliced, expanded, channels last), for kernels that take rows.
+
+Elementwise kernels walk through memory as it lies: dimensions are turned until the array lies in rows, perhaps with
+gaps, and the result is turned back. All other kernels get copies. A transposed copy goes block by block, each of which
+stays in the first cache: NumPy's walks through memory with long strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from tensorgrad.dtypes import F32
+from tensorgrad.layouts import inverse
+from tensorgrad.ops import dispatch
+
+_BAND = 32  # rows that are copied in turn: two cache lines of each column
+_SMALLEST = 4096  # elements from which copying by blocks is faster
+
+
+def in_rows(array: np.ndarray) -> np.ndarray:
+    """The array, or a copy of it in rows."""
+    if array.flags.c_contiguous:
+        return array
+    row = dispatch.LARGE.get("clone_copy")
+    if row is not None and array.size >= _SMALLEST and row.available():
+        copied = row.ready(array, "contiguous")
+        if copied is not NotImplemented:
+            return copied
+    return np.ascontiguousarray(array)
+
+
+# --- the order of dimensions, and steps: from shapes and strides, which are few in a program ---
+
+
+@lru_cache(maxsize=1024)
+def _order(shapes: tuple[tuple, ...], strides: tuple[tuple, ...]) -> tuple[list[int], list[int]] | None:
+    """The order of dimensions in memory, the outermost first, and its inverse; None where they lie in rows.
+
+    It is that of the first array that repeats no element.
+    """
+    for shape, steps in zip(shapes, strides, strict=True):
+        if 0 not in steps:
+            order = sorted(range(len(shape)), key=lambda d: -steps[d] if shape[d] > 1 else 0)
+            return None if order == list(range(len(shape))) else (order, inverse(order))
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _rows(shape: tuple[int, ...], *strides: tuple[int, ...]) -> tuple[int, tuple[int, ...]] | None:
+    """The length of a row, and each array's step from row to row, in elements; None if there are no rows."""
+    length, steps, rows = 1, [1] * len(strides), 0
+    for d in reversed(range(len(shape))):
+        here = [s[d] // 4 for s in strides]
+        if shape[d] == 1:
+            continue
+        if not rows and here == [length] * len(strides):
+            length *= shape[d]
+        elif not rows:
+            rows, steps = shape[d], here
+        elif here == [rows * s for s in steps]:
+            rows *= shape[d]
+        else:
+            return None
+    return (length, tuple(steps if rows else [0] * len(strides))) if length > 1 else None
+
+
+@lru_cache(maxsize=1024)
+def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    return 1 + sum([(n - 1) * (s // 4) for n, s in zip(shape, strides, strict=True)])
+
+
+def flat(array: np.ndarray) -> np.ndarray:
+    """The memory from the first element of an array to its last."""
+    if array.flags.c_contiguous:
+        return array.reshape(-1)
+    span = _span(array.shape, array.strides)
+    base = array.base
+    if base.__class__ is np.ndarray and base.dtype is F32 and base.flags.c_contiguous and base.flags.writeable:
+        offset = array.ctypes.data - base.ctypes.data
+        if 0 <= offset <= 4 * (base.size - span):
+            return np.ndarray((span,), F32, base, offset)
+    return as_strided(array, (span,), (4,))  # slower by 8 µs
+
+
+def _whole(array: np.ndarray) -> bool:
+    """Whether the strides are in whole elements, and none leads back."""
+    return bool(array.size) and all([s >= 0 and not s % 4 for s in array.strides])
+
+
+def spaced(arrays: tuple) -> tuple[tuple, int, tuple] | None:
+    """The memory of arrays of one shape, the length of their rows and the step of each from row to row; None for
+    other layouts."""
+    if not all(map(_whole, arrays)):
+        return None
+    found = _rows(arrays[0].shape, *[x.strides for x in arrays])
+    return None if found is None else (tuple(map(flat, arrays)), *found)
+
+
+class Together(NamedTuple):
+    """How to walk through two arrays: in the order of dimensions in which the first one lies."""
+
+    shape: tuple[int, ...]  # of the result, in that order
+    order: list[int] | None  # None for rows
+    back: list[int] | None  # the order that turns the result back
+    steps: tuple[tuple[int, int], ...]  # of both arrays in each dimension, the innermost first, in elements
+    copied: tuple[bool, bool]  # which of them has to be copied first, since it lies in another order
+
+
+@lru_cache(maxsize=1024)
+def together(xs: tuple, x_strides: tuple, ys: tuple, y_strides: tuple) -> Together | None:
+    """The plan for arrays of these shapes and strides; None if they do not fit together, or lead back."""
+    rank = max(len(xs), len(ys))
+    shapes = [(1,) * (rank - len(s)) + s for s in (xs, ys)]
+    shape = tuple([m if n == 1 else n for n, m in zip(*shapes, strict=True)])
+    if 0 in shape or any(n not in (1, m) for s in shapes for n, m in zip(s, shape, strict=True)):
+        return None
+    if any(s < 0 or s % 4 for s in (*x_strides, *y_strides)):
+        return None
+    steps = []
+    for own, strides in zip(shapes, (x_strides, y_strides), strict=True):
+        strides = (0,) * (rank - len(strides)) + strides
+        steps.append(tuple([0 if n == 1 else s // 4 for n, s in zip(own, strides, strict=True)]))
+    turned = _order((shape, shape), tuple(steps))
+    dims = range(rank) if turned is None else turned[0]
+    inner = [d for d in dims if shape[d] > 1][-1:]
+    copied = tuple([any(s[d] > 1 for d in inner) for s in steps])
+    pairs = tuple([(steps[0][d], steps[1][d]) for d in reversed(dims)])
+    order, back = turned or (None, None)
+    return Together(tuple([shape[d] for d in dims]), order, back, pairs, copied)  # type: ignore[arg-type]
+
+
+def alike(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether two arrays of one shape lie in memory alike and without gaps: NumPy walks through them in one loop."""
+    return x.flags.forc and x.strides == y.strides
+
+
+# --- kernels once more, for arrays that they declined ---
+
+
+def _gaps(value: Any) -> bool:
+    return value.__class__ is np.ndarray and value.dtype is F32 and not value.flags.c_contiguous
+
+
+def elementwise(kernel: Callable, given: tuple) -> Any:
+    """The result of an elementwise kernel for arrays of one shape, of which some do not lie in rows."""
+    arrays = [value for value in given if value.__class__ is np.ndarray]
+    if not any(map(_gaps, arrays)) or any([a.shape != arrays[0].shape for a in arrays]):
+        return NotImplemented
+    found = _order(tuple([a.shape for a in arrays]), tuple([a.strides for a in arrays]))
+    if found is not None:
+        given = tuple([v.transpose(found[0]) if v.__class__ is np.ndarray else v for v in given])
+        made = kernel(*given)
+    if found is None or made is NotImplemented:
+        made = kernel(*[in_rows(v) if v.__class__ is np.ndarray else v for v in given])
+    return made if found is None or made is NotImplemented else made.transpose(found[1])
+
+
+def by_rows(kernel: Callable, given: tuple) -> Any:
+    """The result of a kernel for arrays of which some do not lie in rows."""
+    if not any(map(_gaps, given)):
+        return NotImplemented
+    return kernel(*[in_rows(value) if _gaps(value) else value for value in given])
+
+
+def reduced(kernel: Callable, given: tuple) -> Any:
+    """The result of a reduction of all dimensions, in the order of memory; NumPy takes its way through some of them."""
+    x, dim, *_ = (*given, 0)
+    if not _gaps(x) or dim is not None:
+        return NotImplemented
+    order = _order((x.shape,), (x.strides,))
+    return kernel(in_rows(x if order is None else x.transpose(order[0])), *given[1:])
+
+
+# --- copies ---
+
+
+@lru_cache(maxsize=512)
+def _plan(shape: tuple[int, ...], strides: tuple[int, ...], lanes: int) -> tuple[int, ...] | None:
+    """How to copy an array by blocks: the numbers of the loop, in elements; None where NumPy does as well."""
+    dims: list[list[int]] = []  # of size, stride, and stride of the copy; the innermost first
+    step = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size == 1:
+            continue
+        if dims and stride == dims[-1][0] * dims[-1][1]:
+            dims[-1][0] *= size
+        else:
+            dims.append([size, stride, step])
+        step *= size
+    inner, *rest = dims
+    rows = [dim for dim in rest if dim[1] == 1]
+    if len(dims) > 3 or len(rows) != 1 or inner[1] <= 1 or min(inner[0], rows[0][0]) < lanes:
+        return None
+    rest.remove(rows[0])
+    (count, batch, batch_to), (height, _, row_to) = (rest or [[1, 0, 0]])[0], rows[0]
+    return count, height, inner[0], batch, inner[1], batch_to, row_to
+
+
+def _clone() -> Callable:
+    from tensorgrad.kernels.numba import pool
+    from tensorgrad.kernels.numba.launch import shared
+    from tensorgrad.kernels.numba.vectors import LANES, turn
+
+    @shared("void(float32[::1], float32[::1], UniTuple(int64, 7), int64, int64)")
+    def copy(x, out, numbers, first, last):
+        _, height, width, batch, apart, batch_to, row_to = numbers
+        bands = -(-height // _BAND)
+        for n in range(first, last):
+            band = n % bands * _BAND
+            start, to, end = n // bands * batch, n // bands * batch_to, min(band + _BAND, height)
+            for column in range(0, width, LANES):
+                c = min(column, width - LANES)  # the last block begins earlier, and writes some numbers again
+                for row in range(band, end, LANES):
+                    r = min(row, height - LANES)
+                    turn(x, start + c * apart + r, apart, LANES, out, to + r * row_to + c, row_to, LANES)
+
+    def in_rows(array):
+        plan = _plan(array.shape, tuple([s // 4 for s in array.strides]), LANES) if _whole(array) else None
+        if plan is None:
+            return NotImplemented
+        out = np.empty(array.shape, F32)
+        pool.run(copy, plan[0] * -(-plan[1] // _BAND), (flat(array), out.reshape(-1), plan), 2 * array.size)
+        return out
+
+    def kernel(array, memory_format):
+        if array.__class__ is not np.ndarray or array.dtype is not F32 or memory_format is None:
+            return NotImplemented
+        if memory_format == "contiguous":
+            return in_rows(array)
+        inside = range(2, array.ndim)
+        made = in_rows(array.transpose(0, *inside, 1))
+        return made if made is NotImplemented else made.transpose(0, array.ndim - 1, *[d - 1 for d in inside])
+
+    return kernel
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {"clone": _clone}
