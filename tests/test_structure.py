@@ -16,7 +16,8 @@ ROOT = Path(tensorgrad.__file__).parent
 
 # The generated stubs are for type checkers only.
 FLOOR_0 = {
-    "cgroups", "command", "const", "dtypes", "devices", "forks", "size", "layouts", "return_types", "whole_modules",
+    "cgroups", "command", "const", "dtypes", "devices", "forks", "size", "layouts", "per_thread", "return_types",
+    "whole_modules",
     "_methods", "_functions", "_functional", "_special",
 }  # fmt: skip
 FLOOR_1 = {"storage", "generator", "generator_philox", "ops.dispatch", "ops.stubs"}

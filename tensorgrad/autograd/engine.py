@@ -22,24 +22,27 @@ from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.layouts import contiguous_format, dense_order, inverse, made_in_order
+from tensorgrad.per_thread import PerThread, Substitute, on_fresh_stack
 from tensorgrad.tensor import Tensor, share
 
 
-class _Runs(threading.local):
+class _Runs(PerThread):
     """The backward pass that this thread is in: the innermost, where a hook or a custom function started another.
 
-    `current` is (its number, its roots, if only certain gradients are computed what leads to these, and a list of what
-    is to be called at its end).
+    `current` is (its number, its roots, if only certain gradients are computed what leads to these, a list of what is
+    to be called at its end, and how many passes are nested in this thread).
     """
 
-    current: tuple = (0, (), None, ())
+    current: tuple = (0, (), None, (), 0)
 
     def __init__(self):  # runs in every thread that comes by here
         global several_threads
-        if threading.current_thread() is not threading.main_thread():
+        thread = threading.current_thread()
+        if thread is not threading.main_thread() and not isinstance(thread, Substitute):
             several_threads = True
 
 
+DEEP = 20  # nested passes from which on the next runs in a fresh thread: the stack of this one has an end
 several_threads = False  # has any thread but the main one started a backward pass?
 RUNS = _Runs()
 _next_run = itertools.count(1).__next__
@@ -54,17 +57,25 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
     the way to them run (and if it `fills` their `.grad` these, too), and the list of their gradients is returned (None
     where none arrived).
     """
+    around = RUNS.current
+    if around[4] == DEEP:
+        RUNS.current = (*around[:4], 0)
+        try:
+            options: Any = {"keep_graph": keep_graph, "create_graph": create_graph, "targets": targets, "fills": fills}
+            return on_fresh_stack(run, roots, **options)
+        finally:
+            RUNS.current = around
     captured = None if targets is None else dict.fromkeys(targets)
     wanted = None if targets is None else _leading_to(targets, roots, fills)
     callbacks: list = []
-    current = _next_run(), roots, wanted, callbacks
+    current = _next_run(), roots, wanted, callbacks, around[4] + 1
     checked = ANOMALY.enabled or bool(OBSERVERS)
     grads: dict = {}  # node -> the gradients of its outputs, summed so far
     hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks want to see the whole sum
     awaited: dict | None = None  # such a leaf -> how many gradients are still to come
     ready: list = []  # a heap of (-sequence_nr, node)
     # No call from here to the `try`, nor in `finally`: a signal handler, which may raise, runs after calls.
-    outer, before = RUNS.current, GRAD.enabled
+    before = GRAD.enabled
     RUNS.current, GRAD.enabled = current, create_graph
     try:
         # The roots are the "edges" of a node of their own, without an op.
@@ -132,7 +143,7 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
             callback()
         return found
     finally:
-        GRAD.enabled, RUNS.current = before, outer
+        GRAD.enabled, RUNS.current = before, around
 
 
 def _place(edges, edge) -> int:
@@ -204,7 +215,7 @@ def _ahead(edges, ready: list) -> dict:
 
 def expects(edge) -> bool:
     """Whether the backward pass that this thread is in comes by `edge`."""
-    _, roots, wanted, _ = RUNS.current
+    _, roots, wanted, *_ = RUNS.current
     if wanted is not None:
         return edge[0] in wanted[TARGETS] or wanted.get(edge[0], False)
     return edge[0] in reachable(root[0] for root, _ in roots)

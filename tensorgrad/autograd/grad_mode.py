@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 from tensorgrad.autograd.modes import GRAD, _Decorator, enable_grad, inference_mode, no_grad, set_grad_enabled
+from tensorgrad.per_thread import PerThread
 
 __all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
 
 
-class _Threads(threading.local):
+class _Threads(PerThread):
     allowed = True
 
 

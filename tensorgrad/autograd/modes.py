@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import threading
 import warnings
 
+from tensorgrad.per_thread import PerThread
 from tensorgrad.storage.stubs import INFERENCE
 
 
-class _Mode(threading.local):
+class _Mode(PerThread):
     enabled = True  # are ops recorded in this thread?
     inference = False  # are results marked as never usable in autograd?
     view_replay = False  # are all steps to a view repeated, however many they are?

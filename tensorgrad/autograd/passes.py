@@ -48,7 +48,7 @@ def will_execute(node) -> bool:
     """
     if not isinstance(node, Node):
         raise RuntimeError(f"_will_engine_execute_node expects an grad_fn, but got {type(node).__name__}")
-    number, roots, wanted, _ = engine.RUNS.current
+    number, roots, wanted, *_ = engine.RUNS.current
     if not number:
         raise RuntimeError("_get_should_execute_nodes should only be called during the backward pass")
     target = node.variable if isinstance(node, AccumulateGrad) else node
@@ -69,7 +69,7 @@ def execution_order() -> list[Node]:
 
     Raises: RuntimeError outside of one, and unless multithreading is switched off, as PyTorch wants it.
     """
-    number, roots, wanted, _ = engine.RUNS.current
+    number, roots, wanted, *_ = engine.RUNS.current
     if not number:
         raise RuntimeError("_current_graph_task_execution_order should only be called during the backward pass")
     if is_multithreading_enabled():

@@ -7,7 +7,6 @@ computed and nothing changes. What is counted is what ran: ops, not classes of m
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from tensorgrad.nn.module import Module
 from tensorgrad.nn.parameter import Parameter, is_lazy
 from tensorgrad.nn.utils.stateless import _functional_call
 from tensorgrad.ops import callpath, slowpath
+from tensorgrad.per_thread import PerThread
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._pytree import tree_leaves, tree_map_only
 from tensorgrad.utils.flop_counter import FlopCounterMode
@@ -293,7 +293,7 @@ class _Result:
         self.start, self.modules, self.new, self.node = start, modules, new, node
 
 
-class _Results(threading.local):
+class _Results(PerThread):
     def __init__(self) -> None:
         self.list: list[_Result] = []
 

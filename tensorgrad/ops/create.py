@@ -5,7 +5,6 @@ from __future__ import annotations
 import array as buffers
 import functools
 import math
-import threading
 from collections import deque
 from collections.abc import Sequence
 from functools import reduce
@@ -19,13 +18,14 @@ from tensorgrad.ops.errors import as_integer, check_number, warn
 from tensorgrad.ops.kinds import composite
 from tensorgrad.ops.out import store_out
 from tensorgrad.ops.promote import plain_number
+from tensorgrad.per_thread import PerThread
 from tensorgrad.settings import _Settings
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.tensor import Tensor, share, wrap
 
 
-class _DefaultDevice(threading.local):
+class _DefaultDevice(PerThread):
     """Where this thread makes tensors without `device=`."""
 
     device = devices.CPU

@@ -6,7 +6,6 @@ A call comes here when any of them is on anywhere; each checks whether it concer
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
@@ -16,12 +15,13 @@ from tensorgrad.autograd.graph import Node, Packed
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import SPOKEN
 from tensorgrad.ops.out import refuse_grad, store_out
+from tensorgrad.per_thread import PerThread
 from tensorgrad.tensor import PLAIN, Tensor, share, tensors_in
 
 OBSERVERS: list = []  # functions (op, args, result, start, seconds) called after every op
 
 
-class _Local(threading.local):
+class _Local(PerThread):
     """What is on in this thread only."""
 
     autocast: Any = None  # the state of the innermost `torch.autocast` (amp/autocast_mode.py)

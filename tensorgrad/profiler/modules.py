@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
 from tensorgrad.nn.listening import Listener, ignore, listen
 from tensorgrad.nn.module import Module
+from tensorgrad.per_thread import PerThread
 from tensorgrad.profiler.recorder import MODULE, Recorder
 from tensorgrad.utils.module_tracker import ModuleTracker
 
 
-class _Running(threading.local):
+class _Running(PerThread):
     """The calls of modules that this thread is in: (name, when it began), the innermost last."""
 
     def __init__(self) -> None:

@@ -7,15 +7,15 @@ the bytes, and the version that every in-place write raises, shared by all views
 
 from __future__ import annotations
 
-import threading
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tensorgrad import devices
+from tensorgrad.per_thread import PerThread
 
 
-class _Inference(threading.local):
+class _Inference(PerThread):
     """Whether this thread is in inference mode, where inference tensors may be written (see autograd/modes.py)."""
 
     on = False

@@ -8,7 +8,6 @@ and the addition to its sum are two; element-wise ops, normalisation and biases 
 from __future__ import annotations
 
 import math
-import threading
 import warnings
 import weakref
 from collections import defaultdict
@@ -18,6 +17,7 @@ from typing import Any
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
 from tensorgrad.ops import callpath, slowpath
+from tensorgrad.per_thread import PerThread
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils.module_tracker import ModuleTracker
 
@@ -192,7 +192,7 @@ class _Counted:
         self.start, self.row, self.amount, self.parents = start, row, amount, parents
 
 
-class _Thread(threading.local):
+class _Thread(PerThread):
     def __init__(self) -> None:
         self.ran: list[_Counted] = []
 

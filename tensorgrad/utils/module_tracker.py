@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any
 
 from tensorgrad.nn.listening import Listener, ignore, listen
 from tensorgrad.nn.module import Module
+from tensorgrad.per_thread import PerThread
 
 __all__ = ["ModuleTracker"]
 
 
-class _Stack(threading.local):
+class _Stack(PerThread):
     """The modules that this thread is in, the innermost last."""
 
     def __init__(self) -> None:

@@ -1,0 +1,85 @@
+"""What each thread has of its own (modes, settings), and a thread that takes it over to go on for another.
+
+Python limits how deep calls may be nested, in every thread by itself. Where a program may nest without an end, a fresh
+thread goes on while the first one waits: to the program it is as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+import threading
+from collections.abc import Callable
+from typing import Any
+
+_ALL: list[PerThread] = []
+
+
+class PerThread(threading.local):
+    """`threading.local` whose values a substitute takes over."""
+
+    def __new__(cls, *args: Any) -> PerThread:
+        made = super().__new__(cls, *args)
+        _ALL.append(made)
+        return made
+
+
+class Substitute(threading.Thread):
+    """A thread that runs a function in place of the thread that started it, which waits."""
+
+    def __init__(self, function: Callable[[], Any]):
+        super().__init__(daemon=True)
+        self.function, self.state = function, [dict(local.__dict__) for local in _ALL]
+        self.context = contextvars.copy_context()
+        starter = threading.current_thread()
+        self.line = starter.line if isinstance(starter, Substitute) else []  # all that wait for each other now
+        self.done = threading.Event()  # (`join` takes a thread that it was interrupted in waiting for as ended)
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Runs the function as the thread that waits would have, and keeps what came of it."""
+        try:
+            _become(self.state)
+            self.result = self.context.run(self.function)
+        except BaseException as error:
+            self.error = error
+        self.state = [dict(local.__dict__) for local in _ALL]
+        self.done.set()
+
+    def outcome(self) -> Any:
+        """Starts the thread and waits: what the function returned. Raises what it raised."""
+        self.line.append(self)
+        self.start()
+        while not self.done.is_set():
+            try:
+                self.done.wait()
+            except BaseException as error:  # Ctrl+C, which is told to the main thread alone: the one that works stops
+                worker = ctypes.c_ulong(self.line[-1].ident or 0)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(worker, ctypes.py_object(type(error)))
+        self.line.remove(self)
+        _become(self.state)
+        if self.error is None:
+            return self.result
+        try:
+            raise self.error
+        finally:
+            del self.error
+
+
+def _become(state: list[dict[str, Any]]) -> None:
+    for local, values in zip(_ALL, state, strict=False):
+        local.__dict__.clear()
+        local.__dict__.update(values)
+
+
+def on_fresh_stack(function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Calls a function in another thread, which has this one's modes and settings, and waits for it.
+
+    >>> from tensorgrad.per_thread import on_fresh_stack
+    >>> import tensorgrad as torch
+    >>> with torch.no_grad():
+    ...     on_fresh_stack(torch.is_grad_enabled)
+    False
+    """
+    return Substitute(lambda: function(*args, **kwargs)).outcome()
