@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import ctypes
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,7 @@ class Substitute(threading.Thread):
         self.context = contextvars.copy_context()
         starter = threading.current_thread()
         self.line = starter.line if isinstance(starter, Substitute) else []  # all that wait for each other now
-        self.done = threading.Event()  # (`join` takes a thread that it was interrupted in waiting for as ended)
+        self.ended = False  # (`join` takes a thread that it was interrupted in waiting for as ended)
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -44,16 +45,20 @@ class Substitute(threading.Thread):
             self.result = self.context.run(self.function)
         except BaseException as error:
             self.error = error
-        self.state = [dict(local.__dict__) for local in _ALL]
-        self.done.set()
+        finally:  # an interrupt may come at any moment, also here
+            try:
+                self.state = [dict(local.__dict__) for local in _ALL]
+            finally:
+                self.ended = True
 
     def outcome(self) -> Any:
         """Starts the thread and waits: what the function returned. Raises what it raised."""
         self.line.append(self)
         self.start()
-        while not self.done.is_set():
+        while not self.ended:
             try:
-                self.done.wait()
+                self.join()
+                time.sleep(0 if self.ended else 1e-3)
             except BaseException as error:  # Ctrl+C, which is told to the main thread alone: the one that works stops
                 worker = ctypes.c_ulong(self.line[-1].ident or 0)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(worker, ctypes.py_object(type(error)))
