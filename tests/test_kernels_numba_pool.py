@@ -403,6 +403,38 @@ def test_a_forked_child_starts_its_own_threads(counting):
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.parametrize("count", [1, 3, 4, 40])
+def test_threads_that_sleep_are_woken_by_each_other(count):
+    order = []
+
+    class Sleeper:
+        def __init__(self, number):
+            self.number, self.asleep, self.work, self.sleepers = number, number != 2, (), None
+
+        def ring(self):
+            order.append(self)
+
+    sleepers = [Sleeper(n) for n in range(count)]
+    pool._wake(sleepers, -1)
+    assert len(order) <= 2 * pool._EACH  # by the first: three, and those that are another's who was awake
+    for sleeper in order:  # it grows
+        pool._wake(*sleeper.sleepers)
+    assert sorted(s.number for s in order) == [n for n in range(count) if n != 2]
+    order.clear()
+    for sleeper in sleepers:
+        sleeper.work = None
+    pool._wake(sleepers, -1)
+    assert not order
+
+
+def test_functions_in_python_are_shared_by_few(monkeypatch):
+    monkeypatch.setattr(pool, "get_num_threads", lambda: 64)
+    assert pool.shares(True, 1000, ALWAYS) == pool.IN_PYTHON_MOST == 8
+    assert pool.shares(False, 1000, ALWAYS) == 64
+    assert pool.shares(False, 10, ALWAYS) == 10 and pool.shares(False, 10, 2 * pool.GRAIN) == 2
+    assert pool.shares(False, 0, ALWAYS) == pool.shares(True, 10, 0) == 1
+
+
 def test_work_of_little_is_not_shared_with_a_thread_that_sleeps(monkeypatch):
     pool.run(in_python, 10, (np.zeros(10, np.int64),), ALWAYS)
     monkeypatch.setattr(pool, "AWAKE", 0)

@@ -1,6 +1,7 @@
 """Rows of a table: looked up, sums of bags of them, and the sums of their gradients.
 
 Threads share the columns of a sum, not its terms: every sum is taken in the order of the rows, however many there are.
+Many threads share the table's rows as well: each looks at all terms, and takes those of its own rows.
 """
 
 from __future__ import annotations
@@ -48,15 +49,25 @@ def _embedding():
     return kernel
 
 
+def _shares(width: int) -> int:
+    """Among how many threads each column's rows are divided, a power of two."""
+    return 1 << max(0, (pool.parts() // -(-width // _COLUMNS)).bit_length() - 1)
+
+
 def _embedding_grad():
-    @shared(f"void({_MATRIX}, int64[::1], int64, {_MATRIX}, int64, int64)")
-    def loop(g, rows, without, out, first, last):
-        start, end = first * _COLUMNS, min(last * _COLUMNS, g.shape[1])
-        for k in range(rows.size):
-            if rows[k] != without:
-                row, to = g[k, start:end], out[rows[k], start:end]
-                for i in range(row.size):
-                    to[i] += row[i]
+    @shared(f"void({_MATRIX}, int64[::1], int64, int64, {_MATRIX}, int64, int64)")
+    def loop(g, rows, without, shares, out, first, last):
+        blocks = (g.shape[1] + _COLUMNS - 1) // _COLUMNS
+        while first < last:
+            share, stop = first // blocks, min(last, (first // blocks + 1) * blocks)
+            start, end = first % blocks * _COLUMNS, min((stop - share * blocks) * _COLUMNS, g.shape[1])
+            for k in range(rows.size):
+                n = rows[k]
+                if n != without and n & (shares - 1) == share:
+                    row, to = g[k, start:end], out[n, start:end]
+                    for i in range(row.size):
+                        to[i] += row[i]
+            first = stop
 
     def kernel(g, rows, count, padding_idx, scale_grad_by_freq):
         if scale_grad_by_freq or not suits(g) or not g.size:
@@ -65,8 +76,9 @@ def _embedding_grad():
         if flat is None:
             return NotImplemented
         width = g.shape[-1]
-        out = np.zeros((count, width), F32)
-        pool.run(loop, -(-width // _COLUMNS), (g.reshape(-1, width), flat, padding_idx, out), 2 * g.size)
+        out, shares = np.zeros((count, width), F32), _shares(width)
+        given = (g.reshape(-1, width), flat, padding_idx, shares, out)
+        pool.run(loop, -(-width // _COLUMNS) * shares, given, 2 * g.size)
         return out
 
     return kernel
@@ -141,24 +153,31 @@ def _lookup():
 
 
 def _lookup_grad():
-    @shared(f"void({_MATRIX}, int64[::1], int64[::1], boolean, {_MATRIX}, int64, int64)")
-    def loop(g, indices, starts, mean, out, first, last):
-        start, end = first * _COLUMNS, min(last * _COLUMNS, g.shape[1])
-        for bag in range(g.shape[0]):
-            row, size = g[bag, start:end], starts[bag + 1] - starts[bag]
-            factor = np.float32(1.0) / np.float32(size) if mean and size > 1 else np.float32(1.0)
-            for k in range(starts[bag], starts[bag + 1]):
-                to = out[indices[k], start:end]
-                for i in range(to.size):
-                    to[i] += row[i] * factor
+    @shared(f"void({_MATRIX}, int64[::1], int64[::1], boolean, int64, {_MATRIX}, int64, int64)")
+    def loop(g, indices, starts, mean, shares, out, first, last):
+        blocks = (g.shape[1] + _COLUMNS - 1) // _COLUMNS
+        while first < last:
+            share, stop = first // blocks, min(last, (first // blocks + 1) * blocks)
+            start, end = first % blocks * _COLUMNS, min((stop - share * blocks) * _COLUMNS, g.shape[1])
+            for bag in range(g.shape[0]):
+                row, size = g[bag, start:end], starts[bag + 1] - starts[bag]
+                factor = np.float32(1.0) / np.float32(size) if mean and size > 1 else np.float32(1.0)
+                for k in range(starts[bag], starts[bag + 1]):
+                    n = indices[k]
+                    if n & (shares - 1) == share:
+                        to = out[n, start:end]
+                        for i in range(to.size):
+                            to[i] += row[i] * factor
+            first = stop
 
     def kernel(g, indices, starts, count, mean):
         flat = _numbers(indices, count) if suits(g) and g.size and indices.size else None
         if flat is None:
             return NotImplemented
         out = np.zeros((count, g.shape[1]), F32)
-        args = (g, flat, _starts(indices, starts), mean, out)
-        pool.run(loop, -(-g.shape[1] // _COLUMNS), args, 2 * flat.size * g.shape[1])
+        shares = _shares(g.shape[1])
+        args = (g, flat, _starts(indices, starts), mean, shares, out)
+        pool.run(loop, -(-g.shape[1] // _COLUMNS) * shares, args, 2 * flat.size * g.shape[1])
         return out
 
     return kernel

@@ -28,7 +28,8 @@ _SCALAR = 4  # points below which turning a whole block for them is slower than 
 _MOST_POINTS = 2048  # of an image: beyond, the table of what each point reads gets large
 # Cycles to turn a number, where a product of vectors takes one (measured): up to so many numbers, and more.
 _TURNING, _MANY, _TURNING_MANY = 1.0, 3 << 20, 2.0
-_ITEMS = 16  # parts of the work where it can be had
+_ITEMS, _MOST_ITEMS = 16, 64  # parts of a sum where they can be had: fewer, and those that much work is worth
+_ITEM = 1 << 23  # products that a part is worth
 
 _ROW, _TABLE = "float32[::1]", "int64[:,::1]"
 
@@ -229,7 +230,8 @@ def convolve(x, weights, bias, out, taps, steps, over):
     # Rows of output points whose source, with the rows that the taps reach beyond, fits the cache.
     row = 4 * LANES * -(-image_panels // image_blocks) * ins * size[1]
     rows = max(1, min(points[0], int(_STRIP / row * points[0] / size[0])))
-    rows = -(-points[0] // -(-points[0] // rows))
+    strips = max(-(-points[0] // rows), min(points[0], pool.parts() // (image_blocks * groups * blocks)))
+    rows = -(-points[0] // strips)
     strip = rows * points[1]
     strips = -(-points[0] // rows)
     sizes = (images, image_panels, image_blocks, groups, outs, ins, size[0] * size[1], strip, strips)
@@ -321,7 +323,9 @@ def correlate(g, x, w_shape, taps, steps, groups):
     left, right = _channels_innermost(g, groups), _channels_innermost(x, groups)
     in_panels = -(-ins // LANES)
     in_blocks, blocks = -(-in_panels // 3), -(-outs // LANES)
-    parts = min(strips, max(1, _ITEMS // (groups * blocks * in_blocks)))
+    # Not as many as there are threads: the result must not depend on them.
+    items = max(_ITEMS, min(_MOST_ITEMS, count * outs * ins * groups // _ITEM))
+    parts = min(strips, max(1, items // (groups * blocks * in_blocks)))
     out = np.empty((parts, *w_shape), F32)
     sizes = (images, groups, outs, ins, in_blocks, area, span, strips, parts)
     given = (left, right, runs, starts, out.reshape(-1), sizes)

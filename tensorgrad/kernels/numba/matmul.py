@@ -120,6 +120,16 @@ def product_loop():
     return loop
 
 
+def beside(make: Callable[[], Callable]) -> Callable[[], Callable]:
+    """What makes a kernel of another family that calls these: that family's library is to hold their loop, too."""
+
+    def made() -> Callable:
+        product_loop() if not product_loop.cache_info().currsize else product_loop.__wrapped__()
+        return make()
+
+    return made
+
+
 @lru_cache(maxsize=1)
 def stack_loop():
     @shared(f"void(float32[:,:,:,:], float32[:,:,:,:], {_ROW}, int64, int64)")
@@ -250,7 +260,7 @@ def linear(x, w, bias):
     (columns, depth), shape = w.shape, x.shape
     if x.size * columns < _FEW or shape[-1] != depth or min(columns, x.size // max(depth, 1)) < _THIN:
         return NotImplemented
-    if x.dtype is not F32 or w.dtype is not F32 or not x.flags.c_contiguous:
+    if x.dtype is not F32 or w.dtype is not F32:
         return NotImplemented
     if bias is None:
         bias = _NO_BIAS
@@ -259,7 +269,7 @@ def linear(x, w, bias):
     right = _memory(w, -1)
     if right is None:
         return NotImplemented
-    out = np.empty((*shape[:-1], columns), F32)
+    out = np.empty((*shape[:-1], columns), F32)  # (an x with gaps is copied: NumPy would take it matrix by matrix)
     return _product((x.reshape(-1), depth, 1), right, 1, x.size // depth, columns, depth, out, bias)
 
 

@@ -48,6 +48,8 @@ from tensorgrad.settings import get_num_threads
 
 GRAIN = 24576  # elements (of ordinary cost) that are worth a thread
 ROUSING = 131072  # elements that are worth waking threads up
+_FEW = 4  # threads among which a few parts are divided well enough
+IN_PYTHON_MOST = 8  # threads for a function in Python: more would wait for its lock longer than they compute
 _SOON = 1e-3  # seconds after another kernel: it is worth it, too, as more will come
 AWAKE = 200_000  # nanoseconds that a thread waits awake
 _GRACE = 4_000  # nanoseconds, until the one who handed over a call in Python holds the lock no longer
@@ -78,7 +80,7 @@ class _Call:
 class _Worker:
     """A thread that does ranges of work for whoever has taken it, and its board."""
 
-    __slots__ = ("address", "asleep", "call", "done", "error", "loops", "task", "team", "wake", "work")
+    __slots__ = ("address", "asleep", "call", "done", "error", "loops", "sleepers", "task", "team", "wake", "work")
 
     def __init__(self) -> None:
         memory = np.zeros(SIZE + 15, np.int64)
@@ -91,6 +93,7 @@ class _Worker:
         board[GIVER] = -1
         self.wake: SimpleQueue = SimpleQueue()
         self.asleep = False
+        self.sleepers: tuple[list[_Worker], int] | None = None  # whom it is to wake in its turn, and its number there
         self.work: tuple | None = None  # what a kernel is given: it stays in memory as long as this one may write to it
         self.call: _Call | None = None
         self.error: BaseException | None = None
@@ -140,6 +143,9 @@ class _Worker:
             if self.task[0] == NOTHING:
                 self.wake.get()
             self.asleep = False
+            sleepers, self.sleepers = self.sleepers, None
+            if sleepers is not None:
+                _wake(*sleepers)
 
     def answer(self) -> None:
         """Does the call that was given, unless somebody has taken it back."""
@@ -153,6 +159,25 @@ class _Worker:
             self.error = error
         call = self.call = None  # nothing is kept alive by a thread that waits
         self.done[0] = FINISHED
+
+
+_EACH = 3  # sleepers that a thread wakes
+
+
+def _wake(sleepers: list[_Worker], number: int) -> None:
+    """Wakes the first of those that sleep, who wake the others: number n those from number _EACH (n + 1) on.
+
+    To wake one takes some microseconds; whoever starts a kernel is not to spend them on each.
+    """
+    for n in range(_EACH * (number + 1), min(_EACH * (number + 2), len(sleepers))):
+        sleeper = sleepers[n]
+        if sleeper.work is None:  # too late: what there was to do is done
+            continue
+        if sleeper.asleep:
+            sleeper.sleepers = sleepers, n
+            sleeper.ring()
+        else:
+            _wake(sleepers, n)
 
 
 def _move() -> None:
@@ -284,6 +309,19 @@ def _inside() -> bool:
     return count > 1
 
 
+def shares(in_python: bool, length: int, elements: int) -> int:
+    """How many threads so much work is worth."""
+    most = IN_PYTHON_MOST if in_python else MOST
+    return max(1, min(get_num_threads(), elements // GRAIN, length, most))
+
+
+def parts(fewest: int = 1) -> int:
+    """Into how many parts work should be divided, where that changes no result, so that threads end at about the same
+    time: `fewest`, or more for many threads."""
+    threads = get_num_threads()
+    return max(fewest, 2 * threads if threads > _FEW else threads)
+
+
 def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
     """Runs `kernel` over 0 ... length, by as many threads as `elements` (of work in all) are worth.
 
@@ -294,6 +332,7 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
     held, base = _NOBODY, 0
     try:
         workers: Any = ()
+        address = getattr(kernel, "address", None)
         if elements >= 2 * GRAIN:
             now = time.perf_counter()
             asleep, _last = elements >= ROUSING or now - _last < _SOON, now
@@ -302,8 +341,7 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
             if held and not _inside():  # an exception ended a call before it gave these back
                 _give_back(held, 0)
             base = len(held)
-            workers = _take(held, min(get_num_threads(), elements // GRAIN, length, MOST) - 1, asleep)
-        address = getattr(kernel, "address", None)
+            workers = _take(held, shares(address is None, length, elements) - 1, asleep)
         if address is None:
             _share(kernel, length, arguments, workers, held, base)
         elif workers:
@@ -331,10 +369,13 @@ def _unsuited(argument: Any) -> bool:
 
 def _launch(kernel: Any, length: int, arguments: tuple, workers: list[_Worker], held: list[_Worker], base: int) -> None:
     """Runs a compiled kernel in this thread and those of the workers."""
-    lead = workers[0]
+    lead, sleepers = workers[0], []
     for i, worker in enumerate(workers):
         lead.team[i], worker.work = worker.address, arguments
-        worker.ring()
+        if worker.asleep:
+            sleepers.append(worker)
+    if sleepers:
+        _wake(sleepers, -1)
     happened = kernel.launch(kernel.address, arguments, length, lead.address, len(workers))
     if not happened:
         _return(held, base)

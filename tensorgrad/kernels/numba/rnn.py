@@ -1,7 +1,8 @@
 """LSTM and GRU layers: all time steps in one launch, with the products of the hidden state in tiles of our own.
 
 A thread takes some of the sequences through all steps, and need not wait for others. The gradients of the weights are
-products of whole matrices afterwards, as in kernels/array/rnn.py.
+products of whole matrices afterwards. Every number is summed for its own sequence, so that it does not matter how many
+of them a thread takes.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import rnn as general
-from tensorgrad.kernels.numba import functions, pool
+from tensorgrad.kernels.numba import functions, matmul, pool
 from tensorgrad.kernels.numba.functions import F, inner
 from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.panels import LANES, PAD, across, flat
 from tensorgrad.kernels.numba.rows import _MATRIX
+from tensorgrad.settings import get_num_threads
 
-_SEQUENCES = 16  # that a thread takes through all steps at a time
+_SEQUENCES, _FEWEST = 16, 4  # that a thread takes through all steps at a time, at most and where there are few
 _STEPS = "int64[::1]"
 
 
@@ -53,8 +55,17 @@ def _previous(out, h0, sizes, reverse):
     return np.concatenate((out[len(h0) :], h0) if reverse else (h0, out[: -len(h0)]))
 
 
-def _units(batch: int) -> int:
-    return -(-batch // _SEQUENCES)
+def _together(batch: int) -> int:
+    """How many sequences a thread takes at a time: fewer where others would have none."""
+    return max(_FEWEST, min(_SEQUENCES, -(-batch // get_num_threads())))
+
+
+def _times(product: Callable, a, b):
+    """What a function of `matmul` gives for two matrices, or NumPy where that declines."""
+    found = product(a, b)
+    if found is not NotImplemented:
+        return found
+    return (a.T if product is matmul.tn else a) @ (b.T if product is matmul.nt else b)
 
 
 # --- LSTM ------------------------------------------------------------------------------------------------------------
@@ -81,15 +92,15 @@ def _lstm_cell(row, inside, bias, state, kept, out):
 
 def _lstm():
     @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, "
-            f"{_MATRIX}, {_STEPS}, {_STEPS}, int64, int64)")  # fmt: skip
-    def loop(x, w_ih, weight, bias, h, c, acts, cells, out, starts, counts, first, last):
+            f"{_MATRIX}, {_STEPS}, {_STEPS}, int64, int64, int64)")  # fmt: skip
+    def loop(x, w_ih, weight, bias, h, c, acts, cells, out, starts, counts, several, first, last):
         batch, hidden = h.shape
         pitch, wide = weight.shape[1], _whole(4 * hidden)
-        inside = np.empty((_SEQUENCES + PAD, wide), F32)
+        inside = np.empty((several + PAD, wide), F32)
         all_h, all_weight, sums, features = flat(h), flat(weight), flat(inside), x.shape[1]
         all_x, all_w_ih = flat(x), flat(w_ih)
         for unit in range(first, last):
-            low, high = unit * _SEQUENCES, min((unit + 1) * _SEQUENCES, batch)
+            low, high = unit * several, min((unit + 1) * several, batch)
             for t in range(starts.size):
                 rows = min(high, counts[t]) - low
                 if rows <= 0:
@@ -111,9 +122,9 @@ def _lstm():
         x, hidden = np.ascontiguousarray(x), h0.shape[1]
         acts = np.empty((len(x), len(w_ih)), F32)
         out, cells = np.empty((len(x), hidden), F32), np.empty((len(x), hidden), F32)
-        h, c = np.array(h0, order="C"), np.array(c0, order="C")
-        args = (x, _padded(w_ih.T), _padded(w_hh.T), bias, h, c, acts, cells, out, *_schedule(sizes, reverse))
-        pool.run(loop, _units(len(h)), args, acts.size * (hidden + x.shape[1] + 64) // 16)
+        h, c, several = np.array(h0, order="C"), np.array(c0, order="C"), _together(len(h0))
+        args = (x, _padded(w_ih.T), _padded(w_hh.T), bias, h, c, acts, cells, out, *_schedule(sizes, reverse), several)
+        pool.run(loop, -(-len(h) // several), args, acts.size * (hidden + x.shape[1] + 64) // 16)
         return out, h, c, acts, cells
 
     return kernel
@@ -142,14 +153,14 @@ def _lstm_slopes(above, back, carried, row, cell, old, to):
 
 def _lstm_grad():
     @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, "
-            f"{_MATRIX}, {_STEPS}, {_STEPS}, int64, int64)")  # fmt: skip
-    def loop(g, dh, dc, acts, cells, c0, weight, slopes, sums, starts, counts, first, last):
+            f"{_MATRIX}, {_STEPS}, {_STEPS}, int64, int64, int64)")  # fmt: skip
+    def loop(g, dh, dc, acts, cells, c0, weight, slopes, sums, starts, counts, several, first, last):
         batch, hidden = dc.shape
         pitch, wide = weight.shape[1], _whole(hidden)
-        product = np.empty((_SEQUENCES + PAD, wide), F32)
+        product = np.empty((several + PAD, wide), F32)
         all_slopes, all_weight, all_product = flat(slopes), flat(weight), flat(product)
         for unit in range(first, last):
-            low, high = unit * _SEQUENCES, min((unit + 1) * _SEQUENCES, batch)
+            low, high = unit * several, min((unit + 1) * several, batch)
             for t in range(starts.size - 1, -1, -1):
                 rows = min(high, counts[t]) - low
                 if rows <= 0:
@@ -158,7 +169,7 @@ def _lstm_grad():
                     n, at = starts[t] + low + r, low + r
                     old = cells[starts[t - 1] + at] if t > 0 and at < counts[t - 1] else c0[at]
                     _lstm_slopes(g[n], dh[at], dc[at], acts[n], cells[n], old, slopes[n])
-                    row, total = slopes[n], sums[unit]
+                    row, total = slopes[n], sums[at]
                     for k in range(row.size):
                         total[k] += row[k]
                 across(all_slopes, (starts[t] + low) * 4 * hidden, 4 * hidden, all_weight, 0, pitch, 4 * hidden,
@@ -175,11 +186,12 @@ def _lstm_grad():
             return NotImplemented
         g, acts, cells, out, c0 = (np.ascontiguousarray(a) for a in (g, acts, cells, out, c0))
         slopes, dh, dc = np.empty(acts.shape, F32), np.array(gh, order="C"), np.array(gc, order="C")
-        sums = np.zeros((_units(len(dh)), acts.shape[1]), F32)
-        args = (g, dh, dc, acts, cells, c0, _padded(w_hh), slopes, sums, *_schedule(sizes, reverse))
-        pool.run(loop, _units(len(dh)), args, acts.size * (out.shape[1] + 64) // 16)
-        gw_hh, bias = slopes.T @ _previous(out, h0, sizes, reverse), sums.sum(0)
-        return slopes @ w_ih, dh, dc, slopes.T @ x, gw_hh, bias, bias.copy(), np.empty(0, F32)
+        sums, several = np.zeros((len(dh), acts.shape[1]), F32), _together(len(dh))
+        args = (g, dh, dc, acts, cells, c0, _padded(w_hh), slopes, sums, *_schedule(sizes, reverse), several)
+        pool.run(loop, -(-len(dh) // several), args, acts.size * (out.shape[1] + 64) // 16)
+        gw_hh, bias = _times(matmul.tn, slopes, _previous(out, h0, sizes, reverse)), sums.sum(0)
+        gx, gw_ih = _times(matmul.mm, slopes, w_ih), _times(matmul.tn, slopes, x)
+        return gx, dh, dc, gw_ih, gw_hh, bias, bias.copy(), np.empty(0, F32)
 
     return kernel
 
@@ -206,14 +218,14 @@ def _gru_cell(row, more, bias, state, kept, out):
 
 def _gru():
     @shared(f"void({_MATRIX}, {_MATRIX}, float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, {_STEPS}, {_STEPS}, int64, "
-            "int64)")  # fmt: skip
-    def loop(gates, weight, bias, h, acts, out, starts, counts, first, last):
+            "int64, int64)")  # fmt: skip
+    def loop(gates, weight, bias, h, acts, out, starts, counts, several, first, last):
         batch, hidden = h.shape
         pitch, wide = weight.shape[1], _whole(3 * hidden)
-        product = np.empty((_SEQUENCES + PAD, wide), F32)
+        product = np.empty((several + PAD, wide), F32)
         all_h, all_weight, all_product = flat(h), flat(weight), flat(product)
         for unit in range(first, last):
-            low, high = unit * _SEQUENCES, min((unit + 1) * _SEQUENCES, batch)
+            low, high = unit * several, min((unit + 1) * several, batch)
             for t in range(starts.size):
                 rows = min(high, counts[t]) - low
                 if rows <= 0:
@@ -227,12 +239,14 @@ def _gru():
     def kernel(x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
         if not x.size or not h0.size or not _takes(x, h0, w_ih, w_hh, b_ih, b_hh):
             return NotImplemented
-        gates, hidden = general._projected(x, w_ih, b_ih), h0.shape[1]
+        gates, hidden, several = _times(matmul.nt, x, w_ih), h0.shape[1], _together(len(h0))
+        if b_ih is not None:
+            gates += b_ih
         acts, out = np.empty((len(x), 4 * hidden), F32), np.empty((len(x), hidden), F32)
         h = np.array(h0, order="C")
         bias = np.zeros(3 * hidden, F32) if b_hh is None else np.ascontiguousarray(b_hh)
-        args = (gates, _padded(w_hh.T), bias, h, acts, out, *_schedule(sizes, reverse))
-        pool.run(loop, _units(len(h)), args, gates.size * (hidden + 64) // 16)
+        args = (gates, _padded(w_hh.T), bias, h, acts, out, *_schedule(sizes, reverse), several)
+        pool.run(loop, -(-len(h) // several), args, gates.size * (hidden + 64) // 16)
         return out, h, acts
 
     return kernel
@@ -262,14 +276,14 @@ def _gru_slopes(above, back, row, old, to, inside):
 
 def _gru_grad():
     @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_STEPS}, "
-            f"{_STEPS}, int64, int64)")  # fmt: skip
-    def loop(g, dh, acts, out, h0, weight, slopes, inside, starts, counts, first, last):
+            f"{_STEPS}, int64, int64, int64)")  # fmt: skip
+    def loop(g, dh, acts, out, h0, weight, slopes, inside, starts, counts, several, first, last):
         batch, hidden = dh.shape
         pitch, wide = weight.shape[1], _whole(hidden)
-        product = np.empty((_SEQUENCES + PAD, wide), F32)
+        product = np.empty((several + PAD, wide), F32)
         all_inside, all_weight, all_product = flat(inside), flat(weight), flat(product)
         for unit in range(first, last):
-            low, high = unit * _SEQUENCES, min((unit + 1) * _SEQUENCES, batch)
+            low, high = unit * several, min((unit + 1) * several, batch)
             for t in range(starts.size - 1, -1, -1):
                 rows = min(high, counts[t]) - low
                 if rows <= 0:
@@ -289,19 +303,20 @@ def _gru_grad():
         if not x.size or not out.size or not _takes(g, gh, x, h0, w_ih, w_hh, out, acts):
             return NotImplemented
         g, acts, out, h0 = (np.ascontiguousarray(a) for a in (g, acts, out, h0))
-        hidden, dh = out.shape[1], np.array(gh, order="C")
+        hidden, dh, several = out.shape[1], np.array(gh, order="C"), _together(len(gh))
         slopes, inside = np.empty((len(x), 3 * hidden), F32), np.empty((len(x), 3 * hidden), F32)
-        args = (g, dh, acts, out, h0, _padded(w_hh), slopes, inside, *_schedule(sizes, reverse))
-        pool.run(loop, _units(len(dh)), args, slopes.size * (hidden + 64) // 16)
-        gx, gw_ih, gb_ih = general._input_gradients(x, w_ih, slopes)
-        return gx, dh, gw_ih, inside.T @ _previous(out, h0, sizes, reverse), gb_ih, inside.sum(0)
+        args = (g, dh, acts, out, h0, _padded(w_hh), slopes, inside, *_schedule(sizes, reverse), several)
+        pool.run(loop, -(-len(dh) // several), args, slopes.size * (hidden + 64) // 16)
+        gx, gw_ih = _times(matmul.mm, slopes, w_ih), _times(matmul.tn, slopes, x)
+        gw_hh = _times(matmul.tn, inside, _previous(out, h0, sizes, reverse))
+        return gx, dh, gw_ih, gw_hh, slopes.sum(0), inside.sum(0)
 
     return kernel
 
 
 KERNELS: dict[str, Callable[[], Callable]] = {
     "lstm": _lstm,
-    "lstm_grad": _lstm_grad,
-    "gru": _gru,
-    "gru_grad": _gru_grad,
+    "lstm_grad": matmul.beside(_lstm_grad),
+    "gru": matmul.beside(_gru),
+    "gru_grad": matmul.beside(_gru_grad),
 }

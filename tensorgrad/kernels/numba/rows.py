@@ -216,6 +216,9 @@ def _layer_norm_sums(g, row, weight, mean, rstd):
     return plain, along
 
 
+_BLOCKS = 64  # of rows, that the gradients of the parameters are summed in
+
+
 def _layer_norm_grad():
     @shared(
         f"void({_MATRIX}, {_MATRIX}, float32[::1], float32[::1], float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, int64, "
@@ -243,7 +246,7 @@ def _layer_norm_grad():
         if weight is not None and not suits(weight):
             return NotImplemented
         rows = x.size // width
-        blocks = max(1, min(16, rows // 16))
+        blocks = max(1, min(_BLOCKS, rows // 16))
         part = -(-rows // blocks)
         gx = np.empty(x.shape, F32)
         gw, gb = np.zeros((blocks, width), F32), np.zeros((blocks, width), F32)

@@ -23,7 +23,7 @@ from tensorgrad.kernels.numba.vectors import BLOCK, LANES, LINE, ONE, carry, car
 _TILE = 768 << 10  # bytes of a tile's source: with the weights in use it stays in a second-level cache of 1 MiB
 _POINTS = 2048  # of a tile at most: so that the results of a block of channels stay in the cache, too
 _FEW = 12  # at least so many blocks of pixels in a tile where the images are small, as the last one is seldom full
-ITEMS = 16  # parts of the work where it can be had, so that threads end at about the same time
+ITEMS = 16  # parts of the work where it can be had, so that a few threads end at about the same time
 WIDEST = 8192  # points of a row: longer ones would need to be cut, and go to NumPy
 
 FORM = "UniTuple(int64, 16)"  # a Layout, as compiled loops take it
@@ -51,10 +51,11 @@ class Layout(NamedTuple):
 
 
 @lru_cache(maxsize=128)
-def layout(size, out, steps, taps, channels, batch):
+def layout(size, out, steps, taps, channels, batch, items=ITEMS):
     """The `Layout`, the places (in a tile) that each channel's taps read from, the remainders that occur.
 
-    `size` and `out` are (height, width) of the source and of the output points, `taps` a tuple of (y, x).
+    `size` and `out` are (height, width) of the source and of the output points, `taps` a tuple of (y, x), `items` the
+    parts that the work should have.
     """
     rests = sorted({tuple(t % s for t, s in zip(tap, steps, strict=True)) for tap in taps})
     shifts = [tuple(t // s for t, s in zip(tap, steps, strict=True)) for tap in taps]
@@ -68,7 +69,7 @@ def layout(size, out, steps, taps, channels, batch):
     stacked = max(out[0], out[0] + reach[0] - shared[0])
     fitting = min(_POINTS // pitch, _TILE // (4 * channels * len(rests)) // pitch - reach[0])  # rows of a tile
     if fitting >= stacked:
-        most = min(batch, fitting // stacked, max(-(-batch // ITEMS), -(-_FEW * BLOCK[1] * LANES // (stacked * pitch))))
+        most = min(batch, fitting // stacked, max(-(-batch // items), -(-_FEW * BLOCK[1] * LANES // (stacked * pitch))))
         images = min(range(-(-most // 2), most + 1), key=lambda n: _blocks(n * stacked * pitch) * -(-batch // n))
         rows, strips, height, filled = out[0], 1, stacked, stacked
     else:

@@ -1,0 +1,208 @@
+"""What training steps would gain from more processors than this machine has.
+
+    python -m benchmarks.cores                      the table
+    python -m benchmarks.cores --write              and puts it into BENCHMARK.md
+    python -m benchmarks.cores --threads 2 16       these numbers of threads
+    python -m benchmarks.cores --only GPT --why     what the step's time would be spent on, by kernel
+
+A kernel that n threads would share is divided as for these, and its ranges run one after the other, alone. The step
+would take as long as the longest range of each kernel, and all that is outside of them. That bounds the speed-up from
+above: threads get in each other's way in caches and memory, and wake up late, which no such model tells.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import datetime
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+import numpy as np
+
+from benchmarks.rows import all_rows
+from benchmarks.worker import settle
+
+MODELS = {
+    "MLP": "MLP 784-128-10, batch 32, SGD",
+    "ConvNet": "MNIST ConvNet, batch 64, Adam",
+    "GPT": "GPT 4×128, context 64, batch 12, AdamW",
+    "ViT": "MNIST ViT, batch 64, AdamW",
+    "LSTM": "LSTM characters, 32×64, Adam",
+}
+THREADS = (1, 2, 4, 8, 16, 64)
+AIMS = {"ConvNet": 6.0, "GPT": 6.0, "ViT": 4.0, "LSTM": 4.0}  # by so many threads:
+AIMED = 16
+HANDED = 3e-6  # seconds that a kernel takes to start, and to hand over to threads that are awake (measured)
+
+_TASK = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 4)
+_DIVIDE = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 5)
+
+
+class Launches:
+    """Stands in for the pool: runs the ranges of each kernel by itself, and keeps how long each took."""
+
+    def __init__(self, pool: Any, threads: int):
+        from tensorgrad.kernels.numba import board
+
+        self.pool, self.threads, self.clock = pool, threads, time.perf_counter
+        self.ranges: list[tuple[str, list[float]]] = []
+        self.inside = 0.0
+        memory = np.zeros(board.SIZE + 15, np.int64)
+        self.board = memory[-memory.ctypes.data % 128 // 8 :]
+        self.times: list[float] = []
+
+        @_DIVIDE
+        def divide(task: int, place: int, last: int, workers: int) -> int:
+            do, step = _TASK(task), -(-last // (workers + 1))
+            for first in range(0, last, step):
+                start = self.clock()
+                if do(place, first, min(first + step, last)):
+                    raise RuntimeError("a range failed")
+                self.times.append(self.clock() - start)
+            return 0
+
+        self.divide = divide
+        self.board[board.DIVIDE] = ctypes.cast(divide, ctypes.c_void_p).value
+        self.own = min(self.called() for _ in range(100))
+
+    def called(self) -> float:
+        """What a call of a range costs by itself."""
+        nothing = _TASK(ctypes.cast(ctypes.pythonapi.PyGILState_Check, ctypes.c_void_p).value)
+        start = self.clock()
+        nothing(0, 0, 0)
+        return self.clock() - start
+
+    def run(self, kernel: Any, length: int, arguments: tuple, elements: int) -> None:
+        """As pool.run."""
+        began = self.clock()
+        address = getattr(kernel, "address", None)
+        count = self.pool.shares(address is None, length, elements)
+        self.times = []
+        if count == 1 or length == 0:
+            start = self.clock()
+            if address is None:
+                kernel(*arguments, 0, length)
+            else:
+                kernel.launch(address, arguments, length, 0, 0)
+            self.times.append(self.clock() - start)
+        elif address is None:
+            step = -(-length // count)
+            for first in range(0, length, step):
+                start = self.clock()
+                kernel(*arguments, first, min(first + step, length))
+                self.times.append(self.clock() - start)
+        else:
+            kernel.launch(address, arguments, length, self.board.ctypes.data, count - 1)
+            self.times = [max(seconds - self.own, 0.0) for seconds in self.times]
+        name = getattr(kernel, "__qualname__", None) or kernel.__name__
+        self.ranges.append((f"{sys._getframe(1).f_code.co_qualname.partition('.')[0]} {name}", self.times))
+        self.inside += self.clock() - began
+
+
+@contextmanager
+def in_place(launches: Launches) -> Iterator[None]:
+    """Has kernels start here instead of in the pool, as if there were so many threads."""
+    from tensorgrad.settings import _Settings
+
+    pool, run, threads = launches.pool, launches.pool.run, _Settings.threads
+    pool.run, _Settings.threads = launches.run, launches.threads
+    try:
+        yield
+    finally:
+        pool.run, _Settings.threads = run, threads
+
+
+def modelled(step: Any, threads: int, repeats: int) -> tuple[float, float, Counter]:
+    """The seconds of a step with so many threads, those outside of kernels, and the longest ranges by kernel.
+
+    Of each range, and of what is outside, the least of all repeats counts: the machine may do other things as well.
+    """
+    from tensorgrad.kernels.numba import pool
+
+    outside, best, names = float("inf"), [], []
+    for _ in range(repeats):
+        launches = Launches(pool, threads)
+        with in_place(launches):
+            start = time.perf_counter()
+            step()
+            whole = time.perf_counter() - start
+        outside = min(outside, whole - launches.inside)
+        now = [times for _, times in launches.ranges]
+        names = [name for name, _ in launches.ranges]
+        if [*map(len, now)] != [*map(len, best)]:
+            best = now
+        best = [[*map(min, old, new)] for old, new in zip(best, now, strict=True)]
+    spent: Counter = Counter()
+    for name, times in zip(names, best, strict=True):
+        spent[name] += max(times, default=0.0) + HANDED
+    return outside + sum(spent.values()), outside, spent
+
+
+def figures(name: str, threads: list[int], repeats: int) -> dict[int, tuple[float, float, Counter]]:
+    """What `modelled` says of a model for each number of threads."""
+    import tensorgrad as torch
+
+    row = next(row for row in all_rows() if row.theme == "training" and row.name == MODELS[name])
+    torch.set_num_threads(2)  # some kernels are for several threads only
+    step, _ = row.build(torch, **row.sizes)
+    settle(step)
+    found = {}
+    for count in threads:
+        modelled(step, count, 2)
+        found[count] = modelled(step, count, repeats)
+    return found
+
+
+def line(name: str, found: dict[int, tuple[float, float, Counter]]) -> str:
+    """A row of the table: the speed-ups, and what limits that of the most threads that were aimed at."""
+    one = found[min(found)][0]
+    cells = [f"{one / seconds:.1f}" for seconds, _, _ in found.values()]
+    at = AIMED if AIMED in found else max(found)
+    seconds, outside, spent = found[at]
+    if name in AIMS and at == AIMED and one / seconds < AIMS[name]:
+        cells[list(found).index(at)] = f"**{one / seconds:.1f}** (aim: {AIMS[name]:g})"
+    most = ", ".join(f"{kernel.partition(' ')[0]} {part / seconds:.0%}" for kernel, part in spent.most_common(2))
+    return f"| {name} | {1e3 * one:.2f} ms | {' | '.join(cells)} | outside of kernels {outside / seconds:.0%}; {most} |"
+
+
+def main() -> None:
+    """Measures, prints, and with --write stores."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, nargs="+", default=THREADS, help=f"numbers of them (default: {THREADS})")
+    parser.add_argument("--repeats", type=int, default=15, help="of each step (default: 15)")
+    parser.add_argument("--only", choices=MODELS, action="append", help="this model (may be repeated)")
+    parser.add_argument("--why", action="store_true", help="the time by kernel, too")
+    parser.add_argument("--write", action="store_true", help="put the table into BENCHMARK.md")
+    given = parser.parse_args()
+    threads = sorted({1, *given.threads})
+    lines = [
+        f"| step | one thread | {' | '.join(map(str, threads))} | of the step by {AIMED} threads |",
+        f"|---|---:|{'---:|' * len(threads)}---|",
+    ]
+    print("\n".join(lines), flush=True)
+    for name in given.only or MODELS:
+        found = figures(name, threads, given.repeats)
+        lines.append(line(name, found))
+        print(lines[-1], flush=True)
+        if given.why:
+            for count, (seconds, outside, spent) in found.items():
+                parts = [f"{kernel} {1e6 * part:.0f}" for kernel, part in spent.most_common(12)]
+                print(f"    {count} threads: {1e6 * seconds:.0f} µs; outside {1e6 * outside:.0f}, {', '.join(parts)}")
+    if given.write:
+        from benchmarks import report
+
+        lead = f"{datetime.date.today()}, {report.processor()}; speed-up over one thread, modelled"
+        report.store("cores", "\n\n".join([lead, "\n".join(lines)]), "## More processors: `python -m benchmarks.cores`")
+
+
+if __name__ == "__main__":
+    main()

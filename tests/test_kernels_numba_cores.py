@@ -1,0 +1,127 @@
+"""With more threads than this machine has processors: the same numbers to the last bit, and work for all of them.
+
+Each thread's range is run by itself, as `benchmarks.cores` does to model what more processors would bring.
+"""
+
+import numpy as np
+import pytest
+
+import tensorgrad as tg
+from tensorgrad.kernels.numba import table
+
+pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
+if not table.wanted():
+    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
+
+from benchmarks import cores
+from benchmarks.worker import settle
+from tensorgrad.kernels.numba import pool, runtime
+
+F = tg.nn.functional
+
+
+def normal(*shape, seed=0):
+    return tg.tensor(np.random.default_rng(seed).standard_normal(shape).astype(np.float32), requires_grad=True)
+
+
+def back(result, *inputs):
+    results = result if isinstance(result, tuple) else (result,)
+    loss = sum((r * tg.arange(float(r.numel())).sin().reshape(r.shape)).sum() for r in results)
+    return [*results, *tg.autograd.grad(loss, inputs)]
+
+
+def convolution(batch, ins, outs, size, taps, stride):
+    x, w, b = normal(batch, ins, size, size), normal(outs, ins, taps, taps, seed=1), normal(outs)
+    return lambda: back(F.conv2d(x, w, b, stride=stride, padding=1), x, w, b)
+
+
+def transposed():
+    x, w = normal(20, 24, 14, 14), normal(24, 40, 3, 3, seed=1)
+    return lambda: back(F.conv_transpose2d(x, w, stride=2), x, w)
+
+
+def recurrent(kind, batch):
+    tg.manual_seed(0)
+    net, x = kind(40, 64), normal(12, batch, 40)
+    return lambda: back(net(x)[0], x, *net.parameters())
+
+
+def normed():
+    x, w, b = normal(700, 160), normal(160), normal(160, seed=1)
+    return lambda: back(F.layer_norm(x, (160,), w, b), x, w, b)
+
+
+def table_of(width):
+    rows, weight = tg.tensor(np.random.default_rng(0).integers(0, 300, (40, 100))), normal(300, width)
+    return lambda: back(F.embedding(rows, weight, padding_idx=7), weight)
+
+
+def bags(width):
+    rows, weight = tg.tensor(np.random.default_rng(0).integers(0, 90, (400, 20))), normal(90, width)
+    return lambda: back(F.embedding_bag(rows, weight, mode="mean"), weight)
+
+
+def attended():
+    q, k, v = (normal(2, 3, 300, 32, seed=n) for n in range(3))
+    return lambda: back(F.scaled_dot_product_attention(q, k, v, is_causal=True), q, k, v)
+
+
+PROGRAMS = {
+    "convolution": lambda: convolution(64, 8, 16, 14, 3, 1),
+    "convolution of large images": lambda: convolution(3, 5, 16, 90, 3, 1),
+    "convolution in steps": lambda: convolution(33, 16, 48, 15, 3, 2),
+    "transposed convolution": transposed,
+    "LSTM": lambda: recurrent(tg.nn.LSTM, 37),
+    "GRU": lambda: recurrent(tg.nn.GRU, 37),
+    "LSTM, few sequences": lambda: recurrent(tg.nn.LSTM, 6),
+    "layer norm": normed,
+    "embedding": lambda: table_of(40),
+    "embedding, wide": lambda: table_of(300),
+    "bags": lambda: bags(40),
+    "attention": attended,
+}
+NUMBERS = 1, 2, 3, 5, 16, 64
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """The kernels of these families."""
+    for row in table.ROWS:
+        if row.kernel.partition(".")[0] in {"conv", "rnn", "matmul", "rows", "embedding", "attention"}:
+            row.asked, row.ready = True, row.ready or runtime.compiled(row.kernel)
+
+
+def shared(threads, program):
+    """What a program computes with so many threads, and the ranges that each kernel was divided into."""
+    settle(program)
+    launches = cores.Launches(pool, threads)
+    with cores.in_place(launches):
+        results = [t.detach().numpy().copy() for t in program()]
+    return results, {name: len(times) for name, times in launches.ranges}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_number_of_threads_changes_no_bit(name):
+    program = PROGRAMS[name]()
+    expected, _ = shared(1, program)
+    for threads in NUMBERS[1:]:
+        found, _ = shared(threads, program)
+        for n, (a, b) in enumerate(zip(found, expected, strict=True)):
+            assert np.array_equal(a, b), (threads, n, abs(a - b).max())
+
+
+@pytest.mark.parametrize(
+    ("program", "kernels"),
+    [
+        (lambda: convolution(64, 32, 32, 28, 3, 1), "convolve correlate"),
+        (lambda: recurrent(tg.nn.LSTM, 64), "_lstm _lstm_grad"),
+        (lambda: recurrent(tg.nn.GRU, 64), "_gru _gru_grad"),
+        (lambda: table_of(128), "_embedding _embedding_grad"),
+        (normed, "_layer_norm _layer_norm_grad"),
+    ],
+    ids=["convolution", "LSTM", "GRU", "embedding", "layer norm"],
+)
+def test_there_is_work_for_many_threads(program, kernels):
+    _, ranges = shared(16, program())
+    counts = {name.partition(" ")[0]: count for name, count in ranges.items()}
+    assert all(counts[kernel] >= 12 for kernel in kernels.split()), ranges
