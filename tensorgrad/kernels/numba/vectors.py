@@ -10,6 +10,8 @@ Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
 
 from __future__ import annotations
 
+import platform
+
 import numpy as np
 from llvmlite import ir
 
@@ -17,7 +19,8 @@ from tensorgrad.kernels.numba.language import cgutils, intrinsic, types
 from tensorgrad.kernels.numba.native import has
 
 LANES = 16 if has("avx512f") else 8 if has("avx") else 4  # float32 numbers in a register
-_MANY = LANES != 8 and (LANES == 16 or has("neon"))  # 32 registers, else 16
+_ARM = platform.machine() in ("aarch64", "arm64", "ARM64")  # for some systems LLVM knows no features of it
+_MANY = LANES == 16 or (LANES == 4 and (_ARM or has("neon")))  # 32 registers, else 16
 
 # Blocks that fill the registers without spilling: (rows of weights, registers of pixels), and for one row alone.
 BLOCK, LINE = ((8, 3) if _MANY else (4, 3)), (1, 8)
