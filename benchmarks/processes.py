@@ -46,12 +46,12 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def environment(column: Column, threads: int, **more: str) -> dict[str, str]:
-    """What a process of a column finds in its environment."""
-    kept = {name: value for name, value in os.environ.items() if name not in UNSET}
+    """What a process of a column finds in its environment. With 0 threads the library chooses their number."""
+    kept = {name: value for name, value in os.environ.items() if name not in UNSET + THREADS}
     if "PYTHONDONTWRITEBYTECODE" in kept:  # compiled files are kept, as in any installation, but elsewhere
         del kept["PYTHONDONTWRITEBYTECODE"]
         kept["PYTHONPYCACHEPREFIX"] = BYTECODE.name
-    numbers = dict.fromkeys(THREADS, str(threads))
+    numbers = dict.fromkeys(THREADS, str(threads)) if threads else {}
     return {**kept, **numbers, "PYTHONPATH": str(ROOT), **column.environment, **more}
 
 
@@ -72,8 +72,12 @@ class Failure(Exception):
 class Process:
     """A worker of one column, started when it is first asked."""
 
-    def __init__(self, column: Column, threads: int, clock: str = "wall", module: str = "benchmarks.worker"):
+    def __init__(
+        self, column: Column, threads: int, clock: str = "wall", module: str = "benchmarks.worker",
+        before: tuple[str, ...] = (),
+    ):  # fmt: skip
         self.column, self.threads, self.clock, self.module = column, threads, clock, module
+        self.before = before  # a command that starts the one that follows it
         self.process: subprocess.Popen | None = None
         # What it prints: warnings, and the traceback if it dies. Kept as long as this object.
         self.told = tempfile.TemporaryFile("w+")  # noqa: SIM115
@@ -86,7 +90,7 @@ class Process:
     def start(self) -> None:
         """Starts the process; it answers when its library is imported."""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", self.module, self.column.library, str(self.threads), self.clock],
+            [*self.before, sys.executable, "-m", self.module, self.column.library, str(self.threads), self.clock],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.told, text=True, cwd=ROOT,
             env=environment(self.column, self.threads),
         )  # fmt: skip

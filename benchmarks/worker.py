@@ -25,11 +25,11 @@ LARGEST_SAMPLE = 200_000  # elements of an array that are compared
 
 
 def library(name: str, threads: int):
-    """The module that rows get as `torch`."""
+    """The module that rows get as `torch`; with 0 threads it chooses their number."""
     import importlib
 
     module = importlib.import_module(name)
-    if hasattr(module, "set_num_threads"):  # the peers take it from their environment
+    if threads and hasattr(module, "set_num_threads"):  # the peers take it from their environment
         module.set_num_threads(threads)
     return module
 
@@ -88,6 +88,7 @@ class Worker:
         self.name, self.torch = name, library(name, threads)
         self.clock = {"wall": time.perf_counter, "cpu": time.process_time, "thread": time.thread_time}[clock]
         self.step: Any = None
+        self.steps: dict[str, Any] = {}
 
     def facts(self) -> dict:
         """Versions."""
@@ -146,8 +147,23 @@ class Worker:
             step()
         return {"seconds": (clock() - start) / count}
 
+    def each(self, row: str, seconds: float) -> dict:
+        """The time of each step of a row for so many seconds, of one at least; with 0 seconds the row is only built."""
+        step = self.steps.get(row)
+        if step is None:
+            step = self.steps[row] = self.build(row)[0]
+            settle(step)
+        times, clock = [], self.clock
+        start = before = clock()
+        while before - start < seconds:
+            step()
+            now = clock()
+            times.append(now - before)
+            before = now
+        return {"times": times, "threads": self.torch.get_num_threads()}
 
-COMMANDS = ("facts", "prepare", "warm", "time")
+
+COMMANDS = ("facts", "prepare", "warm", "time", "each")
 
 
 def main(make: type[Worker] = Worker) -> None:

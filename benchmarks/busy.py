@@ -1,0 +1,272 @@
+"""How long training steps take where the processors belong to others too, beside torch.
+
+    python -m benchmarks.busy                           the table, in about five minutes
+    python -m benchmarks.busy --write                   and puts it into BENCHMARK.md
+    python -m benchmarks.busy --only quota --quick      situations whose name contains this; shorter turns
+
+The libraries take turns in each situation. Of all steps of a library it shows the median and the 90th percentile.
+Quotas are those of a control group of Linux, if this process may make one; there each library chooses the number of its
+threads itself. Otherwise the process is stopped and continued as a quota would do it, with a thread for each processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.processes import COLUMNS, Failure, Process
+from benchmarks.report import duration
+
+STEPS = {
+    "MLP": "training: MLP 784-128-10, batch 32, SGD",
+    "ConvNet": "training: MNIST ConvNet, batch 64, Adam",
+    "small convolution": "modules: Conv2d 4×3×32²→16, forward",
+    "GPT": "training: GPT 4×128, context 64, batch 12, AdamW",
+    "LSTM": "training: LSTM characters, 32×64, Adam",
+}
+LIBRARIES = ("fast", "torch")
+SECONDS, QUICK = 0.3, 0.1  # of a turn
+TURNS = 2
+PERIOD = 0.1  # seconds, of a quota
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
+# Starts the command that follows, on these processors or in this control group.
+START = """
+import os, sys
+cores, group, *command = sys.argv[1:]
+if cores:
+    os.sched_setaffinity(0, set(map(int, cores.split(","))))
+if group:
+    with open(os.path.join(group, "cgroup.procs"), "w") as file:
+        file.write(str(os.getpid()))
+os.execv(command[0], command)
+"""
+COMPETITOR = "import os, sys; os.nice(int(sys.argv[1]))\nwhile True: pass"
+
+
+class Situation(NamedTuple):
+    """What else there is on the machine."""
+
+    name: str
+    threads: int = len(CORES)
+    cores: str = ""  # that the process may run on; "": all
+    competitors: int = 0
+    nice: int = 0  # of the competitors: their priority is lower with 19
+    processes: int = 1  # that train at once
+    quota: float = 0.0  # processors that the process may use; 0: no quota
+
+
+ONE = str(CORES[0])
+SITUATIONS = [
+    Situation("alone"),
+    Situation("a competitor on each core", competitors=len(CORES)),
+    Situation("the same with lower priority", competitors=len(CORES), nice=19),
+    Situation("on one core, 2 threads", threads=2, cores=ONE),
+    Situation("on one core, 8 threads", threads=8, cores=ONE),
+    Situation("on one core, 64 threads", threads=64, cores=ONE),
+    Situation("four processes train at once", processes=4),
+    Situation("a quota of 0.5 processors", quota=0.5),
+    Situation("a quota of 2 processors", quota=2.0),
+]
+
+
+# --- what is around a process ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def competing(count: int, nice: int) -> Iterator[None]:
+    """So many other processes that never rest."""
+    running = [subprocess.Popen([sys.executable, "-c", COMPETITOR, str(nice)]) for _ in range(count)]
+    try:
+        time.sleep(0.2 if running else 0)
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def control_group(quota: float) -> Iterator[str]:
+    """The folder of a control group with that quota; "" where none can be made."""
+    made = None
+    period = round(PERIOD * 1e6)
+    for version, parent in ((1, "/sys/fs/cgroup/cpu"), (2, "/sys/fs/cgroup")):
+        folder = Path(parent, f"tensorgrad-benchmarks-{os.getpid()}")
+        with contextlib.suppress(OSError):
+            folder.mkdir()
+            try:
+                if version == 1:
+                    (folder / "cpu.cfs_period_us").write_text(str(period))
+                    (folder / "cpu.cfs_quota_us").write_text(str(round(quota * period)))
+                else:
+                    (folder / "cpu.max").write_text(f"{round(quota * period)} {period}")
+                made = folder
+                break
+            except OSError:
+                folder.rmdir()
+    try:
+        yield str(made) if made else ""
+    finally:
+        if made is not None:
+            for _ in range(50):
+                with contextlib.suppress(OSError):
+                    made.rmdir()
+                    break
+                time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def stopped_and_continued(pid: int, quota: float) -> Iterator[None]:
+    """Stops a process whenever it has used its share of a period, until the next one begins."""
+    clock, end = (~pid << 3) | 2, threading.Event()  # the number of the clock of all its threads, on Linux
+
+    def watch() -> None:
+        while not end.is_set():
+            began, used = time.monotonic(), time.clock_gettime(clock)
+            while time.monotonic() - began < PERIOD and not end.wait(0.001):
+                if time.clock_gettime(clock) - used >= quota * PERIOD:
+                    os.kill(pid, signal.SIGSTOP)
+                    end.wait(max(0.0, began + PERIOD - time.monotonic()))
+                    os.kill(pid, signal.SIGCONT)
+                    break
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        end.set()
+        watcher.join()
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def percentile(times: list[float]) -> float:
+    """The time that nine of ten steps do not exceed."""
+    ordered = sorted(times)
+    return ordered[min(len(ordered) * 9 // 10, len(ordered) - 1)]
+
+
+class Crew:
+    """The processes of a situation, started when they are first asked; some situations share theirs."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple, list[Process]] = {}
+
+    def of(self, library: str, situation: Situation, group: str) -> list[Process]:
+        threads = 0 if group else situation.threads
+        key = (library, threads, situation.cores, group)
+        running = self.kept.setdefault(key, [])
+        before = (sys.executable, "-c", START, situation.cores, group) if situation.cores or group else ()
+        while len(running) < situation.processes:
+            running.append(Process(COLUMNS[library], threads, before=before))
+        return running[: situation.processes]
+
+    def end(self, keep: Callable[[tuple], bool] = lambda key: False) -> None:
+        """Ends all processes but those whose key is to be kept."""
+        for key in [key for key in self.kept if not keep(key)]:
+            for process in self.kept.pop(key):
+                process.kill()
+
+
+def turn(processes: list[Process], row: str, seconds: float, quota: float) -> tuple[list[float], int]:
+    """The times of the steps of all processes at once, and the threads of each; `quota` is to be imitated, if any."""
+    for process in processes:
+        process.send(do="each", row=row, seconds=seconds)
+    with stopped_and_continued(processes[0].process.pid, quota) if quota else contextlib.nullcontext():
+        answers = [process.receive() for process in processes]
+    return [one for answer in answers for one in answer["times"]], answers[0]["threads"]
+
+
+def measure(situation: Situation, rows: dict[str, str], crew: Crew, seconds: float) -> list[str]:
+    """The lines of the table for a situation."""
+    lines = []
+    with contextlib.ExitStack() as around:
+        group = around.enter_context(control_group(situation.quota)) if situation.quota else ""
+        imitated = situation.quota if situation.quota and not group else 0.0
+        name = situation.name + (" (imitated: stopped and continued)" if imitated else "")
+        for library in LIBRARIES:  # before the others come: the processes are built and warm
+            processes = crew.of(library, situation, group)
+            for row in rows.values():
+                turn(processes, row, 0.0, 0.0)
+        around.enter_context(competing(situation.competitors, situation.nice))
+        for title, row in rows.items():
+            times: dict[str, list[float]] = {library: [] for library in LIBRARIES}
+            threads = {}
+            for number in range(TURNS * len(LIBRARIES)):
+                library = LIBRARIES[number % len(LIBRARIES)]
+                new, threads[library] = turn(crew.of(library, situation, group), row, seconds, imitated)
+                times[library] += new
+            lines.append(line(name, title, times, threads))
+            print(lines[-1], flush=True)
+        if group:
+            crew.end(lambda key: key[3] != group)
+    return lines
+
+
+HEAD = (
+    "| situation | step | tensorgrad: median | 90 % | threads "
+    "| torch: median | 90 % | threads | ratio: median | 90 % |\n"
+    "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+)
+
+
+def line(situation: str, step: str, times: dict[str, list[float]], threads: dict[str, int]) -> str:
+    """A row of the table."""
+    middle = {library: statistics.median(values) for library, values in times.items()}
+    high = {library: percentile(values) for library, values in times.items()}
+    cells = [
+        cell
+        for library in LIBRARIES
+        for cell in (duration(middle[library]), duration(high[library]), str(threads[library]))
+    ]
+    cells += [f"{part['fast'] / part['torch']:.2f}" for part in (middle, high)]
+    return f"| {situation} | {step} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Measures, prints, and with --write stores."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="TEXT", help="situations whose name contains this")
+    parser.add_argument("--steps", choices=STEPS, nargs="+", default=list(STEPS), help="these steps (default: all)")
+    parser.add_argument("--quick", action="store_true", help="a third of the time")
+    parser.add_argument("--write", action="store_true", help="put the table into BENCHMARK.md")
+    given = parser.parse_args()
+    if not hasattr(os, "sched_setaffinity"):
+        sys.exit("only Linux lets a process be pinned to a processor")
+    before, crew = os.getloadavg()[0], Crew()
+    rows = {title: STEPS[title] for title in given.steps}
+    lines = [HEAD]
+    print(HEAD, flush=True)
+    try:
+        for situation in SITUATIONS:
+            if given.only is None or given.only in situation.name:
+                lines += measure(situation, rows, crew, QUICK if given.quick else SECONDS)
+                if situation.cores:  # no other situation uses them, and 64 threads take memory
+                    crew.end(lambda key: not key[2])
+    except Failure as failure:
+        sys.exit(f"a worker failed: {failure}")
+    finally:
+        crew.end()
+    if given.write:
+        from benchmarks import report
+
+        lead = f"{datetime.date.today()}, {report.processor()}, {len(CORES)} cores; load before: {before:.1f}"
+        text = f"{lead}\n\n" + "\n".join(lines)
+        report.store("busy", text, "## Processors that others use, too: `python -m benchmarks.busy`")
+
+
+if __name__ == "__main__":
+    main()
