@@ -18,6 +18,7 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, exp_below, inner
 from tensorgrad.kernels.numba.launch import shared
+from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.panels import EVEN, LANES, PAD, across, along, flat
 
 _HEADS = "float32[:,:,:,:]"  # batch, head, place, feature, in any order in memory but for the last
@@ -234,7 +235,7 @@ def _as_heads(*arrays):
         if x.dtype is not F32 or x.shape[:-2] != lead or not x.size:
             return None
         if x.strides[-1] != 4 and x.shape[-1] > 1:
-            x = np.ascontiguousarray(x)
+            x = in_rows(x)
         found.append(_four(x))
     return found
 

@@ -20,6 +20,7 @@ from tensorgrad.kernels.numba.pointwise import suits
 
 _SHORTEST = 8  # elements of a row: for shorter ones NumPy is no slower
 _COST = 0.75
+_WALKED = ((1, 1), (0, 1), (1, 0))  # steps of both arrays within a row
 
 
 @lru_cache(maxsize=512)
@@ -53,7 +54,7 @@ def walked(shape: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> tuple[
             dims[-1] = (dims[-1][0] * longer, *dims[-1][1:])  # goes on where the dimension inside ends
         else:
             dims.append((longer, *here))
-    if 0 in shape or not dims or len(dims) > 3 or dims[0][0] < _SHORTEST or max(dims[0][1:]) > 1:
+    if 0 in shape or not dims or len(dims) > 3 or dims[0][0] < _SHORTEST or dims[0][1:] not in _WALKED:
         return None
     row, *outer = dims
     outer += [(1, 0, 0)] * (2 - len(outer))

@@ -24,6 +24,7 @@ from tensorgrad.kernels.numba import images, pool
 from tensorgrad.kernels.numba.functions import inner
 from tensorgrad.kernels.numba.language import to_fixed_tuple
 from tensorgrad.kernels.numba.launch import shared, with_loops
+from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.panels import flat, into_panels
 from tensorgrad.kernels.numba.tiles import FORM, ITEMS, WIDEST, Layout, fill, layout, move, odd, up
 from tensorgrad.kernels.numba.vectors import (
@@ -231,7 +232,7 @@ def _planar(array):
     """An array of one spatial dimension (or a parameter of it) as of two."""
     if array.ndim == 3:
         array = array.reshape(*array.shape[:2], 1, array.shape[2])
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return in_rows(array)
 
 
 def _pairs(parameters, fill):
@@ -359,7 +360,7 @@ def conv(x, w, bias, stride, padding, dilation, groups):
         return NotImplemented
     plan, weights, shape = found
     out = np.empty(shape, F32)
-    _carry_out(plan, _planar(x), np.ascontiguousarray(w).reshape(weights), bias, out)
+    _carry_out(plan, _planar(x), in_rows(w).reshape(weights), bias, out)
     return out if x.ndim == 4 else out.reshape(*shape[:2], shape[3])
 
 

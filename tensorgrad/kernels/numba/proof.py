@@ -287,12 +287,19 @@ def _pointwise() -> list[Any]:
 
 
 # By family, or by kernel where a family's kernels have little in common: a program, which returns tensors.
+def _copies() -> list[Any]:
+    """Of matrices and images in other orders than rows."""
+    wide, images = _normal(70, 90, grad=False), _normal(3, 17, 20, 21, grad=False)
+    turned = (wide.t(), wide[3:, 5:].t(), images.permute(0, 2, 3, 1), images.transpose(2, 3), images.movedim(0, -1))
+    return [x.contiguous() for x in turned]
+
+
 PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "waiting": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices, "optim.sgd": _steps("SGD", momentum=0.9),
     "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "dropout": _coins, "sort": _top,
     "pointwise": _pointwise, "rows": _rows, "index": _places, "attention": _attention, "conv": _convolutions,
     "matmul": _products, "pooling": _pools, "norms": _norms, "loss": _losses, "reduce": _folds, "embedding": _tables,
-    "rnn": _recurrent, "scan": _sums,
+    "rnn": _recurrent, "scan": _sums, "layout": _copies,
 }  # fmt: skip
 
 

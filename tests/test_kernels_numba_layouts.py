@@ -1,0 +1,128 @@
+"""Compiled kernels on arrays that do not lie in rows: the numbers of a copy in rows, and PyTorch's strides."""
+
+import numpy as np
+import pytest
+import torch as pytorch
+
+import tensorgrad as torch
+from tensorgrad.kernels.numba.table import wanted
+
+pytestmark = pytest.mark.skipif(not wanted(), reason="the compiled kernels are not in use")
+
+LAYOUTS = {
+    "transposed": lambda lib, x: x.transpose(-1, -2),
+    "sliced": lambda lib, x: x[..., 8:-8],
+    "every other": lambda lib, x: x[..., ::2],
+    "expanded": lambda lib, x: x[:1].expand(x.shape),
+    "expanded rows": lambda lib, x: x[..., :1].expand(x.shape),
+    "sliced and transposed": lambda lib, x: x[..., 4:].transpose(-1, -2),
+    "channels_last": lambda lib, x: x.contiguous(memory_format=lib.channels_last) if x.ndim == 4 else x.flip(0),
+    "turned": lambda lib, x: x.movedim(0, -1),
+}
+ELEMENTWISE = {
+    "exp": lambda lib, x: x.exp(),
+    "relu": lambda lib, x: x.relu(),
+    "sigmoid": lambda lib, x: x.sigmoid(),
+    "gelu": lambda lib, x: lib.nn.functional.gelu(x),
+    "silu": lambda lib, x: lib.nn.functional.silu(x),
+    "tanh": lambda lib, x: x.tanh(),
+    "add": lambda lib, x: x + 3 * x,
+    "add rows": lambda lib, x: x + lib.ones(x.shape),
+    "mul by rows": lambda lib, x: lib.full(x.shape, 2.0) * x,
+    "a factor for each row": lambda lib, x: x * lib.arange(1.0, x.shape[-2] + 1)[:, None],
+    "a number for each column": lambda lib, x: x - lib.arange(1.0, x.shape[-1] + 1),
+    "beside its transpose": lambda lib, x: (
+        x / (x.transpose(-1, -2)[..., : x.shape[-2], : x.shape[-1]].exp() + 1) if x.shape[-1] == x.shape[-2] else x / 3
+    ),
+}
+BY_ROWS = {
+    "softmax": lambda lib, x: x.softmax(-1),
+    "log_softmax": lambda lib, x: x.log_softmax(-1),
+    "layer_norm": lambda lib, x: lib.nn.functional.layer_norm(x, x.shape[-1:]),
+    "cumsum": lambda lib, x: x.cumsum(-1),
+    "cumsum of columns": lambda lib, x: x.cumsum(-2),
+    "sum": lambda lib, x: x.sum(),
+    "mean": lambda lib, x: x.mean(),
+    "amax": lambda lib, x: x.amax(),
+    "norm": lambda lib, x: x.norm(),
+    "contiguous": lambda lib, x: x.contiguous() * 1,
+    "flatten": lambda lib, x: x.flatten() * 1,
+}
+ON_IMAGES = {
+    "batch_norm": lambda lib, x: lib.nn.functional.batch_norm(x, None, None, training=True),
+    "group_norm": lambda lib, x: lib.nn.functional.group_norm(x, 2),
+    "max_pool2d": lambda lib, x: lib.nn.functional.max_pool2d(x, 2),
+    "avg_pool2d": lambda lib, x: lib.nn.functional.avg_pool2d(x, 3, 2, 1),
+    "adaptive_avg_pool2d": lambda lib, x: lib.nn.functional.adaptive_avg_pool2d(x, 3),
+    "conv2d": lambda lib, x: lib.nn.functional.conv2d(x, lib.ones(4, x.shape[1], 3, 3), padding=1),
+}
+CASES = [((96, 96), rows) for rows in (ELEMENTWISE, BY_ROWS)]
+CASES += [((3, 40, 64), rows) for rows in (ELEMENTWISE, BY_ROWS)]
+CASES += [((4, 6, 24, 32), rows) for rows in (ELEMENTWISE, BY_ROWS, ON_IMAGES)]
+
+
+def _settled(function):
+    from tensorgrad.kernels.numba.runtime import wait
+
+    function()
+    wait()
+    return function()
+
+
+def _values(shape):
+    return np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "shape, function", [pytest.param(s, f, id=f"{name} {len(s)}d") for s, rows in CASES for name, f in rows.items()]
+)
+def test_a_layout_changes_no_number(shape, function, layout):
+    """Results and gradients, of a loss whose gradient is one number and of one that has a gradient of its own."""
+
+    def run(lib, weighted, rows):
+        leaf = lib.tensor(_values(shape), requires_grad=True)
+        x = LAYOUTS[layout](lib, leaf)
+        x = x.contiguous() if rows else x
+        y = function(lib, x)
+        ((y * y.detach()).sum() if weighted else y.sum()).backward()
+        return y, leaf.grad
+
+    for weighted in (False, True):
+        wanted_results = run(torch, weighted, True)
+        results = _settled(lambda: run(torch, weighted, False))
+        for got, want in zip(results, wanted_results, strict=True):
+            scale = max(1.0, float(want.detach().abs().max()))
+            np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-4, atol=2e-5 * scale)
+
+
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if "expanded" not in name])
+@pytest.mark.parametrize("name", [name for name in ELEMENTWISE if name not in ("add rows", "beside its transpose")])
+def test_results_lie_as_pytorchs(name, layout):
+    """For two arrays that lie differently NumPy, which serves small ones, has an order of its own."""
+    for shape in ((96, 96), (4, 6, 24, 32)):
+        found = []
+        for lib in (torch, pytorch):
+            x = LAYOUTS[layout](lib, lib.tensor(_values(shape)))
+            found.append((_settled if lib is torch else lambda f: f())(lambda lib=lib, x=x: ELEMENTWISE[name](lib, x)))
+        assert found[0].stride() == tuple(found[1].stride()), (shape, found[0].shape)
+
+
+def test_copies_in_rows():
+    """Arrays of random shapes, orders and gaps."""
+    from tensorgrad.kernels.numba import layout
+
+    random = np.random.default_rng(3)
+    _settled(lambda: torch.ones(100, 90).t().contiguous())
+    kernel, served = layout.dispatch.LARGE["clone_copy"].ready, 0
+    for _ in range(600):
+        shape = tuple(int(n) for n in random.integers(1, 40, random.integers(2, 5)))
+        x = _values(shape).transpose(random.permutation(len(shape)))
+        if random.random() < 0.3:
+            x = x[tuple(slice(int(random.integers(0, 2)), None) for _ in shape)]
+        copied = kernel(x, "contiguous")
+        if copied is not NotImplemented:
+            served += 1
+            assert copied.flags.c_contiguous
+            np.testing.assert_array_equal(copied, x)
+    assert served > 100
