@@ -3,8 +3,10 @@
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 
 import tensorgrad
-from benchmarks import cuda, fresh, measure, peers, reasons, report, worker, young
+from benchmarks import busy, cores, cuda, fresh, measure, peers, reasons, report, worker, young
 from benchmarks.processes import COLUMNS, RAISED, ROOT, Column, Failure, Process, environment
 from benchmarks.rows import THEMES, Row, all_rows, matching
 from benchmarks.worker import LARGEST_SAMPLE, fingerprint
@@ -414,3 +416,62 @@ def test_without_a_gpu_it_says_so_in_one_line():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.strip().count("\n") == 0 and "tensorgrad finds no GPU" in done.stderr
+
+
+# --- other loads, and more processors --------------------------------------------------------------------------------
+
+
+def test_a_process_may_choose_its_threads_itself(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert environment(COLUMNS["fast"], 5)["OMP_NUM_THREADS"] == "5"
+    assert "OMP_NUM_THREADS" not in environment(COLUMNS["fast"], 0)
+
+
+def test_percentiles_and_lines_of_the_busy_table():
+    assert busy.percentile([float(n) for n in range(10)]) == 9.0 and busy.percentile([4.0]) == 4.0
+    times = {"fast": [0.001, 0.002, 0.009], "torch": [0.004, 0.004, 0.003]}
+    line = busy.line("alone", "MLP", times, {"fast": 2, "torch": 4})
+    assert line == "| alone | MLP | 2 ms | 9 ms | 2 | 4 ms | 4 ms | 4 | 0.50 | 2.25 |"
+    assert line.count("|") == busy.HEAD.splitlines()[0].count("|")
+    assert set(busy.STEPS.values()) | {f"training: {name}" for name in cores.MODELS.values()} <= set(NAMES)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lets a process be pinned and stopped so")
+def test_a_process_is_pinned_and_held_to_a_quota():
+    process = Process(COLUMNS["numpy"], 1, before=(sys.executable, "-c", busy.START, busy.ONE, ""))
+    row = "training: XOR 2-8-2, batch 4, SGD"
+    try:
+        assert busy.turn([process], row, 0.0, 0.0) == ([], 1)
+        assert os.sched_getaffinity(process.process.pid) == {int(busy.ONE)}
+        clock = (~process.process.pid << 3) | 2
+        before, used = time.monotonic(), time.clock_gettime(clock)
+        times, threads = busy.turn([process], row, 0.6, 0.3)
+        assert times and threads == 1
+        assert time.clock_gettime(clock) - used <= 0.6 * (time.monotonic() - before)
+    finally:
+        process.kill()
+
+
+def test_competitors_end():
+    with busy.competing(2, 19):
+        pass  # they are killed and waited for
+
+
+def test_the_model_of_more_processors(monkeypatch):
+    pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
+    from tensorgrad.kernels.numba import pool
+
+    def work(seconds, first, last):
+        time.sleep(seconds * (last - first))
+
+    def step():
+        time.sleep(0.01)
+        pool.run(work, 8, (0.005,), 10**9)
+
+    one, outside, spent = cores.modelled(step, 1, 2)
+    four, *_ = cores.modelled(step, 4, 2)
+    assert 0.01 <= outside < one and sum(spent.values()) >= 0.04
+    assert 0.02 <= four < one - 0.015
+    assert pool.run is not None and pool.run.__module__ == pool.__name__
+    line = cores.line("GPT", {1: (one, outside, spent), 16: (one / 2, outside, spent)})
+    assert "**2.0** (aim: 6)" in line and line.startswith("| GPT | ")
