@@ -295,7 +295,7 @@ class Tensor(TensorMethods):
             raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
         if array.__class__ is not np.ndarray:
             array = self._storage.to_host(array)
-        return array.item() if array.dtype.name != "bfloat16" else float(array.astype(np.float32).item())
+        return array.item() if array.dtype.kind != "V" else float(array.astype(np.float32).item())  # V: ml_dtypes
 
     def tolist(self):
         """Nested lists of Python numbers; a number for a 0-dimensional tensor.

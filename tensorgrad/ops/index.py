@@ -94,9 +94,22 @@ def _simple(index: tuple):
             odd = odd or i.step is not None or i.start.__class__ not in _INTS or i.stop.__class__ not in _INTS
         elif i is Ellipsis and not ellipsis:
             ellipsis = True
+        elif cls is Tensor and _is_number(i._array):
+            odd = True
         else:
             return None
-    return tuple([_plain_slice(i) if i.__class__ is slice else i for i in index]) if odd else index
+    if not odd:
+        return index
+    return tuple([_plain_slice(i) if i.__class__ is slice else _number(i) for i in index])
+
+
+def _is_number(index) -> bool:
+    """Whether an index array is one whole number at hand."""
+    return index.dtype is _INT64 and not index.ndim and index.__class__ is np.ndarray
+
+
+def _number(item):
+    return item._array.item() if item.__class__ is Tensor else item
 
 
 def _items(index) -> tuple:
@@ -251,8 +264,11 @@ def _getitem(self: Tensor, index) -> Tensor:
         return _unsqueeze(self, 0)
     elif index is Ellipsis:
         return _alias(self)
-    elif cls is Tensor and _indexes_directly(index._array, self._array):
-        return _index(self, [index], (0,))
+    elif cls is Tensor:
+        if _is_number(index._array):
+            return select_at(self, (index._array.item(), Ellipsis))
+        if _indexes_directly(index._array, self._array):
+            return _index(self, [index], (0,))
     view, tensors, pattern = _translate(self, index)
     return _index(view, tensors, pattern) if tensors else view
 

@@ -47,7 +47,7 @@ def _unary(op):
     def method(self):
         array = self._array
         if (
-            callpath.RARE or self.__class__ not in PLAIN or (self._requires_grad and GRAD.enabled)
+            callpath.RARE or self.__class__ not in PLAIN or (self._requires_grad and _tracked(self, ()))
             or (floats_only and array.dtype.kind not in "fc")
         ):  # fmt: skip
             return replace(self, call, (), {})
@@ -79,11 +79,11 @@ def _binary(op):
             if other.__class__ in PLAIN:
                 y = other._array
                 direct = y.dtype is array.dtype and y.__class__ is array.__class__
-                direct = direct and not ((self._requires_grad or other._requires_grad) and GRAD.enabled)
+                direct = direct and not ((self._requires_grad or other._requires_grad) and _tracked(self, (other,)))
             else:
                 y = other
                 direct = (array.dtype is F32 or array.dtype is F64) and (y.__class__ is float or y.__class__ is int)
-                direct = direct and not (self._requires_grad and GRAD.enabled)
+                direct = direct and not (self._requires_grad and _tracked(self, ()))
             if direct:
                 if 0 in array.strides:
                     check_no_overlap(self)
