@@ -45,9 +45,11 @@ def boolean_dispatch(
         told = kwargs.get(arg_name, args[arg_index] if arg_index < len(args) else default)
         return (if_true if told else if_false)(*args, **kwargs)
 
-    if if_true.__doc__ is not None and if_false.__doc__ is not None:
+    described = [function for function in (if_true, if_false) if function.__doc__ is not None]
+    if len(described) == 2:
         raise RuntimeError("only one function can have a docstring")
-    chosen.__doc__ = if_true.__doc__ = if_false.__doc__ = if_true.__doc__ or if_false.__doc__
+    if described:
+        chosen.__doc__ = if_true.__doc__ = if_false.__doc__ = described[0].__doc__
     chosen.__module__, chosen.__name__ = module_name or chosen.__module__, func_name or chosen.__name__
     boolean_dispatched[chosen] = {
         "if_true": if_true, "if_false": if_false, "index": arg_index, "default": default, "arg_name": arg_name,

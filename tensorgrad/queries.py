@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 from tensorgrad import dtypes
@@ -122,6 +123,7 @@ def get_default_device():
     return storage_class(device).current_device() if device.type == "cuda" and device.index is None else device
 
 
+@functools.cache
 def get_device_module(device=None):
     """The module of a device's type, such as `torch.cuda`; of the accelerator, or else of the CPU, for None.
 

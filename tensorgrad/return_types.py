@@ -2,26 +2,56 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+
+class _Sequence(tuple):
+    """A tuple whose members have names. It is made of a sequence, and pickled as PyTorch's."""
+
+    __slots__ = ()
+    __match_args__: tuple[str, ...] = ()
+    n_fields = n_sequence_fields = n_unnamed_fields = 0
+
+    def __new__(cls, sequence: Iterable[Any], dict: dict[str, Any] | None = None):
+        try:
+            values = tuple(sequence)
+        except TypeError:
+            raise TypeError("constructor requires a sequence") from None
+        if len(values) != cls.n_fields:
+            raise TypeError(
+                f"torch.return_types.{cls.__name__}() takes a {cls.n_fields}-sequence ({len(values)}-sequence given)"
+            )
+        return super().__new__(cls, values)
+
+    def __reduce__(self):
+        return type(self), (tuple(self), {})
+
+    def __repr__(self) -> str:
+        named = ",\n".join(f"{field}={value!r}" for field, value in zip(self.__match_args__, self, strict=True))
+        return f"torch.return_types.{type(self).__name__}(\n{named})"
+
+
+all_return_types: list[type] = []
 
 
 def return_type(name: str, *fields: str) -> type:
-    """A named tuple called `name` with `fields`, kept in this module (so that results can be pickled).
+    """A tuple called `name` whose members are called `fields`, kept in this module (so that results can be pickled).
 
     >>> import tensorgrad as torch
     >>> torch.tensor([3, 1]).max(0)
     torch.return_types.max(
     values=tensor(3),
     indices=tensor(0))
+    >>> torch.return_types.max((5, 6)).indices
+    6
     """
     if name not in globals():
-        cls = namedtuple(name, fields, module=__name__)  # type: ignore[misc]
-        cls.__repr__ = _repr
-        cls.__doc__ = f"What `torch.{name}` returns: {', '.join(fields)}."
-        globals()[name] = cls
+        members: dict[str, Any] = {field: property(operator.itemgetter(i)) for i, field in enumerate(fields)}
+        members |= {"n_fields": len(fields), "n_sequence_fields": len(fields), "__match_args__": fields}
+        members |= {"__slots__": (), "__module__": __name__}
+        members["__doc__"] = f"What `torch.{name}` returns: {', '.join(fields)}."
+        globals()[name] = type(name, (_Sequence,), members)
+        all_return_types.append(globals()[name])
     return globals()[name]
-
-
-def _repr(self) -> str:
-    named = ",\n".join(f"{field}={value!r}" for field, value in zip(self._fields, self, strict=True))
-    return f"torch.return_types.{type(self).__name__}(\n{named})"

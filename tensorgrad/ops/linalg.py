@@ -123,7 +123,7 @@ _slogdet = op(
 
 
 def named(cls, results, out, function):
-    return store_out(function.__name__, out, cls(*results))
+    return store_out(function.__name__, out, cls(results))
 
 
 def linalg_slogdet(A: Tensor, *, out=None):

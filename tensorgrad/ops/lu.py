@@ -173,7 +173,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out=None):
         if count != len(results):
             raise TypeError(f"expected tuple of {len(results)} elements but got {count}")
         results = store_out("lu", out, results)
-    return return_type("_lu_with_info", "LU", "pivots", "info")(*results) if get_infos else results
+    return return_type("_lu_with_info", "LU", "pivots", "info")(results) if get_infos else results
 
 
 # --- from the packed form ------------------------------------------------------------------------------------------

@@ -380,7 +380,7 @@ def histogramdd(input: Tensor, bins, range=None, weight: Tensor | None = None, d
     if input.dtype not in (dtypes.float32, dtypes.float64):
         raise NotImplementedError(f"\"histogramdd\" not implemented for '{_spoken(input.dtype)}'")
     hist = _histogramdd(input, edges, weight, density)
-    return HistogramDD(hist, tuple(edges))
+    return HistogramDD((hist, tuple(edges)))
 
 
 def _check_histogram_weight(input: Tensor, weight: Tensor) -> None:

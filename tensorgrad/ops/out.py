@@ -37,7 +37,7 @@ def store_out(name: str, out, result, inputs=(), *, pointwise: bool = False, qui
     check_overlap(name, pointwise, out, inputs)
     for target, value in pairs:
         _store(target, value, quietly)
-    return out if not several else type(result)(*out) if hasattr(result, "_fields") else type(result)(out)
+    return out if not several else type(result)(out)
 
 
 def refuse_grad(name: str, values) -> None:

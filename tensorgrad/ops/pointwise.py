@@ -433,7 +433,7 @@ def frexp(input: Tensor, *, out=None):
     """
     if not input.is_floating_point():
         raise RuntimeError("torch.frexp() only supports floating-point dtypes")
-    return FrexpResult(*_frexp(input, out=out))
+    return FrexpResult(_frexp(input, out=out))
 
 
 # --- trigonometry --------------------------------------------------------------------------------------------------

@@ -231,7 +231,7 @@ def _extremum(input, dim, keepdim, other, out, name, elementwise, of_all, result
         return elementwise(input, other, out=out)
     if dim is None:
         return of_all(input, out=out)
-    return result_type(*_extreme_dim(input, dim, keepdim, name, out=out))
+    return result_type(_extreme_dim(input, dim, keepdim, name, out=out))
 
 
 @composite()
@@ -252,7 +252,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
         wrapped = wrap_dim(dim, input.ndim)
         if not input._array.shape[wrapped]:
             raise IndexError(f"aminmax: Expected reduction dim {wrapped} to have non-zero size.")
-    result = AMinMax(amin(input, dim, keepdim), amax(input, dim, keepdim))
+    result = AMinMax((amin(input, dim, keepdim), amax(input, dim, keepdim)))
     if out is None:
         return result
     for target in out:

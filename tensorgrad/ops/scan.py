@@ -88,7 +88,7 @@ def cummax(input: Tensor, dim: int, *, out=None):
     >>> torch.tensor([1, 3, 2]).cummax(0).values
     tensor([1, 3, 3])
     """
-    return CumMax(*_running_extreme(input, dim, True, out=out))
+    return CumMax(_running_extreme(input, dim, True, out=out))
 
 
 @composite()
@@ -101,7 +101,7 @@ def cummin(input: Tensor, dim: int, *, out=None):
     values=tensor([3., 1., 1.]),
     indices=tensor([0, 1, 1]))
     """
-    return CumMin(*_running_extreme(input, dim, False, out=out))
+    return CumMin(_running_extreme(input, dim, False, out=out))
 
 
 def _logcumsumexp_slope(g, input, out, dim):

@@ -45,7 +45,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     values=tensor([1, 2, 3]),
     indices=tensor([1, 2, 0]))
     """
-    return Sort(*_sort(input, dim, bool(descending), out=out))
+    return Sort(_sort(input, dim, bool(descending), out=out))
 
 
 @composite()
@@ -101,7 +101,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     >>> torch.tensor([1, 5, 3]).topk(2).values
     tensor([5, 3])
     """
-    return TopK(*_topk(input, k, dim, largest, out=out))
+    return TopK(_topk(input, k, dim, largest, out=out))
 
 
 # --- ranks ---------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     values=tensor(2.),
     indices=tensor(2))
     """
-    return KthValue(*_kthvalue(input, dim, keepdim, k, out=out))
+    return KthValue(_kthvalue(input, dim, keepdim, k, out=out))
 
 
 @composite()
@@ -154,7 +154,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out=None):
     values=tensor(2),
     indices=tensor(2))
     """
-    return Mode(*_mode(input, dim, keepdim, out=out))
+    return Mode(_mode(input, dim, keepdim, out=out))
 
 
 @composite()
@@ -167,7 +167,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=
     """
     if dim is None:
         return _median_all(input, False, out=out)
-    return Median(*_median(input, dim, keepdim, False, out=out))
+    return Median(_median(input, dim, keepdim, False, out=out))
 
 
 @composite()
@@ -180,7 +180,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, o
     """
     if dim is None:
         return _median_all(input, True, out=out)
-    return NanMedian(*_median(input, dim, keepdim, True, out=out))
+    return NanMedian(_median(input, dim, keepdim, True, out=out))
 
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
@@ -500,5 +500,5 @@ def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, 
         bins = linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
     else:
         bins = bins.detach().clone()
-    result = Histogram(_histogram(input, bins, weight, density), bins)
+    result = Histogram((_histogram(input, bins, weight, density), bins))
     return store_out("histogram", out, result)
