@@ -15,14 +15,11 @@ class _Sequence(tuple):
     n_fields = n_sequence_fields = n_unnamed_fields = 0
 
     def __new__(cls, sequence: Iterable[Any], dict: dict[str, Any] | None = None):
-        try:
-            values = tuple(sequence)
-        except TypeError:
-            raise TypeError("constructor requires a sequence") from None
-        if len(values) != cls.n_fields:
-            raise TypeError(
-                f"torch.return_types.{cls.__name__}() takes a {cls.n_fields}-sequence ({len(values)}-sequence given)"
-            )
+        if not hasattr(sequence, "__iter__"):
+            raise TypeError("constructor requires a sequence")
+        if len(values := tuple(sequence)) != cls.n_fields:
+            wanted = f"torch.return_types.{cls.__name__}() takes a {cls.n_fields}-sequence"
+            raise TypeError(f"{wanted} ({len(values)}-sequence given)")
         return super().__new__(cls, values)
 
     def __reduce__(self):

@@ -67,12 +67,10 @@ def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     >>> import tensorgrad as torch
     >>> torch.set_anomaly_enabled(False)
     """
-    for position, (name, value) in enumerate((("enabled", enabled), ("check_nan", check_nan)), 1):
+    for nr, (name, value) in enumerate({"enabled": enabled, "check_nan": check_nan}.items(), 1):
         if not isinstance(value, bool):
-            raise TypeError(
-                f"set_anomaly_enabled(): argument '{name}' (position {position}) must be bool, not "
-                f"{type(value).__name__}"
-            )
+            said = f"argument '{name}' (position {nr}) must be bool, not {type(value).__name__}"
+            raise TypeError(f"set_anomaly_enabled(): {said}")
     _switch(enabled, check_nan)
 
 

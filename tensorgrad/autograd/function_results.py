@@ -6,7 +6,8 @@ from typing import Any
 
 from tensorgrad.autograd import modes
 from tensorgrad.autograd.graph import save
-from tensorgrad.autograd.views import CUSTOM, MULTI, check_writable, keep_retaining, rebase
+from tensorgrad.autograd.refused_views import CUSTOM, MULTI
+from tensorgrad.autograd.views import check_writable, keep_retaining, rebase
 from tensorgrad.ops.errors import warn
 from tensorgrad.tensor import VIEW, Tensor, differentiable
 

@@ -11,33 +11,14 @@ A differentiable view remembers its *base* (never itself a view) and the *steps*
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from tensorgrad.autograd.engine import fit
 from tensorgrad.autograd.graph import FREED, Node, hooks_of, next_sequence_nr, raise_freed
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.refused_views import forbid
 from tensorgrad.ops.dispatch import OPS
 from tensorgrad.tensor import VIEW, Tensor
-
-# In the last place of `_view`, where True or False (made with grad mode on or off) is usual. These are false, and so
-# are views of them: nobody may write to such a view where that is recorded.
-MULTI: Any = ()  # one of several views that one call made
-CUSTOM: Any = frozenset()  # what a custom function returned
-INFERENCE: Any = ""  # made in inference mode, of a tensor that was not
-
-REASONS = {
-    MULTI: " This view is the output of a function that returns multiple views. Such functions do not allow the output "
-    "views to be modified inplace. You should replace the inplace operation by an out-of-place one.",
-    CUSTOM: " This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
-    "logic to handle view+inplace would override the custom backward associated with the custom Function, leading to "
-    "incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.",
-}
-AMBIGUOUS = (
-    " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
-    "the view and the inplace either both inside the {} block (if you don't want the inplace to be tracked) or both "
-    "outside (if you want the inplace to be tracked)."
-)
 
 
 def edge_of(tensor: Tensor):
@@ -77,7 +58,7 @@ def view_edge(view: Tensor):
     if not base.requires_grad and view._edge is None:
         return None
     if not recorded:
-        _forbid(view, "its base or another view of its base has been modified inplace")
+        forbid(view, "its base or another view of its base has been modified inplace")
     before, GRAD.enabled = GRAD.enabled, True
     try:
         steps = _steps_now(view)
@@ -87,21 +68,6 @@ def view_edge(view: Tensor):
         GRAD.enabled = before
     view._view = (base, steps, view._storage.version, recorded)
     return view._edge
-
-
-def _forbid(view: Tensor, what: str) -> None:
-    """Raises the error for a write that concerns a view which could not follow it."""
-    recorded = view._view[3]  # type: ignore[index]
-    output = ""
-    if view._edge is not None:
-        node, nr = view._edge
-        output = f"Output {nr} of {re.sub(r'Backward[0-9]*$', '', node.name())} is a view"
-    mode = "inference_mode" if recorded is INFERENCE else "no_grad"
-    if not output or recorded not in REASONS:
-        made = "inference mode" if recorded is INFERENCE else "no_grad mode"
-        output = f"{output} of a view which was created in {made}" if output else f"A view was created in {made}"
-        what += " in normal mode" if recorded is INFERENCE else " with grad mode enabled"
-    raise RuntimeError(f"{output} and {what}.{REASONS.get(recorded, AMBIGUOUS.format(mode))}")
 
 
 def _steps_now(view: Tensor) -> Steps:
@@ -146,7 +112,7 @@ def check_writable(tensor: Tensor) -> None:
     if tensor._view is not None and tensor._requires_grad is VIEW:
         base, _, _, recorded = tensor._view
         if not recorded:
-            _forbid(tensor, "is being modified inplace")
+            forbid(tensor, "is being modified inplace")
         if base._requires_grad and base.is_leaf:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
     elif tensor._requires_grad and tensor._edge is None:

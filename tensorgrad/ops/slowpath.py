@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tensorgrad.autograd import views
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import Node, Packed
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.refused_views import INFERENCE
 from tensorgrad.dtypes import SPOKEN
 from tensorgrad.ops.out import refuse_grad, store_out
 from tensorgrad.per_thread import PerThread
@@ -73,7 +73,7 @@ def _unrecorded(op, args: tuple):
         elif tensor._storage.version is None:
             tensor._view, tensor._requires_grad = None, False
         elif tensor._view[3] is False:
-            tensor._view = (*tensor._view[:3], views.INFERENCE)
+            tensor._view = (*tensor._view[:3], INFERENCE)
     return result
 
 

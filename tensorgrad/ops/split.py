@@ -11,7 +11,8 @@ from operator import index as as_int
 
 from tensorgrad.autograd.graph import Node, next_sequence_nr
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.autograd.views import MULTI, edge_of
+from tensorgrad.autograd.refused_views import MULTI
+from tensorgrad.autograd.views import edge_of
 from tensorgrad.ops import callpath
 from tensorgrad.ops.errors import wrap_dim
 from tensorgrad.ops.kinds import alias, composite
