@@ -1,5 +1,6 @@
 """Compiled kernels name no function that the system lacks: for the compiler an unknown name ends the process."""
 
+import os
 import re
 import subprocess
 import sys
@@ -91,3 +92,19 @@ def test_threads_wait_by_the_clock(limit):
         assert not wait()
         assert time.perf_counter_ns() - before >= limit
         assert time.thread_time_ns() - used <= 2 * limit + 5_000_000
+
+
+def test_a_free_threaded_python_is_told_that_numpy_serves():
+    code = """
+import sys
+sys.abiflags += "t"
+import tensorgrad as torch
+x = torch.linspace(0, 1, 100_000).exp()
+assert torch.allclose(x.log(), torch.linspace(0, 1, 100_000), atol=1e-6)
+from tensorgrad.kernels.numba import table
+assert not any(row.asked for row in table.ROWS)
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "TENSORGRAD_FAST"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("no compiled kernels in a free-threaded Python") == 1

@@ -112,7 +112,7 @@ def suites(arguments: list[str]) -> list[list[Suite]]:
         both.insert(0, Suite("numba", [*PYTEST, *given], TESTS_ONCE="elsewhere"))  # (tests/once.py)
     if arguments:
         return [both]
-    groups = [[Suite("smoke", ["sh", "tools/smoke.sh", sys.executable], "Pythons", 4)], both]
+    groups = [[Suite("smoke", ["sh", "tools/smoke.sh", sys.executable], "Pythons", 5)], both]
     if (ROOT / "tests" / "fuzz" / "__main__.py").exists() and importlib.util.find_spec("numba") is not None:
         command = [sys.executable, "-m", "tests.fuzz", "kernels", "--seconds", str(FUZZER_SECONDS)]
         groups.append([Suite("fuzzer", command, "seconds", FUZZER_SECONDS)])

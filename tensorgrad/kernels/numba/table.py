@@ -7,6 +7,8 @@ it was not made for: other dtypes than float32, gaps in memory.
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from collections.abc import Callable
 from functools import update_wrapper
 from importlib.util import find_spec
@@ -146,8 +148,16 @@ LYING = {
 
 
 def wanted() -> bool:
-    """Whether compiled kernels are to be used: numba is installed, and TENSORGRAD_FAST is not 0."""
-    return os.environ.get("TENSORGRAD_FAST", "1") != "0" and find_spec("numba") is not None
+    """Whether compiled kernels are to be used: numba is installed, and TENSORGRAD_FAST is not 0.
+
+    They are not made for a Python without its lock: threads rely on it when they take each other's boards (pool.py).
+    """
+    if os.environ.get("TENSORGRAD_FAST", "1") == "0" or find_spec("numba") is None:
+        return False
+    if "t" in getattr(sys, "abiflags", ""):
+        warnings.warn("tensorgrad: no compiled kernels in a free-threaded Python; NumPy serves", stacklevel=3)
+        return False
+    return True
 
 
 def install() -> None:

@@ -1,0 +1,51 @@
+"""Whether compiled kernels work with this Python and this Numba: one of each family is compared with NumPy.
+
+    python tests/smoke_kernels.py [families]
+
+It needs no pytest, and takes about a minute. Each kernel must have served its program (kernels/numba/proof.py).
+"""
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+ONE = {  # of each family, that which calls most of it
+    "waiting": "wait", "ufuncs": "sin", "broadcast": "where", "pointwise": "gelu", "rows": "softmax", "reduce": "sum",
+    "index": "gather", "scan": "cumsum", "sort": "topk", "optim": "sgd", "embedding": "embedding",
+    "loss": "cross_entropy", "matmul": "matmul", "conv": "conv", "pooling": "max_pool", "attention": "attention",
+    "rnn": "gru", "norms": "group_norm",
+}  # fmt: skip
+
+
+def main(families: list[str]) -> None:
+    """Compiles and compares. Raises: what the first kernel that fails raises."""
+    import numba
+
+    import tensorgrad as torch
+    from tensorgrad.kernels.numba import compiler
+
+    compiler._serving = True  # kernels are compiled here, not in a process of their own
+    from tensorgrad.kernels.numba import proof, runtime, table
+
+    known = {row.kernel for row in table.ROWS} | {table.WAITING.kernel}
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TENSORGRAD_CACHE"] = folder
+        for family in families or ONE:
+            kernel = f"{family}.{ONE[family]}"
+            if kernel not in known:
+                raise LookupError(f"there is no kernel {kernel}")
+            runtime.compile_into(kernel, Path(folder))
+            if callable(runtime._made[kernel]) and not proof.uses(kernel, runtime._made[kernel]):
+                raise AssertionError(f"{kernel} served nothing of its program")
+        x = torch.linspace(-1, 1, 100_000)
+        assert (x.exp().log() - x).abs().max() < 1e-5
+    seconds = time.monotonic() - start
+    print(f"{len(families or ONE)} kernels agree with NumPy: Numba {numba.__version__}, {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
