@@ -41,11 +41,15 @@ def __getattr__(name: str):
         import tensorgrad
 
         return tensorgrad
+    if name == "_functions":
+        from tensorgrad.autograd import named_nodes
+
+        return named_nodes
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "_VariableFunctions", "_VariableFunctionsClass", "_nn"})
+    return sorted({*globals(), "_VariableFunctions", "_VariableFunctionsClass", "_functions", "_nn"})
 
 
 whole(__name__)

@@ -305,7 +305,10 @@ def tensor_repr(tensor) -> str:
     """What `repr(tensor)` shows: values, and whatever is not the default (dtype, device, grad_fn, requires_grad)."""
     cls, storage = type(tensor), STORAGES[tensor._array.__class__]
     prefix = "tensor(" if cls in PLAIN else f"{cls.__name__}("
-    grad_fn = tensor.grad_fn
+    try:
+        grad_fn = tensor.grad_fn and tensor.grad_fn.name().rpartition("::")[2]
+    except RuntimeError:  # a view that was made without grad, and cannot follow its base
+        grad_fn = "Invalid"
     complex_name = dtypes.DEFAULT.complex.name
     return format_tensor(
         None if tensor.is_meta else tensor._array if storage.xp is not None else storage.to_host(tensor._array),
@@ -313,7 +316,7 @@ def tensor_repr(tensor) -> str:
         default_dtype_names={dtypes.DEFAULT.floating.name, complex_name, "int64", "bool"},
         device=str(tensor.device),
         requires_grad=tensor.requires_grad,
-        grad_fn=None if grad_fn is None else grad_fn.name().rpartition("::")[2],
+        grad_fn=grad_fn,
         prefix=prefix,
         is_meta=tensor.is_meta,
         shape=tuple(tensor.shape),

@@ -112,7 +112,7 @@ def test_the_engine_stays_readable():
         "cgroups", "command", "const",
         "generator", "generator_philox", "printing", "ops.show", "autograd.functional", "autograd.checking",
         "autograd.by_hand", "autograd.edges", "autograd.forward_ad", "autograd.function_results", "autograd.grad_mode",
-        "autograd.handles",
+        "autograd.handles", "autograd.named_nodes",
         "autograd.once", "autograd.passes", "autograd.refused_views", "autograd.tracebacks", "autograd.variable",
         "autograd.saved", "autograd.saving", "forks", "per_thread",
         "autograd.profiler", "storage.cuda", "storage.cuda_devices", "storage.cuda_memory",

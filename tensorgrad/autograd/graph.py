@@ -196,11 +196,15 @@ def shown(node: Node) -> Node:
     """
     cls = node.__class__
     if cls is Node:  # one class for the nodes of many names
-        key = cls, node.name()
-        if key not in _named_classes:
-            _named_classes[key] = type(key[1], (cls,), {"__slots__": (), "__module__": __name__})
-        node.__class__ = _named_classes[key]
+        node.__class__ = class_named(cls, node.name())
     return node
+
+
+def class_named(cls: type, name: str) -> type:
+    """The subclass of that name, made when first asked for."""
+    if (cls, name) not in _named_classes:
+        _named_classes[cls, name] = type(name, (cls,), {"__slots__": (), "__module__": __name__})
+    return _named_classes[cls, name]
 
 
 # --- edges and saved values --------------------------------------------------------------------------------------

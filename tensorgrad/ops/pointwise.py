@@ -315,13 +315,16 @@ def _power_slope(x, n):
 
 
 def _exponent_slope(x, n, power):
-    """The derivative of x**n by n: x**n · log x, and 0 where x = 0 and n >= 0."""
+    """The derivative of x**n by n: x**n · log x (complex where n is), and 0 where x = 0 and n >= 0."""
     flat = n.real >= 0
+    if n.is_complex():
+        flat = flat & (n.imag == 0)
     if isinstance(x, Tensor):
+        x = x.to(power.dtype) if n.is_complex() else x
         return (power * x.log()).masked_fill((x == 0) & flat, 0)
     if x == 0:
         return (power * -math.inf).masked_fill(flat, 0)
-    return power * (cmath.log(x) if isinstance(x, complex) else math.log(x) if x > 0 else math.nan)
+    return power * (cmath.log(x) if power.is_complex() else math.log(x) if x > 0 else math.nan)
 
 
 @composite()

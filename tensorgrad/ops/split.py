@@ -6,6 +6,7 @@ gradients of the size of the whole. PyTorch forbids writing to such views in pla
 
 from __future__ import annotations
 
+import functools
 import itertools
 from operator import index as as_int
 
@@ -15,7 +16,7 @@ from tensorgrad.autograd.refused_views import MULTI
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.ops import callpath
 from tensorgrad.ops.errors import wrap_dim
-from tensorgrad.ops.kinds import alias, composite
+from tensorgrad.ops.kinds import composite
 from tensorgrad.ops.op import Op
 from tensorgrad.ops.shape import ints, select_at, slice_at, window
 from tensorgrad.ops.slowpath import spoken
@@ -175,8 +176,25 @@ def split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, 
     return _split_with_sizes(input, dim, sizes)
 
 
-alias("unsafe_split", split)
-alias("unsafe_split_with_sizes", split_with_sizes)
+def _unsafe(function):
+    """The same parts, but to autograd they are no views: each may be written, if nobody uses the whole afterwards."""
+
+    @functools.wraps(function)
+    def parts(*args, **kwargs):
+        made = function(*args, **kwargs)
+        for part in made:
+            memory = part._storage
+            part._memory = memory.of(memory.array, memory.version and 0)
+            part._view, part._requires_grad = None, part._edge is not None
+        return made
+
+    parts.__name__ = parts.__qualname__ = f"unsafe_{function.__name__}"
+    parts.__doc__ = f"As `{function.__name__}`; each part may be written in place, if the whole is not used any more."
+    return composite()(parts)
+
+
+unsafe_split = _unsafe(split)
+unsafe_split_with_sizes = _unsafe(split_with_sizes)
 
 
 @composite()
@@ -200,7 +218,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, size, dim)
 
 
-alias("unsafe_chunk", chunk)
+unsafe_chunk = _unsafe(chunk)
 
 
 @composite()
