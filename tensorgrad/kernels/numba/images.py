@@ -20,7 +20,7 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import inner
 from tensorgrad.kernels.numba.launch import shared
-from tensorgrad.kernels.numba.vectors import LANES, ROWS, runs_1, runs_2, runs_3, turn
+from tensorgrad.kernels.numba.vectors import LANES, ROWS, runs_2, runs_3, runs_tall, turn
 
 _STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a second-level cache beside the weights
 _SUMMED = 1024  # points and images that a weight's gradient sums at a time, for the same reason
@@ -138,12 +138,13 @@ def convolve_loop():
             stop, channel = min(begin + strip, points), group * blocks + block
             at = (panel * size * groups + group) * ins * LANES
             beside, pitch = strip * LANES, registers * strip * LANES
+            rows = LANES if registers == 1 else ROWS
             for p in range(begin, stop):
                 to, low, high = (p - begin) * LANES, starts[p], starts[p + 1]
-                for r in range(0, min(LANES, outs - block * LANES), ROWS):
+                for r in range(0, min(LANES, outs - block * LANES), rows):
                     w, s, here = channel * depth + r, channel * LANES + r, to + r * pitch
                     if low == high:
-                        for i in range(r, r + ROWS):
+                        for i in range(r, r + rows):
                             for n in range(registers):
                                 made[i * pitch + n * beside + to : i * pitch + n * beside + to + LANES] = shift[
                                     s + i - r
@@ -153,7 +154,7 @@ def convolve_loop():
                     elif registers == 2:
                         runs_2(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
                     else:
-                        runs_1(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
+                        runs_tall(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, 0)
             channels, first_channel = min(LANES, outs - block * LANES), group * outs + block * LANES
             goal = (panel * LANES * groups * outs + first_channel) * points + begin
             _back(
@@ -258,18 +259,19 @@ def correlate_loop():
             registers = (in_block + 1) * panels // in_blocks - panel
             at, pitch = (group * panels + panel) * apart, registers * LANES
             left = (group * blocks + block) * points * images * LANES
+            rows = LANES if registers == 1 else ROWS
             made[:] = 0
             for strip in range(part * strips // parts, (part + 1) * strips // parts):
                 for tap in range(taps):
                     low, high = starts[strip * taps + tap], starts[strip * taps + tap + 1]
-                    for r in range(0, min(LANES, outs - block * LANES) if low < high else 0, ROWS):
+                    for r in range(0, min(LANES, outs - block * LANES) if low < high else 0, rows):
                         w, to = left + r, (tap * LANES + r) * pitch
                         if registers == 3:
                             runs_3(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
                         elif registers == 2:
                             runs_2(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
                         else:
-                            runs_1(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
+                            runs_tall(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
             for o in range(min(LANES, outs - block * LANES)):
                 to = (((part * groups + group) * outs + block * LANES + o) * ins + panel * LANES) * taps
                 for c in range(min(registers * LANES, ins - panel * LANES)):

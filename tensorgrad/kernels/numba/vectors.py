@@ -486,3 +486,5 @@ block_products_2, block_products_1 = _products(BLOCK[0], 2), _products(BLOCK[0],
 block_dots, line_dots = _dots(*DOTS), _dots(*DOTS_LINE)
 largest_of_four, largest_of_four_only = _largest_of_four(True), _largest_of_four(False)
 runs_1, runs_2, runs_3 = _runs(ROWS, 1), _runs(ROWS, 2), _runs(ROWS, 3)
+# One register of four rows waits for each sum: a processor takes up eight before the first is done.
+runs_tall = _runs(LANES, 1) if LANES > ROWS else runs_1
