@@ -1,4 +1,4 @@
-"""Whether compiled kernels work with this Python and this Numba: one of each family is compared with NumPy.
+"""Whether compiled kernels work with this Python and this Numba: one of most families is compared with NumPy.
 
     python tests/smoke_kernels.py [families]
 
@@ -12,11 +12,10 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-ONE = {  # of each family, that which calls most of it
+ONE = {  # of most families, that which calls most of it; those that take longest to compile are left to all tests
     "waiting": "wait", "ufuncs": "sin", "broadcast": "where", "pointwise": "gelu", "rows": "softmax", "reduce": "sum",
-    "index": "gather", "scan": "cumsum", "sort": "topk", "optim": "sgd", "embedding": "embedding",
-    "loss": "cross_entropy", "matmul": "matmul", "conv": "conv", "pooling": "max_pool", "attention": "attention",
-    "rnn": "gru", "norms": "group_norm",
+    "index": "gather", "sort": "topk", "optim": "sgd", "embedding": "embedding", "loss": "cross_entropy",
+    "rnn": "gru", "pooling": "max_pool", "conv": "conv",
 }  # fmt: skip
 
 
@@ -24,7 +23,6 @@ def main(families: list[str]) -> None:
     """Compiles and compares. Raises: what the first kernel that fails raises."""
     import numba
 
-    import tensorgrad as torch
     from tensorgrad.kernels.numba import compiler
 
     compiler._serving = True  # kernels are compiled here, not in a process of their own
@@ -41,8 +39,6 @@ def main(families: list[str]) -> None:
             runtime.compile_into(kernel, Path(folder))
             if callable(runtime._made[kernel]) and not proof.uses(kernel, runtime._made[kernel]):
                 raise AssertionError(f"{kernel} served nothing of its program")
-        x = torch.linspace(-1, 1, 100_000)
-        assert (x.exp().log() - x).abs().max() < 1e-5
     seconds = time.monotonic() - start
     print(f"{len(families or ONE)} kernels agree with NumPy: Numba {numba.__version__}, {seconds:.0f} s")
 

@@ -192,7 +192,7 @@ def _attention():
         out4, out = _result(q, q4, width)
         logs = np.empty((batch, heads, length), F32)
         tile = _tile_of(length)
-        parts = max(1, min(-(-length // tile), 16 // (batch * heads)))
+        parts = max(1, min(-(-length // tile), pool.parts(16) // (batch * heads)))
         work = batch * heads * length * source * (features + width + 16) // 16
         args = (q4, k4, v4, is_causal, F(scale), tile, parts, out4, logs)
         pool.run(loop, batch * heads * parts, args, work)

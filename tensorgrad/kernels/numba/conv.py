@@ -182,21 +182,23 @@ class _Tiling(NamedTuple):
     work: int
 
 
-def _tiling(size, points, steps, taps, batch, groups, ins, outs, place, all_chosen):
+def _tiling(size, points, steps, taps, batch, groups, ins, outs, place, all_chosen, items):
     """The `_Tiling` of a convolution; None for small deep images, where a tile has too much between its rows.
 
     `taps` holds (index, y, x) of the taps to take (`all_chosen`: of all of them, in order), `points` counts the output
-    points that `place` tells.
+    points that `place` tells, `items` the parts that the work is to have if that is worth it.
     """
     rows = (LINE if outs <= 2 else BLOCK)[0]
     blocks = -(-outs // rows)
-    form, offsets, rests = layout(size, points, steps, tuple(t[1:] for t in taps), ins, batch)
+    given = size, points, steps, tuple(t[1:] for t in taps), ins, batch
+    form = layout(*given)[0]
     tiles = -(-batch // form.images) * form.strips
     if ins * outs >= _DEEP and batch * prod(points) < _USEFUL * tiles * up(form.points, LANES):
         return None
-    tiles *= groups
+    form, offsets, rests = layout(*given, items)
+    tiles = -(-batch // form.images) * form.strips * groups
     least = up(max(rows, min(32, _FILLS // len(taps))), rows) // rows  # blocks that are worth filling the tile again
-    chunks = max(1, min(-(-ITEMS // tiles), blocks // least))
+    chunks = max(1, min(-(-items // tiles), blocks // least))
     chunk = -(-blocks // chunks)
     chunks = -(-blocks // chunk)
     sizes, chosen = (batch, groups, ins, outs, chunks, chunk), np.array([t[0] for t in taps], np.int64)
@@ -270,12 +272,13 @@ class _Plan(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _plan(backwards, batch, size, points, kernel, stride, padding, dilation, groups, ins, outs):
+def _plan(backwards, batch, size, points, kernel, stride, padding, dilation, groups, ins, outs, items=ITEMS):
     """The `_Plan` for a source of `size` and a result of `points` (None: as many as fit), each (height, width).
 
     None for what neither way is good at: small deep images, if there are few of them.
 
     `ins` and `outs` are channels of a group, in the source and the result. `backwards`: the gradient of the input.
+    `items` are the parts of the work that are wanted: which way it is done, and so the result, does not depend on them.
     """
     reads = _reads(kernel, padding, dilation)
     if not backwards:
@@ -309,16 +312,17 @@ def _plan(backwards, batch, size, points, kernel, stride, padding, dilation, gro
         return images.convolve_cost(n, size, points, taps, steps, over, groups, ins, outs) if n else 0.0
 
     innermost = min({0, whole, batch}, key=lambda n: cost(n) + by_tiles * (batch - n) / batch)
-    tilings = _tilings(batch - innermost, size, points, parts, steps, over, groups, ins, outs, len(taps))
+    tilings = _tilings(batch - innermost, size, points, parts, steps, over, groups, ins, outs, len(taps), items)
     if None in tilings and 0 < innermost < batch:
         innermost, tilings = batch, ()
     gaps = not all(reached for *_, reached in parts)
     return None if None in tilings else _Plan(points, taps, steps, over, innermost, tilings, gaps)
 
 
-def _tilings(batch, size, points, parts, steps, over, groups, ins, outs, taps):
+def _tilings(batch, size, points, parts, steps, over, groups, ins, outs, taps, items):
     return tuple(
-        _tiling(size, some, steps, reached, batch, groups, ins, outs, (*points, *over, y, x), len(reached) == taps)
+        _tiling(size, some, steps, reached, batch, groups, ins, outs, (*points, *over, y, x), len(reached) == taps,
+                items)
         for y, x, some, reached in parts if batch and reached
     )  # fmt: skip
 
@@ -338,7 +342,7 @@ def _carry_out(plan, x, weights, bias, out):
 
 
 @lru_cache(maxsize=256)
-def _forwards(x_shape, w_shape, stride, padding, dilation, groups):
+def _forwards(x_shape, w_shape, stride, padding, dilation, groups, items):
     """The `_Plan` of a convolution and the shapes of weights and result as it takes them; or None."""
     outs, ins, *kernel = w_shape
     if 0 in x_shape or 0 in w_shape or outs % groups or x_shape[-1] > WIDEST:
@@ -347,7 +351,7 @@ def _forwards(x_shape, w_shape, stride, padding, dilation, groups):
     if len(size) == 1:
         size, kernel, stride, padding, dilation = (1, *size), (1, *kernel), (1, *stride), (0, *padding), (1, *dilation)
     own, batch = outs // groups, x_shape[0]
-    plan = _plan(False, batch, size, None, (*kernel,), stride, padding, dilation, groups, ins, own)
+    plan = _plan(False, batch, size, None, (*kernel,), stride, padding, dilation, groups, ins, own, items)
     return None if plan is None else (plan, (groups, own, ins, prod(kernel)), (batch, outs, *plan.points))
 
 
@@ -355,7 +359,7 @@ def conv(x, w, bias, stride, padding, dilation, groups):
     """The convolution of `x` (N, C, *S) with `w` (O, C / groups, *K)."""
     if not (_suits(x) and _suits(w)) or (bias is not None and bias.dtype is not F32):
         return NotImplemented
-    found = _forwards(x.shape, w.shape, stride, padding, dilation, groups)
+    found = _forwards(x.shape, w.shape, stride, padding, dilation, groups, pool.parts(ITEMS))
     if found is None:
         return NotImplemented
     plan, weights, shape = found
@@ -373,7 +377,7 @@ def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups, bias=None)
     size = _pairs(x_shape[2:], 1)
     weights = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1).swapaxes(1, 2)
     channels = (groups, weights.shape[2], weights.shape[1])
-    plan = _plan(True, len(g), g.shape[2:], size, w.shape[2:], stride, padding, dilation, *channels)
+    plan = _plan(True, len(g), g.shape[2:], size, w.shape[2:], stride, padding, dilation, *channels, pool.parts(ITEMS))
     if plan is None:
         return NotImplemented
     out = np.empty((*x_shape[:2], *size), F32)
