@@ -201,7 +201,12 @@ def shown(node: Node) -> Node:
 
 
 def class_named(cls: type, name: str) -> type:
-    """The subclass of that name, made when first asked for."""
+    """The subclass of that name, made when first asked for.
+
+    >>> from tensorgrad.autograd.graph import Node, class_named
+    >>> class_named(Node, "ExpBackward0")
+    <class 'tensorgrad.autograd.graph.ExpBackward0'>
+    """
     if (cls, name) not in _named_classes:
         _named_classes[cls, name] = type(name, (cls,), {"__slots__": (), "__module__": __name__})
     return _named_classes[cls, name]

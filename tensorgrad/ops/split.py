@@ -176,7 +176,7 @@ def split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, 
     return _split_with_sizes(input, dim, sizes)
 
 
-def _unsafe(function):
+def _unsafe(function, argument):
     """The same parts, but to autograd they are no views: each may be written, if nobody uses the whole afterwards."""
 
     @functools.wraps(function)
@@ -189,12 +189,15 @@ def _unsafe(function):
         return made
 
     parts.__name__ = parts.__qualname__ = f"unsafe_{function.__name__}"
-    parts.__doc__ = f"As `{function.__name__}`; each part may be written in place, if the whole is not used any more."
+    parts.__doc__ = (
+        f"As `{function.__name__}`; each part may be written in place, if the whole is not used any more.\n\n"
+        f">>> import tensorgrad as torch\n>>> torch.arange(2).{parts.__name__}({argument})[1].add_(1)\ntensor([2])\n"
+    )
     return composite()(parts)
 
 
-unsafe_split = _unsafe(split)
-unsafe_split_with_sizes = _unsafe(split_with_sizes)
+unsafe_split = _unsafe(split, "1")
+unsafe_split_with_sizes = _unsafe(split_with_sizes, "(1, 1)")
 
 
 @composite()
@@ -218,7 +221,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, size, dim)
 
 
-unsafe_chunk = _unsafe(chunk)
+unsafe_chunk = _unsafe(chunk, "2")
 
 
 @composite()
