@@ -122,48 +122,64 @@ def in_place(launches: Launches) -> Iterator[None]:
         pool.run, _Settings.threads = run, threads
 
 
-def modelled(step: Any, threads: int, repeats: int) -> tuple[float, float, Counter]:
-    """The seconds of a step with so many threads, those outside of kernels, and the longest ranges by kernel.
+Figures = tuple[float, float, Counter]  # seconds of a step, those outside of kernels, the longest ranges by kernel
+
+
+class Model:
+    """What a step would take with so many threads.
 
     Of each range, and of what is outside, the least of all repeats counts: the machine may do other things as well.
     """
-    from tensorgrad.kernels.numba import pool
 
-    outside, best, names = float("inf"), [], []
-    for _ in range(repeats):
-        launches = Launches(pool, threads)
+    def __init__(self, threads: int):
+        self.threads, self.outside = threads, float("inf")
+        self.names: list[str] = []
+        self.best: list[list[float]] = []
+
+    def run(self, step: Any) -> None:
+        """Runs the step once more."""
+        from tensorgrad.kernels.numba import pool
+
+        launches = Launches(pool, self.threads)
         with in_place(launches):
             start = time.perf_counter()
             step()
             whole = time.perf_counter() - start
-        outside = min(outside, whole - launches.inside)
+        self.outside = min(self.outside, whole - launches.inside)
         now = [times for _, times in launches.ranges]
-        names = [name for name, _ in launches.ranges]
-        if [*map(len, now)] != [*map(len, best)]:
-            best = now
-        best = [[*map(min, old, new)] for old, new in zip(best, now, strict=True)]
-    spent: Counter = Counter()
-    for name, times in zip(names, best, strict=True):
-        spent[name] += max(times, default=0.0) + HANDED
-    return outside + sum(spent.values()), outside, spent
+        self.names = [name for name, _ in launches.ranges]
+        if [*map(len, now)] != [*map(len, self.best)]:  # the first time, or other kernels than before
+            self.best = now
+        self.best = [[*map(min, old, new)] for old, new in zip(self.best, now, strict=True)]
+
+    def figures(self) -> Figures:
+        """What all runs say."""
+        spent: Counter = Counter()
+        for name, times in zip(self.names, self.best, strict=True):
+            spent[name] += max(times, default=0.0) + HANDED
+        return self.outside + sum(spent.values()), self.outside, spent
 
 
-def figures(name: str, threads: list[int], repeats: int) -> dict[int, tuple[float, float, Counter]]:
-    """What `modelled` says of a model for each number of threads."""
+def modelled(step: Any, threads: list[int], repeats: int) -> dict[int, Figures]:
+    """The figures for each number of threads, which take turns."""
+    models = [Model(count) for count in threads]
+    for model in models * (repeats + 1):
+        model.run(step)
+    return {model.threads: model.figures() for model in models}
+
+
+def figures(name: str, threads: list[int], repeats: int) -> dict[int, Figures]:
+    """What `modelled` says of a training step."""
     import tensorgrad as torch
 
     row = next(row for row in all_rows() if row.theme == "training" and row.name == MODELS[name])
     torch.set_num_threads(2)  # some kernels are for several threads only
     step, _ = row.build(torch, **row.sizes)
     settle(step)
-    found = {}
-    for count in threads:
-        modelled(step, count, 2)
-        found[count] = modelled(step, count, repeats)
-    return found
+    return modelled(step, threads, repeats)
 
 
-def line(name: str, found: dict[int, tuple[float, float, Counter]]) -> str:
+def line(name: str, found: dict[int, Figures]) -> str:
     """A row of the table: the speed-ups, and what limits that of the most threads that were aimed at."""
     one = found[min(found)][0]
     cells = [f"{one / seconds:.1f}" for seconds, _, _ in found.values()]
