@@ -126,3 +126,27 @@ def test_copies_in_rows():
             assert copied.flags.c_contiguous
             np.testing.assert_array_equal(copied, x)
     assert served > 100
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("gradient", ["channels_last", "rows", "one number"])
+def test_convolutions_of_points(gradient, bias):
+    """Windows of one point over images in channels_last are products of rows."""
+
+    def run(last):
+        x, w = _values((8, 32, 20, 20)), _values((48, 32, 1, 1))
+        x, w = torch.tensor(x), torch.tensor(w, requires_grad=True)
+        shift = torch.tensor(_values(48), requires_grad=True) if bias else None
+        x = (x.contiguous(memory_format=torch.channels_last) if last else x).requires_grad_()
+        y = torch.nn.functional.conv2d(x, w, shift)
+        g = torch.tensor(_values((8, 48, 20, 20)))
+        if gradient == "one number":
+            g = torch.ones(()).expand(y.shape)
+        elif gradient == "channels_last":
+            g = g.contiguous(memory_format=torch.channels_last)
+        y.backward(g)
+        assert not last or y.is_contiguous(memory_format=torch.channels_last)
+        return [y.detach(), x.grad, w.grad, *([shift.grad] if bias else [])]
+
+    for found, expected in zip(_settled(lambda: run(True)), run(False), strict=True):
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-3)

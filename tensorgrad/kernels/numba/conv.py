@@ -43,6 +43,7 @@ from tensorgrad.kernels.numba.vectors import (
     line_dots,
     line_products,
 )
+from tensorgrad.ops import dispatch
 
 _DEEP, _USEFUL = 1 << 15, 0.7  # products of channels from which on NumPy is faster where fewer points are of use
 _CHUNK = 64  # input and output channels that a weight's gradient takes at a time
@@ -355,10 +356,40 @@ def _forwards(x_shape, w_shape, stride, padding, dilation, groups, items):
     return None if plan is None else (plan, (groups, own, ins, prod(kernel)), (batch, outs, *plan.points))
 
 
+def _pixels(x):
+    """Images (N, C, H, W) as rows of channels, where the channels lie innermost; else None."""
+    if x.ndim != 4 or x.flags.c_contiguous:
+        return None
+    x = x.transpose(0, 2, 3, 1)
+    return x.reshape(-1, x.shape[3]) if x.flags.c_contiguous else None
+
+
+def _of_points(kernel, stride, padding, groups):
+    """Whether a convolution takes each point by itself: then it is a product of rows of channels."""
+    return groups == 1 and len(kernel) == 2 and {*kernel, *stride} == {1} and not any(padding)
+
+
+def _product(name, *factors):
+    """A product by the compiled kernel of an op; NotImplemented while it is not there, or for what it declines."""
+    row = dispatch.LARGE.get(name)
+    return row.ready(*factors) if row is not None and row.available() else NotImplemented
+
+
+def _as_images(pixels, shape):
+    """Rows of channels as images of a shape (N, C, H, W), their channels innermost."""
+    if pixels is NotImplemented:
+        return NotImplemented
+    return pixels.reshape(shape[0], *shape[2:], shape[1]).transpose(0, 3, 1, 2)
+
+
 def conv(x, w, bias, stride, padding, dilation, groups):
     """The convolution of `x` (N, C, *S) with `w` (O, C / groups, *K)."""
     if not (_suits(x) and _suits(w)) or (bias is not None and bias.dtype is not F32):
         return NotImplemented
+    if _of_points(w.shape[2:], stride, padding, groups) and (pixels := _pixels(x)) is not None:
+        made = _product("linear", pixels, in_rows(w).reshape(w.shape[:2]), bias)
+        if made is not NotImplemented:
+            return _as_images(made, (len(x), len(w), *x.shape[2:]))
     found = _forwards(x.shape, w.shape, stride, padding, dilation, groups, pool.parts(ITEMS))
     if found is None:
         return NotImplemented
@@ -372,6 +403,10 @@ def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups, bias=None)
     """The gradient of `conv` for its input, from the output's gradient `g`; `bias` is added to it."""
     if not _suit(g, w) or 0 in x_shape or x_shape[-1] > WIDEST or (bias is not None and bias.dtype is not F32):
         return NotImplemented
+    if bias is None and _of_points(w.shape[2:], stride, padding, groups) and (pixels := _pixels(g)) is not None:
+        made = _product("matmul", pixels, in_rows(w).reshape(w.shape[:2]))
+        if made is not NotImplemented:
+            return _as_images(made, x_shape)
     g, w = _planar(g), _planar(w)
     stride, padding, dilation = _pairs(stride, 1), _pairs(padding, 0), _pairs(dilation, 1)
     size = _pairs(x_shape[2:], 1)
@@ -453,6 +488,13 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
     """The gradient of `conv` for its weights, from the output's gradient `g` (N, O, *P) and the input `x`."""
     if not _suit(g, x) or 0 in w_shape or w_shape[0] % groups or max(g.shape[-1], x.shape[-1]) > WIDEST:
         return NotImplemented
+    if _of_points(w_shape[2:], stride, padding, groups):
+        pixels = _pixels(x)
+        if pixels is not None:
+            slopes = in_rows(g.transpose(0, 2, 3, 1)).reshape(-1, w_shape[0])
+            made = _product("matmul_tn", slopes, pixels)
+            if made is not NotImplemented:
+                return made.reshape(w_shape)
     g, x = _planar(g), _planar(x)
     stride, padding, dilation = _pairs(stride, 1), _pairs(padding, 0), _pairs(dilation, 1)
     batch, points, outs, ins = x.shape[0], g.shape[2:], w_shape[0] // groups, w_shape[1]
