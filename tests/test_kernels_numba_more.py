@@ -199,6 +199,12 @@ def test_embedding(width, padding, used):
     assert {"embedding", "embedding_grad"} <= used
 
 
+def test_embedding_whose_gradient_lies_the_other_way_round(used):
+    rows = np.random.default_rng(4).integers(0, 11, (13, 7))
+    check(lambda t: F.embedding(tg.from_numpy(rows), t).transpose(0, 1).contiguous(), normal(11, 40))
+    assert "embedding_grad" in used
+
+
 @pytest.mark.parametrize("wrong", [-1, 11])
 def test_embedding_of_a_row_that_is_not_there(wrong):
     rows = np.full((13, 7), 3)

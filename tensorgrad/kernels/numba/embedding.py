@@ -15,6 +15,7 @@ from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import inner
 from tensorgrad.kernels.numba.launch import shared
+from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.rows import _MATRIX
 
@@ -70,12 +71,12 @@ def _embedding_grad():
             first = stop
 
     def kernel(g, rows, count, padding_idx, scale_grad_by_freq):
-        if scale_grad_by_freq or not suits(g) or not g.size:
+        if scale_grad_by_freq or g.__class__ is not np.ndarray or g.dtype is not F32 or not g.size:
             return NotImplemented
         flat = _numbers(rows, count)
         if flat is None:
             return NotImplemented
-        width = g.shape[-1]
+        g, width = in_rows(g), g.shape[-1]  # recurrent layers give it batch and steps the other way round
         out, shares = np.zeros((count, width), F32), _shares(width)
         given = (g.reshape(-1, width), flat, padding_idx, shares, out)
         pool.run(loop, -(-width // _COLUMNS) * shares, given, 2 * g.size)
