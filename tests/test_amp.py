@@ -138,3 +138,30 @@ def test_results_that_have_a_place_have_a_dtype_too():
 def test_what_is_no_tensor_is_named_under_autocast_too():
     with tensorgrad.autocast("cpu"), pytest.raises(TypeError, match="must be Tensor, not list"):
         tensorgrad.cosine_similarity([1.0], [2.0])
+
+
+@pytest.mark.parametrize("reentrant", (False, True))
+@pytest.mark.parametrize("inside", (False, True))
+def test_a_checkpoint_is_computed_again_as_it_was_the_first_time(reentrant, inside):
+    """With the casts around the first run, whatever is around the backward pass."""
+    torch = pytest.importorskip("torch")
+
+    def story(l):
+        seen = []
+
+        def region(x, w):
+            y = (x @ w).sigmoid() @ w
+            seen.append((y.dtype, l.is_autocast_enabled("cpu"), l.get_autocast_dtype("cpu")))
+            return y.float().sum()
+
+        x, w = (l.tensor([[0.5, 1.0], [2.0, -1.0]], requires_grad=True) for _ in range(2))
+        checkpoint = l.utils.checkpoint.checkpoint
+        with l.autocast("cpu", dtype=l.float16, enabled=inside):
+            loss = checkpoint(region, x, w, use_reentrant=reentrant)
+        with l.autocast("cpu", enabled=not inside):
+            loss.backward()
+        return str(seen).replace("tensorgrad", "torch"), x.grad.dtype == l.float32, w.grad.tolist()
+
+    ours, theirs = story(tensorgrad), story(torch)
+    assert ours[:2] == theirs[:2]
+    torch.testing.assert_close(torch.tensor(ours[2]), torch.tensor(theirs[2]), rtol=1e-2, atol=1e-2)

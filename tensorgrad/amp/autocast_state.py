@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 from tensorgrad import devices, dtypes
@@ -131,6 +133,19 @@ def change(**what: Any) -> None:
         after = State(new[0], new[1], new[2], new[3], {} if before is None else before.casts)
     callpath.rare((after is not None) - (before is not None))
     slowpath.LOCAL.autocast = after
+
+
+@contextlib.contextmanager
+def again(state: State) -> Iterator[None]:
+    """Inside, ops are cast as they were when `current()` gave that state."""
+    before = current()
+    change(on=state.on, dtypes=state.dtypes, keeps=state.keeps, nesting=before.nesting + 1)
+    try:
+        yield
+    finally:
+        if current().nesting == 1:
+            clear_autocast_cache()
+        change(on=before.on, dtypes=before.dtypes, keeps=before.keeps, nesting=before.nesting)
 
 
 def _known(name: str, device_type: Any) -> str:

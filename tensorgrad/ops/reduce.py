@@ -114,7 +114,7 @@ def any_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
     >>> torch.tensor([[0, 0], [0, 3]]).any(dim=1)
     tensor([False,  True])
     """
-    return _any(input, dim, keepdim, out=out) if dim != () else _each(input, out)
+    return _truth("any", _any, input, dim, keepdim, out)
 
 
 @composite(name="all")
@@ -125,12 +125,17 @@ def all_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
     >>> torch.tensor([[True, False], [True, True]]).all(dim=1)
     tensor([False,  True])
     """
-    return _all(input, dim, keepdim, out=out) if dim != () else _each(input, out)
+    return _truth("all", _all, input, dim, keepdim, out)
 
 
-def _each(input: Tensor, out):
-    result = (input != 0).to(input.dtype) if input.dtype is dtypes.uint8 else input != 0
-    return store_out("any", out, result)
+def _truth(name: str, row, input: Tensor, dim, keepdim: bool, out) -> Tensor:
+    if isinstance(out, Tensor) and out.dtype not in (dtypes.bool, dtypes.uint8):
+        raise RuntimeError(f"{name} only supports bool tensor for result, got: {dtypes.SPOKEN[out.dtype.name]}")
+    if isinstance(dim, tuple | list) and not dim:
+        result = (input != 0).to(input.dtype) if input.dtype is dtypes.uint8 else input != 0
+    else:
+        result = row(input, dim, keepdim)
+    return store_out(name, out, result.to(out.dtype) if isinstance(out, Tensor) else result)
 
 
 _count_nonzero = reduction("count_nonzero_(input, dim: dims = None)", "reduce.count_nonzero", where="")

@@ -447,15 +447,15 @@ _histc = op("histc_(input, bins: int, min: number, max: number)", "sort.histc", 
 
 @composite()
 def histc(input: Tensor, bins: int = 100, min=0, max=0, *, out=None) -> Tensor:
-    """How many elements lie in each of `bins` equal parts of [min, max] (of the data's range if both are 0).
+    """How many elements lie in each of `bins` equal parts of [min, max] (of the data's range if both are the same).
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1.0, 2.0, 1.0]).histc(bins=4, min=0, max=3)
     tensor([0., 2., 1., 0.])
     """
-    _check_histogram(input, bins)
-    if min > max:
+    if bins > 0 and min > max:
         raise RuntimeError("torch.histc: max must be larger than min")
+    _check_histogram(input, bins)
     return _histc(input, bins, min, max, out=out)
 
 

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 
 from tensorgrad import generator_philox
+from tensorgrad.amp import autocast_state
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.gradients import backward
@@ -230,6 +231,7 @@ class _Region:
         self.function, self.kwargs, self.early_stop = function, kwargs, early_stop
         self.contexts = context_fn()
         self.random = _random_state() if preserve else None
+        self.autocast = autocast_state.current()
         self.checks = determinism_check == "default"
         self.slots: list = []
         self.described: list = []
@@ -293,7 +295,8 @@ class _Region:
         with contextlib.suppress(_Enough), enable_grad():
             args = self.inputs()
             hooks = saved_tensors_hooks(fill, lambda tensor: tensor)
-            with _random(self.random), hooks, self.contexts[1], _traced(self.traces, 1):
+            surroundings = autocast_state.again(self.autocast), self.contexts[1]
+            with _random(self.random), hooks, surroundings[0], surroundings[1], _traced(self.traces, 1):
                 self.function(*args, **self.kwargs)
         if self.checks and not partial:
             self.compare(count, mismatches)
@@ -397,6 +400,7 @@ class _Reentrant(Function):
         if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
             warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=4)
         ctx.call, ctx.random = function, _random_state() if preserve else None
+        ctx.autocast = autocast_state.current()
         ctx.given = [None if isinstance(a, Tensor) else a for a in args]
         ctx.where = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*[args[i] for i in ctx.where])
@@ -415,7 +419,7 @@ class _Reentrant(Function):
         args = list(ctx.given)
         for i, tensor, needed in zip(ctx.where, ctx.saved_tensors, ctx.needed, strict=True):
             args[i] = tensor.detach().requires_grad_(needed)
-        with _random(ctx.random), enable_grad():
+        with _random(ctx.random), autocast_state.again(ctx.autocast), enable_grad():
             outputs = ctx.call(*args)
         outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
         pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if isinstance(o, Tensor) and o.requires_grad]

@@ -336,11 +336,11 @@ def bincount(xp, x, weights, minlength):
 
 
 def histc(xp, x, bins, low, high):
-    """Counts in equal bins over [low, high], the last one closed; over the range of the data if both are 0."""
+    """Counts in equal bins over [low, high], the last one closed; over the range of the data if both are the same."""
     if x.dtype.itemsize == 2:
         return histc(xp, x.astype(np.float32), bins, low, high).astype(x.dtype)
     flat = x.reshape(-1)
-    if low == high == 0 and flat.size:
+    if low == high and flat.size:
         low, high = flat.min().item(), flat.max().item()
         if not (np.isfinite(low) and np.isfinite(high)):
             raise RuntimeError(f"torch.histc: range of [{low:g}, {high:g}] is not finite")

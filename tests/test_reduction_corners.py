@@ -1,0 +1,40 @@
+"""Corners of reductions that PyTorch's own tests look into: as in torch."""
+
+from __future__ import annotations
+
+import pytest
+
+import tensorgrad as tg
+
+torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
+
+CALLS = """
+l.all(x, []), l.any(x, dim=()), x.all(dim=[], keepdim=True), x.any(dim=[]).shape
+l.all(x, 1, out=l.ones(2))
+l.any(x, (0, 1), out=l.ones(()))
+l.all(x, (), out=l.ones(2, 3))
+l.any(x, out=l.ones((), dtype=l.int32))
+l.all(x, 1, out=l.ones(2, dtype=l.uint8)), l.any(x, 1, out=l.zeros(2, dtype=l.bool))
+l.all(b, 1, out=l.ones(2, dtype=l.bool)), l.any(b, 1, out=l.ones(2, dtype=l.uint8)), l.all(b), l.any(b, [])
+l.histc(t, 4, 5, 5), l.histc(t, 4, -1, -1), l.histc(t, 4), l.histc(t, 4, 0, 3)
+l.histc(l.tensor([3.0, 3.0]), 4, 1, 1), l.histc(l.tensor([3.0, 3.0]), 4)
+l.histc(l.tensor([]), 4), l.histc(l.tensor([]), 4, 3, 3)
+l.histc(t, 4, float("inf"), float("inf"))
+l.histc(t, 4, 5, 1)
+l.histc(t.int(), 4, 5, 1)
+l.histc(t.int(), 4, 1, 5)
+l.histc(t, 0, 5, 1)
+l.histc(l.tensor([float("nan")]), 4)
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_corners_of_reductions(call):
+    def story(l):
+        x, t = l.tensor([[1.0, 0.0, 2.0], [3.0, 4.0, 5.0]]), l.tensor([1.0, 2.0, 1.0])
+        try:
+            return str(eval(call, {"l": l, "x": x, "b": x.to(l.uint8), "t": t})).replace("tensorgrad", "torch")
+        except Exception as error:
+            return type(error), str(error)[:60]
+
+    assert story(tg) == story(torch)
