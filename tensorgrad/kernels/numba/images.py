@@ -20,7 +20,7 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import inner
 from tensorgrad.kernels.numba.launch import shared
-from tensorgrad.kernels.numba.vectors import LANES, ROWS, runs_2, runs_3, runs_tall, turn
+from tensorgrad.kernels.numba.vectors import LANES, ROWS, runs_1, runs_2, runs_3, turn
 
 _STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a second-level cache beside the weights
 _SUMMED = 1024  # points and images that a weight's gradient sums at a time, for the same reason
@@ -154,7 +154,7 @@ def convolve_loop():
                     elif registers == 2:
                         runs_2(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
                     else:
-                        runs_tall(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, 0)
+                        runs_1(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, 0)
             channels, first_channel = min(LANES, outs - block * LANES), group * outs + block * LANES
             goal = (panel * LANES * groups * outs + first_channel) * points + begin
             _back(
@@ -271,7 +271,7 @@ def correlate_loop():
                         elif registers == 2:
                             runs_2(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
                         else:
-                            runs_tall(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
+                            runs_1(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
             for o in range(min(LANES, outs - block * LANES)):
                 to = (((part * groups + group) * outs + block * LANES + o) * ins + panel * LANES) * taps
                 for c in range(min(registers * LANES, ins - panel * LANES)):

@@ -74,9 +74,10 @@ def _blocks(left, right, table, zeros, bias, bias_at, fresh, rows, columns, out,
         registers = (block + 1) * panels // count - panel
         full, at = registers * LANES, panel * deep * LANES
         wide, start = min(full, columns - panel * LANES), bias_at + panel * LANES
-        for r in range(0, rows, ROWS):
-            w, goal, high = r // LANES * LANES * deep + r % LANES, to + r * width + panel * LANES, min(ROWS, rows - r)
-            whole = wide == full and high == ROWS
+        step = LANES if registers == 1 else ROWS
+        for r in range(0, rows, step):
+            w, goal, high = r // LANES * LANES * deep + r % LANES, to + r * width + panel * LANES, min(step, rows - r)
+            whole = wide == full and high == step
             target, place, pitch = (out, goal, width) if whole else (edge, 0, full)
             if fresh and s < 0:
                 _begun(bias, start, target, place, pitch, high, wide)
@@ -96,7 +97,7 @@ def product_loop():
         deepest = min(depth, _DEPTH)
         left = np.empty(min(-(-rows // LANES) * LANES, _TALL) * deepest, np.float32)
         right = np.empty(min(-(-columns // LANES) * LANES, _WIDE) * deepest, np.float32)
-        edge, zeros = np.empty(ROWS * 3 * LANES, np.float32), np.zeros(ROWS, np.float32)
+        edge, zeros = np.empty(max(3 * ROWS, LANES) * LANES, np.float32), np.zeros(LANES, np.float32)
         table = np.zeros((1, 3), np.int64)
         while first < last:
             n, unit = first // units, first % units
@@ -142,7 +143,11 @@ def stack_loop():
         columns = b.shape[2]
         left = np.empty(-(-rows // LANES) * LANES * depth, np.float32)
         right = np.empty(-(-columns // LANES) * LANES * depth, np.float32)
-        edge, zeros, none = np.empty(ROWS * 3 * LANES, np.float32), np.zeros(ROWS, np.float32), np.empty(0, np.float32)
+        edge, zeros, none = (
+            np.empty(max(3 * ROWS, LANES) * LANES, np.float32),
+            np.zeros(LANES, np.float32),
+            np.empty(0, np.float32),
+        )
         table = np.zeros((1, 3), np.int64)
         table[0, 2] = depth
         for n in range(first, last):

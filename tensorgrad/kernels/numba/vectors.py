@@ -24,7 +24,7 @@ _MANY = LANES == 16 or (LANES == 4 and (_ARM or has("neon")))  # 32 registers, e
 
 # Blocks that fill the registers without spilling: (rows of weights, registers of pixels), and for one row alone.
 BLOCK, LINE = ((8, 3) if _MANY else (4, 3)), (1, 8)
-# The rows of a block of `runs_1`, `runs_2`, `runs_3`, which are named for their registers.
+# The rows of a block of `runs_2` and `runs_3`, which are named for their registers; `runs_1` has LANES.
 ROWS = min(LANES, 8 if _MANY else 4)
 # The same for sums over pixels: (rows, columns), and for one row alone.
 DOTS, DOTS_LINE = ((4, 6) if _MANY else (3, 3)), (1, 9)
@@ -485,6 +485,5 @@ block_products, line_products = _products(*BLOCK), _products(*LINE)
 block_products_2, block_products_1 = _products(BLOCK[0], 2), _products(BLOCK[0], 1)
 block_dots, line_dots = _dots(*DOTS), _dots(*DOTS_LINE)
 largest_of_four, largest_of_four_only = _largest_of_four(True), _largest_of_four(False)
-runs_1, runs_2, runs_3 = _runs(ROWS, 1), _runs(ROWS, 2), _runs(ROWS, 3)
-# One register of four rows waits for each sum: a processor takes up eight before the first is done.
-runs_tall = _runs(LANES, 1) if LANES > ROWS else runs_1
+# One register of four rows would wait for each sum: a processor takes up eight before the first is done.
+runs_1, runs_2, runs_3 = _runs(LANES, 1), _runs(ROWS, 2), _runs(ROWS, 3)
