@@ -556,6 +556,16 @@ def dropped(d: Draw) -> str:
     return f"dropped({d.array(d.any_shape(), values='ones')}, {d.one(0.1, 0.5, 0.9)})"
 
 
+def copies(d: Draw) -> str:
+    """Of arrays whose dimensions lie in any order."""
+    shape = d.shape(4 if d.chance(0.4) else d.one(1, 2, 2, 3, 4, 5))
+    x = d.array(shape)
+    order = d.random.sample(range(len(shape)), len(shape))
+    if len(shape) == 4 and d.chance(0.5):
+        return f"{x}.permute({order}).clone(memory_format=torch.channels_last)"
+    return f"{x}.permute({order}).clone(memory_format=torch.contiguous_format)"
+
+
 FAMILIES: dict[str, Family] = {
     "unary": Family(
         unary,
@@ -570,6 +580,7 @@ FAMILIES: dict[str, Family] = {
               "hardtanh_grad clamp_grad shrink_grad softplus_grad elu_grad"),
     ),
     "power": Family(power, ("pow",)),
+    "copies": Family(copies, ("clone_copy",)),
     "binary": Family(binary, ("add", "sub", "mul", "div", "maximum", "minimum", *COMPARISONS), ("rsub", "rdiv")),
     "truth": Family(truth, ("logical_and", "logical_or")),
     "choices": Family(choices, ("where", "masked_fill")),

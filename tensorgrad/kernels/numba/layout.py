@@ -44,7 +44,7 @@ def _order(shapes: tuple[tuple, ...], strides: tuple[tuple, ...]) -> tuple[list[
     It is that of the first array that repeats no element.
     """
     for shape, steps in zip(shapes, strides, strict=True):
-        if 0 not in steps:
+        if not any(s == 0 and n > 1 for n, s in zip(shape, steps, strict=True)):
             order = sorted(range(len(shape)), key=lambda d: -steps[d] if shape[d] > 1 else 0)
             return None if order == list(range(len(shape))) else (order, inverse(order))
     return None
@@ -192,10 +192,10 @@ def _plan(shape: tuple[int, ...], strides: tuple[int, ...], lanes: int) -> tuple
         else:
             dims.append([size, stride, step])
         step *= size
-    inner, *rest = dims
-    rows = [dim for dim in rest if dim[1] == 1]
-    if len(dims) > 3 or len(rows) != 1 or inner[1] <= 1 or min(inner[0], rows[0][0]) < lanes:
+    rows = [dim for dim in dims[1:] if dim[1] == 1]
+    if len(dims) > 3 or len(rows) != 1 or dims[0][1] <= 1 or min(dims[0][0], rows[0][0]) < lanes:
         return None
+    inner, *rest = dims
     rest.remove(rows[0])
     (count, batch, batch_to), (height, _, row_to) = (rest or [[1, 0, 0]])[0], rows[0]
     return count, height, inner[0], batch, inner[1], batch_to, row_to
