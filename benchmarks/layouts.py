@@ -199,7 +199,7 @@ def main() -> None:
     print(about)
     found = tables(arguments.only, time.thread_time if arguments.clock == "thread" else time.perf_counter)
     if arguments.write:
-        store("layouts", f"{about}\n{found}")
+        store("layouts", f"{about}\n{found}", "## Layouts: `python -m benchmarks.layouts`")
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ class State:
             slowpath.LOCAL.autocast = self
 
     def shortened(self, tensor: Tensor, dtype) -> Tensor:
-        """A tensor in a shorter dtype; a parameter's copy is kept, as long as nobody writes to the parameter."""
+        """A tensor in a shorter dtype; a parameter's copy is kept, until the parameter is written."""
         kept = self.keeps and tensor.requires_grad and tensor.is_leaf and tensor._view is None
         if not kept or tensor.dtype is not dtypes.float32:
             return tensor.to(dtype)

@@ -68,7 +68,7 @@ def _marked(tensors: tuple, complaint: str) -> set[int]:
 
 
 def _passed_on(tensor: Tensor) -> Tensor:
-    """The tensor as a view of itself, which nobody may write to where that is recorded."""
+    """The tensor as a view of itself, which must not be written where that is recorded."""
     with modes.no_grad():
         view = tensor.view_as(tensor)
     _as_custom(view)

@@ -8,7 +8,7 @@ from typing import Any
 from tensorgrad.tensor import Tensor
 
 # In the last place of `_view`, where True or False (made with grad mode on or off) is usual. These are false, and so
-# are views of them: nobody may write to such a view where that is recorded.
+# are views of them: such a view must not be written where that is recorded.
 MULTI: Any = ()  # one of several views that one call made
 CUSTOM: Any = frozenset()  # what a custom function returned
 INFERENCE: Any = ""  # made in inference mode, of a tensor that was not

@@ -177,7 +177,7 @@ def split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, 
 
 
 def _unsafe(function, argument):
-    """The same parts, but to autograd they are no views: each may be written, if nobody uses the whole afterwards."""
+    """The same parts, but to autograd they are no views: each may be written, if the whole is not used afterwards."""
 
     @functools.wraps(function)
     def parts(*args, **kwargs):

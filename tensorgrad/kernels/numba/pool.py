@@ -167,7 +167,7 @@ _EACH = 3  # sleepers that a thread wakes
 def _wake(sleepers: list[_Worker], number: int) -> None:
     """Wakes the first of those that sleep, who wake the others: number n those from number _EACH (n + 1) on.
 
-    To wake one takes some microseconds; whoever starts a kernel is not to spend them on each.
+    Waking one takes some microseconds, too much for the thread that starts a kernel to spend on each.
     """
     for n in range(_EACH * (number + 1), min(_EACH * (number + 2), len(sleepers))):
         sleeper = sleepers[n]
