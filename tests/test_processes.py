@@ -92,7 +92,7 @@ def test_there_is_no_command_where_no_interpreter_is_known(monkeypatch):
         processes.python("-c", "pass")
 
 
-OTHER_PROGRAMS = {"viz/convert.py", "viz/drawing.py"}  # they start converters and Graphviz, never Python
+OTHER_PROGRAMS = {"utils/collect_env.py", "viz/convert.py", "viz/drawing.py"}  # never Python
 STARTERS = {
     "os": ("exec", "spawn", "posix_spawn", "system", "popen"),
     "subprocess": ("run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),
