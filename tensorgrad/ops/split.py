@@ -6,7 +6,6 @@ gradients of the size of the whole. PyTorch forbids writing to such views in pla
 
 from __future__ import annotations
 
-import functools
 import itertools
 from operator import index as as_int
 
@@ -176,28 +175,35 @@ def split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, 
     return _split_with_sizes(input, dim, sizes)
 
 
-def _unsafe(function, argument):
-    """The same parts, but to autograd they are no views: each may be written, if the whole is not used afterwards."""
-
-    @functools.wraps(function)
-    def parts(*args, **kwargs):
-        made = function(*args, **kwargs)
-        for part in made:
-            memory = part._storage
-            part._memory = memory.of(memory.array, memory.version and 0)
-            part._view, part._requires_grad = None, part._edge is not None
-        return made
-
-    parts.__name__ = parts.__qualname__ = f"unsafe_{function.__name__}"
-    parts.__doc__ = (
-        f"As `{function.__name__}`; each part may be written in place, if the whole is not used any more.\n\n"
-        f">>> import tensorgrad as torch\n>>> torch.arange(2).{parts.__name__}({argument})[1].add_(1)\ntensor([2])\n"
-    )
-    return composite()(parts)
+def _apart(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The parts as tensors that autograd takes for no views: each may be written in place."""
+    for part in parts:
+        memory = part._storage
+        part._memory = memory.of(memory.array, memory.version and 0)
+        part._view, part._requires_grad = None, part._edge is not None
+    return parts
 
 
-unsafe_split = _unsafe(split, "1")
-unsafe_split_with_sizes = _unsafe(split_with_sizes, "(1, 1)")
+@composite()
+def unsafe_split(tensor: Tensor, split_size, dim: int = 0) -> tuple[Tensor, ...]:
+    """As `split`; each part may be written in place, if the whole is not used any more.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(2).unsafe_split(1)[1].add_(1)
+    tensor([2])
+    """
+    return _apart(split(tensor, split_size, dim))
+
+
+@composite()
+def unsafe_split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, ...]:
+    """As `split_with_sizes`; each part may be written in place, if the whole is not used any more.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(2).unsafe_split_with_sizes((1, 1))[1].add_(1)
+    tensor([2])
+    """
+    return _apart(split_with_sizes(input, split_sizes, dim))
 
 
 @composite()
@@ -221,7 +227,15 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, size, dim)
 
 
-unsafe_chunk = _unsafe(chunk, "2")
+@composite()
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """As `chunk`; each part may be written in place, if the whole is not used any more.
+
+    >>> import tensorgrad as torch
+    >>> torch.arange(2).unsafe_chunk(2)[1].add_(1)
+    tensor([2])
+    """
+    return _apart(chunk(input, chunks, dim))
 
 
 @composite()
