@@ -6,15 +6,14 @@ program loads them from there. It holds Python's lock for moments only.
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
+import importlib
 import os
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -44,7 +43,7 @@ def cache_folder() -> Path | None:
     return cache.folder()
 
 
-_SHORT = 1e-4  # seconds that the thread keeps Python's lock while another waits for it
+_SHORT = 5e-4  # seconds that the thread keeps Python's lock while another waits for it
 _made: dict[str, Any] = {}  # kernels that are loaded, by name
 _compiler = Compiler()
 
@@ -185,22 +184,7 @@ _starting = forks.lock()
 _IDLE = 5.0  # seconds after which the compiler's process is ended
 
 
-def _open_llvm() -> None:
-    """Opens LLVM's library without Python's lock; where that cannot be, llvmlite's import does it.
-
-    The system takes some 40 ms for its 100 MB, and `ctypes.CDLL`, which llvmlite uses, keeps the lock meanwhile.
-    """
-    if os.name != "posix":
-        return
-    with suppress(ImportError, OSError, AttributeError):
-        found = importlib.util.find_spec("llvmlite")
-        for place in (found and found.submodule_search_locations) or ():
-            for file in Path(place, "binding").glob("libllvmlite.*"):
-                ctypes.CDLL(None).dlopen(os.fsencode(file), os.RTLD_NOW)
-
-
 def _serve() -> None:
-    _open_llvm()
     while True:
         try:
             row = _queue.get(timeout=_IDLE)
