@@ -364,9 +364,7 @@ def set_autocast_cpu_dtype(dtype: dtypes.dtype) -> None:
     >>> import tensorgrad as torch
     >>> torch.set_autocast_cpu_dtype(torch.bfloat16)
     """
-    _a_dtype(dtype)
-    _old("set_autocast_cpu_dtype(dtype)", "set_autocast_dtype('cpu', dtype)")
-    set_autocast_dtype("cpu", dtype)
+    _set_dtype("cpu", "cpu", dtype)
 
 
 def set_autocast_gpu_dtype(dtype: dtypes.dtype) -> None:
@@ -375,11 +373,11 @@ def set_autocast_gpu_dtype(dtype: dtypes.dtype) -> None:
     >>> import tensorgrad as torch
     >>> torch.set_autocast_gpu_dtype(torch.float16)
     """
-    _a_dtype(dtype)
-    _old("set_autocast_gpu_dtype(dtype)", "set_autocast_dtype('cuda', dtype)")
-    set_autocast_dtype("cuda", dtype)
+    _set_dtype("gpu", "cuda", dtype)
 
 
-def _a_dtype(dtype: Any) -> None:
+def _set_dtype(old: str, device: str, dtype: Any) -> None:
     if not isinstance(dtype, dtypes.dtype):
         raise TypeError(f"dtype must be a torch.dtype (got {type(dtype).__name__})")
+    _old(f"set_autocast_{old}_dtype(dtype)", f"set_autocast_dtype('{device}', dtype)")
+    set_autocast_dtype(device, dtype)

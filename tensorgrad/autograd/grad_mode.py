@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorgrad.autograd.modes import GRAD, _Decorator, enable_grad, inference_mode, no_grad, set_grad_enabled
+from tensorgrad.autograd.modes import GRAD, Switch, _Decorator, enable_grad, inference_mode, no_grad, set_grad_enabled
 from tensorgrad.per_thread import PerThread
 
 __all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
@@ -15,7 +15,7 @@ class _Threads(PerThread):
 _THREADS = _Threads()
 
 
-class set_multithreading_enabled(_Decorator):
+class set_multithreading_enabled(Switch):
     """Says whether a backward pass may spread its nodes over threads, at once; as a context manager, restores it.
 
     Here each pass runs in the thread that starts it, so the order of its nodes is always that of one thread.
@@ -26,18 +26,8 @@ class set_multithreading_enabled(_Decorator):
     False
     """
 
-    def __init__(self, mode: bool):
-        self.before, self.mode = _THREADS.allowed, bool(mode)
-        _THREADS.allowed = self.mode
-
-    def _copy(self):
-        return set_multithreading_enabled(self.mode)
-
-    def __enter__(self) -> None:
-        _THREADS.allowed = self.mode
-
-    def __exit__(self, *exception) -> None:
-        _THREADS.allowed = self.before
+    modes, name = _THREADS, "allowed"
+    __call__ = _Decorator.__call__  # as a decorator it stays switched, as PyTorch's does
 
 
 def is_multithreading_enabled() -> bool:
@@ -50,7 +40,7 @@ def is_multithreading_enabled() -> bool:
     return _THREADS.allowed
 
 
-class _force_original_view_tracking(_Decorator):
+class _force_original_view_tracking(Switch):
     """Says how a view's place in the graph is found anew after a write, at once; as a context manager, restores it.
 
     Args:
@@ -62,22 +52,7 @@ class _force_original_view_tracking(_Decorator):
     True
     """
 
-    def __init__(self, mode: bool):
-        self.before, self.mode = GRAD.view_replay, bool(mode)
-        GRAD.view_replay = self.mode
-
-    def _copy(self):
-        return _force_original_view_tracking(self.mode)
-
-    def __call__(self, function):
-        GRAD.view_replay = self.before  # used as a decorator: the switch belongs inside the calls
-        return super().__call__(function)
-
-    def __enter__(self) -> None:
-        GRAD.view_replay = self.mode
-
-    def __exit__(self, *exception) -> None:
-        GRAD.view_replay = self.before
+    modes, name = GRAD, "view_replay"
 
 
 def is_view_replay_enabled() -> bool:

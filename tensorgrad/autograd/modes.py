@@ -103,7 +103,31 @@ class enable_grad(no_grad):
     mode = True
 
 
-class set_grad_enabled(_Decorator):
+class Switch(_Decorator):
+    """Sets a mode of this thread, at once; as a context manager, restores it. Subclasses say which."""
+
+    modes: PerThread
+    name: str
+
+    def __init__(self, mode: bool):
+        self.before, self.mode = getattr(self.modes, self.name), bool(mode)
+        self.__enter__()
+
+    def _copy(self):
+        return self.__class__(self.mode)
+
+    def __call__(self, function):
+        self.__exit__()  # used as a decorator: the switch belongs inside the calls
+        return super().__call__(function)
+
+    def __enter__(self) -> None:
+        setattr(self.modes, self.name, self.mode)
+
+    def __exit__(self, *exception) -> None:
+        setattr(self.modes, self.name, self.before)
+
+
+class set_grad_enabled(Switch):
     """Switches recording on or off, at once; as a context manager, restores it at the end.
 
     >>> import tensorgrad as torch
@@ -114,22 +138,7 @@ class set_grad_enabled(_Decorator):
     False
     """
 
-    def __init__(self, mode: bool):
-        self.before, self.mode = GRAD.enabled, bool(mode)
-        GRAD.enabled = self.mode
-
-    def _copy(self):
-        return set_grad_enabled(self.mode)
-
-    def __call__(self, function):
-        GRAD.enabled = self.before  # used as a decorator: the switch belongs inside the calls
-        return super().__call__(function)
-
-    def __enter__(self) -> None:
-        GRAD.enabled = self.mode
-
-    def __exit__(self, *exception) -> None:
-        GRAD.enabled = self.before
+    modes, name = GRAD, "enabled"
 
 
 def is_grad_enabled() -> bool:

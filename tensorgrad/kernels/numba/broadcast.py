@@ -129,7 +129,7 @@ def _joined(function) -> Callable:
         found = layout.together(x.shape, x.strides, y.shape, y.strides)
         if found is None:
             return NotImplemented
-        if any(found.copied):
+        if found.across:
             if x.shape != y.shape:
                 return NotImplemented
             order = range(x.ndim) if found.order is None else found.order

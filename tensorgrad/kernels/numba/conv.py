@@ -377,8 +377,6 @@ def _product(name, *factors):
 
 def _as_images(pixels, shape):
     """Rows of channels as images of a shape (N, C, H, W), their channels innermost."""
-    if pixels is NotImplemented:
-        return NotImplemented
     return pixels.reshape(shape[0], *shape[2:], shape[1]).transpose(0, 3, 1, 2)
 
 

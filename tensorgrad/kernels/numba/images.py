@@ -154,7 +154,7 @@ def convolve_loop():
                     elif registers == 2:
                         runs_2(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
                     else:
-                        runs_1(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, 0)
+                        runs_1(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
             channels, first_channel = min(LANES, outs - block * LANES), group * outs + block * LANES
             goal = (panel * LANES * groups * outs + first_channel) * points + begin
             _back(

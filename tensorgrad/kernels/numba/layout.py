@@ -108,7 +108,7 @@ class Together(NamedTuple):
     order: list[int] | None  # None for rows
     back: list[int] | None  # the order that turns the result back
     steps: tuple[tuple[int, int], ...]  # of both arrays in each dimension, the innermost first, in elements
-    copied: tuple[bool, bool]  # which of them has to be copied first, since it lies in another order
+    across: bool  # whether one of them lies in another order: then both have to be in rows first
 
 
 @lru_cache(maxsize=1024)
@@ -127,23 +127,25 @@ def together(xs: tuple, x_strides: tuple, ys: tuple, y_strides: tuple) -> Togeth
         steps.append(tuple([0 if n == 1 else s // 4 for n, s in zip(own, strides, strict=True)]))
     turned = _order((shape, shape), tuple(steps))
     dims = range(rank) if turned is None else turned[0]
-    inner = [d for d in dims if shape[d] > 1][-1:]
-    copied = tuple([any(s[d] > 1 for d in inner) for s in steps])
     pairs = tuple([(steps[0][d], steps[1][d]) for d in reversed(dims)])
+    across = max(next((pair for d, pair in zip(reversed(dims), pairs, strict=True) if shape[d] > 1), (0, 0))) > 1
     order, back = turned or (None, None)
-    return Together(tuple([shape[d] for d in dims]), order, back, pairs, copied)  # type: ignore[arg-type]
-
-
-def alike(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether two arrays of one shape lie in memory alike and without gaps: NumPy walks through them in one loop."""
-    return x.flags.forc and x.strides == y.strides
-
-
-# --- kernels once more, for arrays that they declined ---
+    return Together(tuple([shape[d] for d in dims]), order, back, pairs, across)
 
 
 def _gaps(value: Any) -> bool:
     return value.__class__ is np.ndarray and value.dtype is F32 and not value.flags.c_contiguous
+
+
+def in_order_of_memory(x: Any) -> Any:
+    """The elements of a float32 array in rows, in whichever order they lie: for what adds up all of them."""
+    if not _gaps(x):
+        return x
+    order = _order((x.shape,), (x.strides,))
+    return in_rows(x if order is None else x.transpose(order[0]))
+
+
+# --- kernels once more, for arrays that they declined ---
 
 
 def elementwise(kernel: Callable, given: tuple) -> Any:
@@ -165,15 +167,6 @@ def by_rows(kernel: Callable, given: tuple) -> Any:
     if not any(map(_gaps, given)):
         return NotImplemented
     return kernel(*[in_rows(value) if _gaps(value) else value for value in given])
-
-
-def reduced(kernel: Callable, given: tuple) -> Any:
-    """The result of a reduction of all dimensions, in the order of memory; NumPy takes its way through some of them."""
-    x, dim, *_ = (*given, 0)
-    if not _gaps(x) or dim is not None:
-        return NotImplemented
-    order = _order((x.shape,), (x.strides,))
-    return kernel(in_rows(x if order is None else x.transpose(order[0])), *given[1:])
 
 
 # --- copies ---

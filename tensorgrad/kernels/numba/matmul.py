@@ -21,6 +21,7 @@ from tensorgrad.kernels.array.matmul import added, column_sum
 from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import inner
 from tensorgrad.kernels.numba.launch import shared, with_loops
+from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.panels import flat, into_panels
 from tensorgrad.kernels.numba.vectors import LANES, NO, ROWS, runs_1, runs_2, runs_3
 
@@ -125,7 +126,8 @@ def beside(make: Callable[[], Callable]) -> Callable[[], Callable]:
     """What makes a kernel of another family that calls these: that family's library is to hold their loop, too."""
 
     def made() -> Callable:
-        product_loop() if not product_loop.cache_info().currsize else product_loop.__wrapped__()
+        loop = product_loop.__wrapped__ if product_loop.cache_info().currsize else product_loop
+        loop()
         return make()
 
     return made
@@ -274,8 +276,8 @@ def linear(x, w, bias):
     right = _memory(w, -1)
     if right is None:
         return NotImplemented
-    out = np.empty((*shape[:-1], columns), F32)  # (an x with gaps is copied: NumPy would take it matrix by matrix)
-    return _product((x.reshape(-1), depth, 1), right, 1, x.size // depth, columns, depth, out, bias)
+    out = np.empty((*shape[:-1], columns), F32)
+    return _product((in_rows(x).reshape(-1), depth, 1), right, 1, x.size // depth, columns, depth, out, bias)
 
 
 def addmm(c, a, b, beta, alpha):

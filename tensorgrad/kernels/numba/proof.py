@@ -286,7 +286,6 @@ def _pointwise() -> list[Any]:
     return _POINTWISE() + _back(torch.nn.functional.gelu(x, approximate="tanh"), x)
 
 
-# By family, or by kernel where a family's kernels have little in common: a program, which returns tensors.
 def _copies() -> list[Any]:
     """Of matrices and images in other orders than rows."""
     wide, images = _normal(70, 90, grad=False), _normal(3, 17, 20, 21, grad=False)
@@ -294,6 +293,7 @@ def _copies() -> list[Any]:
     return [x.contiguous() for x in turned]
 
 
+# By family, or by kernel where a family's kernels have little in common: a program, which returns tensors.
 PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "waiting": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices, "optim.sgd": _steps("SGD", momentum=0.9),
     "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "dropout": _coins, "sort": _top,

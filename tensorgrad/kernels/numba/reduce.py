@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import pool
+from tensorgrad.kernels.numba import layout, pool
 from tensorgrad.kernels.numba.functions import F, inner
 from tensorgrad.kernels.numba.language import njit
 from tensorgrad.kernels.numba.launch import Shared, shared
@@ -220,6 +220,9 @@ def _fold_all(loops, again, x, dim, keepdim, mean=False):
 
     NotImplemented where NumPy is no slower.
     """
+    x = layout.in_order_of_memory(x) if dim is None else x
+    if not suits(x):
+        return NotImplemented
     planned = plan(x.shape, dim, keepdim) if x.size else None
     if planned is None:
         return NotImplemented
@@ -255,7 +258,7 @@ def _sum() -> Callable:
     loops = _sum_loops(False)
 
     def kernel(x, dim, keepdim, dtype):
-        return _fold_all(loops, loops, x, dim, keepdim) if suits(x) else NotImplemented
+        return _fold_all(loops, loops, x, dim, keepdim)
 
     return kernel
 
@@ -264,7 +267,7 @@ def _mean() -> Callable:
     loops = _sum_loops(False)
 
     def kernel(x, dim, keepdim, dtype):
-        return _fold_all(loops, loops, x, dim, keepdim, mean=True) if suits(x) else NotImplemented
+        return _fold_all(loops, loops, x, dim, keepdim, mean=True)
 
     return kernel
 
@@ -273,7 +276,7 @@ def _norm() -> Callable:
     loops, again = _sum_loops(True), _sum_loops(False)
 
     def kernel(x, ord, dim, keepdim, dtype):
-        if ord != 2 or not suits(x):
+        if ord != 2:
             return NotImplemented
         squares = _fold_all(loops, again, x, dim, keepdim)
         return squares if squares is NotImplemented else np.sqrt(squares, squares)
@@ -285,7 +288,7 @@ def _extreme(largest: bool) -> Callable:
     loops = _extreme_loops(largest)
 
     def kernel(x, dim=None, keepdim=False):
-        return _fold_all(loops, loops, x, dim, keepdim) if suits(x) else NotImplemented
+        return _fold_all(loops, loops, x, dim, keepdim)
 
     return kernel
 

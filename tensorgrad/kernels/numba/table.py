@@ -142,7 +142,7 @@ ROWS = (
 
 # How a file's kernels get arrays that do not lie in rows, by a function of layout.py. Without one NumPy's serve them.
 LYING = {
-    "pointwise": "elementwise", "reduce": "reduced",
+    "pointwise": "elementwise",
     "rows": "by_rows", "scan": "by_rows", "pooling": "by_rows", "norms": "by_rows", "loss": "by_rows",
 }  # fmt: skip
 

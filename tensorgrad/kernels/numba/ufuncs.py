@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import layout, pool
+from tensorgrad.kernels.numba import pool
 from tensorgrad.settings import get_num_threads
 
 _BOOL = np.dtype(bool)
@@ -89,7 +89,7 @@ def _binary(name: str, function, cost: float) -> Callable:
     def kernel(x, y, out=None):
         if joined is not None and out is None and x.dtype is F32 and y.__class__ is np.ndarray:
             # By compiled code, which shares at less cost; where there is nothing to share NumPy's is as good.
-            few = x.shape == y.shape and (x.size < _WORTH or get_num_threads() == 1) and layout.alike(x, y)
+            few = x.shape == y.shape and (x.size < _WORTH or get_num_threads() == 1) and x.strides == y.strides
             return NotImplemented if few else joined(x, y)
         if not real(x):
             return NotImplemented
