@@ -10,10 +10,11 @@ import contextvars
 import ctypes
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
-_ALL: list[PerThread] = []
+_ALL: list[weakref.ref[PerThread]] = []  # those that exist: a profiler's end with it
 
 
 class PerThread(threading.local):
@@ -21,7 +22,7 @@ class PerThread(threading.local):
 
     def __new__(cls, *args: Any) -> PerThread:
         made = super().__new__(cls, *args)
-        _ALL.append(made)
+        _ALL.append(weakref.ref(made, _ALL.remove))
         return made
 
 
@@ -30,7 +31,7 @@ class Substitute(threading.Thread):
 
     def __init__(self, function: Callable[[], Any]):
         super().__init__(daemon=True)
-        self.function, self.state = function, [dict(local.__dict__) for local in _ALL]
+        self.function, self.state = function, _state()
         self.context = contextvars.copy_context()
         starter = threading.current_thread()
         self.line = starter.line if isinstance(starter, Substitute) else []  # all that wait for each other now
@@ -47,7 +48,7 @@ class Substitute(threading.Thread):
             self.error = error
         finally:  # an interrupt may come at any moment, also here
             try:
-                self.state = [dict(local.__dict__) for local in _ALL]
+                self.state = _state()
             finally:
                 self.ended = True
 
@@ -72,8 +73,13 @@ class Substitute(threading.Thread):
             del self.error
 
 
-def _become(state: list[dict[str, Any]]) -> None:
-    for local, values in zip(_ALL, state, strict=False):
+def _state() -> list[tuple[PerThread, dict[str, Any]]]:
+    """What this thread has of its own."""
+    return [(local, dict(local.__dict__)) for reference in _ALL.copy() if (local := reference()) is not None]
+
+
+def _become(state: list[tuple[PerThread, dict[str, Any]]]) -> None:
+    for local, values in state:
         local.__dict__.clear()
         local.__dict__.update(values)
 

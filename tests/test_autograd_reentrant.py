@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 import signal
 import time
 
@@ -107,3 +108,25 @@ def test_an_interrupt_reaches_the_pass_that_runs():
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert time.perf_counter() - start < 20 and tg.is_grad_enabled()
+
+
+def test_what_is_kept_for_each_thread_ends_with_its_owner():
+    """A profiler, a counter or a summary has some, and with it tensors."""
+    from tensorgrad.per_thread import _ALL
+    from tensorgrad.utils.flop_counter import FlopCounterMode
+
+    def use():
+        model, x = tg.nn.Linear(2, 3), tg.ones(1, 2)
+        with FlopCounterMode(display=False):
+            model(x)
+        with tg.profiler.profile(with_modules=True):
+            model(x)
+        tg.nn.summary(model, x)
+
+    use()
+    gc.collect()
+    before = len(_ALL)
+    for _ in range(3):
+        use()
+    gc.collect()
+    assert len(_ALL) == before
