@@ -52,12 +52,12 @@ class Launches:
     """Stands in for the pool: runs the ranges of each kernel by itself, and keeps how long each took."""
 
     def __init__(self, pool: Any, threads: int):
-        from tensorgrad.kernels.numba import board
+        from tensorgrad.kernels.numba.runtime import mailbox
 
         self.pool, self.threads, self.clock = pool, threads, time.perf_counter
         self.ranges: list[tuple[str, list[float]]] = []
         self.inside = 0.0
-        memory = np.zeros(board.SIZE + 15, np.int64)
+        memory = np.zeros(mailbox.SIZE + 15, np.int64)
         self.board = memory[-memory.ctypes.data % 128 // 8 :]
         self.times: list[float] = []
 
@@ -72,7 +72,7 @@ class Launches:
             return 0
 
         self.divide = divide
-        self.board[board.DIVIDE] = ctypes.cast(divide, ctypes.c_void_p).value
+        self.board[mailbox.DIVIDE] = ctypes.cast(divide, ctypes.c_void_p).value
         self.own = min(self.called() for _ in range(100))
 
     def called(self) -> float:
@@ -83,7 +83,7 @@ class Launches:
         return self.clock() - start
 
     def run(self, kernel: Any, length: int, arguments: tuple, elements: int) -> None:
-        """As pool.run."""
+        """As thread_pool.run."""
         began = self.clock()
         address = getattr(kernel, "address", None)
         count = self.pool.shares(address is None, length, elements)
@@ -114,12 +114,12 @@ def in_place(launches: Launches) -> Iterator[None]:
     """Has kernels start here instead of in the pool, as if there were so many threads."""
     from tensorgrad.settings import _Settings
 
-    pool, run, threads = launches.pool, launches.pool.run, _Settings.threads
-    pool.run, _Settings.threads = launches.run, launches.threads
+    thread_pool, run, threads = launches.pool, launches.pool.run, _Settings.threads
+    thread_pool.run, _Settings.threads = launches.run, launches.threads
     try:
         yield
     finally:
-        pool.run, _Settings.threads = run, threads
+        thread_pool.run, _Settings.threads = run, threads
 
 
 Figures = tuple[float, float, Counter]  # seconds of a step, those outside of kernels, the longest ranges by kernel
@@ -138,9 +138,9 @@ class Model:
 
     def run(self, step: Any) -> None:
         """Runs the step once more."""
-        from tensorgrad.kernels.numba import pool
+        from tensorgrad.kernels.numba.runtime import thread_pool
 
-        launches = Launches(pool, self.threads)
+        launches = Launches(thread_pool, self.threads)
         with in_place(launches):
             start = time.perf_counter()
             step()

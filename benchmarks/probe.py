@@ -47,7 +47,7 @@ def first_step(name: str, threads: int, row) -> dict[str, float]:
 
 def compiling() -> bool:
     """Whether a kernel is still being compiled."""
-    runtime = sys.modules.get("tensorgrad.kernels.numba.runtime")
+    runtime = sys.modules.get("tensorgrad.kernels.numba.runtime.background")
     if runtime is None:
         return False
     waiting = threading.Thread(target=runtime.wait, daemon=True)

@@ -36,7 +36,7 @@ def library(name: str, threads: int):
 
 def compiled_kernels(wait: float = COMPILING) -> int:
     """Waits for the compiled kernels that were asked for; how many that are. 0 where there are none."""
-    runtime = sys.modules.get("tensorgrad.kernels.numba.runtime")
+    runtime = sys.modules.get("tensorgrad.kernels.numba.runtime.background")
     if runtime is None:  # nothing large came by, or numba is not installed, or the library is another
         return 0
     waiting = threading.Thread(target=runtime.wait, daemon=True)

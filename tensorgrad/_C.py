@@ -3,12 +3,12 @@
 from tensorgrad.autograd import passes as _passes
 from tensorgrad.autograd.modes import is_grad_enabled
 from tensorgrad.devices import device
+from tensorgrad.dispatch.slow_path import DisableTorchFunctionSubclass
 from tensorgrad.dtypes import dtype
 from tensorgrad.kernels.array.linalg import LinAlgError as _LinAlgError
-from tensorgrad.ops.slowpath import DisableTorchFunctionSubclass
 from tensorgrad.random import Generator, default_generator
 from tensorgrad.size import Size
-from tensorgrad.whole_modules import whole
+from tensorgrad.system.lazy_modules import whole
 
 has_lapack = has_spectral = True  # NumPy brings both
 has_mkl = has_cuda = False

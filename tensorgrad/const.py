@@ -38,7 +38,7 @@ class DTYPE:
 class OP:
     """The names of the ops, each of which is a row in a file of `ops/`."""
 
-    # generated: python -m tensorgrad.stubs
+    # generated: python -m tensorgrad._stubs
     ABS = "abs"
     ACOS = "acos"
     ACOSH = "acosh"

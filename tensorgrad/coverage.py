@@ -29,6 +29,6 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    from tensorgrad.command import run
+    from tensorgrad.system.command import run
 
     run(main)

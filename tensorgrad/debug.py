@@ -17,7 +17,7 @@ import os
 import sys
 
 from tensorgrad import settings
-from tensorgrad.ops import callpath, dispatch, slowpath
+from tensorgrad.dispatch import generate, kernel_tables, slow_path
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, tensors_in
 
@@ -42,12 +42,12 @@ def set_level(level: int) -> None:
     if level and not before:
         _devices()
     if (level >= 2) != (before >= 2):
-        callpath.rare(+1 if level >= 2 else -1)
+        generate.rare(+1 if level >= 2 else -1)
         if level >= 2:
-            slowpath.OBSERVERS.append(_observe)
+            slow_path.OBSERVERS.append(_observe)
         else:
-            slowpath.OBSERVERS.remove(_observe)
-    dispatch.NOTICE = say if level >= 4 else None
+            slow_path.OBSERVERS.remove(_observe)
+    kernel_tables.NOTICE = say if level >= 4 else None
 
 
 def from_environment() -> None:
@@ -98,7 +98,7 @@ def _observe(op, args, result, start: float, seconds: float) -> None:
 def _kernel(op, args, array_type) -> str:
     """The kernel of an op. Of the two that large arrays have, the compiled one may decline without a word."""
     name = _kernel_name(op.kernels[array_type])
-    row = dispatch.LARGE.get(op.name)
+    row = kernel_tables.LARGE.get(op.name)
     if row is None or row.ready is None or STORAGES[array_type].device_type != "cpu":
         return name
     sized = next(itertools.islice(tensors_in(args), row.sized, None), None)

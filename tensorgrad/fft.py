@@ -1,9 +1,9 @@
-"""`torch.fft`: discrete Fourier transforms under PyTorch's (and NumPy's) names. The ops are in `ops/fft.py`."""
+"""`torch.fft`: discrete Fourier transforms under PyTorch's (and NumPy's) names. The ops are in `ops/signal/fft.py`."""
 
 from __future__ import annotations
 
-from tensorgrad.guard import guarded as _guarded
-from tensorgrad.ops.fft import (
+from tensorgrad.dispatch.guard import guarded as _guarded
+from tensorgrad.ops.signal.fft import (
     fft,
     fft2,
     fftfreq,

@@ -25,7 +25,8 @@ def versions() -> list[str]:
 
 def kernels() -> list[str]:
     """The cache of compiled kernels: where it is, what it holds, and how large it is and may become."""
-    from tensorgrad.kernels.numba import cache, table
+    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.numba.runtime import cache
 
     folder = cache.folder()
     if folder is None:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from tensorgrad.guard import guarded as _guarded
+from tensorgrad.dispatch.guard import guarded as _guarded
 from tensorgrad.kernels.array.linalg import LinAlgError
-from tensorgrad.ops.cholesky import cholesky_ex
-from tensorgrad.ops.cholesky import linalg_cholesky as cholesky
-from tensorgrad.ops.decompose import eig, eigh, eigvals, eigvalsh, lstsq, matrix_rank, pinv, svdvals
-from tensorgrad.ops.decompose import linalg_qr as qr
-from tensorgrad.ops.decompose import linalg_svd as svd
-from tensorgrad.ops.einsum import linalg_cross as cross
-from tensorgrad.ops.einsum import multi_dot
-from tensorgrad.ops.householder import householder_product
-from tensorgrad.ops.ldl import ldl_factor, ldl_factor_ex, ldl_solve
-from tensorgrad.ops.linalg import inv, inv_ex, solve, solve_ex, solve_triangular
-from tensorgrad.ops.linalg import linalg_det as det
-from tensorgrad.ops.linalg import linalg_slogdet as slogdet
-from tensorgrad.ops.lu import linalg_lu as lu
-from tensorgrad.ops.lu import linalg_lu_solve as lu_solve
-from tensorgrad.ops.lu import lu_factor, lu_factor_ex
-from tensorgrad.ops.matmul import matmul
-from tensorgrad.ops.matrix_functions import (
+from tensorgrad.ops.linalg.cholesky import cholesky_ex
+from tensorgrad.ops.linalg.cholesky import linalg_cholesky as cholesky
+from tensorgrad.ops.linalg.decompose import eig, eigh, eigvals, eigvalsh, lstsq, matrix_rank, pinv, svdvals
+from tensorgrad.ops.linalg.decompose import linalg_qr as qr
+from tensorgrad.ops.linalg.decompose import linalg_svd as svd
+from tensorgrad.ops.linalg.einsum import linalg_cross as cross
+from tensorgrad.ops.linalg.einsum import multi_dot
+from tensorgrad.ops.linalg.householder import householder_product
+from tensorgrad.ops.linalg.ldl import ldl_factor, ldl_factor_ex, ldl_solve
+from tensorgrad.ops.linalg.linalg import inv, inv_ex, solve, solve_ex, solve_triangular
+from tensorgrad.ops.linalg.linalg import linalg_det as det
+from tensorgrad.ops.linalg.linalg import linalg_slogdet as slogdet
+from tensorgrad.ops.linalg.lu import linalg_lu as lu
+from tensorgrad.ops.linalg.lu import linalg_lu_solve as lu_solve
+from tensorgrad.ops.linalg.lu import lu_factor, lu_factor_ex
+from tensorgrad.ops.linalg.matmul import matmul
+from tensorgrad.ops.linalg.matrix_functions import (
     diagonal,
     matrix_exp,
     matrix_power,
@@ -29,7 +29,7 @@ from tensorgrad.ops.matrix_functions import (
     vander,
     vecdot,
 )
-from tensorgrad.ops.matrix_norm import cond, matrix_norm, norm
+from tensorgrad.ops.linalg.matrix_norm import cond, matrix_norm, norm
 from tensorgrad.ops.reduce import vector_norm
 
 __all__ = [

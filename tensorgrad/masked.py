@@ -14,8 +14,8 @@ import math
 from typing import Any
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
 from tensorgrad.dtypes import dtype as DType
-from tensorgrad.ops.kinds import FUNCTIONAL, FUNCTIONS
 from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.tensor import Tensor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tensorgrad.ops.slowpath import DisableTorchFunctionSubclass
+from tensorgrad.dispatch.slow_path import DisableTorchFunctionSubclass
 from tensorgrad.tensor import Tensor
 
 __all__ = ["handle_torch_function", "has_torch_function", "is_tensor_like", "is_tensor_method_or_property"]

@@ -6,7 +6,7 @@ import functools
 import os
 
 from tensorgrad import dtypes
-from tensorgrad.ops.storage_values import TypedStorage
+from tensorgrad.ops.pytorch.storage_values import TypedStorage
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import Storage
 from tensorgrad.tensor import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 
-from tensorgrad import cgroups
+from tensorgrad.system import cgroups
 
 __all__ = [
     "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode", "get_float32_matmul_precision",
@@ -278,7 +278,7 @@ _said: set[str] = set()
 
 def warn_once(message: str) -> None:
     """Warns the first time only, or after `set_warn_always(True)` each time."""
-    from tensorgrad.ops.errors import warn
+    from tensorgrad.dispatch.errors import warn
 
     if message not in _said or _Settings.warn_always:
         _said.add(message)

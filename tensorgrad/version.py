@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from tensorgrad.whole_modules import whole
+from tensorgrad.system.lazy_modules import whole
 
 __version__ = "2.13.0"  # of the PyTorch that is the specification
 tensorgrad = "0.1.0"  # of this library; pyproject.toml reads it here

@@ -22,23 +22,23 @@ from typing import Any
 
 def compile_file(compilers: SimpleQueue, kernels: list[str]) -> list[str]:
     """Compiles kernels of one file, which share loops, by a process that is free. What failed, each with its reason."""
-    from tensorgrad.kernels.numba import cache, runtime
-    from tensorgrad.kernels.numba.compiler import Failed, compiles_here
+    from tensorgrad.kernels.numba.runtime import background, cache
+    from tensorgrad.kernels.numba.runtime.compiler import Failed, compiles_here
 
     compiler, failed = compilers.get(), []
     try:
         for kernel in kernels:
             try:
-                if runtime.in_cache(kernel):
+                if background.in_cache(kernel):
                     continue
                 if compiles_here():
-                    runtime.compile_into(kernel, cache.place())
+                    background.compile_into(kernel, cache.place())
                 else:
                     compiler.compile(kernel, cache.place())
             except Failed as error:
                 failed.append(f"{kernel}: {error!s:.300}")
                 if error.tried:
-                    cache.remember(kernel.partition(".")[0], kernel, str(error), error.crash)
+                    cache.remember(kernel.rpartition(".")[0], kernel, str(error), error.crash)
     finally:
         compilers.put(compiler)
     return failed
@@ -53,8 +53,9 @@ def shown(steps: Iterable[Any], total: int) -> Iterable[Any]:
 
 def main() -> int:
     """Compiles, showing how far it is; 1 if the package numba is missing, nothing can be kept, or a kernel fails."""
-    from tensorgrad.kernels.numba import cache, runtime, table
-    from tensorgrad.kernels.numba.compiler import Compiler
+    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.numba.runtime import cache
+    from tensorgrad.kernels.numba.runtime.compiler import Compiler
 
     if not table.wanted():
         print("nothing to compile: pip install '.[fast]' (numba), and do not set TENSORGRAD_FAST=0", file=sys.stderr)
@@ -64,11 +65,11 @@ def main() -> int:
         return 1
     families: dict[str, list[str]] = {}
     for row in table.ROWS:
-        names = families.setdefault(row.kernel.partition(".")[0], [])
+        names = families.setdefault(row.kernel.rpartition(".")[0], [])
         if row.kernel not in names:
             names.append(row.kernel)
-    folder = Path(runtime.__file__).parent
-    longest_first = sorted(families, key=lambda name: -(folder / f"{name}.py").stat().st_size)
+    folder = Path(table.__file__).parent
+    longest_first = sorted(families, key=lambda name: -(folder / f"{name.replace('.', '/')}.py").stat().st_size)
     started = time.perf_counter()
     free: SimpleQueue = SimpleQueue()
     compilers = [Compiler() for _ in range(os.cpu_count() or 1)]

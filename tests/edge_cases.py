@@ -11,7 +11,7 @@ import math
 import numpy as np
 import torch
 
-from tensorgrad.ops.dispatch import OPS
+from tensorgrad.dispatch.kernel_tables import OPS
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 RTOL = {torch.float32: 4e-6, torch.float64: 1e-11, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}

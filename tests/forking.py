@@ -20,9 +20,11 @@ import warnings
 import numpy as np
 
 import tensorgrad as torch
-from tensorgrad import forks, generator, settings
+from tensorgrad import settings
+from tensorgrad.dispatch import generate
 from tensorgrad.nn import listening
-from tensorgrad.ops import callpath
+from tensorgrad.random import generator
+from tensorgrad.system import forks
 
 LIMIT = 60  # seconds that a child may take; a healthy one takes a fraction of one
 _large = torch.ones(300_000, requires_grad=True)
@@ -96,9 +98,9 @@ def listens() -> None:
     listening.listen(listener)
     _model(torch.ones(1, 8))
     listening.ignore(listener)
-    callpath.rare(+1)
+    generate.rare(+1)
     torch.ones(3) * 2
-    callpath.rare(-1)
+    generate.rare(-1)
 
 
 def profiles() -> None:

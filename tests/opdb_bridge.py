@@ -73,7 +73,8 @@ def named(name: str):
 def _refusal(function) -> bool:
     """Whether a function only says that what it stands for is not included."""
     return (
-        getattr(inspect.unwrap(function) if callable(function) else None, "__module__", "") == "tensorgrad.ops.absent"
+        getattr(inspect.unwrap(function) if callable(function) else None, "__module__", "")
+        == "tensorgrad.ops.pytorch.absent"
     )
 
 

@@ -29,7 +29,7 @@ def entries() -> list[Entry]:
 
 def _entry(name: str, record) -> Entry:
     found = opdb.resolve(record)
-    refuses = getattr(found, "__module__", None) in ("tensorgrad.sparse", "tensorgrad.ops.absent")
+    refuses = getattr(found, "__module__", None) in ("tensorgrad.sparse", "tensorgrad.ops.pytorch.absent")
     if found is not None and not refuses:
         return Entry(name, family(record))
     reason = excluded(name)
@@ -68,6 +68,6 @@ def _rooms() -> dict:
     for room in FAMILIES:
         for value in vars(importlib.import_module(f"tensorgrad.ops.{room}")).values():
             if callable(value):
-                rooms.setdefault(getattr(value, "op", value), room)
+                rooms.setdefault(getattr(value, "op", value), room.rpartition(".")[2])
     rooms.pop(None, None)
     return rooms

@@ -2,7 +2,7 @@
 
     python tests/smoke_kernels.py [families]
 
-It needs no pytest, and takes about a minute. Each kernel must have served its program (kernels/numba/proof.py).
+It needs no pytest, and takes about a minute. Each kernel must have served its program (runtime/verify.py).
 """
 
 import os
@@ -13,9 +13,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 ONE = {  # of most families, that which calls most of it; those that take longest to compile are left to all tests
-    "waiting": "wait", "ufuncs": "sin", "broadcast": "where", "pointwise": "gelu", "rows": "softmax", "reduce": "sum",
-    "index": "gather", "sort": "topk", "optim": "sgd", "embedding": "embedding", "loss": "cross_entropy",
-    "rnn": "gru", "pooling": "max_pool", "conv": "conv",
+    "runtime.spin": "wait", "ufuncs": "sin", "broadcast": "where", "pointwise": "gelu", "softmax": "softmax",
+    "reduce": "sum", "index": "gather", "sort": "topk", "optim": "sgd", "embedding": "embedding",
+    "loss": "cross_entropy",
+    "rnn": "gru", "pool": "max_pool", "conv": "conv",
 }  # fmt: skip
 
 
@@ -23,10 +24,11 @@ def main(families: list[str]) -> None:
     """Compiles and compares. Raises: what the first kernel that fails raises."""
     import numba
 
-    from tensorgrad.kernels.numba import compiler
+    from tensorgrad.kernels.numba.runtime import compiler
 
     compiler._serving = True  # kernels are compiled here, not in a process of their own
-    from tensorgrad.kernels.numba import proof, runtime, table
+    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.numba.runtime import background, verify
 
     known = {row.kernel for row in table.ROWS} | {table.WAITING.kernel}
     start = time.monotonic()
@@ -36,8 +38,8 @@ def main(families: list[str]) -> None:
             kernel = f"{family}.{ONE[family]}"
             if kernel not in known:
                 raise LookupError(f"there is no kernel {kernel}")
-            runtime.compile_into(kernel, Path(folder))
-            if callable(runtime._made[kernel]) and not proof.uses(kernel, runtime._made[kernel]):
+            background.compile_into(kernel, Path(folder))
+            if callable(background._made[kernel]) and not verify.uses(kernel, background._made[kernel]):
                 raise AssertionError(f"{kernel} served nothing of its program")
     seconds = time.monotonic() - start
     print(f"{len(families or ONE)} kernels agree with NumPy: Numba {numba.__version__}, {seconds:.0f} s")

@@ -112,7 +112,7 @@ def test_an_interrupt_reaches_the_pass_that_runs():
 
 def test_what_is_kept_for_each_thread_ends_with_its_owner():
     """A profiler, a counter or a summary has some, and with it tensors."""
-    from tensorgrad.per_thread import _ALL
+    from tensorgrad.system.per_thread import _ALL
     from tensorgrad.utils.flop_counter import FlopCounterMode
 
     def use():

@@ -183,13 +183,14 @@ def test_the_time_decides_on_the_rounds():
 
 def test_a_kernel_that_cannot_be_compiled_is_waited_for_no_longer_and_named(monkeypatch):
     pytest.importorskip("numba", reason="it compiles the kernels")
-    from tensorgrad.kernels.numba import runtime, table
+    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.numba.runtime import background
 
-    runtime.wait()  # for what other tests asked for: it would stand in the queue before this one
+    background.wait()  # for what other tests asked for: it would stand in the queue before this one
     row = table.Row("an_op", "no_such_family.kernel", 0)
     monkeypatch.setattr(table, "ROWS", [row])
     with pytest.warns(UserWarning, match="the compiled kernel of an_op is not used"):
-        runtime.request(row)
+        background.request(row)
         assert worker.compiled_kernels(30) == 1
     assert worker.without_kernel() == ["an_op"]
     assert "**not compiled: an_op**" in report.line({**FOUND[0], "without kernel": {"fast": "an_op"}})
@@ -459,19 +460,19 @@ def test_competitors_end():
 
 def test_the_model_of_more_processors(monkeypatch):
     pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
-    from tensorgrad.kernels.numba import pool
+    from tensorgrad.kernels.numba.runtime import thread_pool
 
     def work(seconds, first, last):
         time.sleep(seconds * (last - first))
 
     def step():
         time.sleep(0.01)
-        pool.run(work, 8, (0.005,), 10**9)
+        thread_pool.run(work, 8, (0.005,), 10**9)
 
     found = cores.modelled(step, [1, 4], 2)
     (one, outside, spent), (four, *_) = found[1], found[4]
     assert 0.01 <= outside < one and sum(spent.values()) >= 0.04
     assert 0.02 <= four < one - 0.015
-    assert pool.run is not None and pool.run.__module__ == pool.__name__
+    assert thread_pool.run is not None and thread_pool.run.__module__ == thread_pool.__name__
     line = cores.line("GPT", {1: (one, outside, spent), 16: (one / 2, outside, spent)})
     assert "**2.0** (aim: 6)" in line and line.startswith("| GPT | ")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorgrad import cgroups, settings
+from tensorgrad import settings
+from tensorgrad.system import cgroups
 
 # What /proc/self/cgroup says, files below /sys/fs/cgroup, and the processors (None: no limit).
 V1 = "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"

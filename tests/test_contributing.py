@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorgrad.ops.dispatch import OPS
-from tensorgrad.ops.kinds import FUNCTIONS
+from tensorgrad.dispatch.kernel_tables import OPS
+from tensorgrad.dispatch.kinds import FUNCTIONS
 from tensorgrad.tensor import Tensor
 
 ROOT = Path(__file__).parent.parent

@@ -52,11 +52,11 @@ def no_compiler():
     if not table.wanted():
         yield
         return
-    from tensorgrad.kernels.numba import runtime
+    from tensorgrad.kernels.numba.runtime import background
 
-    runtime.wait()
+    background.wait()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtime, "_child", True)  # as in a forked child, where nothing is compiled
+        patch.setattr(background, "_child", True)  # as in a forked child, where nothing is compiled
         yield
 
 

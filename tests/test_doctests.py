@@ -11,8 +11,8 @@ from types import FunctionType
 import pytest
 
 import tensorgrad
-from tensorgrad.ops.kinds import FUNCTIONAL, FUNCTIONS
-from tensorgrad.ops.special import SPECIAL
+from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
+from tensorgrad.ops.special.special import SPECIAL
 
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 MODULES = ["tensorgrad", *(m.name for m in pkgutil.walk_packages(tensorgrad.__path__, "tensorgrad."))]
@@ -44,7 +44,7 @@ EXEMPT = {
     "Tensor": dict.fromkeys(("is_cpu", "is_cuda", "is_meta"), "a line each in the engine, whose lines are counted"),
 }
 NEEDS = {}  # modules that cannot be loaded here -> the optional package that they are for
-MODULES.remove("tensorgrad.compat_child")  # importing it makes `torch` mean tensorgrad
+MODULES.remove("tensorgrad.compat.child")  # importing it makes `torch` mean tensorgrad
 for _name in MODULES:  # now: a package may not gain names while its examples are looked for
     try:
         importlib.import_module(_name)
@@ -157,7 +157,7 @@ def test_everything_public_is_described(room):
 
 @pytest.mark.parametrize("room", PUBLIC, ids=lambda room: room or "torch")
 def test_everything_public_has_an_example(room):
-    """An in-place form is shown by the function it is the form of; a row by its `doc` or in ops/docs.py."""
+    """An in-place form is shown by the function it is the form of; a row by its `doc` or in ops/examples.py."""
     public = contents(room)
     allowed = EXEMPT.get(room, {})
     missing = {

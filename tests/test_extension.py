@@ -5,7 +5,7 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad.const import DEVICE, OP
-from tensorgrad.ops.dispatch import OPS, OpDispatch
+from tensorgrad.dispatch.kernel_tables import OPS, OpDispatch
 from tensorgrad.ops.stubs import Op
 from tensorgrad.storage.stubs import BY_DEVICE, STORAGES, Storage, register
 
@@ -177,7 +177,7 @@ def test_a_node_hook_that_returns_too_few_gradients_is_an_error():
 
 
 def test_a_twin_runs_through_the_devices_ops():
-    from tensorgrad.ops.kinds import op
+    from tensorgrad.dispatch.kinds import op
 
     kernel, twin = lambda xp, x: x * np.exp(x) + x, lambda input: input * input.exp() + input
     squash = OPS.get("toy_squash") or op("toy_squash(input)", kernel, twin=twin, where="").op

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tensorgrad
-from tensorgrad import folders
+from tensorgrad.system import folders
 
 ROOT = Path(tensorgrad.__file__).parent
 FOLDERS = ("HOME", "XDG_CACHE_HOME", "TORCH_HOME", "TENSORGRAD_CACHE", "LOCALAPPDATA", "USERPROFILE", "MPLCONFIGDIR")
@@ -23,8 +23,8 @@ PROGRAM = """
             raise KeyError(f"getpwuid(): uid not found: {{uid}}")
         pwd.getpwuid = missing
     import tensorgrad as torch
-    from tensorgrad import folders
-    from tensorgrad.kernels.numba import runtime
+    from tensorgrad.system import folders
+    from tensorgrad.kernels.numba.runtime import background
 
     def told(function):
         try:
@@ -32,7 +32,7 @@ PROGRAM = """
         except RuntimeError as error:
             return str(error)
 
-    print(folders.home(), folders.cache(), runtime.cache_folder(), told(torch.hub.get_dir), sep="\\n")
+    print(folders.home(), folders.cache(), background.cache_folder(), told(torch.hub.get_dir), sep="\\n")
     x = torch.randn(400, 400, requires_grad=True)
     (torch.nn.functional.relu(x) @ x).sum().backward()
     torch.save({{"x": x}}, "x.pt")
@@ -110,11 +110,11 @@ def test_the_home_folder_is_asked_for_in_one_place():
     wrong = []
     for path in sorted(ROOT.rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
-        for node in ast.walk(ast.parse(path.read_text())) if name != "folders.py" else ():
+        for node in ast.walk(ast.parse(path.read_text())) if name != "system/folders.py" else ():
             asked = isinstance(node, ast.Attribute) and node.attr == "home" and ast.unparse(node.value).endswith("Path")
             named = isinstance(node, ast.Constant) and isinstance(node.value, str) and (
                 node.value in FOLDERS[:2] or node.value.startswith("~/")
             )  # fmt: skip
             if asked or named:
                 wrong.append(f"{name}:{node.lineno}")
-    assert not wrong, f"use tensorgrad.folders: {wrong}"
+    assert not wrong, f"use tensorgrad.system.folders: {wrong}"

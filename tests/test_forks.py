@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import tensorgrad as torch
-from tensorgrad import forks
+from tensorgrad.system import forks
 from tests import forking
 
 ROOT = Path(torch.__file__).parent
@@ -38,8 +38,8 @@ MAKERS = {
 }
 # Queues of threads that are gone in a child, which makes new ones if it needs any.
 ALLOWED = {
-    "kernels/numba/pool.py: SimpleQueue",  # a worker's; _forget() lets go of all workers
-    "kernels/numba/runtime.py: SimpleQueue",  # of what is to be compiled: in a child nothing is
+    "kernels/numba/runtime/thread_pool.py: SimpleQueue",  # a worker's; _forget() lets go of all workers
+    "kernels/numba/runtime/background.py: SimpleQueue",  # of what is to be compiled: in a child nothing is
     "utils/data/worker.py: SimpleQueue",  # made in the worker process
     "warmup.py: SimpleQueue",  # a command, which forks nothing
     "warmup.py: ThreadPoolExecutor",
@@ -54,14 +54,14 @@ def test_locks_are_made_by_one_function():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module in MAKERS:
                 names |= {alias.asname or alias.name: alias.name for alias in node.names}
-        for node in ast.walk(tree) if name != "forks.py" else ():
+        for node in ast.walk(tree) if name != "system/forks.py" else ():
             if not isinstance(node, ast.Call):
                 continue
             function = ast.unparse(node.func)
             module, _, made = function.rpartition(".")
             if made in MAKERS.get(module, ()) or (not module and names.get(made) in set().union(*MAKERS.values())):
                 found.add(f"{name}: {names.get(made, made)}")
-    assert found == ALLOWED, "locks are made by tensorgrad.forks.lock"
+    assert found == ALLOWED, "locks are made by tensorgrad.system.forks.lock"
 
 
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
@@ -71,7 +71,7 @@ WITH_LOCKS = (threading.Condition, threading.Event, threading.Semaphore, threadi
 def test_every_lock_of_a_module_is_known():
     seen = 0
     for info in pkgutil.walk_packages(torch.__path__, "tensorgrad."):
-        if info.name.rpartition(".")[2] in ("__main__", "compat_child"):
+        if info.name.rpartition(".")[2] in ("__main__", "child"):
             continue
         with contextlib.suppress(ImportError, RuntimeError):  # an optional package is missing
             module = importlib.import_module(info.name)
@@ -82,7 +82,7 @@ def test_every_lock_of_a_module_is_known():
                     if isinstance(value, LOCKS):
                         seen += 1
                         known = any(value is lock for lock in every_lock())
-                        assert known, f"{info.name}: {name} does not come from tensorgrad.forks.lock"
+                        assert known, f"{info.name}: {name} does not come from tensorgrad.system.forks.lock"
     assert seen >= 8
 
 

@@ -16,7 +16,7 @@ pytest.importorskip("numba", reason="the package numba is optional: pip install 
 if not table.wanted():
     pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
 
-from tensorgrad.kernels.numba import pool, runtime
+from tensorgrad.kernels.numba.runtime import background, thread_pool
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 1e-38, 88.7, -87.3, -103.9, 3e38, -3e38, 1.0, -0.5, 20.0]
 UNARY = ["exp", "tanh", "sigmoid", "erf", "relu", "gelu", "silu"]
@@ -28,7 +28,7 @@ def compiled():
     """All kernels, used for arrays of any size; afterwards as before."""
     before = {row: row.elements for row in table.ROWS}
     for row in table.ROWS:
-        row.asked, row.ready = True, row.ready or runtime.compiled(row.kernel)
+        row.asked, row.ready = True, row.ready or background.compiled(row.kernel)
         row.elements = 0
     yield
     for row, elements in before.items():
@@ -430,7 +430,7 @@ def test_an_error_in_a_kernel_arrives():
             raise ValueError("in a worker")
 
     with pytest.raises(ValueError, match="in a worker"):
-        pool.run(kernel, 4, (), 10**9)
+        thread_pool.run(kernel, 4, (), 10**9)
 
 
 def run_program(text, **environment):
@@ -448,12 +448,13 @@ def test_numpy_serves_until_a_kernel_is_compiled(tmp_path):
         x = torch.randn(100, 1000)
         assert "numba" not in sys.modules
         torch.randn(3).exp()                    # small: nothing is asked for
-        from tensorgrad.kernels.numba import runtime, table
+        from tensorgrad.kernels.numba.runtime import background
+        from tensorgrad.kernels.numba import table
         rows = {row.op: row for row in table.ROWS}
         assert not rows["exp"].asked
         first = x.exp()                         # NumPy's, at once
         assert rows["exp"].asked
-        runtime.wait()
+        background.wait()
         assert rows["exp"].ready is not None
         assert torch.allclose(x.exp(), first, rtol=1e-5)
         print("done")
@@ -477,11 +478,11 @@ def test_after_a_fork():
         """
         import os
         import tensorgrad as torch
-        from tensorgrad.kernels.numba import runtime
+        from tensorgrad.kernels.numba.runtime import background
         torch.set_num_threads(4)
         x = torch.randn(1000, 1000)
         x.exp(), x.softmax(-1)
-        runtime.wait()
+        background.wait()
         expected = x.exp().sum()                # the workers run
         child = os.fork()
         if child == 0:

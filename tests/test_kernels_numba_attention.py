@@ -13,7 +13,7 @@ pytest.importorskip("numba", reason="the package numba is optional: pip install 
 if not table.wanted():
     pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
 
-from tensorgrad.kernels.numba import runtime
+from tensorgrad.kernels.numba.runtime import background
 
 attention = tg.nn.functional.scaled_dot_product_attention
 ROWS = [row for row in table.ROWS if row.kernel.startswith("attention.")]
@@ -22,10 +22,10 @@ ROWS = [row for row in table.ROWS if row.kernel.startswith("attention.")]
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     """The kernels, used for arrays of any size; afterwards as before."""
-    runtime.wait()  # for what other tests asked for: it would take the place of what `used` puts there
+    background.wait()  # for what other tests asked for: it would take the place of what `used` puts there
     before = {row: row.elements for row in ROWS}
     for row in ROWS:
-        row.asked, row.ready = True, row.ready or runtime.compiled(row.kernel)
+        row.asked, row.ready = True, row.ready or background.compiled(row.kernel)
         row.elements = 0
     yield
     for row, elements in before.items():
@@ -204,11 +204,11 @@ def test_results_do_not_depend_on_threads():
 
 
 PRODUCTS = """
-from tensorgrad.kernels.numba import compiler
+from tensorgrad.kernels.numba.runtime import compiler
 compiler._serving = True  # the compiled functions are Numba's here, so that one can be called by itself
 import numpy as np
 from numba import njit
-from tensorgrad.kernels.numba import panels
+from tensorgrad.kernels.numba.simd import panels
 
 @njit
 def call(product, a, stride, b, count, out, pitch, fresh, rows, width):

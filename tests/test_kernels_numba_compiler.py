@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
-from tensorgrad.kernels.numba import cache, runtime
-from tensorgrad.kernels.numba.compiler import Compiler, Failed
+from tensorgrad.kernels.numba.runtime import background, cache
+from tensorgrad.kernels.numba.runtime.compiler import Compiler, Failed
 
 ROOT = Path(__file__).parent.parent
 RELU = "pointwise.relu"
@@ -34,11 +34,11 @@ USE = """
 import json, sys, warnings
 import numpy as np
 import tensorgrad as torch
-from tensorgrad.kernels.numba import compiler, runtime
+from tensorgrad.kernels.numba.runtime import compiler, background
 asked, real = [], compiler.Compiler.compile
 compiler.Compiler.compile = lambda self, kernel, where: (asked.append(kernel), real(self, kernel, where))
 x = np.linspace(-1, 1, 6000, dtype=np.float32)
-made = runtime.compiled("pointwise.relu")
+made = background.compiled("pointwise.relu")
 assert (made(x) == np.maximum(x, 0)).all()
 print(json.dumps({"asked": asked, "numba": "numba" in sys.modules, "file": torch.__file__}))
 """
@@ -88,13 +88,13 @@ def test_another_text_is_another_key(filled, tmp_path):
     shutil.copytree(ROOT / "tensorgrad", tmp_path / "tensorgrad", ignore=shutil.ignore_patterns("__pycache__"))
     with open(tmp_path / "tensorgrad" / "kernels" / "numba" / "functions.py", "a") as file:
         file.write("# a helper of the family\n")
-    code = "from tensorgrad.kernels.numba import runtime; print(runtime.in_cache('pointwise.relu'))"
+    code = "from tensorgrad.kernels.numba.runtime import background; print(background.in_cache('pointwise.relu'))"
     assert run(code, filled, cwd=tmp_path, PYTHONPATH=str(tmp_path)).stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("variable", ["NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"])
 def test_another_processor_is_another_key(filled, variable):
-    code = "from tensorgrad.kernels.numba import runtime; print(runtime.in_cache('pointwise.relu'))"
+    code = "from tensorgrad.kernels.numba.runtime import background; print(background.in_cache('pointwise.relu'))"
     assert run(code, filled).stdout.strip() == "True"
     assert (
         run(code, filled, **{variable: "generic" if variable.endswith("NAME") else "+sse2"}).stdout.strip() == "False"
@@ -104,7 +104,8 @@ def test_another_processor_is_another_key(filled, variable):
 def test_all_kernels_have_names_that_last(tmp_path):
     """Closures over what has no lasting name would miss the cache for ever; making every kernel finds them."""
     code = """
-    from tensorgrad.kernels.numba import launch, table, native
+    from tensorgrad.kernels.numba.runtime import launch, native
+    from tensorgrad.kernels.numba import table
     import importlib
     names = []
     def address(function, signature, kind, **options):
@@ -126,10 +127,10 @@ def test_two_processes_compile_once(tmp_path):
     code = """
     import sys
     from pathlib import Path
-    from tensorgrad.kernels.numba import compiler
+    from tensorgrad.kernels.numba.runtime import compiler
     compiler._serving = True
-    from tensorgrad.kernels.numba import launch, runtime
-    runtime.compile_into("pointwise.relu", Path(sys.argv[1]))
+    from tensorgrad.kernels.numba.runtime import launch, background
+    background.compile_into("pointwise.relu", Path(sys.argv[1]))
     print(len(launch.COMPILED))
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
@@ -176,8 +177,8 @@ def test_a_damaged_file_heals(copy):
 
 def test_exchanged_files_are_refused(copy):
     """Two writers once exchanged two kernels: a file says whose it is."""
-    shutil.copy(cache.path(copy, "pointwise"), cache.path(copy, "rows"))
-    assert not cache.read("rows").parts
+    shutil.copy(cache.path(copy, "pointwise"), cache.path(copy, "softmax"))
+    assert not cache.read("softmax").parts
 
 
 @pytest.mark.skipif(os.name != "posix", reason="owners and permissions are POSIX's")
@@ -223,7 +224,7 @@ def test_files_are_for_their_owner_to_write(filled):
 def test_old_files_and_too_many_go(tmp_path):
     now = time.time()
     for n in range(12):
-        file = tmp_path / f"rows-{n:020d}{cache.SUFFIX}"
+        file = tmp_path / f"softmax-{n:020d}{cache.SUFFIX}"
         file.write_bytes(b"x" * 1000)
         os.utime(file, (now - n, now - n))
     old = tmp_path / f"conv-{0:020d}{cache.SUFFIX}"
@@ -236,7 +237,7 @@ def test_old_files_and_too_many_go(tmp_path):
     others.write_text("not ours")
     cache.prune(tmp_path)
     assert not old.exists() and not former.exists() and others.exists()
-    assert len(cache.files(tmp_path)) == 8 and (tmp_path / f"rows-{0:020d}{cache.SUFFIX}").exists()
+    assert len(cache.files(tmp_path)) == 8 and (tmp_path / f"softmax-{0:020d}{cache.SUFFIX}").exists()
     cache.prune(tmp_path, most=3500)
     assert sum(size for _, size, _ in cache.files(tmp_path)) <= 3500
 
@@ -252,7 +253,7 @@ def test_the_process_goes_on_after_a_failure_and_ends_when_told(tmp_path, monkey
             compiler.compile("pointwise.no_such_kernel", tmp_path)
         assert failed.value.tried and not failed.value.crash
         compiler.compile(RELU, tmp_path)
-        assert runtime.in_cache(RELU)
+        assert background.in_cache(RELU)
     finally:
         process = compiler.process
         compiler.close()
@@ -273,13 +274,13 @@ CRASH = """
 import os, signal, warnings
 import numpy as np
 import tensorgrad as torch
-from tensorgrad.kernels.numba import compiler, runtime
+from tensorgrad.kernels.numba.runtime import compiler, background
 compiler._PROGRAM = {program!r}
 started, real = [], compiler.Compiler._start
 compiler.Compiler._start = lambda self: (started.append(1), real(self))
 for kernel in ("pointwise.relu", "pointwise.exp", "pointwise.relu"):
     try:
-        runtime.compiled(kernel)
+        background.compiled(kernel)
         print("compiled")
     except compiler.Failed as failed:
         print(failed)
@@ -305,36 +306,37 @@ def test_a_crash_of_the_process_is_remembered_and_not_repeated(end, tmp_path):
 
 def test_after_a_while_a_failure_is_forgotten(tmp_path, monkeypatch):
     monkeypatch.setenv("TENSORGRAD_CACHE", str(tmp_path))
-    cache.remember("rows", "rows.softmax", "a crash", crash=True)
-    assert cache.refused("rows", "rows.layer_norm") == "a crash" and cache.refused("conv", "conv.conv") is None
+    cache.remember("softmax", "softmax.softmax", "a crash", crash=True)
+    assert cache.refused("softmax", "softmax.layer_norm") == "a crash" and cache.refused("conv", "conv.conv") is None
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 1.5 * 86400)
-    assert cache.refused("rows", "rows.softmax") is None
-    cache.remember("rows", "rows.softmax", "the second", crash=True)
+    assert cache.refused("softmax", "softmax.softmax") is None
+    cache.remember("softmax", "softmax.softmax", "the second", crash=True)
     monkeypatch.setattr(time, "time", lambda: now + 3 * 86400)
-    assert cache.refused("rows", "rows.softmax") == "the second"
+    assert cache.refused("softmax", "softmax.softmax") == "the second"
 
 
 def test_a_failure_of_one_kernel_is_not_that_of_its_family(tmp_path, monkeypatch):
     monkeypatch.setenv("TENSORGRAD_CACHE", str(tmp_path))
-    cache.remember("rows", "rows.softmax", "a wrong result", crash=False)
-    assert cache.refused("rows", "rows.softmax") and cache.refused("rows", "rows.layer_norm") is None
+    cache.remember("softmax", "softmax.softmax", "a wrong result", crash=False)
+    assert cache.refused("softmax", "softmax.softmax") and cache.refused("softmax", "softmax.layer_norm") is None
 
 
 def test_a_kernel_whose_results_are_wrong_is_never_used(tmp_path):
     code = """
     from pathlib import Path
     import sys
-    from tensorgrad.kernels.numba import compiler
+    from tensorgrad.kernels.numba.runtime import compiler
     compiler._serving = True
-    from tensorgrad.kernels.numba import pointwise, runtime
+    from tensorgrad.kernels.numba import pointwise
+    from tensorgrad.kernels.numba.runtime import background
     from tensorgrad.kernels.numba import functions
     pointwise.KERNELS["relu"] = pointwise.partial(pointwise._elementwise, functions.exp, 1, 0.5)
     try:
-        runtime.compile_into("pointwise.relu", Path(sys.argv[1] if len(sys.argv) > 1 else "."))
+        background.compile_into("pointwise.relu", Path(sys.argv[1] if len(sys.argv) > 1 else "."))
     except ArithmeticError as error:
         print(error)
-    print(runtime.in_cache("pointwise.relu"))
+    print(background.in_cache("pointwise.relu"))
     """
     code = code.replace('sys.argv[1] if len(sys.argv) > 1 else "."', f"{str(tmp_path)!r}")
     done = run(code, tmp_path)
@@ -380,14 +382,15 @@ def test_the_program_ends_without_waiting_and_leaves_no_process(folder, tmp_path
 @pytest.mark.slow
 @pytest.mark.skipif(os.environ.get("TENSORGRAD_FAST") == "0", reason="no kernel is used with TENSORGRAD_FAST=0")
 def test_every_kernel_is_proven_by_a_program_that_uses_it():
-    from tensorgrad.kernels.numba import proof, table
+    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.numba.runtime import verify
 
     unused = set()
     for kernel in dict.fromkeys(row.kernel for row in table.ROWS if row is not table.WAITING):
-        made = runtime.compiled(kernel)
-        beside = proof._AFTER.get(kernel)
+        made = background.compiled(kernel)
+        beside = verify._AFTER.get(kernel)
         if beside:
-            runtime.compiled(beside)
-        if not proof.uses(kernel, made):
+            background.compiled(beside)
+        if not verify.uses(kernel, made):
             unused.add(kernel)
     assert unused <= {"loss.cross_entropy_grad"}  # reached by hand only; its loop is cross_entropy_backward's

@@ -13,10 +13,12 @@ if not table.wanted():
     pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
 
 from tensorgrad.kernels.numba import conv as conv_loops
-from tensorgrad.kernels.numba import images, pooling, runtime, tiles
+from tensorgrad.kernels.numba import images, pool
+from tensorgrad.kernels.numba.runtime import background
+from tensorgrad.kernels.numba.simd import tiles
 
 F = tg.nn.functional
-OURS = [row for row in table.ROWS if row.kernel.partition(".")[0] in ("conv", "pooling")]
+OURS = [row for row in table.ROWS if row.kernel.rpartition(".")[0] in ("conv", "pool")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,7 +26,7 @@ def compiled():
     """The kernels of this file, used for arrays of any size; afterwards as before."""
     before = {row: row.elements for row in OURS}
     for row in OURS:
-        row.asked, row.ready = True, row.ready or runtime.compiled(row.kernel)
+        row.asked, row.ready = True, row.ready or background.compiled(row.kernel)
         row.elements = 0
     yield
     for row, elements in before.items():
@@ -359,7 +361,7 @@ def test_adaptive_avg_pool(size):
 
 def test_poolings_that_are_declined():
     x = tg.randn(2, 3, 8, 8)
-    kernel = pooling.KERNELS["max_pool"]()
+    kernel = pool.KERNELS["max_pool"]()
     assert kernel(x.double().numpy(), (2, 2), (2, 2), (0, 0), (1, 1), False) is NotImplemented
     assert kernel(x.numpy()[..., ::2], (2, 2), (2, 2), (0, 0), (1, 1), False) is NotImplemented
     assert kernel(x[0].numpy(), (2,), (2,), (0,), (1,), False) is NotImplemented

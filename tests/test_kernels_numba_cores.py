@@ -15,7 +15,7 @@ if not table.wanted():
 
 from benchmarks import cores
 from benchmarks.worker import settle
-from tensorgrad.kernels.numba import pool, runtime
+from tensorgrad.kernels.numba.runtime import background, thread_pool
 
 F = tg.nn.functional
 
@@ -87,14 +87,14 @@ NUMBERS = 1, 2, 3, 5, 16, 64
 def compiled():
     """The kernels of these families."""
     for row in table.ROWS:
-        if row.kernel.partition(".")[0] in {"conv", "rnn", "matmul", "rows", "embedding", "attention"}:
-            row.asked, row.ready = True, row.ready or runtime.compiled(row.kernel)
+        if row.kernel.partition(".")[0] in {"conv", "rnn", "matmul", "softmax", "embedding", "attention"}:
+            row.asked, row.ready = True, row.ready or background.compiled(row.kernel)
 
 
 def shared(threads, program):
     """What a program computes with so many threads, and the ranges that each kernel was divided into."""
     settle(program)
-    launches = cores.Launches(pool, threads)
+    launches = cores.Launches(thread_pool, threads)
     with cores.in_place(launches):
         results = [t.detach().numpy().copy() for t in program()]
     return results, {name: len(times) for name, times in launches.ranges}

@@ -62,7 +62,7 @@ CASES += [((4, 6, 24, 32), rows) for rows in (ELEMENTWISE, BY_ROWS, ON_IMAGES)]
 
 
 def _settled(function):
-    from tensorgrad.kernels.numba.runtime import wait
+    from tensorgrad.kernels.numba.runtime.background import wait
 
     function()
     wait()

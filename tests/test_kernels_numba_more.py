@@ -10,10 +10,10 @@ pytest.importorskip("numba", reason="the package numba is optional: pip install 
 if not table.wanted():
     pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
 
-from tensorgrad.kernels.numba import runtime
+from tensorgrad.kernels.numba.runtime import background
 
 F = tg.nn.functional
-FILES = ("norms", "loss", "embedding", "scan", "rnn", "reduce", "pointwise", "index")
+FILES = ("norm", "loss", "embedding", "scan", "rnn", "reduce", "pointwise", "index")
 ROWS = [row for row in table.ROWS if row.kernel.partition(".")[0] in FILES]
 OF_THE_LOSS = {"sum"}  # these ops make one number of the results (see `run`)
 
@@ -23,7 +23,7 @@ def compiled():
     """The kernels of these files, used for arrays of any size; afterwards as before."""
     before = {row: row.elements for row in ROWS}
     for row in ROWS:
-        row.asked, row.ready = True, row.ready or runtime.compiled(row.kernel)
+        row.asked, row.ready = True, row.ready or background.compiled(row.kernel)
         row.elements = 0
     yield
     for row, elements in before.items():

@@ -17,8 +17,9 @@ pytest.importorskip("numba", reason="the package numba is optional: pip install 
 
 import tensorgrad
 from tensorgrad.autograd import engine
-from tensorgrad.kernels.numba import board, build, launch, native, pool, runtime, table
-from tensorgrad.kernels.numba.waiting import _CAN_TELL
+from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.numba.runtime import background, build, launch, mailbox, native, thread_pool
+from tensorgrad.kernels.numba.runtime.spin import _CAN_TELL
 
 ALWAYS = 10**9  # elements, enough for every thread
 
@@ -27,10 +28,10 @@ ALWAYS = 10**9  # elements, enough for every thread
 def waiting(request, monkeypatch):
     """Threads that wait in a loop, threads that go to sleep at once, and none before the loop is compiled."""
     table.WAITING.available()
-    runtime.wait()
+    background.wait()
     assert table.WAITING.ready is not None
     if request.param == "asleep":
-        monkeypatch.setattr(pool, "AWAKE", 0)
+        monkeypatch.setattr(thread_pool, "AWAKE", 0)
     elif request.param == "without":
         monkeypatch.setattr(table.WAITING, "ready", None)
 
@@ -88,14 +89,14 @@ def counting(request):
 def test_every_range_is_done_once(length, counting):
     for _ in range(50):
         seen = np.zeros(length, np.int64)
-        pool.run(counting, length, (seen,), ALWAYS)
+        thread_pool.run(counting, length, (seen,), ALWAYS)
         assert (seen == 1).all()
 
 
 def test_arguments_of_every_kind_arrive():
     x = np.arange(3000, dtype=np.float32).reshape(1000, 3)
     out = np.zeros(1000, np.float32)
-    pool.run(in_machine_code("weigh"), 1000, (x, 0.5, True, (2, 3, 4), out), ALWAYS)
+    thread_pool.run(in_machine_code("weigh"), 1000, (x, 0.5, True, (2, 3, 4), out), ALWAYS)
     assert (out == x.sum(1) + 6).all()
 
 
@@ -104,28 +105,28 @@ def test_arguments_of_another_kind_are_refused():
     x, out = np.zeros((10, 3), np.float32), np.zeros(10, np.float32)
     for a in (x.astype(np.float64), np.zeros((3, 10), np.float32).T):
         with pytest.raises(table.Unsuited):
-            pool.run(in_machine_code("weigh"), 10, (a, 0.5, True, (2, 3, 4), out), ALWAYS)
+            thread_pool.run(in_machine_code("weigh"), 10, (a, 0.5, True, (2, 3, 4), out), ALWAYS)
     with pytest.raises(TypeError, match="No matching definition"):
-        pool.run(in_machine_code("weigh"), 10, (x, 0.5, True, (2, 3), out), ALWAYS)
+        thread_pool.run(in_machine_code("weigh"), 10, (x, 0.5, True, (2, 3), out), ALWAYS)
     seen = np.zeros(20, np.int64)[::2]
     with pytest.raises(table.Unsuited):
-        pool.run(in_machine_code("count"), 10, (seen,), ALWAYS)
+        thread_pool.run(in_machine_code("count"), 10, (seen,), ALWAYS)
     with pytest.raises(TypeError, match="No matching definition"):
-        pool.run(in_machine_code("count"), 10, (seen.astype(np.int32),), ALWAYS)
+        thread_pool.run(in_machine_code("count"), 10, (seen.astype(np.int32),), ALWAYS)
     assert not seen.any()
 
 
 @pytest.mark.skipif(not _CAN_TELL, reason="the system does not tell a thread's processor")
 def test_a_thread_beside_the_one_that_gives_it_work_is_to_move():
-    memory, all_of_them = np.zeros(board.SIZE, np.int64), os.sched_getaffinity(0)
-    loops, here = runtime.compiled(table.WAITING.kernel), min(all_of_them)
+    memory, all_of_them = np.zeros(mailbox.SIZE, np.int64), os.sched_getaffinity(0)
+    loops, here = background.compiled(table.WAITING.kernel), min(all_of_them)
     os.sched_setaffinity(0, {here})
     try:
-        memory[board.GIVER] = here
-        assert loops.serve(memory.ctypes.data, 16_000, 1) == board.CROWDED
-        assert memory[board.MOVED] > 0
-        memory[board.MOVED] = 1 << 62  # just now: it does not move again and again
-        assert loops.serve(memory.ctypes.data, 16_000, 1) == board.IDLE
+        memory[mailbox.GIVER] = here
+        assert loops.serve(memory.ctypes.data, 16_000, 1) == mailbox.CROWDED
+        assert memory[mailbox.MOVED] > 0
+        memory[mailbox.MOVED] = 1 << 62  # just now: it does not move again and again
+        assert loops.serve(memory.ctypes.data, 16_000, 1) == mailbox.IDLE
     finally:
         os.sched_setaffinity(0, all_of_them)
 
@@ -134,7 +135,7 @@ def test_kernels_of_both_kinds_take_turns():
     for _ in range(300):
         for kernel in (in_python, in_machine_code("count")):
             seen = np.zeros(40, np.int64)
-            pool.run(kernel, 40, (seen,), ALWAYS)
+            thread_pool.run(kernel, 40, (seen,), ALWAYS)
             assert (seen == 1).all()
 
 
@@ -144,7 +145,7 @@ def test_many_threads_share_at_the_same_time(counting):
     def work():
         for _ in range(200):
             seen = np.zeros(100, np.int64)
-            pool.run(counting, 100, (seen,), ALWAYS)
+            thread_pool.run(counting, 100, (seen,), ALWAYS)
             if not (seen == 1).all():
                 wrong.append(seen)
 
@@ -159,7 +160,7 @@ def test_many_threads_share_at_the_same_time(counting):
 def test_a_pause_between_two_kernels_is_no_harm(counting):
     for pause in (0, 0.0001, 0.001, 0.05):
         seen = np.zeros(10, np.int64)
-        pool.run(counting, 10, (seen,), ALWAYS)
+        thread_pool.run(counting, 10, (seen,), ALWAYS)
         time.sleep(pause)
         assert (seen == 1).all()
 
@@ -170,7 +171,7 @@ def test_ranges_that_take_long():
         in_python(seen, first, last)
 
     seen = np.zeros(4, np.int64)
-    pool.run(sleep, 4, (seen,), ALWAYS)
+    thread_pool.run(sleep, 4, (seen,), ALWAYS)
     assert (seen == 1).all()
 
 
@@ -182,9 +183,9 @@ def test_an_error_in_any_range_is_raised_and_the_pool_goes_on(bad):
 
     for _ in range(20):
         with pytest.raises(ValueError, match="this range"):
-            pool.run(fail, 10, (), ALWAYS)
+            thread_pool.run(fail, 10, (), ALWAYS)
         seen = np.zeros(10, np.int64)
-        pool.run(in_python, 10, (seen,), ALWAYS)
+        thread_pool.run(in_python, 10, (seen,), ALWAYS)
         assert (seen == 1).all()
 
 
@@ -192,24 +193,24 @@ def test_an_error_in_any_range_is_raised_and_the_pool_goes_on(bad):
 def test_an_error_of_a_compiled_kernel_is_raised_and_the_pool_goes_on(bad):
     for _ in range(20):
         with pytest.raises(ValueError, match="this range"):
-            pool.run(in_machine_code("fail"), 1000, (np.zeros(1000, np.int64), bad), ALWAYS)
+            thread_pool.run(in_machine_code("fail"), 1000, (np.zeros(1000, np.int64), bad), ALWAYS)
         seen = np.zeros(1000, np.int64)
-        pool.run(in_machine_code("fail"), 1000, (seen, -1), ALWAYS)
+        thread_pool.run(in_machine_code("fail"), 1000, (seen, -1), ALWAYS)
         assert (seen == 1).all()
 
 
 def test_a_thread_that_failed_before_and_gets_nothing_has_not_failed_again():
-    pool.run(in_machine_code("count"), 1000, (np.zeros(1000, np.int64),), ALWAYS)
-    for worker in pool._idle:
-        worker.done[0] = board.FAILED
+    thread_pool.run(in_machine_code("count"), 1000, (np.zeros(1000, np.int64),), ALWAYS)
+    for worker in thread_pool._idle:
+        worker.done[0] = mailbox.FAILED
     seen = np.zeros(6, np.int64)  # of five threads, six numbers take three
-    pool.run(in_machine_code("count"), 6, (seen,), ALWAYS)
+    thread_pool.run(in_machine_code("count"), 6, (seen,), ALWAYS)
     assert (seen == 1).all()
 
 
 def test_an_interruption_waits_for_what_has_begun(counting, monkeypatch):
-    pool.run(counting, 10, (np.zeros(10, np.int64),), ALWAYS)
-    worker = pool._Worker() if table.WAITING.ready is not None else None
+    thread_pool.run(counting, 10, (np.zeros(10, np.int64),), ALWAYS)
+    worker = thread_pool._Worker() if table.WAITING.ready is not None else None
     if worker is None:
         pytest.skip("no threads before the loop is compiled")
     ends = iter([TimeoutError, KeyboardInterrupt, False])
@@ -220,10 +221,10 @@ def test_an_interruption_waits_for_what_has_begun(counting, monkeypatch):
             raise end
         return False
 
-    monkeypatch.setattr(pool._Worker, "wait", wait)
+    monkeypatch.setattr(thread_pool._Worker, "wait", wait)
     with pytest.raises(KeyboardInterrupt):
-        pool._give_back(held := [worker], 0)
-    assert next(ends, None) is None and pool._idle.pop() is worker and not held
+        thread_pool._give_back(held := [worker], 0)
+    assert next(ends, None) is None and thread_pool._idle.pop() is worker and not held
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not say where threads may run")
@@ -232,7 +233,7 @@ def test_a_thread_that_is_moved_may_run_where_it_could():
 
     def move():
         before = os.sched_getaffinity(0)
-        pool._move()
+        thread_pool._move()
         seen.append((before, os.sched_getaffinity(0)))
 
     thread = threading.Thread(target=move)
@@ -246,38 +247,38 @@ def test_without_threads_from_the_system_one_does_all(counting, monkeypatch):
     def start(self):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(pool, "_idle", [])
-    monkeypatch.setattr(pool, "_all", [])
+    monkeypatch.setattr(thread_pool, "_idle", [])
+    monkeypatch.setattr(thread_pool, "_all", [])
     monkeypatch.setattr(threading.Thread, "start", start)
     seen = np.zeros(10, np.int64)
-    pool.run(counting, 10, (seen,), ALWAYS)
-    assert (seen == 1).all() and not pool._all
+    thread_pool.run(counting, 10, (seen,), ALWAYS)
+    assert (seen == 1).all() and not thread_pool._all
 
 
 def test_threads_that_an_exception_kept_are_found_again(counting):
     """As a signal handler's exception may come before anything can be done about it; and by a thread that has ended."""
-    pool.run(counting, 10, (np.zeros(10, np.int64),), ALWAYS)
-    there = len(pool._all)
-    assert len(pool._idle) == there
+    thread_pool.run(counting, 10, (np.zeros(10, np.int64),), ALWAYS)
+    there = len(thread_pool._all)
+    assert len(thread_pool._idle) == there
     if not there or table.WAITING.ready is None:
         pytest.skip("no threads before the loop is compiled")
     ended = threading.Thread(target=lambda: None)
     ended.start()
     ended.join()
     for thread in (threading.get_ident(), ended.ident):
-        held = pool._held.setdefault(thread, [])
-        pool._take(held, there, True)
-        assert len(held) == there and not pool._idle
+        held = thread_pool._held.setdefault(thread, [])
+        thread_pool._take(held, there, True)
+        assert len(held) == there and not thread_pool._idle
         seen = np.zeros(10, np.int64)
-        pool.run(counting, 10, (seen,), ALWAYS)
-        assert (seen == 1).all() and len(pool._idle) == there == len(pool._all) and not held
+        thread_pool.run(counting, 10, (seen,), ALWAYS)
+        assert (seen == 1).all() and len(thread_pool._idle) == there == len(thread_pool._all) and not held
 
 
 def test_no_garbage_is_collected_while_threads_are_looked_for():
     """Where another thread is just being made, Python 3.11 would wait for ever."""
     code = """if True:
         import gc, sys, threading
-        from tensorgrad.kernels.numba import pool
+        from tensorgrad.kernels.numba.runtime import thread_pool
         end, inside, seen = threading.Event(), False, []
         def busy():
             while not end.wait(1e-3):  # each time a new frame, for which a new object makes the collector run
@@ -286,7 +287,7 @@ def test_no_garbage_is_collected_while_threads_are_looked_for():
             threading.Thread(target=busy).start()
         gc.callbacks.append(lambda *given: seen.append(inside))
         gc.set_threshold(1)
-        for look in (sys._current_frames, pool._threads):
+        for look in (sys._current_frames, thread_pool._threads):
             seen.clear()
             for _ in range(200):
                 inside = True
@@ -308,18 +309,18 @@ def test_threads_of_a_kernel_that_runs_are_not_taken_for_lost():
     def slow(seen, first, last):
         if first == 0:
             inside.set()
-            pool.run(in_python, 8, (np.zeros(8, np.int64),), ALWAYS)  # as a handler would
+            thread_pool.run(in_python, 8, (np.zeros(8, np.int64),), ALWAYS)  # as a handler would
             time.sleep(0.05)
         counts.append((first, last))
 
-    thread = threading.Thread(target=pool.run, args=(slow, 100, (None,), ALWAYS))
+    thread = threading.Thread(target=thread_pool.run, args=(slow, 100, (None,), ALWAYS))
     thread.start()
     inside.wait()
     seen = np.zeros(50, np.int64)
-    pool.run(in_python, 50, (seen,), ALWAYS)
+    thread_pool.run(in_python, 50, (seen,), ALWAYS)
     thread.join()
     assert (seen == 1).all() and sum(last - first for first, last in counts) == 100
-    assert len(set(map(id, pool._idle))) == len(pool._idle) == len(pool._all)
+    assert len(set(map(id, thread_pool._idle))) == len(thread_pool._idle) == len(thread_pool._all)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
@@ -338,9 +339,9 @@ def test_exceptions_of_signal_handlers_keep_their_type(kind, monkeypatch):
         raise kind("time is up")
 
     with monkeypatch.context() as context:
-        context.setattr(runtime, "_failed", [*runtime._failed, table.WAITING])  # or `wait` would wait for it, too
+        context.setattr(background, "_failed", [*background._failed, table.WAITING])  # or `wait` would wait for it, too
         step()
-        runtime.wait()  # Python's own import keeps exceptions of the system to itself
+        background.wait()  # Python's own import keeps exceptions of the system to itself
     before = signal.signal(signal.SIGALRM, handler)
     try:
         for turn in range(turns):
@@ -361,7 +362,7 @@ def test_nothing_is_kept_alive():
 
     held = Held()
     gone = weakref.ref(held)
-    pool.run(lambda held, first, last: None, 10, (held,), ALWAYS)
+    thread_pool.run(lambda held, first, last: None, 10, (held,), ALWAYS)
     del held
     until = time.monotonic() + 5  # a thread that came too late may still be about to put it down
     while gone() is not None and time.monotonic() < until:
@@ -381,7 +382,7 @@ def test_an_error_keeps_nothing_alive():
     held = Held()
     gone = weakref.ref(held)
     with pytest.raises(ValueError, match="this range"):
-        pool.run(fail, 10, (held,), ALWAYS)
+        thread_pool.run(fail, 10, (held,), ALWAYS)
     del held
     gc.collect()  # pytest's own record of the error
     until = time.monotonic() + 5
@@ -394,11 +395,11 @@ def test_an_error_keeps_nothing_alive():
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_forked_child_starts_its_own_threads(counting):
     seen = np.zeros(10, np.int64)
-    pool.run(counting, 10, (seen,), ALWAYS)
+    thread_pool.run(counting, 10, (seen,), ALWAYS)
     child = os.fork()
     if not child:
         seen = np.zeros(10, np.int64)
-        pool.run(counting, 10, (seen,), ALWAYS)
+        thread_pool.run(counting, 10, (seen,), ALWAYS)
         os._exit(0 if (seen == 1).all() else 1)
     assert os.waitpid(child, 0)[1] == 0
 
@@ -415,33 +416,33 @@ def test_threads_that_sleep_are_woken_by_each_other(count):
             order.append(self)
 
     sleepers = [Sleeper(n) for n in range(count)]
-    pool._wake(sleepers, -1)
-    assert len(order) <= 2 * pool._EACH  # by the first: three, and those that are another's who was awake
+    thread_pool._wake(sleepers, -1)
+    assert len(order) <= 2 * thread_pool._EACH  # by the first: three, and those that are another's who was awake
     for sleeper in order:  # it grows
-        pool._wake(*sleeper.sleepers)
+        thread_pool._wake(*sleeper.sleepers)
     assert sorted(s.number for s in order) == [n for n in range(count) if n != 2]
     order.clear()
     for sleeper in sleepers:
         sleeper.work = None
-    pool._wake(sleepers, -1)
+    thread_pool._wake(sleepers, -1)
     assert not order
 
 
 def test_functions_in_python_are_shared_by_few(monkeypatch):
-    monkeypatch.setattr(pool, "get_num_threads", lambda: 64)
-    assert pool.shares(True, 1000, ALWAYS) == pool.IN_PYTHON_MOST == 8
-    assert pool.shares(False, 1000, ALWAYS) == 64
-    assert pool.shares(False, 10, ALWAYS) == 10 and pool.shares(False, 10, 2 * pool.GRAIN) == 2
-    assert pool.shares(False, 0, ALWAYS) == pool.shares(True, 10, 0) == 1
+    monkeypatch.setattr(thread_pool, "get_num_threads", lambda: 64)
+    assert thread_pool.shares(True, 1000, ALWAYS) == thread_pool.IN_PYTHON_MOST == 8
+    assert thread_pool.shares(False, 1000, ALWAYS) == 64
+    assert thread_pool.shares(False, 10, ALWAYS) == 10 and thread_pool.shares(False, 10, 2 * thread_pool.GRAIN) == 2
+    assert thread_pool.shares(False, 0, ALWAYS) == thread_pool.shares(True, 10, 0) == 1
 
 
 def test_work_of_little_is_not_shared_with_a_thread_that_sleeps(monkeypatch):
-    pool.run(in_python, 10, (np.zeros(10, np.int64),), ALWAYS)
-    monkeypatch.setattr(pool, "AWAKE", 0)
+    thread_pool.run(in_python, 10, (np.zeros(10, np.int64),), ALWAYS)
+    monkeypatch.setattr(thread_pool, "AWAKE", 0)
     ranges = []
     until = time.monotonic() + 5  # the threads must have seen that there is nothing to do
     while len(ranges) != 1 and time.monotonic() < until:
         time.sleep(0.05)
         ranges.clear()
-        pool.run(lambda first, last: ranges.append((first, last)), 10, (), 2 * pool.GRAIN)
+        thread_pool.run(lambda first, last: ranges.append((first, last)), 10, (), 2 * thread_pool.GRAIN)
     assert ranges == [(0, 10)]

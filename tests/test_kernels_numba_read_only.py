@@ -10,7 +10,7 @@ pytest.importorskip("numba", reason="the package numba is optional: pip install 
 if not table.wanted():
     pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
 
-from tensorgrad.kernels.numba import runtime
+from tensorgrad.kernels.numba.runtime import background
 
 F = tg.nn.functional
 PLACES = np.arange(2048) % 300
@@ -49,5 +49,5 @@ def test_read_only(name):
     kept.flags.writeable = False
     for _ in range(2):
         expected, found = CALLS[name](tg.from_numpy(numbers)), CALLS[name](tg.from_numpy(kept))
-        runtime.wait()
+        background.wait()
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=2e-4, atol=2e-4)

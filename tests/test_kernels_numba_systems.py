@@ -14,7 +14,8 @@ pytest.importorskip("numba", reason="the package numba is optional: pip install 
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from tensorgrad.kernels.numba import board, runtime, table, waiting
+from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.numba.runtime import background, mailbox, spin
 
 # The module is imported as on the named system, and every function of the system's that it would call does not exist.
 CODE = """
@@ -22,23 +23,23 @@ import ctypes, os, sys
 import numpy as np
 from numba import types
 import tensorgrad
-from tensorgrad.kernels.numba import compiler
+from tensorgrad.kernels.numba.runtime import compiler
 compiler._serving = True
-from tensorgrad.kernels.numba import cache, launch, native
+from tensorgrad.kernels.numba.runtime import cache, launch, native
 known, real, name, library = types.ExternalFunction, ctypes.CDLL, os.name, {library}
 types.ExternalFunction = lambda name, signature: known("absent_" + name if name in {absent} else name, signature)
 ctypes.CDLL, os.name = (lambda *given, **options: library or real(*given, **options)), {system!r}
-from tensorgrad.kernels.numba import waiting
+from tensorgrad.kernels.numba.runtime import spin
 types.ExternalFunction, ctypes.CDLL, os.name = known, real, name
-from tensorgrad.kernels.numba import board
-library = cache.Library("waiting", "none")
+from tensorgrad.kernels.numba.runtime import mailbox
+library = cache.Library("runtime.spin", "none")
 with launch.taking_from(library):
-    loops = waiting.KERNELS["wait"]()
+    loops = spin.KERNELS["wait"]()
 assert not any("absent" in name for part in library.parts.values() for name in part.names)
-memory = np.zeros(board.SIZE, np.int64)
-memory[board.MOVED] = 1 << 62  # just now: on a busy machine the thread does not ask to be moved
-assert loops.serve(memory.ctypes.data, 16_000, 1) == board.IDLE
-memory[board.DONE] = board.FINISHED
+memory = np.zeros(mailbox.SIZE, np.int64)
+memory[mailbox.MOVED] = 1 << 62  # just now: on a busy machine the thread does not ask to be moved
+assert loops.serve(memory.ctypes.data, 16_000, 1) == mailbox.IDLE
+memory[mailbox.DONE] = mailbox.FINISHED
 assert loops.done(memory.ctypes.data, 1)
 print("right")
 """
@@ -75,7 +76,7 @@ def test_a_loop_that_waits_tells_the_processor(machine, triple, instruction):
     module = ir.Module()
     module.triple = triple
     builder = ir.IRBuilder(ir.Function(module, ir.FunctionType(ir.VoidType(), []), "wait").append_basic_block())
-    waiting.pause(builder, machine)
+    spin.pause(builder, machine)
     builder.ret_void()
     made = llvm.Target.from_triple(triple).create_target_machine()
     text = made.emit_assembly(llvm.parse_assembly(str(module)))
@@ -85,8 +86,8 @@ def test_a_loop_that_waits_tells_the_processor(machine, triple, instruction):
 @pytest.mark.parametrize("limit", [0, 1_000_000, 20_000_000])
 def test_threads_wait_by_the_clock(limit):
     """However long this processor pauses. What others have of it meanwhile does not count, so it may be more."""
-    loops, memory = runtime.compiled(table.WAITING.kernel), np.zeros(board.SIZE, np.int64)
-    memory[board.MOVED] = 1 << 62
+    loops, memory = background.compiled(table.WAITING.kernel), np.zeros(mailbox.SIZE, np.int64)
+    memory[mailbox.MOVED] = 1 << 62
     for wait in (lambda: loops.done(memory.ctypes.data, limit), lambda: loops.serve(memory.ctypes.data, limit, 0)):
         before, used = time.perf_counter_ns(), time.thread_time_ns()
         assert not wait()

@@ -12,30 +12,30 @@ import pytest
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
-from tensorgrad.kernels.numba import native
+from tensorgrad.kernels.numba.runtime import native
 
 CODE = """
 import platform, sys
 import tensorgrad
-from tensorgrad.kernels.numba import compiler, native
+from tensorgrad.kernels.numba.runtime import compiler, native
 compiler._serving = True
 features, machine = {features}, {machine!r}
 if features is not None:
     native.has = features.__contains__
 real = platform.machine
 platform.machine = lambda: machine or real()
-from tensorgrad.kernels.numba import vectors
+from tensorgrad.kernels.numba.simd import vectors
 platform.machine = real
-from tensorgrad.kernels.numba import cache, proof, runtime
+from tensorgrad.kernels.numba.runtime import cache, verify, background
 assert (vectors.LANES, vectors._MANY) == {form}, (vectors.LANES, vectors._MANY)
 where = cache.place()
 for kernel in {kernels}:
-    runtime.compile_into(kernel, where)  # compares it with NumPy
-    assert proof.uses(kernel, runtime._made[kernel]), kernel
+    background.compile_into(kernel, where)  # compares it with NumPy
+    assert verify.uses(kernel, background._made[kernel]), kernel
 print("right")
 """
 # Each kernel whose blocks depend on it, once.
-KERNELS = ["matmul.matmul", "conv.conv", "conv.conv_grad_weight", "attention.attention", "rnn.gru", "pooling.max_pool"]
+KERNELS = ["matmul.matmul", "conv.conv", "conv.conv_grad_weight", "attention.attention", "rnn.gru", "pool.max_pool"]
 BASELINE = {"NUMBA_CPU_NAME": "x86-64-v2", "NUMBA_CPU_FEATURES": ""}
 AVX2 = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+bmi,+bmi2,+lzcnt,+movbe,+f16c"}
 # Features (None: what is found), the machine's name, the variables of the environment, lanes and whether there are 32.

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import tensorgrad
-from tensorgrad import coverage, missing_names
+from tensorgrad import coverage
+from tensorgrad.system import missing_names
 
 ROOT = Path(tensorgrad.__file__).parent
 ROOMS = (  # those that answer for names themselves
@@ -135,7 +136,7 @@ def test_the_report_is_in_the_wheel():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes that end a writer are POSIX's")
-@pytest.mark.parametrize("command", ["tensorgrad.ops.show --list", "tensorgrad.coverage"])
+@pytest.mark.parametrize("command", ["tensorgrad.dispatch.show --list", "tensorgrad.coverage"])
 def test_a_reader_may_stop_reading(command):
     """Like `| head -1`, on a pipe that is closed before anything is read."""
     read, write = os.pipe()
@@ -149,7 +150,7 @@ def test_advice_is_for_people_and_loads_nothing():
     """The package's own imports (`from tensorgrad.viz import svg`) ask for none, and a misspelt name loads no file."""
     program = """
 import sys
-import tensorgrad.missing_names as names
+import tensorgrad.system.missing_names as names
 asked, advice = [], names.advice
 names.advice = lambda *name: asked.append(name) or advice(*name)
 import tensorgrad as torch

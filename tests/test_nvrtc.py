@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorgrad.kernels.cuda import expressions, program
+from tensorgrad.kernels.cuda import expressions
+from tensorgrad.kernels.cuda.runtime import program
 from tests.once import once
 
 pytestmark = once

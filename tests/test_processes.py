@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tensorgrad
-from tensorgrad import processes
+from tensorgrad.system import processes
 
 ROOT = Path(tensorgrad.__file__).parent
 
@@ -21,11 +21,11 @@ PROGRAM = """
     REPORT = "import sys; print(tuple(sys.flags), sys.warnoptions, sys.pycache_prefix, flush=True)"
 
     def command():
-        from tensorgrad.processes import python
+        from tensorgrad.system.processes import python
         subprocess.run(python("-c", REPORT), check=True)
 
     def compiler():
-        from tensorgrad.kernels.numba import compiler
+        from tensorgrad.kernels.numba.runtime import compiler
         compiler._PROGRAM = REPORT
         process = compiler.Compiler()
         process._start()
@@ -104,7 +104,7 @@ def test_python_is_started_by_one_function():
     for path in sorted(ROOT.rglob("*.py")):
         name, text = path.relative_to(ROOT).as_posix(), path.read_text()
         tree = ast.parse(text)
-        for node in ast.walk(tree) if name != "processes.py" else ():
+        for node in ast.walk(tree) if name != "system/processes.py" else ():
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 if (node.value.id, node.attr) == ("sys", "executable"):
                     wrong.append(f"{name}:{node.lineno}")
@@ -114,4 +114,4 @@ def test_python_is_started_by_one_function():
                         wrong.append(f"{name}:{node.lineno}")
             elif isinstance(node, ast.ImportFrom) and node.module in STARTERS:  # this test would not see its functions
                 wrong.append(f"{name}:{node.lineno}")
-    assert not wrong, f"start processes by tensorgrad.processes.python: {wrong}"
+    assert not wrong, f"start processes by tensorgrad.system.processes.python: {wrong}"

@@ -8,7 +8,7 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad.autograd import profiler as legacy
-from tensorgrad.ops import callpath, slowpath
+from tensorgrad.dispatch import generate, slow_path
 from tensorgrad.profiler import ProfilerAction, profile, record_function, schedule, tensorboard_trace_handler
 from tests.conftest import HAS_TORCH
 
@@ -38,12 +38,12 @@ def test_ops_nodes_and_regions_are_counted():
 
 
 def test_outside_of_a_profile_nothing_is_slower():
-    before = callpath.RARE, list(slowpath.OBSERVERS)
+    before = generate.RARE, list(slow_path.OBSERVERS)
     recorded()
-    assert before == (callpath.RARE, slowpath.OBSERVERS)
+    assert before == (generate.RARE, slow_path.OBSERVERS)
     with pytest.raises(ZeroDivisionError), profile():
         1 / 0
-    assert before == (callpath.RARE, slowpath.OBSERVERS)
+    assert before == (generate.RARE, slow_path.OBSERVERS)
 
 
 def test_averages():

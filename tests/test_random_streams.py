@@ -7,9 +7,9 @@ import threading
 import numpy as np
 import pytest
 
-from tensorgrad import generator as G
-from tensorgrad.generator import Generator
 from tensorgrad.kernels.array import permutation, rejection, sample
+from tensorgrad.random import generator as G
+from tensorgrad.random.generator import Generator
 from tests.alike import last_bit
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")

@@ -9,8 +9,8 @@ import pytest
 
 import tensorgrad
 from tensorgrad import const
+from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.ops import FAMILIES as FAMILIES_OF_OPS
-from tensorgrad.ops.dispatch import OPS
 
 ROOT = Path(tensorgrad.__file__).parent
 
@@ -137,8 +137,8 @@ def test_importing_brings_no_optional_package():
 
 
 def test_the_stubs_are_current():
-    result = subprocess.run([sys.executable, "-m", "tensorgrad.stubs", "--check"], capture_output=True, text=True)
-    assert result.returncode == 0, f"run `python -m tensorgrad.stubs`:\n{result.stdout}{result.stderr}"
+    result = subprocess.run([sys.executable, "-m", "tensorgrad._stubs", "--check"], capture_output=True, text=True)
+    assert result.returncode == 0, f"run `python -m tensorgrad._stubs`:\n{result.stdout}{result.stderr}"
 
 
 def test_every_row_has_its_constant():
@@ -149,7 +149,7 @@ def test_every_row_has_its_constant():
 
 def test_show_prints_the_generated_function():
     result = subprocess.run(
-        [sys.executable, "-m", "tensorgrad.ops.show", "mul"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "tensorgrad.dispatch.show", "mul"], capture_output=True, text=True, check=True
     )
     assert "def mul(input, other, *, out=None):" in result.stdout
     assert "def MulBackward0(node, grads):" in result.stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tensorgrad
-from tensorgrad.ops.kinds import FUNCTIONS
+from tensorgrad.dispatch.kinds import FUNCTIONS
 from tensorgrad.tensor import Tensor
 
 ROOT = Path(tensorgrad.__file__).parent
@@ -101,22 +101,22 @@ def test_mistakes_are_found(tmp_path):
 
 def names_in(stub: str) -> set[str]:
     """The functions, methods and properties that a stub defines."""
-    tree = ast.parse((ROOT / stub).read_text())
+    tree = ast.parse((ROOT / "_stubs" / stub).read_text())
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
 def test_every_op_is_in_the_stubs():
-    methods, functions = names_in("_methods.pyi"), names_in("_functions.pyi")
+    methods, functions = names_in("methods.pyi"), names_in("functions.pyi")
     here = {name for name in vars(Tensor) if not name.endswith("_demo") and not name.startswith(("_", "toy_"))}
     written = {node for node in dir(Tensor) if node in (ROOT / "tensor.py").read_text()}
     assert not here - methods - written
     assert not {n for n in FUNCTIONS if not n.endswith("_demo") and not n.startswith("toy_")} - functions
 
 
-@pytest.mark.parametrize("stub", ["_methods.pyi", "_functions.pyi", "_functional.pyi", "_special.pyi"])
+@pytest.mark.parametrize("stub", ["methods.pyi", "functions.pyi", "functional.pyi", "special.pyi"])
 def test_no_annotation_means_an_op_of_the_same_name(stub):
     """`float`, `bool`, `complex`, ... are methods or functions in the stubs: annotations must use other names."""
-    tree = ast.parse((ROOT / stub).read_text())
+    tree = ast.parse((ROOT / "_stubs" / stub).read_text())
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     annotations = [a.annotation for f in functions for a in (*f.args.args, *f.args.kwonlyargs) if a.annotation]
     annotations += [f.returns for f in functions if f.returns]

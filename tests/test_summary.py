@@ -8,8 +8,8 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad import nn
+from tensorgrad.dispatch import generate, slow_path
 from tensorgrad.nn import listening, model_summary
-from tensorgrad.ops import callpath, slowpath
 from tensorgrad.utils.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 from tensorgrad.utils.module_tracker import ModuleTracker
 from tests.conftest import HAS_TORCH
@@ -226,11 +226,11 @@ def test_formulas_of_ones_own():
 
 
 def test_counting_leaves_nothing_behind():
-    before = callpath.RARE, list(slowpath.OBSERVERS), nn.Module.__call__
+    before = generate.RARE, list(slow_path.OBSERVERS), nn.Module.__call__
     with pytest.raises(ZeroDivisionError), FlopCounterMode(display=False):
         assert nn.Module.__call__ is not before[2]
         1 / 0
-    assert before == (callpath.RARE, slowpath.OBSERVERS, nn.Module.__call__) and not listening._LISTENERS
+    assert before == (generate.RARE, slow_path.OBSERVERS, nn.Module.__call__) and not listening._LISTENERS
 
 
 def test_threads_have_their_own_modules():
@@ -401,7 +401,7 @@ def test_errors_of_the_model_come_through_and_change_nothing():
     with pytest.raises(RuntimeError, match="expected input"):
         nn.summary(model, (2, 5, 10, 10))
     assert all(tg.equal(before[name], tensor) for name, tensor in model.state_dict().items())
-    assert callpath.RARE == 0 or not slowpath.OBSERVERS
+    assert generate.RARE == 0 or not slow_path.OBSERVERS
     with pytest.raises(TypeError, match="expected model to be a Module, got int"):
         nn.summary(3)
     with pytest.raises(ValueError, match="weight has no shape yet"):

@@ -221,7 +221,7 @@ def test_the_blas_of_numpy_is_told_to_wait_briefly_and_computes_on():
     code = """
 import os, threading
 import numpy as np
-from tensorgrad.kernels.numba import blas
+from tensorgrad.kernels.numba.runtime import blas
 
 a = np.random.default_rng(0).random((300, 300))
 before = a @ a

@@ -90,11 +90,11 @@ AUTOCAST = {
 
 @pytest.mark.parametrize("name", AUTOCAST)
 def test_the_state_of_autocast(name):
-    from tensorgrad.ops import callpath, slowpath
+    from tensorgrad.dispatch import generate, slow_path
 
-    before = callpath.RARE  # other tests' subclasses of Tensor raise it for good
+    before = generate.RARE  # other tests' subclasses of Tensor raise it for good
     assert story(tg, AUTOCAST[name]) == story(torch, AUTOCAST[name])
-    assert slowpath.LOCAL.autocast is None and before == callpath.RARE
+    assert slow_path.LOCAL.autocast is None and before == generate.RARE
 
 
 def test_copies_of_parameters_are_kept_while_the_nesting_lasts():

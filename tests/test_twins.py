@@ -11,8 +11,8 @@ pytest.importorskip("expecttest", reason="PyTorch's test database imports expect
 
 import torch
 
-from tensorgrad.ops import callpath
-from tensorgrad.ops.dispatch import OPS
+from tensorgrad.dispatch import generate
+from tensorgrad.dispatch.kernel_tables import OPS
 from tests import opdb
 
 NAMES = {
@@ -33,7 +33,7 @@ def twins():
     """Every op that has a twin runs it, forward and where its derivative is an op with a twin."""
     changed = [op for op in OPS.values() if op.twin is not None]
     for op in changed:
-        op.kernels[np.ndarray] = callpath.twin_kernel(op)
+        op.kernels[np.ndarray] = generate.twin_kernel(op)
         if op.wrt:
             op.array_backwards[np.ndarray] = None
     try:
@@ -41,7 +41,7 @@ def twins():
     finally:
         for op in changed:
             op.kernels.clear()
-            callpath.forget_backward(op)
+            generate.forget_backward(op)
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def formulas():
         yield
     finally:
         for op in changed:
-            callpath.forget_backward(op)
+            generate.forget_backward(op)
 
 
 def test_there_are_twins():

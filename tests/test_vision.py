@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
+from tensorgrad.dispatch import generate
+from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.kernels.array import grid as grid_kernels
 from tensorgrad.kernels.array import interpolate as kernels
-from tensorgrad.ops import callpath
-from tensorgrad.ops.dispatch import OPS
 
 torch = pytest.importorskip("torch", reason="torch is the oracle of these tests")
 F, G = torch.nn.functional, tg.nn.functional
@@ -273,13 +273,13 @@ def test_the_twin_of_grid_sample_is_its_kernel(dims, mode, padding):
         x, grid = sampled(dims, seed)
         arrays = x.detach().numpy(), grid.detach().numpy()
         for align in (False, True):
-            twin = callpath.twin_kernel(op)(*arrays, mode, padding, align)
+            twin = generate.twin_kernel(op)(*arrays, mode, padding, align)
             kernel = grid_kernels.grid_sample(np, *arrays, mode, padding, align)
             np.testing.assert_allclose(twin, kernel, 1e-10, 1e-10)
             g = np.random.randn(*kernel.shape)
             given = (g, *arrays, mode, padding, align, (True, True))
             pairs = zip(
-                callpath.twin_kernel(OPS["grid_sampler_grad"])(*given), grid_kernels.grid_sample_grad(np, *given)
+                generate.twin_kernel(OPS["grid_sampler_grad"])(*given), grid_kernels.grid_sample_grad(np, *given)
             )
             for a, b in pairs:
                 np.testing.assert_allclose(a, b, 1e-9, 1e-9)

@@ -1,7 +1,7 @@
 """`autocast`: inside, products of matrices and convolutions run in a shorter dtype, and losses in float32.
 
-Which ops are cast to what is a table of names for each device (`ops/precision.py`). The cast is an ordinary op, so
-gradients come back in the dtype of the parameters; a parameter that is used several times is cast once.
+Which ops are cast to what is a table of names for each device (`dispatch/autocast_ops.py`). The cast is an ordinary op,
+so gradients come back in the dtype of the parameters; a parameter that is used several times is cast once.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.ops.dispatch import own_kernel
+from tensorgrad.dispatch.kernel_tables import own_kernel
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 

@@ -14,7 +14,7 @@ from tensorgrad.autograd.grad_mode import (
 )
 from tensorgrad.autograd.gradients import backward, grad
 from tensorgrad.autograd.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
-from tensorgrad.whole_modules import later, whole
+from tensorgrad.system.lazy_modules import later, whole
 
 __all__ = [
     "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "function", "functional", "grad",
@@ -54,7 +54,7 @@ else:  # so that a misspelt name does not pass for one of these
             from tensorgrad.autograd.variable import Variable
 
             return Variable
-        raise importlib.import_module("tensorgrad.missing_names").no_attribute(__name__, name)
+        raise importlib.import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
     def __dir__() -> list[str]:
         return sorted({*globals(), "Function", "Variable", "gradcheck", "gradgradcheck"})

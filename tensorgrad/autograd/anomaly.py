@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorgrad.ops.errors import warn
+from tensorgrad.dispatch.errors import warn
 
 
 class _Anomaly:
@@ -97,10 +97,10 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 def _switch(enabled: bool, check_nan: bool) -> None:
-    from tensorgrad.ops import callpath
+    from tensorgrad.dispatch import generate
 
     if enabled != ANOMALY.enabled:
-        callpath.rare(+1 if enabled else -1)
+        generate.rare(+1 if enabled else -1)
     ANOMALY.enabled, ANOMALY.check_nan = enabled, check_nan
 
 

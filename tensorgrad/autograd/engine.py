@@ -15,14 +15,14 @@ from sys import getrefcount
 from time import perf_counter
 from typing import Any
 
-from tensorgrad import forks
 from tensorgrad.autograd import anomaly
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.layouts import contiguous_format, dense_order, inverse, made_in_order
-from tensorgrad.per_thread import PerThread, Substitute, on_fresh_stack
+from tensorgrad.system import forks
+from tensorgrad.system.per_thread import PerThread, Substitute, on_fresh_stack
 from tensorgrad.tensor import Tensor, share
 
 

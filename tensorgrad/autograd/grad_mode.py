@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorgrad.autograd.modes import GRAD, Switch, _Decorator, enable_grad, inference_mode, no_grad, set_grad_enabled
-from tensorgrad.per_thread import PerThread
+from tensorgrad.system.per_thread import PerThread
 
 __all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
 

@@ -20,8 +20,8 @@ from typing import Any
 from tensorgrad import dtypes
 from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.system.lazy_modules import whole
 from tensorgrad.tensor import PLAIN, Tensor, share
-from tensorgrad.whole_modules import whole
 
 next_sequence_nr = itertools.count().__next__
 
@@ -301,7 +301,7 @@ def __getattr__(name: str):
     for home, names in _ELSEWHERE.items():
         if name in names:
             return getattr(import_module(f"tensorgrad.autograd.{home}"), name)
-    from tensorgrad.missing_names import no_attribute
+    from tensorgrad.system.missing_names import no_attribute
 
     raise no_attribute(__name__, name)
 

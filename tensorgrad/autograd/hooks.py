@@ -5,12 +5,12 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 
-from tensorgrad import forks
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import hooks_of, leaf_hooks_of
 from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.ops.kinds import composite
+from tensorgrad.dispatch.kinds import composite
+from tensorgrad.system import forks
 from tensorgrad.tensor import Tensor
 
 

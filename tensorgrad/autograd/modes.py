@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import warnings
 
-from tensorgrad.per_thread import PerThread
 from tensorgrad.storage.stubs import INFERENCE
+from tensorgrad.system.per_thread import PerThread
 
 
 class _Mode(PerThread):
@@ -179,21 +179,21 @@ class inference_mode(_Decorator):
         return inference_mode(self.mode)
 
     def __enter__(self) -> None:
-        from tensorgrad.ops import callpath
+        from tensorgrad.dispatch import generate
 
         self.before = GRAD.enabled, GRAD.inference
         GRAD.inference = INFERENCE.on = self.mode
         GRAD.enabled = not self.mode
         if self.mode:
-            callpath.rare(+1)
+            generate.rare(+1)
 
     def __exit__(self, *exception) -> None:
-        from tensorgrad.ops import callpath
+        from tensorgrad.dispatch import generate
 
         GRAD.enabled, GRAD.inference = self.before
         INFERENCE.on = GRAD.inference
         if self.mode:
-            callpath.rare(-1)
+            generate.rare(-1)
 
 
 def is_inference_mode_enabled() -> bool:

@@ -2,14 +2,14 @@
 
 import importlib
 
-from tensorgrad.whole_modules import whole
+from tensorgrad.system.lazy_modules import whole
 
 
 def __getattr__(name: str):
     legacy = importlib.import_module("tensorgrad.profiler.legacy")
     if name == "__all__" or name in legacy.__all__:
         return getattr(legacy, name)
-    from tensorgrad.missing_names import no_attribute
+    from tensorgrad.system.missing_names import no_attribute
 
     raise no_attribute(__name__, name)
 

@@ -14,7 +14,7 @@ from typing import Any
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import FREED, Node, Packed, raise_freed, unpack
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.ops.op import LIST, Op
+from tensorgrad.dispatch.op import LIST, Op
 from tensorgrad.tensor import Tensor
 
 # Rows whose first tensor PyTorch calls `input` as well.

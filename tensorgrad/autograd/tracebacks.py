@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 
 from tensorgrad.autograd import passes
-from tensorgrad.ops.errors import warn
+from tensorgrad.dispatch.errors import warn
 
 _PACKAGE = Path(__file__).parent.parent
 _OPS = (str(_PACKAGE / "ops"), str(_PACKAGE / "autograd"), "<tensorgrad")  # frames of these are of no help to users

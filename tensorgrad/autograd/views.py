@@ -17,7 +17,7 @@ from tensorgrad.autograd.engine import fit
 from tensorgrad.autograd.graph import FREED, Node, hooks_of, next_sequence_nr, raise_freed
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.refused_views import forbid
-from tensorgrad.ops.dispatch import OPS
+from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.tensor import VIEW, Tensor
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from importlib.util import find_spec
 
-from tensorgrad.kernels.cuda.switches import matmul as matmul
+from tensorgrad.kernels.cuda.runtime.switches import matmul as matmul
 
 _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 

@@ -9,9 +9,9 @@ import contextlib
 import sys
 import types
 
-from tensorgrad.kernels.cuda import libraries as _libraries
-from tensorgrad.kernels.cuda.switches import Cudnn as _Cudnn
-from tensorgrad.kernels.cuda.switches import cudnn as _switches
+from tensorgrad.kernels.cuda.runtime import libraries as _libraries
+from tensorgrad.kernels.cuda.runtime.switches import Cudnn as _Cudnn
+from tensorgrad.kernels.cuda.runtime.switches import cudnn as _switches
 
 enabled: bool
 benchmark: bool
@@ -60,7 +60,7 @@ def version() -> int | None:
     """
     if not is_available():
         return None
-    from tensorgrad.kernels.cuda import cudnn
+    from tensorgrad.kernels.cuda.runtime import cudnn
 
     return cudnn.version()
 

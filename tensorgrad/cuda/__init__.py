@@ -18,7 +18,7 @@ from tensorgrad.cuda.memory import *
 from tensorgrad.cuda.queries import *
 from tensorgrad.cuda.random import *
 from tensorgrad.cuda.streams import *
-from tensorgrad.whole_modules import whole
+from tensorgrad.system.lazy_modules import whole
 
 # Modules that are loaded when they are first used: rooms of their own.
 _LAZY = ("amp", "comm", "devices", "graphs", "jiterator", "memory", "nvtx", "profiler", "queries", "random", "streams")
@@ -39,7 +39,7 @@ def __getattr__(name: str):
         found = types("cuda").get(name)
         if found is not None:
             return found
-    from tensorgrad.missing_names import no_attribute
+    from tensorgrad.system.missing_names import no_attribute
 
     raise no_attribute(__name__, name)
 

@@ -10,9 +10,9 @@ from collections import OrderedDict
 from typing import Any
 
 from tensorgrad.cuda.devices import index_of, is_initialized, module, module_or_none
-from tensorgrad.ops.errors import warn
-from tensorgrad.storage import cuda_memory
-from tensorgrad.storage.cuda_memory import AcceleratorError, OutOfMemoryError
+from tensorgrad.dispatch.errors import warn
+from tensorgrad.storage.cuda import memory
+from tensorgrad.storage.cuda.memory import AcceleratorError, OutOfMemoryError
 
 __all__ = [
     "AcceleratorError", "OutOfMemoryError", "caching_allocator_alloc", "caching_allocator_delete", "device_memory_used",
@@ -30,7 +30,7 @@ def _pool(device=None):
     cupy = module()
     index = index_of(device)
     with cupy.cuda.Device(index):
-        yield cupy.get_default_memory_pool(), cuda_memory.COUNTS[index]
+        yield cupy.get_default_memory_pool(), memory.COUNTS[index]
 
 
 def memory_stats_as_nested_dict(device=None) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def memory_stats_as_nested_dict(device=None) -> dict[str, Any]:
     """
     if not is_initialized():
         return {}
-    cuda_memory.release_finished()
+    memory.release_finished()
     with _pool(device) as (pool, count):
         used, held, blocks = count.settle(pool), int(pool.total_bytes()), int(pool.n_free_blocks())
     given = count.given - count.forgotten
@@ -155,7 +155,7 @@ def reset_accumulated_memory_stats(device=None) -> None:
     >>> torch.cuda.reset_accumulated_memory_stats()
     """
     if is_initialized():
-        cuda_memory.COUNTS[index_of(device)].reset_sums()
+        memory.COUNTS[index_of(device)].reset_sums()
 
 
 def reset_max_memory_allocated(device=None) -> None:
@@ -243,8 +243,8 @@ def empty_cache() -> None:
     >>> torch.cuda.empty_cache()
     """
     if is_initialized():
-        cuda_memory.release_finished()
-        for index in range(len(cuda_memory.COUNTS)):
+        memory.release_finished()
+        for index in range(len(memory.COUNTS)):
             with _pool(index) as (pool, count):
                 count.settle(pool)
                 pool.free_all_blocks()

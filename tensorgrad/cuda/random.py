@@ -1,12 +1,12 @@
-"""`torch.cuda`'s random numbers: one generator for each GPU (`generator_philox.py`)."""
+"""`torch.cuda`'s random numbers: one generator for each GPU (`random/philox.py`)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tensorgrad import generator_philox
 from tensorgrad.cuda.devices import checked_index_of, current_device, device_count, index_of, is_available, module
-from tensorgrad.generator import Generator
+from tensorgrad.random import philox
+from tensorgrad.random.generator import Generator
 from tensorgrad.tensor import Tensor
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
 
 
 def _default(device=None) -> Any:
-    return generator_philox.default(checked_index_of(device))
+    return philox.default(checked_index_of(device))
 
 
 def default_generators() -> tuple[Generator, ...]:
@@ -74,7 +74,7 @@ def initial_seed() -> int:
     ...     number = torch.cuda.initial_seed()
     """
     module()
-    return generator_philox.default(current_device()).initial_seed()
+    return philox.default(current_device()).initial_seed()
 
 
 def get_rng_state(device="cuda") -> Tensor:

@@ -6,7 +6,7 @@ import tensorgrad as torch
 from tensorgrad.distributions import constraints
 from tensorgrad.distributions.exp_family import ExponentialFamily
 from tensorgrad.nn.functional import one_hot
-from tensorgrad.ops.gamma_sample import _sample_dirichlet
+from tensorgrad.ops.random.gamma_sample import _sample_dirichlet
 
 __all__ = ["Dirichlet"]
 
@@ -14,7 +14,7 @@ __all__ = ["Dirichlet"]
 class Dirichlet(ExponentialFamily):
     """The Dirichlet distribution over vectors of probabilities, of `concentration` (..., k).
 
-    Samples are differentiable (implicit reparameterisation, see `ops/gamma_sample.py`).
+    Samples are differentiable (implicit reparameterisation, see `ops/random/gamma_sample.py`).
     Raises: ValueError for a concentration without dimensions.
 
     >>> import tensorgrad as torch

@@ -6,7 +6,7 @@ import tensorgrad as torch
 from tensorgrad.distributions import constraints
 from tensorgrad.distributions.exp_family import ExponentialFamily
 from tensorgrad.distributions.utils import broadcast_all
-from tensorgrad.ops.gamma_sample import _standard_gamma
+from tensorgrad.ops.random.gamma_sample import _standard_gamma
 
 __all__ = ["Gamma"]
 
@@ -14,7 +14,7 @@ __all__ = ["Gamma"]
 class Gamma(ExponentialFamily):
     """The gamma distribution of shape `concentration` and `rate` (the inverse of the scale).
 
-    Samples are differentiable also in the concentration (implicit reparameterisation, see `ops/gamma_sample.py`).
+    Samples are differentiable also in the concentration (implicit reparameterisation: `ops/random/gamma_sample.py`).
 
     >>> import tensorgrad as torch
     >>> gamma = torch.distributions.Gamma(torch.tensor([1.0, 3.0]), 2.0)

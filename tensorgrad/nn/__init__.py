@@ -120,7 +120,7 @@ from tensorgrad.nn.pooling import (
 )
 from tensorgrad.nn.sparse import Embedding
 from tensorgrad.nn.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
-from tensorgrad.whole_modules import whole
+from tensorgrad.system.lazy_modules import whole
 
 from tensorgrad.nn import functional, init  # isort: skip
 
@@ -188,7 +188,7 @@ else:  # so that a misspelt name does not pass for one of these
             if name in names:
                 globals()[name] = getattr(import_module(f"tensorgrad.nn.{module}"), name)
                 return globals()[name]
-        raise import_module("tensorgrad.missing_names").no_attribute(__name__, name)
+        raise import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
 
 __all__ = [

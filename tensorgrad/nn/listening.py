@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorgrad import forks
 from tensorgrad.nn.module import Module
+from tensorgrad.system import forks
 
 
 class Listener:

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad import generator_philox
 from tensorgrad.autograd.graph import Node
+from tensorgrad.dispatch import generate, slow_path
 from tensorgrad.nn.listening import Listener, ignore, listen
 from tensorgrad.nn.module import Module
 from tensorgrad.nn.parameter import Parameter, is_lazy
 from tensorgrad.nn.utils.stateless import _functional_call
-from tensorgrad.ops import callpath, slowpath
-from tensorgrad.per_thread import PerThread
+from tensorgrad.random import philox
+from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._pytree import tree_leaves, tree_map_only
 from tensorgrad.utils.flop_counter import FlopCounterMode
@@ -256,11 +256,11 @@ def _on_meta(tensor: Tensor) -> Tensor:
 def _unchanged(model: Module) -> Iterator[None]:
     """Afterwards the modules' attributes, and the random numbers to come, are what they were."""
     attributes = [(module, dict(module.__dict__)) for module in model.modules()]
-    random = generator_philox.places()
+    random = philox.places()
     try:
         yield
     finally:
-        generator_philox.go_to(random)
+        philox.go_to(random)
         for module, before in attributes:
             module.__dict__.clear()
             module.__dict__.update(before)
@@ -309,12 +309,12 @@ class _Watch(Listener):
 
     def __enter__(self) -> None:
         listen(self)
-        slowpath.OBSERVERS.append(self._op)
-        callpath.rare(+1)
+        slow_path.OBSERVERS.append(self._op)
+        generate.rare(+1)
 
     def __exit__(self, *exception: Any) -> None:
-        callpath.rare(-1)
-        slowpath.OBSERVERS.remove(self._op)
+        generate.rare(-1)
+        slow_path.OBSERVERS.remove(self._op)
         ignore(self)
 
     def leave(self, module: Module, result: Any) -> None:

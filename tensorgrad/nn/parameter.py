@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tensorgrad as torch
+from tensorgrad.system.lazy_modules import whole as _whole
 from tensorgrad.tensor import Tensor, share
-from tensorgrad.whole_modules import whole as _whole
 
 
 class Parameter(Tensor, plain=True):
@@ -101,7 +101,7 @@ def __getattr__(name: str) -> Any:
         from tensorgrad.nn import uninitialized
 
         return getattr(uninitialized, name)
-    from tensorgrad.missing_names import no_attribute
+    from tensorgrad.system.missing_names import no_attribute
 
     raise no_attribute(__name__, name)
 

@@ -1,16 +1,19 @@
-"""The ops: how they are declared (op, kinds, callpath, dispatch), and one file per family of them."""
+"""The ops, one file per family. How they are declared and called is in `dispatch/`."""
 
 FAMILIES = (
-    "create", "pointwise", "limits", "compare", "complex", "special", "bessel", "orthogonal", "activation", "reduce",
-    "scan", "sort", "shape",
-    "restride", "split", "index", "scatter", "embedding", "bag", "embedding_bag", "segment", "join", "rearrange",
-    "copy", "matmul", "einsum", "linalg",
-    "cholesky", "matrix_functions", "decompose", "matrix_norm", "lu", "ldl", "householder", "lowrank", "lobpcg",
-    "removed", "conv", "pool", "norm", "softmax", "loss", "margin", "ctc", "loss_functions", "attention", "dropout",
-    "sample", "noise",
-    "fft", "spectrogram", "windows",
-    "interpolate", "grid", "fractional",
-    "gamma_sample", "gumbel", "native",
-    "numeric", "weight_norm", "rnn",
-    "questions", "storage_values", "memory", "absent", "callables", "view_copy", "docs",
+    "create", "pointwise", "limits", "compare", "complex", "reduce", "scan", "sort", "shape", "restride", "split",
+    "index", "scatter", "segment", "join", "rearrange", "copy", "numeric", "properties", "external_memory",
+    *("special." + name for name in ("special", "bessel", "orthogonal")),
+    *("linalg." + name for name in (
+        "matmul", "einsum", "linalg", "cholesky", "matrix_functions", "decompose", "matrix_norm", "lu", "ldl",
+        "householder", "lowrank", "lobpcg",
+    )),
+    *("nn." + name for name in (
+        "activation", "embedding", "bag", "embedding_bag", "conv", "pool", "norm", "softmax", "loss", "margin", "ctc",
+        "loss_functions", "attention", "dropout", "interpolate", "grid", "fractional", "weight_norm", "rnn",
+    )),
+    *("random." + name for name in ("sample", "noise", "gamma_sample", "gumbel")),
+    *("signal." + name for name in ("fft", "spectrogram", "windows")),
+    *("pytorch." + name for name in ("removed", "native", "storage_values", "absent", "callables", "view_copy")),
+    "examples",
 )  # fmt: skip

@@ -7,14 +7,14 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.ops import callpath, inplace
+from tensorgrad.dispatch import generate, inplace
+from tensorgrad.dispatch.errors import check_broadcastable, check_number
+from tensorgrad.dispatch.kinds import alias, composite, op, pointwise
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.promotion import plain_number
+from tensorgrad.dispatch.slow_path import spoken
 from tensorgrad.ops.create import tensor
-from tensorgrad.ops.errors import check_broadcastable, check_number
-from tensorgrad.ops.kinds import alias, composite, op, pointwise
-from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import reflected
-from tensorgrad.ops.promote import plain_number
-from tensorgrad.ops.slowpath import spoken
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor
 
@@ -279,7 +279,7 @@ def masked_fill_(self: Tensor, mask: Tensor, value) -> Tensor:
     array = self._array
     xp = STORAGES[array.__class__].xp
     if (
-        xp is None or callpath.RARE or mask.__class__ not in PLAIN or value.__class__ not in dtypes.NUMBERS
+        xp is None or generate.RARE or mask.__class__ not in PLAIN or value.__class__ not in dtypes.NUMBERS
         or inplace._tracked(self, ()) or array.__class__ is not mask._array.__class__
     ):  # fmt: skip
         return inplace.replace(self, masked_fill, (mask, value), {})

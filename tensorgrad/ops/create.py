@@ -13,15 +13,15 @@ from operator import index as as_int
 import numpy as np
 
 from tensorgrad import devices, dtypes
+from tensorgrad.dispatch.errors import as_integer, check_number, warn
+from tensorgrad.dispatch.kinds import composite
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.layouts import memory_strides
-from tensorgrad.ops.errors import as_integer, check_number, warn
-from tensorgrad.ops.kinds import composite
-from tensorgrad.ops.out import store_out
-from tensorgrad.ops.promote import plain_number
-from tensorgrad.per_thread import PerThread
 from tensorgrad.settings import _Settings
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
+from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import Tensor, share, wrap
 
 
@@ -180,7 +180,7 @@ _COMMON = frozenset({list, tuple, int, float, bool, Tensor, np.ndarray})
 def over_storage(data, dtype: dtypes.dtype | None) -> Tensor | None:
     """A vector over the memory of a storage; None for what is no storage. Raises: RuntimeError for a typed one of
     another dtype."""
-    from tensorgrad.ops.storage_values import TypedStorage, elements
+    from tensorgrad.ops.pytorch.storage_values import TypedStorage, elements
 
     if isinstance(data, Storage):
         return elements(data, dtype or dtypes.int64)
@@ -447,11 +447,11 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool | No
         size = obj.nbytes() // dtype.itemsize
         obj, dtype = share(obj.strided((size,), (dtype.itemsize,), 0, dtype.numpy), obj), None
     elif isinstance(obj, bytes | bytearray | memoryview | buffers.array):
-        from tensorgrad.ops.memory import frombuffer
+        from tensorgrad.ops.external_memory import frombuffer
 
         obj = frombuffer(obj, dtype=dtype or dtypes.DEFAULT.floating)
     elif type(obj).__name__ == "PyCapsule":
-        from tensorgrad.ops.memory import from_dlpack
+        from tensorgrad.ops.external_memory import from_dlpack
 
         obj = from_dlpack(obj)
     shares = isinstance(obj, Tensor | np.ndarray)
@@ -550,7 +550,7 @@ def _out(name: str, out, made: Tensor, fills: bool = False) -> Tensor:
 def _dtype_of(out: Tensor, dtype):
     """The dtype to make what `out` is to hold. Raises: RuntimeError if another one was asked for."""
     if dtype is not None and dtype is not out.dtype:
-        from tensorgrad.ops.slowpath import spoken
+        from tensorgrad.dispatch.slow_path import spoken
 
         raise RuntimeError(f"dtype {spoken(dtype)} does not match dtype of out parameter ({spoken(out.dtype)})")
     return out.dtype
@@ -609,7 +609,7 @@ def empty(
     dtype = dtype if out is None else _dtype_of(out, dtype)
     shape = resolve_shape(given_size("empty", size, named))
     if memory_format is not None and (strides := memory_strides(shape, memory_format)) != memory_strides(shape, None):
-        from tensorgrad.ops.memory import empty_strided
+        from tensorgrad.ops.external_memory import empty_strided
 
         return _out(
             "empty", out, empty_strided(shape, strides, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -664,7 +664,7 @@ def _like(name: str, function, fills: bool):
         if memory_format is not None and "preserve" not in str(memory_format):
             strides = memory_strides(tuple(array.shape), memory_format)
             if strides != made.stride():
-                from tensorgrad.ops.memory import empty_strided
+                from tensorgrad.ops.external_memory import empty_strided
 
                 ordered = empty_strided(array.shape, strides, dtype=made.dtype, device=made.device)
                 made = ordered.copy_(made.detach()).requires_grad_(requires_grad)

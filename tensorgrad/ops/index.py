@@ -12,15 +12,15 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.dispatch import generate, inplace
+from tensorgrad.dispatch.errors import check_number, warn
+from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.slow_path import spoken
 from tensorgrad.kernels.array import advanced as kernels
 from tensorgrad.kernels.array.shape import at, raise_index_error
-from tensorgrad.ops import callpath, inplace
 from tensorgrad.ops.create import tensor, wrapped
-from tensorgrad.ops.errors import check_number, warn
-from tensorgrad.ops.kinds import composite, op
-from tensorgrad.ops.out import store_out
 from tensorgrad.ops.shape import Tensor, _alias, _unsqueeze, expand, new_axes_at, select_at, slice_at
-from tensorgrad.ops.slowpath import spoken
 from tensorgrad.tensor import PLAIN, wrap
 
 # --- the rows ------------------------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ def _untracked(x: Tensor) -> bool:
     return (
         (x._requires_grad is False or not (GRAD.enabled and x.requires_grad))
         and x._array.__class__ is np.ndarray
-        and not callpath.RARE
+        and not generate.RARE
         and x.__class__ in PLAIN
         and 0 not in x._array.strides
     )
@@ -377,7 +377,7 @@ def _put(x: Tensor, tensors, pattern, values: Tensor, accumulate: bool) -> Tenso
     """Writes (or adds) `values` to `x` where the index tensors point, in place."""
     _check_same_dtype(x, tensors, pattern, values)
     array = x._array
-    if accumulate or array.__class__ is not np.ndarray or callpath.RARE or inplace._tracked(x, (values,)):
+    if accumulate or array.__class__ is not np.ndarray or generate.RARE or inplace._tracked(x, (values,)):
         return inplace.replace(x, _index_put, (tensors, values, pattern, accumulate), {})
     inplace.check_no_overlap(x)
     indices = [t._array for t in tensors]

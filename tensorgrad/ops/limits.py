@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorgrad import dtypes
-from tensorgrad.ops import inplace
-from tensorgrad.ops.errors import check_number
-from tensorgrad.ops.kinds import alias, composite, export, pointwise
+from tensorgrad.dispatch import inplace
+from tensorgrad.dispatch.errors import check_number
+from tensorgrad.dispatch.kinds import alias, composite, export, pointwise
 from tensorgrad.tensor import Tensor
 
 maximum = pointwise("maximum(input, other)", "pointwise.maximum", numbers=(), in_place=False,

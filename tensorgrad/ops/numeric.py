@@ -6,13 +6,13 @@ import warnings
 from operator import index as as_int
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.errors import wrap_dim, wrap_dims
+from tensorgrad.dispatch.kinds import composite, op, reduction
+from tensorgrad.dispatch.no_derivative import no_derivative
+from tensorgrad.dispatch.out import store_out
 from tensorgrad.ops.complex import complex_
 from tensorgrad.ops.create import linspace
-from tensorgrad.ops.errors import wrap_dim, wrap_dims
 from tensorgrad.ops.join import cat
-from tensorgrad.ops.kinds import composite, op, reduction
-from tensorgrad.ops.no_derivative import no_derivative
-from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import short_name
 from tensorgrad.ops.reduce import _nuclear_norm, _spoken, vector_norm
 from tensorgrad.return_types import return_type

@@ -16,14 +16,14 @@ from collections.abc import Callable
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch import inplace
+from tensorgrad.dispatch.errors import unsupported
+from tensorgrad.dispatch.kinds import alias, composite, export, op, pointwise
+from tensorgrad.dispatch.legacy_calls import number_first
+from tensorgrad.dispatch.no_derivative import no_derivative
+from tensorgrad.dispatch.out import store_out
 from tensorgrad.kernels.array import pointwise as kernels
-from tensorgrad.ops import inplace
 from tensorgrad.ops.create import tensor, zeros_like
-from tensorgrad.ops.errors import unsupported
-from tensorgrad.ops.kinds import alias, composite, export, op, pointwise
-from tensorgrad.ops.no_derivative import no_derivative
-from tensorgrad.ops.number_first import number_first
-from tensorgrad.ops.out import store_out
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 

@@ -8,15 +8,15 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.errors import check_number, warn, wrap_dim, wrap_dims
+from tensorgrad.dispatch.kinds import FUNCTIONS, composite, op
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.slow_path import spoken
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.create import finish, tensor
-from tensorgrad.ops.errors import check_number, warn, wrap_dim, wrap_dims
-from tensorgrad.ops.kinds import FUNCTIONS, composite, op
-from tensorgrad.ops.out import store_out
 from tensorgrad.ops.shape import _diagonal, expand, ints, place, variadic
 from tensorgrad.ops.shape import diagonal as _view_of_diagonal
-from tensorgrad.ops.slowpath import spoken
 from tensorgrad.tensor import Tensor
 
 # --- flip and roll ---------------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ from operator import index as as_int
 from typing import Any
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.errors import warn, wrap_dim, wrap_dims
+from tensorgrad.dispatch.kinds import composite, op, reduction, view
+from tensorgrad.dispatch.out import store_out
 from tensorgrad.kernels.array.reduce import count
-from tensorgrad.ops.errors import warn, wrap_dim, wrap_dims
-from tensorgrad.ops.kinds import composite, op, reduction, view
 from tensorgrad.ops.limits import maximum, minimum
-from tensorgrad.ops.out import store_out
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
 from tensorgrad.storage.stubs import STORAGES
@@ -515,7 +515,7 @@ def _nuclear_norm(input: Tensor, dim, keepdim: bool) -> Tensor:
     dims = wrap_dims((0, 1) if dim is None else dim, input.ndim)
     if len(dims) != 2 or (dim is None and input.ndim != 2):
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim} for a {input.ndim}-D tensor")
-    from tensorgrad.ops.decompose import svdvals  # loaded late: it builds on this file
+    from tensorgrad.ops.linalg.decompose import svdvals  # loaded late: it builds on this file
 
     values = sum(svdvals(input.movedim(dims, (-2, -1))), -1)
     if keepdim:
@@ -568,7 +568,7 @@ _logsumexp = reduction(
 
 
 def _spoken(dtype) -> str:
-    from tensorgrad.ops.slowpath import spoken
+    from tensorgrad.dispatch.slow_path import spoken
 
     return spoken(dtype)
 

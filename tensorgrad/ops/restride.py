@@ -7,10 +7,10 @@ from operator import index as as_int
 
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import RESHAPED, check_writable
+from tensorgrad.dispatch.errors import warn
+from tensorgrad.dispatch.kinds import composite, export, op, view
 from tensorgrad.layouts import channels_last, channels_last_3d, memory_strides
 from tensorgrad.ops.create import unset
-from tensorgrad.ops.errors import warn
-from tensorgrad.ops.kinds import composite, export, op, view
 from tensorgrad.ops.shape import _transpose, _unsqueeze, ints, squeeze, t
 from tensorgrad.settings import _Settings
 from tensorgrad.tensor import Tensor, share

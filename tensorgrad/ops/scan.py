@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 
 from tensorgrad import dtypes
-from tensorgrad.ops.errors import wrap_dim
-from tensorgrad.ops.kinds import composite, op
-from tensorgrad.ops.out import store_out
+from tensorgrad.dispatch.errors import wrap_dim
+from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.out import store_out
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.reduce import place
 from tensorgrad.return_types import return_type
@@ -119,7 +119,7 @@ logcumsumexp = op("logcumsumexp(input, dim: int)", "scan.logcumsumexp", prepare=
 
 def _in_place(name: str, function) -> None:
     def method(self, dim, *, dtype=None):
-        from tensorgrad.ops import inplace
+        from tensorgrad.dispatch import inplace
 
         return inplace.replace(self, function, (dim,), {} if dtype is None else {"dtype": dtype})
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from tensorgrad.dispatch.kinds import FUNCTIONS, composite
 from tensorgrad.kernels.array.reduce import spoken
-from tensorgrad.ops.bag import bag_extreme, bag_sum
-from tensorgrad.ops.kinds import FUNCTIONS, composite
+from tensorgrad.ops.nn.bag import bag_extreme, bag_sum
 from tensorgrad.tensor import Tensor
 
 _REDUCTIONS = ("sum", "mean", "prod", "max", "amax", "min", "amin")

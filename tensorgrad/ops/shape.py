@@ -14,11 +14,11 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
+from tensorgrad.dispatch.errors import as_integer, warn, wrap_dim, wrap_dims
+from tensorgrad.dispatch.kinds import alias, composite, export, op, view
+from tensorgrad.dispatch.slow_path import spoken
 from tensorgrad.kernels.array import shape as kernels
 from tensorgrad.layouts import inverse
-from tensorgrad.ops.errors import as_integer, warn, wrap_dim, wrap_dims
-from tensorgrad.ops.kinds import alias, composite, export, op, view
-from tensorgrad.ops.slowpath import spoken
 from tensorgrad.tensor import Tensor, share
 
 # --- arguments -----------------------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ from tensorgrad.autograd.graph import Node, next_sequence_nr
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.refused_views import MULTI
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.ops import callpath
-from tensorgrad.ops.errors import wrap_dim
-from tensorgrad.ops.kinds import composite
-from tensorgrad.ops.op import Op
+from tensorgrad.dispatch import generate
+from tensorgrad.dispatch.errors import wrap_dim
+from tensorgrad.dispatch.kinds import composite
+from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.slow_path import spoken
 from tensorgrad.ops.shape import ints, select_at, slice_at, window
-from tensorgrad.ops.slowpath import spoken
 from tensorgrad.tensor import VIEW, Tensor
 
 
@@ -26,7 +26,7 @@ def _several(signature: str, step, windows, backward_name: str, formula):
     """An op that makes several views. `windows(shape, dim, *args)` gives an index tuple for each, which the row
     `step` (basic indexing) turns into a view; `formula` joins the gradients."""
     row = Op(signature, None, kind="views", formulas={"input": formula}, backward_name=backward_name)
-    callpath.declare(row)
+    generate.declare(row)
     names = [p.name for p in row.params[1:]]
 
     def plain(input: Tensor, *args) -> tuple[Tensor, ...]:
@@ -56,7 +56,7 @@ def _several(signature: str, step, windows, backward_name: str, formula):
         return tuple(results)
 
     def call(input: Tensor, *args) -> tuple[Tensor, ...]:
-        return callpath.slowly(row, (input, *args)) if callpath.RARE else plain(input, *args)
+        return generate.slowly(row, (input, *args)) if generate.RARE else plain(input, *args)
 
     row._plain, row.call = plain, call
     call.op = row  # type: ignore[attr-defined]

@@ -1,24 +1,5 @@
-"""The interface of a kernel that brings its own derivative."""
+"""The interface of kernels that bring their derivative, by its public name: `from tensorgrad.ops.stubs import Op`."""
 
-from __future__ import annotations
+from tensorgrad.dispatch.interface import Op
 
-
-class Op:
-    """A kernel for one op on one device; register it with `OpDispatch.register(op, device)`.
-
-    Subclassing is optional: any class with a static `forward` will do, and a plain function is a `forward`.
-    """
-
-    @staticmethod
-    def forward(*arrays, **params):
-        """Computes the op on the device's plain arrays.
-
-        Called with the op's parameters in the order of its row, already checked and normalised. Returns a fresh
-        array (or a tuple of them, for several outputs), or `NotImplemented` to leave the call to the general kernel.
-        """
-        raise NotImplementedError("a kernel class implements forward")
-
-    # backward = staticmethod(function), optional. Its parameters are named like a formula's in the op's row: `g`
-    # (the gradient of the output), `out`, and those inputs and parameters that the row's own formulas save. It
-    # returns one array (or None) per tensor input. Where it is missing, the row's formulas are used; they are also
-    # used when the backward pass is itself recorded, so second derivatives never depend on it.
+__all__ = ["Op"]

@@ -6,7 +6,7 @@ from tensorgrad.optim.adam import Adam
 from tensorgrad.optim.adamw import AdamW
 from tensorgrad.optim.optimizer import Optimizer
 from tensorgrad.optim.sgd import SGD
-from tensorgrad.whole_modules import whole
+from tensorgrad.system.lazy_modules import whole
 
 # Not every program has one of these: loaded when it is first asked for.
 _ELSEWHERE = {
@@ -46,7 +46,7 @@ else:  # so that a misspelt name does not pass for one of these
         if name in _ELSEWHERE:
             value = globals()[name] = getattr(import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
             return value
-        raise import_module("tensorgrad.missing_names").no_attribute(__name__, name)
+        raise import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

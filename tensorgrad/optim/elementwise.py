@@ -19,10 +19,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 import tensorgrad as torch
+from tensorgrad.dispatch.errors import check_one_device
+from tensorgrad.dispatch.kernel_tables import LARGE, own_kernel
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import pool
-from tensorgrad.ops.dispatch import LARGE, own_kernel
-from tensorgrad.ops.errors import check_one_device
+from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.optim import optimizer
 from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.settings import _Settings as SETTINGS
@@ -412,7 +412,7 @@ def _advance_large(update: Callable, x: Any, arrays: list, constants: tuple, scr
                 update(np, block, others, [t[: block.size] for t in temporaries], constants)
 
         if LARGE:  # threads are wanted: NumPy's loops hold no lock
-            pool.run(advance, -(-x.size // BLOCK), (), x.size)
+            thread_pool.run(advance, -(-x.size // BLOCK), (), x.size)
         else:
             advance(0, -(-x.size // BLOCK))
     else:

@@ -7,8 +7,8 @@ from typing import Any
 
 from tensorgrad.nn.listening import Listener, ignore, listen
 from tensorgrad.nn.module import Module
-from tensorgrad.per_thread import PerThread
 from tensorgrad.profiler.recorder import MODULE, Recorder
+from tensorgrad.system.per_thread import PerThread
 from tensorgrad.utils.module_tracker import ModuleTracker
 
 

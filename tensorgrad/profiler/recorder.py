@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.ops import callpath, slowpath
+from tensorgrad.dispatch import generate, slow_path
 from tensorgrad.tensor import Tensor
 
 # The categories of Chrome's trace.
@@ -71,15 +71,15 @@ class Recorder:
             self._modules.__enter__()
         self.began = time.perf_counter()
         RECORDERS.append(self)
-        slowpath.OBSERVERS.append(self._op)
+        slow_path.OBSERVERS.append(self._op)
         engine.OBSERVERS.append(self._node)
-        callpath.rare(+1)
+        generate.rare(+1)
 
     def stop(self) -> None:
         """Ends it."""
-        callpath.rare(-1)
+        generate.rare(-1)
         engine.OBSERVERS.remove(self._node)
-        slowpath.OBSERVERS.remove(self._op)
+        slow_path.OBSERVERS.remove(self._op)
         RECORDERS.remove(self)
         if self._modules is not None:
             self._modules.__exit__()

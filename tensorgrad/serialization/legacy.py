@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.ops.storage_values import TypedStorage
+from tensorgrad.ops.pytorch.storage_values import TypedStorage
 from tensorgrad.serialization.archive import Stream
 from tensorgrad.serialization.describe import described
 from tensorgrad.serialization.pickler import Pickler

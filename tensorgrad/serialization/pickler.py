@@ -9,7 +9,7 @@ from typing import Any
 from tensorgrad import devices, dtypes, layouts
 from tensorgrad.nn.module import PYTORCHS_STATE, Module
 from tensorgrad.nn.parameter import Buffer, Parameter, is_lazy
-from tensorgrad.ops.storage_values import TypedStorage
+from tensorgrad.ops.pytorch.storage_values import TypedStorage
 from tensorgrad.serialization.names import pytorch_name
 from tensorgrad.serialization.tables import STORAGE_NAMES, Global, named
 from tensorgrad.size import Size

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import devices, serialization
-from tensorgrad.ops.storage_values import TypedStorage
+from tensorgrad.ops.pytorch.storage_values import TypedStorage
 from tensorgrad.serialization import archive, legacy
 from tensorgrad.serialization.describe import described
 from tensorgrad.serialization.names import pytorch_name

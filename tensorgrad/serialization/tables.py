@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.ops.storage_values import TypedStorage
+from tensorgrad.ops.pytorch.storage_values import TypedStorage
 from tensorgrad.serialization.describe import described
 from tensorgrad.storage.meta import MetaArray
 from tensorgrad.storage.stubs import Storage
@@ -83,7 +83,7 @@ def rebuild_tensor(memory, offset, size, stride, dtype=None, requires_grad=False
     """
     if not isinstance(memory, Storage | TypedStorage):
         raise ValueError(f"a tensor needs a storage, but the file gives it {described(memory)}")
-    storage: Storage = memory.untyped()  # type: ignore[union-attr]  # which storages have, see ops/storage_values.py
+    storage: Storage = memory.untyped()  # type: ignore[union-attr]  # which storages have, see ops/pytorch/storage_values.py
     dtype = getattr(memory, "dtype", None) if dtype is None else dtype
     if not isinstance(dtype, dtypes.dtype):
         raise ValueError(f"a tensor over an untyped storage needs a dtype, but the file gives {described(dtype)}")

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from tensorgrad import devices, dtypes, layouts
 from tensorgrad.nn.parameter import Buffer, Parameter
-from tensorgrad.ops.storage_values import TypedStorage
+from tensorgrad.ops.pytorch.storage_values import TypedStorage
 from tensorgrad.serialization.describe import described, problem
 from tensorgrad.serialization.tables import REBUILD, STORAGE_TYPES, NoPlace, set_state
 from tensorgrad.size import Size

@@ -13,8 +13,8 @@ from operator import index as as_int
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.ops import windows as shapes
 from tensorgrad.ops.create import finish
+from tensorgrad.ops.signal import windows as shapes
 from tensorgrad.tensor import Tensor
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from tensorgrad.storage import cpu, meta, recycling
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
-from tensorgrad.whole_modules import whole
+from tensorgrad.system.lazy_modules import whole
 
 _VALUES = (
     "TypedStorage", "UntypedStorage", "_dtype_to_storage_type_map", "_get_always_warn_typed_storage_removal",
@@ -16,7 +16,7 @@ def __getattr__(name: str):
     if name in _VALUES:  # of a higher floor, which needs this one
         from importlib import import_module
 
-        return getattr(import_module("tensorgrad.ops.storage_values"), name)
+        return getattr(import_module("tensorgrad.ops.pytorch.storage_values"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 

@@ -18,7 +18,7 @@ import threading
 import time
 from typing import Any
 
-from tensorgrad import cgroups, forks
+from tensorgrad.system import cgroups, forks
 
 __all__ = ["KEPT", "memory", "release", "start"]
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tensorgrad import devices
-from tensorgrad.per_thread import PerThread
+from tensorgrad.system.per_thread import PerThread
 
 
 class _Inference(PerThread):
@@ -30,7 +30,7 @@ class Storage:
     A device implements the class methods below (see `storage/cpu.py`, and CONTRIBUTING.md in the repository).
     `array` owns the memory; `version` counts in-place writes and is None for tensors made in inference mode.
 
-    It may also know better ways to other devices than by a copy on the host (`storage/cuda_storage.py`: `send` to
+    It may also know better ways to other devices than by a copy on the host (`storage/cuda/storage.py`: `send` to
     another device, `receive` what the CPU sends, `fetch` into memory of the host).
 
     An array type needs `shape`, `dtype` (NumPy's), `strides` (bytes), `ndim`, `size`, `itemsize` and `nbytes`.

@@ -6,7 +6,7 @@ Nothing here is needed by ``import tensorgrad`` itself, so each part is loaded w
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tensorgrad.whole_modules import whole
+from tensorgrad.system.lazy_modules import whole
 
 _PARTS = (
     "_pytree", "benchmark", "checkpoint", "collect_env", "data", "deterministic", "dlpack", "flop_counter", "hooks",
@@ -36,7 +36,7 @@ else:  # so that a misspelt name does not pass for one of these
             return import_module(f"{__name__}.{name}")
         if name == "swap_tensors":
             return import_module(f"{__name__}.swap").swap_tensors
-        raise import_module("tensorgrad.missing_names").no_attribute(__name__, name)
+        raise import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -14,13 +14,13 @@ import warnings
 import weakref
 from collections.abc import Callable
 
-from tensorgrad import generator_philox
 from tensorgrad.amp import autocast_state
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.gradients import backward
 from tensorgrad.autograd.modes import GRAD, enable_grad, no_grad
 from tensorgrad.autograd.saving import saved_tensors_hooks
+from tensorgrad.random import philox
 from tensorgrad.tensor import Tensor
 
 __all__ = [
@@ -339,7 +339,7 @@ def _traced(traces: tuple | None, which: int):
     if traces is None:
         yield
         return
-    from tensorgrad.ops.slowpath import OBSERVERS
+    from tensorgrad.dispatch.slow_path import OBSERVERS
 
     trace = traces[which]
     trace.clear()
@@ -433,7 +433,7 @@ class _Reentrant(Function):
 
 
 def _random_state():
-    return generator_philox.places()
+    return philox.places()
 
 
 @contextlib.contextmanager
@@ -442,9 +442,9 @@ def _random(state):
     if state is None:
         yield
         return
-    before = generator_philox.places()
-    generator_philox.go_to(state)
+    before = philox.places()
+    philox.go_to(state)
     try:
         yield
     finally:
-        generator_philox.go_to(before)
+        philox.go_to(before)

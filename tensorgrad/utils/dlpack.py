@@ -1,7 +1,7 @@
-"""`torch.utils.dlpack`: tensors from and for other libraries, without copying. See `tensorgrad.ops.memory`."""
+"""`torch.utils.dlpack`: tensors from and for other libraries, without copying. See `tensorgrad.ops.external_memory`."""
 
-from tensorgrad.guard import guarded as _guarded
-from tensorgrad.ops.memory import from_dlpack, to_dlpack
+from tensorgrad.dispatch.guard import guarded as _guarded
+from tensorgrad.ops.external_memory import from_dlpack, to_dlpack
 
 __all__ = ["from_dlpack", "to_dlpack"]
 

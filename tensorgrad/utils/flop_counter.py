@@ -16,8 +16,8 @@ from typing import Any
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
-from tensorgrad.ops import callpath, slowpath
-from tensorgrad.per_thread import PerThread
+from tensorgrad.dispatch import generate, slow_path
+from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils.module_tracker import ModuleTracker
 
@@ -247,15 +247,15 @@ class FlopCounterMode:
     def __enter__(self) -> FlopCounterMode:
         self._thread, self._finished = _Thread(), []
         self.mod_tracker.__enter__()
-        slowpath.OBSERVERS.append(self._op)
+        slow_path.OBSERVERS.append(self._op)
         engine.OBSERVERS.append(self._node)
-        callpath.rare(+1)
+        generate.rare(+1)
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        callpath.rare(-1)
+        generate.rare(-1)
         engine.OBSERVERS.remove(self._node)
-        slowpath.OBSERVERS.remove(self._op)
+        slow_path.OBSERVERS.remove(self._op)
         self.mod_tracker.__exit__()
         if self.display:
             print(self.get_table(self.depth))

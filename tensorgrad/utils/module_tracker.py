@@ -7,7 +7,7 @@ from typing import Any
 
 from tensorgrad.nn.listening import Listener, ignore, listen
 from tensorgrad.nn.module import Module
-from tensorgrad.per_thread import PerThread
+from tensorgrad.system.per_thread import PerThread
 
 __all__ = ["ModuleTracker"]
 

@@ -16,7 +16,7 @@ imported before it is used.
 
 import importlib as _importlib
 
-from tensorgrad.whole_modules import whole as _whole
+from tensorgrad.system.lazy_modules import whole as _whole
 
 _FILES = {  # name -> the file of this package that has it (of another name: importing it would hide the function)
     "explore": "explorer",
@@ -35,7 +35,7 @@ _FILES = {  # name -> the file of this package that has it (of another name: imp
 def __getattr__(name: str):
     if name in _FILES:
         return getattr(_importlib.import_module(f"tensorgrad.viz.{_FILES[name]}"), name)
-    raise _importlib.import_module("tensorgrad.missing_names").no_attribute(__name__, name)
+    raise _importlib.import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
 
 def __dir__():

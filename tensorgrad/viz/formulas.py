@@ -12,8 +12,8 @@ from typing import NamedTuple
 from tensorgrad.autograd.function import FunctionCtx
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.views import CopySlices
-from tensorgrad.ops.kinds import FUNCTIONAL, FUNCTIONS
-from tensorgrad.ops.op import Op, arguments_of
+from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
+from tensorgrad.dispatch.op import Op, arguments_of
 
 MOST_LINES = 24
 

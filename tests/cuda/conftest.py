@@ -44,6 +44,6 @@ def nothing_copied():
 @pytest.fixture(autouse=True, scope="session")
 def full_precision():
     """Convolutions in float32 as it is: PyTorch, and tensorgrad after it, rounds to TF32 unless told otherwise."""
-    from tensorgrad.kernels.cuda import switches
+    from tensorgrad.kernels.cuda.runtime import switches
 
     switches.cudnn.allow_tf32 = False

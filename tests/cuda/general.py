@@ -3,28 +3,28 @@
 import contextlib
 
 import tensorgrad
-from tensorgrad.ops import dispatch
+from tensorgrad.dispatch import kernel_tables
 
 
 def _stays(name: str, path: str) -> bool:
     """Random numbers have no other kernel, what runs on the host is no CUDA kernel, and some rows are no ops."""
-    return path.startswith(("random.", "host.")) or name.partition(".backward")[0] not in dispatch.OPS
+    return path.startswith(("random.", "host.")) or name.partition(".backward")[0] not in kernel_tables.OPS
 
 
 @contextlib.contextmanager
 def on_cupy_alone():
     """Leaves the rows of kernels/cuda/table.py aside, but for those that nothing could replace."""
     tensorgrad.cuda.init()
-    rows = dispatch.OWN["cuda"]
-    dispatch.OWN["cuda"] = {name: path for name, path in rows.items() if _stays(name, path)}
+    rows = kernel_tables.OWN["cuda"]
+    kernel_tables.OWN["cuda"] = {name: path for name, path in rows.items() if _stays(name, path)}
     _forget()
     try:
         yield
     finally:
-        dispatch.OWN["cuda"] = rows
+        kernel_tables.OWN["cuda"] = rows
         _forget()
 
 
 def _forget():
-    for name in dispatch.OPS:
-        dispatch._changed(name)
+    for name in kernel_tables.OPS:
+        kernel_tables._changed(name)

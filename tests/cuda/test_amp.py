@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorgrad
-from tensorgrad.ops import slowpath
+from tensorgrad.dispatch import slow_path
 from tests.cuda.test_optim import launched  # noqa: F401 (a fixture)
 from tests.test_amp import story
 
@@ -179,7 +179,7 @@ def test_a_function_of_ones_own_says_its_dtype(names):
 def test_a_parameter_is_cast_once(names):
     l = tensorgrad
     weight, x = l.nn.Parameter(names["a"].clone()), names["a"]
-    state = lambda: slowpath.LOCAL.autocast
+    state = lambda: slow_path.LOCAL.autocast
     with l.autocast("cuda"):
         first, second = x @ weight, x @ weight
         assert len(state().casts) == 1

@@ -131,7 +131,7 @@ def test_shared_heads():
 def test_dropped_weights_are_the_same_back_as_forward():
     """A weight of 0 or 2 for each pair: the gradients are those of the same product in simple ops."""
     (q, k, v), _ = given("float32", (1, 2, 40, 16), (1, 2, 33, 16), (1, 2, 33, 16))
-    from tensorgrad.ops.attention import _attention, _twin
+    from tensorgrad.ops.nn.attention import _attention, _twin
 
     drop = tensorgrad.tensor(np.random.default_rng(0).integers(0, 2, (1, 2, 40, 33)) * 2.0).float().to("cuda")
     results = []

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tensorgrad
-from tensorgrad.kernels.cuda import libraries, switches
+from tensorgrad.kernels.cuda.runtime import libraries, switches
 from tests.cuda.conftest import MODE
 from tests.cuda.test_matmul import close, pair
 
@@ -239,7 +239,7 @@ def test_determinism_excludes_algorithms():
 
 @emulated
 def test_benchmark_tries_the_algorithms(monkeypatch):
-    from tensorgrad.kernels.cuda import cudnn
+    from tensorgrad.kernels.cuda.runtime import cudnn
 
     monkeypatch.setattr(cudnn, "TRIAL_BYTES", 1 << 20)
     (a, x), (b, w) = pair((2, 3, 7, 6)), pair((4, 3, 3, 3))
@@ -293,7 +293,7 @@ def test_groups_are_one_call_and_one_dimension_is_two():
 
 @emulated
 def test_threads_have_handles_of_their_own():
-    from tensorgrad.kernels.cuda import cudnn
+    from tensorgrad.kernels.cuda.runtime import cudnn
 
     (a, x), (b, w) = pair((2, 3, 6, 6)), pair((4, 3, 3, 3))
     found, exact = [], run("conv2d", a, b, None, {}).numpy()
@@ -314,7 +314,7 @@ def test_threads_have_handles_of_their_own():
 
 @emulated
 def test_a_refusal_names_the_call_and_the_shapes(monkeypatch):
-    from tensorgrad.kernels.cuda import cudnn
+    from tensorgrad.kernels.cuda.runtime import cudnn
 
     (_, x), (_, w) = pair((3, 3, 6, 6)), pair((4, 3, 3, 3))
     run("conv2d", x, w, None, {})
@@ -325,7 +325,7 @@ def test_a_refusal_names_the_call_and_the_shapes(monkeypatch):
 
 @emulated
 def test_the_signatures_are_those_of_the_header():
-    from tensorgrad.kernels.cuda import cudnn
+    from tensorgrad.kernels.cuda.runtime import cudnn
     from tests.emulator.cudnn import LIBRARY
 
     assert {name: LIBRARY.signatures[name] for name in cudnn.SIGNATURES} == cudnn.SIGNATURES

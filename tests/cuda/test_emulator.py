@@ -101,7 +101,9 @@ def test_the_loops_are_cupys(x):
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     low = x.astype(bfloat16)
     assert (low + low).dtype == bfloat16 and cupy.exp(low).dtype == bfloat16 and low.sum().dtype == bfloat16
-    assert cupy.where(low > 1, low, low).dtype == np.float32  # there is no loop for it: this is why kernels/cuda/xp.py
+    assert (
+        cupy.where(low > 1, low, low).dtype == np.float32
+    )  # there is no loop for it: this is why kernels/cuda/runtime/xp.py
     assert (x.astype(np.int8) / x.astype(np.int8)).dtype == np.float64
     assert (x + 1).dtype == (x + 1.5).dtype == np.float32 and (x + np.float64(1)).dtype == np.float64
     with pytest.raises(TypeError):

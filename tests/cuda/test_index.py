@@ -17,7 +17,7 @@ TOLERANCE = {"float32": 1e-6, "float64": 1e-12, "float16": 2e-3, "bfloat16": 2e-
 def nothing_is_left():
     """No test leaves a note of a wrong index, or a setting, to the next."""
     yield
-    from tensorgrad.kernels.cuda import bounds
+    from tensorgrad.kernels.cuda.runtime import bounds
 
     tensorgrad.use_deterministic_algorithms(False)
     bounds.look()

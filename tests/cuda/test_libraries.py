@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tensorgrad.kernels.array.conv import _points
-from tensorgrad.kernels.cuda import calls, cudnn, libraries
+from tensorgrad.kernels.cuda.runtime import calls, cudnn, libraries
 from tests.cuda.conftest import MODE
 
 _ctypes = importlib.import_module("_ctypes")

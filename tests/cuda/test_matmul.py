@@ -358,7 +358,7 @@ def test_products_follow_the_stream():
 
 
 def test_threads_have_handles_of_their_own():
-    from tensorgrad.kernels.cuda import cublas
+    from tensorgrad.kernels.cuda.runtime import cublas
 
     a, x = pair((17, 17), seed=8)
     found, results = [], []
@@ -389,7 +389,7 @@ def test_other_devices_are_served_there():
 def test_a_refusal_names_the_call_and_the_shapes(monkeypatch):
     import cupy
 
-    from tensorgrad.kernels.cuda import cublas
+    from tensorgrad.kernels.cuda.runtime import cublas
 
     a = cupy.ones((2, 3), np.float32)
     cublas.gemm(a, a.T, cupy.empty((2, 2), np.float32))
@@ -403,7 +403,7 @@ def test_a_refusal_names_the_call_and_the_shapes(monkeypatch):
 def test_the_workspace_gives_way_where_memory_is_short(monkeypatch):
     import cupy
 
-    from tensorgrad.kernels.cuda import cublas
+    from tensorgrad.kernels.cuda.runtime import cublas
 
     sizes, alloc = [], cupy.cuda.alloc
 
@@ -427,7 +427,7 @@ def test_the_workspace_gives_way_where_memory_is_short(monkeypatch):
 
 @emulated
 def test_the_signatures_are_those_of_the_header():
-    from tensorgrad.kernels.cuda import cublas, cublaslt
+    from tensorgrad.kernels.cuda.runtime import cublas, cublaslt
     from tests.emulator.cublas import LIBRARY
     from tests.emulator.cublaslt import LIBRARY as cublaslt_stand_in
 
@@ -453,7 +453,7 @@ def test_the_stand_in_refuses_what_cublas_refuses(change, status):
         "at": 0, "lda": 2, "b": at + 64, "bt": 0, "ldb": 4, "beta": ctypes.addressof(one), "c": at + 160, "ct": 0,
         "ldc": 2, "compute": 68, "algo": -1,
     }  # fmt: skip
-    from tensorgrad.kernels.cuda.calls import LETTERS
+    from tensorgrad.kernels.cuda.runtime.calls import LETTERS
 
     call = LIBRARY.cublasGemmEx_64
     call.argtypes = [LETTERS[letter] for letter in LIBRARY.signatures["cublasGemmEx_64"]]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tensorgrad as torch
-from tensorgrad.kernels.cuda import program
+from tensorgrad.kernels.cuda.runtime import program
 
 cupy = pytest.importorskip("cupy")
 SHAPES = [(3,), (129, 130), (), (1, 7, 5), (0, 4)]  # one of them more than one block, one empty

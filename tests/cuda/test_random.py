@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import tensorgrad as torch
-from tensorgrad.generator_philox import PhiloxGenerator, philox
 from tensorgrad.nn import functional as F
+from tensorgrad.random.philox import PhiloxGenerator, philox
 from tests.cuda.conftest import MODE
 
 oracle = pytest.importorskip("torch")

@@ -5,7 +5,7 @@ import pytest
 
 import tensorgrad as torch
 from tensorgrad.layouts import dense_order
-from tensorgrad.storage.cuda_storage import CUDAStorage
+from tensorgrad.storage.cuda.storage import CUDAStorage
 
 DTYPES = (
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,

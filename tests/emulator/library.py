@@ -126,8 +126,8 @@ def wide(x: np.ndarray) -> np.ndarray:
 
 
 def install() -> None:
-    """Puts the stand-ins where `tensorgrad.kernels.cuda.libraries` opens libraries."""
-    from tensorgrad.kernels.cuda import libraries
+    """Puts the stand-ins where `tensorgrad.kernels.cuda.runtime.libraries` opens libraries."""
+    from tensorgrad.kernels.cuda.runtime import libraries
     from tests.emulator import cublas, cublaslt, cudnn
 
     stand_ins = {"cublas": cublas.LIBRARY, "cublasLt": cublaslt.LIBRARY, "cudnn": cudnn.LIBRARY}

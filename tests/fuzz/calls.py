@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 import tensorgrad as torch
-from tensorgrad.ops import dispatch
-from tensorgrad.ops.loss import _cross_entropy_grad
+from tensorgrad.dispatch import kernel_tables
+from tensorgrad.ops.nn.loss import _cross_entropy_grad
 from tensorgrad.ops.pointwise import tanh_grad
 
 
@@ -24,7 +24,7 @@ def slope_of_tanh(g: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 def slope_of_loss(x: torch.Tensor, target: torch.Tensor, weight, *rest) -> torch.Tensor:
     """The op of cross-entropy's derivative, with what its kernel keeps."""
-    given, op = [x.detach(), target, weight], dispatch.OPS["cross_entropy_"]
+    given, op = [x.detach(), target, weight], kernel_tables.OPS["cross_entropy_"]
     arrays = [None if t is None else t._array for t in given]
     kernels = op.kernels if x.numel() < op.few else op.large
     loss, cache = kernels[arrays[0].__class__](*arrays, *rest)

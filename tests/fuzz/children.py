@@ -76,19 +76,20 @@ def work(rng: random.Random) -> list:
 
 def signals(seed: str) -> None:
     """Interrupts kernels at random moments, some hundred times."""
-    from tensorgrad.kernels.numba import pool, runtime, table
+    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.numba.runtime import background, thread_pool
 
     rng = random.Random(int(seed))
     threads = rng.choice((1, 2, 3, 4))
     torch.set_num_threads(threads)
     programs = work(rng)
     if table.wanted():
-        pool.GRAIN, pool.ROUSING = 64, 128
+        thread_pool.GRAIN, thread_pool.ROUSING = 64, 128
         for row in table.ROWS:
             row.elements = 512
         for program in programs:
             program()
-        runtime.wait()
+        background.wait()
     with np.errstate(all="ignore"):
         expected = [program().numpy() for program in programs]
         counted: Counter = Counter()
@@ -110,7 +111,7 @@ def signals(seed: str) -> None:
             ignored.clear()
         for program, right in zip(programs, expected, strict=True):
             np.testing.assert_allclose(program().numpy(), right, rtol=1e-5, atol=1e-5)
-    check_pool(pool, threads, programs)
+    check_pool(thread_pool, threads, programs)
     print(json.dumps({"interrupts": counted.total(), f"with {threads} threads": 1}))
 
 
@@ -138,7 +139,7 @@ def again(program, right, rng: random.Random, raised: list, ignored: list, count
     counted[type(caught).__name__] += caught is not None
 
 
-def check_pool(pool, threads: int, programs: list) -> None:
+def check_pool(thread_pool, threads: int, programs: list) -> None:
     """All threads of the pool are there, and wait for work."""
     from tensorgrad.kernels.numba import table
 
@@ -148,8 +149,8 @@ def check_pool(pool, threads: int, programs: list) -> None:
         for program in programs:
             program()
         time.sleep(0.05)
-    if len(pool._idle) != threads - 1:
-        raise AssertionError(f"{len(pool._idle)} threads of the pool wait for work, expected {threads - 1}")
+    if len(thread_pool._idle) != threads - 1:
+        raise AssertionError(f"{len(thread_pool._idle)} threads of the pool wait for work, expected {threads - 1}")
 
 
 # --- forks -----------------------------------------------------------------------------------------------------------
@@ -168,10 +169,10 @@ def forks(seed: str) -> None:
 
 def cache(seed: str) -> None:
     """Has a kernel compiled into the cache of TENSORGRAD_CACHE, or read from there, and looks at its numbers."""
-    from tensorgrad.kernels.numba import runtime
+    from tensorgrad.kernels.numba.runtime import background
 
     x = np.linspace(-1, 1, 6000, dtype=np.float32)
-    np.testing.assert_array_equal(runtime.compiled("pointwise.relu")(x), np.maximum(x, 0))
+    np.testing.assert_array_equal(background.compiled("pointwise.relu")(x), np.maximum(x, 0))
 
 
 if __name__ == "__main__":

@@ -264,9 +264,9 @@ def windows(d: Draw, dims: int) -> dict:
 
 def conv_ways(d: Draw) -> None:
     if d.chance(0.3):
-        d.ways["tiles._POINTS"] = d.one(24, 64, 300)
+        d.ways["simd.tiles._POINTS"] = d.one(24, 64, 300)
     if d.chance(0.2):
-        d.ways["tiles._TILE"] = d.one(1 << 10, 1 << 13)
+        d.ways["simd.tiles._TILE"] = d.one(1 << 10, 1 << 13)
     if d.chance(0.3):
         d.ways["images._STRIP"] = d.one(1 << 10, 1 << 12)
     if d.chance(0.3):

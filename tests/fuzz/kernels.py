@@ -18,8 +18,8 @@ import numpy as np
 from tqdm import tqdm
 
 import tensorgrad as torch
+from tensorgrad.dispatch import kernel_tables
 from tensorgrad.kernels.numba import table
-from tensorgrad.ops import dispatch
 from tests.fuzz import calls
 from tests.fuzz.cases import Array, Case, Draw
 from tests.fuzz.families import FAMILIES, Family
@@ -70,20 +70,20 @@ _loaded: dict[str, Any] = {}  # the kernels by row, as they are without being wa
 
 def load(names) -> None:
     """Compiles the kernels of some rows, or reads them from the cache, and has their calls counted."""
-    from tensorgrad.kernels.numba import runtime
+    from tensorgrad.kernels.numba.runtime import background
 
     for row in table.ROWS:
         if row.op in names and row.op not in _loaded:
             row.asked = True
-            made = row.ready or runtime.compiled(row.kernel)
+            made = row.ready or background.compiled(row.kernel)
             _loaded[row.op] = made
             row.ready = made if row is table.WAITING else USED.notes(row.op, made)
 
 
 def watch_cuda() -> None:
     """Has the calls of CUDA kernels counted."""
-    found = dispatch.own_kernel
-    rows = dispatch.OWN["cuda"]
+    found = kernel_tables.own_kernel
+    rows = kernel_tables.OWN["cuda"]
 
     def own_kernel(name, storage):
         kernel = found(name, storage)
@@ -94,17 +94,17 @@ def watch_cuda() -> None:
         noting = USED.notes(name, kernel)  # a kernel over lists of arrays says what it takes
         return type("Noting", (), {"__call__": staticmethod(noting), "__getattr__": lambda _, k: getattr(kernel, k)})()
 
-    if getattr(dispatch, "_watched", False):
+    if getattr(kernel_tables, "_watched", False):
         return
-    dispatch._watched = True  # type: ignore[attr-defined]
-    dispatch.own_kernel = own_kernel
-    for module in ("tensorgrad.optim.elementwise", "tensorgrad.nn.utils.clip_grad", "tensorgrad.ops.sample",
-                   "tensorgrad.ops.dropout", "tensorgrad.amp.grad_scaler"):  # fmt: skip
+    kernel_tables._watched = True  # type: ignore[attr-defined]
+    kernel_tables.own_kernel = own_kernel
+    for module in ("tensorgrad.optim.elementwise", "tensorgrad.nn.utils.clip_grad", "tensorgrad.ops.random.sample",
+                   "tensorgrad.ops.nn.dropout", "tensorgrad.amp.grad_scaler"):  # fmt: skip
         loaded = importlib.import_module(module)
         if hasattr(loaded, "own_kernel"):
             loaded.own_kernel = own_kernel  # type: ignore[attr-defined]
-    for name in dispatch.OPS:
-        dispatch._changed(name)
+    for name in kernel_tables.OPS:
+        kernel_tables._changed(name)
 
 
 @contextlib.contextmanager
@@ -123,14 +123,14 @@ def thresholds(elements: int) -> Iterator[None]:
 @contextlib.contextmanager
 def ways(chosen: dict[str, float]) -> Iterator[None]:
     """Settings of the compiled kernels, by which they choose how to do a thing; what was planned by others is lost."""
-    modules = {name: importlib.import_module(f"tensorgrad.kernels.numba.{name.partition('.')[0]}") for name in chosen}
-    before = {name: getattr(module, name.partition(".")[2]) for name, module in modules.items()}
+    modules = {name: importlib.import_module(f"tensorgrad.kernels.numba.{name.rpartition('.')[0]}") for name in chosen}
+    before = {name: getattr(module, name.rpartition(".")[2]) for name, module in modules.items()}
 
     def put(values):
         for name, value in values.items():
-            setattr(modules[name], name.partition(".")[2], value)
+            setattr(modules[name], name.rpartition(".")[2], value)
         if values:
-            for name in ("conv", "images", "tiles"):
+            for name in ("conv", "images", "simd.tiles"):
                 for held in vars(importlib.import_module(f"tensorgrad.kernels.numba.{name}")).values():
                     # Plans, and not the loops, which are kept by no or by one choice.
                     if isinstance(held, functools._lru_cache_wrapper) and held.cache_parameters()["maxsize"] > 2:
@@ -146,17 +146,17 @@ def ways(chosen: dict[str, float]) -> Iterator[None]:
 @contextlib.contextmanager
 def compiled(case: Case) -> Iterator[None]:
     """Compiled kernels for all sizes, on as many threads as the case says, with any work worth sharing."""
-    from tensorgrad.kernels.numba import pool
+    from tensorgrad.kernels.numba.runtime import thread_pool
 
-    threads, grain, rousing = torch.get_num_threads(), pool.GRAIN, pool.ROUSING
+    threads, grain, rousing = torch.get_num_threads(), thread_pool.GRAIN, thread_pool.ROUSING
     torch.set_num_threads(case.threads)
-    pool.GRAIN, pool.ROUSING = (1, 2) if case.threads > 1 else (grain, rousing)
+    thread_pool.GRAIN, thread_pool.ROUSING = (1, 2) if case.threads > 1 else (grain, rousing)
     try:
         with thresholds(0), ways(case.ways), poison():
             yield
     finally:
         torch.set_num_threads(threads)
-        pool.GRAIN, pool.ROUSING = grain, rousing
+        thread_pool.GRAIN, thread_pool.ROUSING = grain, rousing
 
 
 _empty = np.empty
@@ -476,6 +476,6 @@ def prepare(device: str) -> None:
             emulator.install()
         torch.cuda.init()
         watch_cuda()
-        from tensorgrad.kernels.cuda import switches
+        from tensorgrad.kernels.cuda.runtime import switches
 
         switches.cudnn.allow_tf32 = False

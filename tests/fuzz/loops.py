@@ -140,7 +140,7 @@ def damaged_file(seed: int) -> str:
 
 def damaged_cache(seed: int) -> str:
     """Damages the file of a family of kernels: it is refused. Or kills who writes it: what lies there then serves."""
-    from tensorgrad.kernels.numba import cache
+    from tensorgrad.kernels.numba.runtime import cache
 
     rng, family = random.Random(seed), "pointwise"
     if seed % 25 == 0:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorgrad.generator import Generator
 from tensorgrad.kernels.array.sample import I64, U32, U64, to_dtype
+from tensorgrad.random.generator import Generator
 
 # From here on PyTorch's randperm draws 64 bits per element and shuffles "inside out".
 INSIDE_OUT = (2**32 - 1) // 20

@@ -178,7 +178,7 @@ def count_nonzero(xp, x, dim):
 def spoken(x) -> str:
     """PyTorch's name of an array's dtype in messages."""
     from tensorgrad import dtypes
-    from tensorgrad.ops.slowpath import spoken
+    from tensorgrad.dispatch.slow_path import spoken
 
     return spoken(dtypes.from_numpy_dtype(x.dtype))
 

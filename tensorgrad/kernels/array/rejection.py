@@ -14,8 +14,8 @@ from itertools import chain
 
 import numpy as np
 
-from tensorgrad.generator import Generator
 from tensorgrad.kernels.array.sample import F32, F64, to_dtype, unit64
+from tensorgrad.random.generator import Generator
 
 _LOW_53 = 2**53 - 1
 

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.generator import Generator
-from tensorgrad.ops.dispatch import LARGE
+from tensorgrad.dispatch.kernel_tables import LARGE
+from tensorgrad.random.generator import Generator
 
 F32, F64, I64, U32, U64, B1 = (np.dtype(n) for n in ("float32", "float64", "int64", "uint32", "uint64", "bool"))
 
@@ -79,7 +79,7 @@ def fill(array: np.ndarray, sampler, gen: Generator, *args) -> np.ndarray:
     not, PyTorch draws them in pairs, whatever their number (see `normal`). The noise of `dropout(x)` and
     `randn_like(x)` has the layout of `x`; call `fill(np.empty_like(x), ...)` for them.
 
-    >>> from tensorgrad.generator import Generator
+    >>> from tensorgrad.random.generator import Generator
     >>> a = fill(np.empty((2, 3), np.float32).T, uniform, Generator().manual_seed(0))
     >>> bool((a.T == uniform(Generator().manual_seed(0), (2, 3), np.dtype("float32"))).all())
     True

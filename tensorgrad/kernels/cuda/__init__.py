@@ -11,5 +11,5 @@
 A kernel takes what the op's general kernel (`kernels/array/`) takes, without the array module, and declines by
 NotImplemented what it was not made for: then the general one runs on CuPy.
 
-`python -m tensorgrad.kernels.cuda.program FAMILY [DTYPE]` prints a program as the compiler gets it.
+`python -m tensorgrad.kernels.cuda.runtime.program FAMILY [DTYPE]` prints a program as the compiler gets it.
 """

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda import program
+from tensorgrad.kernels.cuda.runtime import program
 
 DTYPES = ("float32", "float16", "bfloat16")
 WIDEST = 128

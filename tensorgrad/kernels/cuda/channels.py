@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda import program
 from tensorgrad.kernels.cuda.reduce import sum_
+from tensorgrad.kernels.cuda.runtime import program
 
 THREADS = 256
 BLOCKS = 1024  # about what keeps a large GPU busy

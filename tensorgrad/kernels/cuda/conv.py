@@ -13,8 +13,8 @@ import cupy
 import numpy as np
 
 from tensorgrad.kernels.array.conv import _points, _transposed_points
-from tensorgrad.kernels.cuda import cublas, cudnn, program, switches
 from tensorgrad.kernels.cuda.matmul import product
+from tensorgrad.kernels.cuda.runtime import cublas, cudnn, program, switches
 
 COLUMNS_BYTES = 256 << 20  # columns are made for so many images at a time
 BLOCK = 256

@@ -12,7 +12,7 @@ import math
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda import bounds, program
+from tensorgrad.kernels.cuda.runtime import bounds, program
 from tensorgrad.settings import _Settings
 
 # What sums of a dtype are kept in; others are left to CuPy.

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda import program
 from tensorgrad.kernels.cuda.reduce import sum_
+from tensorgrad.kernels.cuda.runtime import program
 
 THREADS = 256
 SHORT = 1024  # classes up to which a warp takes a row

@@ -12,8 +12,9 @@ import math
 import cupy
 
 from tensorgrad.kernels.array import matmul as shapes
-from tensorgrad.kernels.cuda import cublas, cublaslt, program, reduce
-from tensorgrad.kernels.cuda.cublas import TYPES
+from tensorgrad.kernels.cuda import reduce
+from tensorgrad.kernels.cuda.runtime import cublas, cublaslt, program
+from tensorgrad.kernels.cuda.runtime.cublas import TYPES
 
 MANY = 8  # calls for one stack, from which on its factors are copied to lie evenly
 

@@ -13,9 +13,9 @@ from typing import Any
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda import program
-from tensorgrad.kernels.cuda.held import plan
 from tensorgrad.kernels.cuda.reduce import sum_
+from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.kernels.cuda.runtime.held import plan
 
 # Of the backward kernel, which keeps sums in registers: about half of what a large GPU holds.
 THREADS_AT_ONCE = 132 * 512

@@ -1,7 +1,7 @@
 """Steps of optimizers, the norm of all gradients, and the scaling of losses: one launch for all parameters.
 
 What they take comes in lists, so these are no kernels of ops: `optim/elementwise.py`, `nn/utils/clip_grad.py` and
-`amp/grad_scaler.py` ask for them by name (`ops/dispatch.py`, `own_kernel`). Nothing here waits for the GPU.
+`amp/grad_scaler.py` ask for them by name (`dispatch/kernel_tables.py`, `own_kernel`). Nothing here waits for the GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda import program
+from tensorgrad.kernels.cuda.runtime import program
 
 PIECE, THREADS = 16384, 256  # elements for each block, as sources/optim.cu has it
 ARRAYS = 5  # of a job in that file

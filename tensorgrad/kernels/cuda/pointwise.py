@@ -13,8 +13,8 @@ from typing import Any
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda import program
 from tensorgrad.kernels.cuda.expressions import EXPRESSIONS, PLAIN, settings
+from tensorgrad.kernels.cuda.runtime import program
 from tensorgrad.layouts import inverse
 
 THREADS = 256

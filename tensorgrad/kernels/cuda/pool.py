@@ -11,8 +11,8 @@ import cupy
 import numpy as np
 
 from tensorgrad.kernels.array.pool import pool_shape
-from tensorgrad.kernels.cuda import program
-from tensorgrad.kernels.cuda.cudnn import empty, laid, lies_last
+from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.kernels.cuda.runtime.cudnn import empty, laid, lies_last
 
 FLOATING = ("float32", "float64", "float16", "bfloat16")
 ORDERED = (*FLOATING, "int64", "int32", "int16", "int8", "uint8")

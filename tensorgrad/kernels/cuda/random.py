@@ -21,7 +21,7 @@ import cupy
 import numpy as np
 
 from tensorgrad.kernels.array.sample import DIGITS, integer_range
-from tensorgrad.kernels.cuda import bounds, program
+from tensorgrad.kernels.cuda.runtime import bounds, program
 
 THREADS = 256
 FILLED = program.FLOATING + program.WHOLE  # dtypes that kernels write; others are cast

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda import program
+from tensorgrad.kernels.cuda.runtime import program
 
 THREADS = 256
 SHORT = 1024  # rows up to this length are for the lanes of one warp

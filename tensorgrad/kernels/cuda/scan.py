@@ -7,7 +7,7 @@ import math
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda import program
+from tensorgrad.kernels.cuda.runtime import program
 
 THREADS = 256
 MOST_BLOCKS = 2**31 - 1

@@ -11,8 +11,8 @@ from functools import cache, partial
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda import program
-from tensorgrad.kernels.cuda.held import MOST_BLOCKS, plan
+from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.kernels.cuda.runtime.held import MOST_BLOCKS, plan
 
 THREADS = 256
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensorgrad.kernels.cuda import host
-from tensorgrad.ops import dispatch
+from tensorgrad.dispatch import kernel_tables
+from tensorgrad.kernels.cuda.runtime import host
 
 # Ops whose kernel is the expression of the same name in expressions.py.
 EXPRESSIONS = (
@@ -61,7 +61,7 @@ ROWS = {
     "normal_both": "random.normal_both", "normal_mean": "random.normal_mean", "normal_std": "random.normal_std",
     "philox_dropout": "random.dropout", "poisson_sample": "random.poisson", "binomial_sample": "random.binomial",
     "standard_gamma_sample": "random.standard_gamma", "dirichlet_sample": "random.dirichlet",
-    **{name: f"host.{name}" for name in host.OPS},
+    **{name: f"runtime.host.{name}" for name in host.OPS},
     # Not ops: kernels over lists of arrays, which ask for them by these names.
     "step of SGD": "optim.sgd", "step of Adam": "optim.adam", "norm of gradients": "optim.norm",
     "clip of gradients": "optim.clip", "unscaling of gradients": "optim.unscale", "scale of losses": "optim.rescale",
@@ -70,4 +70,4 @@ ROWS = {
 
 def install() -> None:
     """Puts the rows in front of the general kernels, for arrays on GPUs."""
-    dispatch.OWN["cuda"] = ROWS
+    kernel_tables.OWN["cuda"] = ROWS

@@ -15,11 +15,11 @@ from collections.abc import Callable
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, exp_below, inner
-from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.layout import in_rows
-from tensorgrad.kernels.numba.panels import EVEN, LANES, PAD, across, along, flat
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.launch import shared
+from tensorgrad.kernels.numba.simd.panels import EVEN, LANES, PAD, across, along, flat
 
 _HEADS = "float32[:,:,:,:]"  # batch, head, place, feature, in any order in memory but for the last
 _QUERIES, _KEYS = 64, 240  # of a tile: scores that stay in the second level of the cache; the keys a multiple of EVEN
@@ -192,10 +192,10 @@ def _attention():
         out4, out = _result(q, q4, width)
         logs = np.empty((batch, heads, length), F32)
         tile = _tile_of(length)
-        parts = max(1, min(-(-length // tile), pool.parts(16) // (batch * heads)))
+        parts = max(1, min(-(-length // tile), thread_pool.parts(16) // (batch * heads)))
         work = batch * heads * length * source * (features + width + 16) // 16
         args = (q4, k4, v4, is_causal, F(scale), tile, parts, out4, logs)
-        pool.run(loop, batch * heads * parts, args, work)
+        thread_pool.run(loop, batch * heads * parts, args, work)
         return out, logs.reshape(q.shape[:-1])
 
     return kernel
@@ -356,7 +356,7 @@ def _attention_grad():
         logs = np.ascontiguousarray(kept).reshape(batch, heads, length)
         work = batch * heads * length * source * (3 * features + 2 * width + 32) // 16
         args = (*given, logs, is_causal, F(scale), _tile_of(length), gq4, gk4, gv4)
-        pool.run(loop, batch * heads, args, work)
+        thread_pool.run(loop, batch * heads, args, work)
         return gq, gk, gv, np.empty(0, F32)
 
     return kernel

@@ -12,11 +12,12 @@ from itertools import zip_longest
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import layout, pool
+from tensorgrad.kernels.numba import layout
 from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.language import njit
-from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.language import njit
+from tensorgrad.kernels.numba.runtime.launch import shared
 
 _SHORTEST = 8  # elements of a row: for shorter ones NumPy is no slower
 _COST = 0.75
@@ -119,7 +120,7 @@ def _joined(function) -> Callable:
             return NotImplemented
         shape, numbers = planned
         out = np.empty(shape, F32)
-        pool.run(walk, out.size, (x.reshape(-1), y.reshape(-1), out.reshape(-1), numbers), int(out.size * _COST))
+        thread_pool.run(walk, out.size, (x.reshape(-1), y.reshape(-1), out.reshape(-1), numbers), int(out.size * _COST))
         return out
 
     def in_order(x, y):
@@ -141,7 +142,7 @@ def _joined(function) -> Callable:
                 return NotImplemented
             out = np.empty(found.shape, F32)
             memory = layout.flat(x), layout.flat(y), out.reshape(-1)
-            pool.run(walk, out.size, (*memory, numbers), int(out.size * _COST))
+            thread_pool.run(walk, out.size, (*memory, numbers), int(out.size * _COST))
         return out if found.back is None or out is NotImplemented else out.transpose(found.back)
 
     return kernel
@@ -213,7 +214,7 @@ def _chosen() -> Callable:
                 return NotImplemented
         out = np.empty(shape, F32)
         flat = condition.reshape(-1), x.reshape(-1), y.reshape(-1), out.reshape(-1)
-        pool.run(walk, out.size, (*flat, planned[1]), int(out.size * _COST))
+        thread_pool.run(walk, out.size, (*flat, planned[1]), int(out.size * _COST))
         return out
 
     return choose

@@ -4,9 +4,9 @@ An output point i of a convolution reads its source at the points i * step + tap
 lies outside is zero. The gradient for the input is the same thing with the roles changed: where the stride is s, the
 points i * s + r of the input are, for each r, a convolution of the output's gradient with some of the taps and step 1.
 
-The work goes by tiles (`tiles.py`), in which one tap of a channel reads one run of numbers for all output points: so
-the inner loop of the product (`vectors.py`) needs no columns, only a table of where the runs begin. Many small images
-are better laid side by side (`images.py`): which way costs less is estimated from the shape.
+The work goes by tiles (`simd/tiles.py`), in which one tap of a channel reads one run of numbers for all output points:
+so the inner loop of the product (`simd/vectors.py`) needs no columns, only a table of where the runs begin. Many small
+images are better laid side by side (`images.py`): which way costs less is estimated from the shape.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import images, pool
+from tensorgrad.kernels.numba import images
 from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.language import to_fixed_tuple
-from tensorgrad.kernels.numba.launch import shared, with_loops
 from tensorgrad.kernels.numba.layout import in_rows
-from tensorgrad.kernels.numba.panels import flat, into_panels
-from tensorgrad.kernels.numba.tiles import FORM, ITEMS, WIDEST, Layout, fill, layout, move, odd, up
-from tensorgrad.kernels.numba.vectors import (
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.language import to_fixed_tuple
+from tensorgrad.kernels.numba.runtime.launch import shared, with_loops
+from tensorgrad.kernels.numba.simd.panels import flat, into_panels
+from tensorgrad.kernels.numba.simd.tiles import FORM, ITEMS, WIDEST, Layout, fill, layout, move, odd, up
+from tensorgrad.kernels.numba.simd.vectors import (
     BLOCK,
     DOTS,
     DOTS_LINE,
@@ -43,7 +45,6 @@ from tensorgrad.kernels.numba.vectors import (
     line_dots,
     line_products,
 )
-from tensorgrad.ops import dispatch
 
 _DEEP, _USEFUL = 1 << 15, 0.7  # products of channels from which on NumPy is faster where fewer points are of use
 _CHUNK = 64  # input and output channels that a weight's gradient takes at a time
@@ -221,14 +222,14 @@ def _run(x, weights, bias, out, tiling):
         panels = groups * -(-outs // lanes)
         panel = np.empty(panels * lanes * offsets.size, F32)
         # By the threads that are about to read them: what another has written takes a while to come.
-        pool.run(_pack(), panels, (weights, chosen, dense, panel, lanes), max(panel.size, work // 2))
+        thread_pool.run(_pack(), panels, (weights, chosen, dense, panel, lanes), max(panel.size, work // 2))
         weights = panel
     if bias is not None:
         shift = np.zeros((groups, shift.size // groups), F32)
         shift[:, :outs] = bias.reshape(groups, outs)
         shift = shift.reshape(-1)
     given = (x, weights.reshape(-1), shift, offsets, rests, out, numbers, packed)
-    pool.run(_convolve(outs <= 2), items, given, work)
+    thread_pool.run(_convolve(outs <= 2), items, given, work)
 
 
 def _planar(array):
@@ -371,7 +372,7 @@ def _of_points(kernel, stride, padding, groups):
 
 def _product(name, *factors):
     """A product by the compiled kernel of an op; NotImplemented while it is not there, or for what it declines."""
-    row = dispatch.LARGE.get(name)
+    row = kernel_tables.LARGE.get(name)
     return row.ready(*factors) if row is not None and row.available() else NotImplemented
 
 
@@ -388,7 +389,7 @@ def conv(x, w, bias, stride, padding, dilation, groups):
         made = _product("linear", pixels, in_rows(w).reshape(w.shape[:2]), bias)
         if made is not NotImplemented:
             return _as_images(made, (len(x), len(w), *x.shape[2:]))
-    found = _forwards(x.shape, w.shape, stride, padding, dilation, groups, pool.parts(ITEMS))
+    found = _forwards(x.shape, w.shape, stride, padding, dilation, groups, thread_pool.parts(ITEMS))
     if found is None:
         return NotImplemented
     plan, weights, shape = found
@@ -410,7 +411,9 @@ def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups, bias=None)
     size = _pairs(x_shape[2:], 1)
     weights = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1).swapaxes(1, 2)
     channels = (groups, weights.shape[2], weights.shape[1])
-    plan = _plan(True, len(g), g.shape[2:], size, w.shape[2:], stride, padding, dilation, *channels, pool.parts(ITEMS))
+    plan = _plan(
+        True, len(g), g.shape[2:], size, w.shape[2:], stride, padding, dilation, *channels, thread_pool.parts(ITEMS)
+    )
     if plan is None:
         return NotImplemented
     out = np.empty((*x_shape[:2], *size), F32)
@@ -513,7 +516,7 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
     total = np.zeros((parts, groups, in_chunks, height, offsets.size), F32)
     sizes = (batch, groups, outs, out_chunk, out_chunks, ins, in_chunk, in_chunks, tiles, parts)
     given = (x.reshape(-1), g.reshape(-1), offsets, rests, total.reshape(-1), tuple(form), tuple(_own_layout(form)))
-    pool.run(
+    thread_pool.run(
         _correlate(line), parts * chunks, (*given, sizes), batch * prod(points) * groups * outs * ins * len(taps) // 8
     )
     total = total[0] if parts == 1 else total.sum(0)

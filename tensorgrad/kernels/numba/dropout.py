@@ -1,6 +1,6 @@
 """Coin tosses from PyTorch's stream of random bits: the masks of dropout.
 
-The stream is Mersenne Twister's (see `generator.py`). NumPy hands its words out one by one; here a block of them is
+The stream is Mersenne Twister's (`random/generator.py`). NumPy hands its words out one by one; here a block of them is
 made and compared by vector instructions. The words and the generator's state afterwards are the same.
 
 Source: M. Matsumoto and T. Nishimura, "Mersenne Twister", ACM TOMACS 8 (1998).
@@ -15,10 +15,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.generator import WORDS
 from tensorgrad.kernels.numba.functions import F, inner
-from tensorgrad.kernels.numba.language import njit
-from tensorgrad.kernels.numba.launch import plain
+from tensorgrad.kernels.numba.runtime.language import njit
+from tensorgrad.kernels.numba.runtime.launch import plain
+from tensorgrad.random.generator import WORDS
 
 _LAG = 397
 _U = np.uint32

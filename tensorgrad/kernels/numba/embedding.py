@@ -12,12 +12,12 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.index import extremes
-from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.pointwise import suits
-from tensorgrad.kernels.numba.rows import _MATRIX
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.launch import shared
+from tensorgrad.kernels.numba.softmax import _MATRIX
 
 _COLUMNS = 32  # two lines of the cache: threads seldom write into the same one
 
@@ -44,7 +44,7 @@ def _embedding():
         if flat is None:
             return NotImplemented
         out = np.empty((*rows.shape, table.shape[1]), F32)
-        pool.run(loop, flat.size, (table, flat, out.reshape(flat.size, -1)), out.size)
+        thread_pool.run(loop, flat.size, (table, flat, out.reshape(flat.size, -1)), out.size)
         return out
 
     return kernel
@@ -52,7 +52,7 @@ def _embedding():
 
 def _shares(width: int) -> int:
     """Among how many threads each column's rows are divided, a power of two."""
-    return 1 << max(0, (pool.parts() // -(-width // _COLUMNS)).bit_length() - 1)
+    return 1 << max(0, (thread_pool.parts() // -(-width // _COLUMNS)).bit_length() - 1)
 
 
 def _embedding_grad():
@@ -79,7 +79,7 @@ def _embedding_grad():
         g, width = in_rows(g), g.shape[-1]  # recurrent layers give it batch and steps the other way round
         out, shares = np.zeros((count, width), F32), _shares(width)
         given = (g.reshape(-1, width), flat, padding_idx, shares, out)
-        pool.run(loop, -(-width // _COLUMNS) * shares, given, 2 * g.size)
+        thread_pool.run(loop, -(-width // _COLUMNS) * shares, given, 2 * g.size)
         return out
 
     return kernel
@@ -106,7 +106,9 @@ def _bag_sum():
         starts = np.zeros(count + 1, np.int64)
         np.cumsum(np.bincount(bags, minlength=count), out=starts[1:])
         out = np.zeros((count, rows.shape[1]), F32)
-        pool.run(loop, count, (rows, starts, np.empty(0, F32) if weights is None else weights, out), 2 * rows.size)
+        thread_pool.run(
+            loop, count, (rows, starts, np.empty(0, F32) if weights is None else weights, out), 2 * rows.size
+        )
         return out
 
     return kernel
@@ -147,7 +149,7 @@ def _lookup():
             return NotImplemented
         starts = _starts(indices, starts)
         out = np.zeros((len(starts) - 1, table.shape[1]), F32)
-        pool.run(loop, len(out), (table, flat, starts, mean, out), flat.size * table.shape[1])
+        thread_pool.run(loop, len(out), (table, flat, starts, mean, out), flat.size * table.shape[1])
         return out
 
     return kernel
@@ -178,7 +180,7 @@ def _lookup_grad():
         out = np.zeros((count, g.shape[1]), F32)
         shares = _shares(g.shape[1])
         args = (g, flat, _starts(indices, starts), mean, shares, out)
-        pool.run(loop, -(-g.shape[1] // _COLUMNS) * shares, args, 2 * flat.size * g.shape[1])
+        thread_pool.run(loop, -(-g.shape[1] // _COLUMNS) * shares, args, 2 * flat.size * g.shape[1])
         return out
 
     return kernel

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from tensorgrad.kernels.numba.language import njit
+from tensorgrad.kernels.numba.runtime.language import njit
 
 F = np.float32
 

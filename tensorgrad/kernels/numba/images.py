@@ -17,10 +17,10 @@ from itertools import product
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.launch import shared
-from tensorgrad.kernels.numba.vectors import LANES, ROWS, runs_1, runs_2, runs_3, turn
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.launch import shared
+from tensorgrad.kernels.numba.simd.vectors import LANES, ROWS, runs_1, runs_2, runs_3, turn
 
 _STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a second-level cache beside the weights
 _SUMMED = 1024  # points and images that a weight's gradient sums at a time, for the same reason
@@ -69,7 +69,7 @@ def _panels(source, groups, group_step, lanes, lane_step, inner, inner_step, poi
     if points == 1 and inner_step == 1:
         inner, points = 1, inner
     sizes = (group_step, lanes, lane_step, inner, inner_step, points, count)
-    pool.run(panels_loop(), groups * count * inner, (source.reshape(-1), out, sizes), out.size)
+    thread_pool.run(panels_loop(), groups * count * inner, (source.reshape(-1), out, sizes), out.size)
     return out
 
 
@@ -231,14 +231,14 @@ def convolve(x, weights, bias, out, taps, steps, over):
     # Rows of output points whose source, with the rows that the taps reach beyond, fits the cache.
     row = 4 * LANES * -(-image_panels // image_blocks) * ins * size[1]
     rows = max(1, min(points[0], int(_STRIP / row * points[0] / size[0])))
-    strips = max(-(-points[0] // rows), min(points[0], pool.parts() // (image_blocks * groups * blocks)))
+    strips = max(-(-points[0] // rows), min(points[0], thread_pool.parts() // (image_blocks * groups * blocks)))
     rows = -(-points[0] // strips)
     strip = rows * points[1]
     strips = -(-points[0] // rows)
     sizes = (images, image_panels, image_blocks, groups, outs, ins, size[0] * size[1], strip, strips)
     given = (packed, x, table, starts, shift.reshape(-1), out.reshape(-1), sizes)
     work = count * images * outs * groups
-    pool.run(convolve_loop(), image_blocks * strips * groups * blocks, given, work // 16)
+    thread_pool.run(convolve_loop(), image_blocks * strips * groups * blocks, given, work // 16)
 
 
 # --- the gradient of the weights -------------------------------------------------------------------------------------
@@ -332,5 +332,5 @@ def correlate(g, x, w_shape, taps, steps, groups):
     sizes = (images, groups, outs, ins, in_blocks, area, span, strips, parts)
     given = (left, right, runs, starts, out.reshape(-1), sizes)
     work = count * outs * ins * groups
-    pool.run(correlate_loop(), parts * groups * in_blocks * blocks, given, work // 16)
+    thread_pool.run(correlate_loop(), parts * groups * in_blocks * blocks, given, work // 16)
     return out[0] if parts == 1 else out.sum(0)

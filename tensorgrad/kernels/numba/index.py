@@ -13,10 +13,10 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.index import extremes
-from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, inner
-from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.launch import shared
 
 _CUBE, _NUMBERS = "float32[:,:,::1]", "int64[:,:,::1]"
 _COLUMNS = 64  # that a thread takes at a time
@@ -70,9 +70,9 @@ def _gather():
         out = np.empty(index.shape, F32)
         args = (_cube(x, dim), numbers, _cube(out, dim))
         if dim == x.ndim - 1:
-            pool.run(columns, before, args, 2 * index.size)
+            thread_pool.run(columns, before, args, 2 * index.size)
         else:
-            pool.run(rows, before * several, args, 2 * index.size)
+            thread_pool.run(rows, before * several, args, 2 * index.size)
         return out
 
     return kernel
@@ -113,7 +113,7 @@ def _scatter(add: bool):
         out = x.copy()
         before, _, after = numbers.shape
         args = (_cube(out, dim), numbers, _cube(np.ascontiguousarray(src), dim), add)
-        pool.run(loop, before * -(-after // _COLUMNS), args, 2 * index.size)
+        thread_pool.run(loop, before * -(-after // _COLUMNS), args, 2 * index.size)
         return out
 
     return kernel
@@ -141,7 +141,7 @@ def _index_add():
             return NotImplemented
         out = x.copy()
         cube = _cube(out, dim)
-        pool.run(
+        thread_pool.run(
             loop, cube.shape[0] * -(-cube.shape[2] // _COLUMNS), (cube, index, _cube(src, dim), F(alpha)), src.size
         )
         return out

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dtypes import F32
 from tensorgrad.layouts import inverse
-from tensorgrad.ops import dispatch
 
 _BAND = 32  # rows that are copied in turn: two cache lines of each column
 _SMALLEST = 4096  # elements from which copying by blocks is faster
@@ -26,7 +26,7 @@ def in_rows(array: np.ndarray) -> np.ndarray:
     """The array, or a copy of it in rows."""
     if array.flags.c_contiguous:
         return array
-    row = dispatch.LARGE.get("clone_copy")
+    row = kernel_tables.LARGE.get("clone_copy")
     if row is not None and array.size >= _SMALLEST and row.available():
         copied = row.ready(array, "contiguous")
         if copied is not NotImplemented:
@@ -195,9 +195,9 @@ def _plan(shape: tuple[int, ...], strides: tuple[int, ...], lanes: int) -> tuple
 
 
 def _clone() -> Callable:
-    from tensorgrad.kernels.numba import pool
-    from tensorgrad.kernels.numba.launch import shared
-    from tensorgrad.kernels.numba.vectors import LANES, turn
+    from tensorgrad.kernels.numba.runtime import thread_pool
+    from tensorgrad.kernels.numba.runtime.launch import shared
+    from tensorgrad.kernels.numba.simd.vectors import LANES, turn
 
     @shared("void(float32[::1], float32[::1], UniTuple(int64, 7), int64, int64)")
     def copy(x, out, numbers, first, last):
@@ -217,7 +217,7 @@ def _clone() -> Callable:
         if plan is None:
             return NotImplemented
         out = np.empty(array.shape, F32)
-        pool.run(copy, plan[0] * -(-plan[1] // _BAND), (flat(array), out.reshape(-1), plan), 2 * array.size)
+        thread_pool.run(copy, plan[0] * -(-plan[1] // _BAND), (flat(array), out.reshape(-1), plan), 2 * array.size)
         return out
 
     def kernel(array, memory_format):

@@ -13,11 +13,11 @@ import numpy as np
 from tensorgrad.dtypes import F32, I64
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.array.loss import _is_small
-from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F
-from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
-from tensorgrad.kernels.numba.rows import _MATRIX, _exps, _largest
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.launch import shared
+from tensorgrad.kernels.numba.softmax import _MATRIX, _exps, _largest
 
 _TARGETS = "int64[::1]"
 _CLASSES = 32  # shorter rows make few vectors: NumPy, which takes many rows at once, is quicker
@@ -57,7 +57,7 @@ def _cross_entropy():
         if count is None:
             return NotImplemented
         shares, losses = np.empty(x.shape, F32), np.empty(len(x), F32)
-        pool.run(loop, len(x), (x, target, ignore_index, shares, losses), 5 * x.size)
+        thread_pool.run(loop, len(x), (x, target, ignore_index, shares, losses), 5 * x.size)
         if reduction == "none":
             return losses, shares
         total = losses.sum()
@@ -92,7 +92,7 @@ def _cross_entropy_grad():
         if slopes.size not in (1, len(target)):
             return NotImplemented
         out = np.empty(shares.shape, F32)
-        pool.run(loop, len(out), (slopes, shares, target, ignore_index, out), out.size)
+        thread_pool.run(loop, len(out), (slopes, shares, target, ignore_index, out), out.size)
         return out
 
     return kernel

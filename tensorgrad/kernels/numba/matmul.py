@@ -18,12 +18,12 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import added, column_sum
-from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.launch import shared, with_loops
 from tensorgrad.kernels.numba.layout import in_rows
-from tensorgrad.kernels.numba.panels import flat, into_panels
-from tensorgrad.kernels.numba.vectors import LANES, NO, ROWS, runs_1, runs_2, runs_3
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.launch import shared, with_loops
+from tensorgrad.kernels.numba.simd.panels import flat, into_panels
+from tensorgrad.kernels.numba.simd.vectors import LANES, NO, ROWS, runs_1, runs_2, runs_3
 
 _DEPTH = 512  # of the inner dimension at a time: a panel of the left factor then stays in a first-level cache
 _TALL = 192  # rows of the left factor at a time: they stay in a second-level cache
@@ -174,7 +174,7 @@ def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):
     units = -(-(rows if by_rows else columns) // LANES)
     sizes = (rows * depth, columns * depth, a[1], a[2], b[1], b[2], rows, columns, depth, by_rows, units)
     work = stack * rows * columns * depth // 8
-    pool.run(product_loop(), stack * units, (a[0], b[0], bias, out.reshape(-1), sizes), work)
+    thread_pool.run(product_loop(), stack * units, (a[0], b[0], bias, out.reshape(-1), sizes), work)
     return out
 
 
@@ -217,7 +217,7 @@ def _stacked(a, b, inner_a, inner_b):
     if stack > 1 and work <= _ALONE and inner_b == -2 and b.flags.c_contiguous and (a.ndim < 4 or a.flags.c_contiguous):
         a, b, out = a.reshape(stack, *a.shape[-2:]), b.reshape(stack, *b.shape[-2:]), np.empty(shape, F32)
         given = (a if inner_a == -1 else a.swapaxes(1, 2), b if inner_b == -2 else b.swapaxes(1, 2))
-        pool.run(_some, stack, (*given, out.reshape(stack, rows, columns)), stack * work // 16)
+        thread_pool.run(_some, stack, (*given, out.reshape(stack, rows, columns)), stack * work // 16)
         return out
     left, right = _memory(a, inner_a), _memory(b, inner_b)
     if left is not None and right is not None:
@@ -231,7 +231,7 @@ def _stacked(a, b, inner_a, inner_b):
     if not (a.flags.aligned and b.flags.aligned):
         return NotImplemented
     out = np.empty(shape, F32)
-    pool.run(stack_loop(), stack, (a, b, out.reshape(-1)), stack * work // 8)
+    thread_pool.run(stack_loop(), stack, (a, b, out.reshape(-1)), stack * work // 8)
     return out
 
 

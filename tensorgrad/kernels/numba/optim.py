@@ -12,10 +12,10 @@ from itertools import accumulate
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, inner
-from tensorgrad.kernels.numba.launch import plain
-from tensorgrad.kernels.numba.rows import _dot
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.launch import plain
+from tensorgrad.kernels.numba.softmax import _dot
 
 _ARRAY = "float32[::1]"
 _BLOCK = 2048  # elements that stay in the first cache from one loop over them to the next
@@ -48,7 +48,7 @@ def _over_all(step: Callable, arrays: int, missing: tuple, cost: float) -> Calla
             flat += [x] * (arrays - len(flat))
             jobs.append((*(a if a.ndim == 1 else a.reshape(-1) for a in flat), numbers))
         *starts, total = accumulate((job[0].size for job in jobs), initial=0)
-        pool.run(part, total, (jobs, starts), int(total * cost))
+        thread_pool.run(part, total, (jobs, starts), int(total * cost))
 
     return advance
 
@@ -157,7 +157,7 @@ def _squares() -> Callable:
         parts = [(x, start) for x in flat for start in range(0, x.size, _PART)]
         sums = np.zeros(len(parts))
         if parts:
-            pool.run(part, len(parts), (parts, sums), sum(x.size for x in flat) // 4)
+            thread_pool.run(part, len(parts), (parts, sums), sum(x.size for x in flat) // 4)
         return sums
 
     return kernel

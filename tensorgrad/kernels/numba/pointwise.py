@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import functions, layout, pool
+from tensorgrad.kernels.numba import functions, layout
 from tensorgrad.kernels.numba.functions import F, inner
-from tensorgrad.kernels.numba.language import njit
-from tensorgrad.kernels.numba.launch import shared
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.language import njit
+from tensorgrad.kernels.numba.runtime.launch import shared
 
 _DENSITY = F(0.3989422804014327)  # 1/√(2π)
 _SQRT_2_PI, _CUBIC = F(0.7978845608028654), F(0.044715)
@@ -160,7 +161,7 @@ def _elementwise(function, operands: int, cost: float) -> Callable:
                 return NotImplemented
             (a, b), length, (a_step, b_step) = spaced
         out = np.empty(x.size, F32)
-        pool.run(loop, out.size, (a, b, out, length, a_step, b_step), int(out.size * cost))
+        thread_pool.run(loop, out.size, (a, b, out, length, a_step, b_step), int(out.size * cost))
         return out.reshape(shape)
 
     return kernel
@@ -185,7 +186,7 @@ def _apply(loop, cost: float, x, out=None):
         return NotImplemented
     else:
         flat, made = out.reshape(-1), out
-    pool.run(loop, n, (given, flat, length, step), int(n * cost))
+    thread_pool.run(loop, n, (given, flat, length, step), int(n * cost))
     return made
 
 

@@ -1,408 +1,419 @@
-"""The threads that share the work of one kernel.
-
-A kernel does a range of its work at a call, and other threads others meanwhile. Whoever has nothing to do waits a
-moment in a loop (waiting.py) before it sleeps, so that handing over a range takes a microsecond where kernels follow
-upon each other; from sleep it takes some tens. A range that a thread has not begun with is taken back: on a busy
-machine it may be long in coming. Only work of a certain size is shared.
-
-Compiled kernels (launch.py) are started by compiled code, and Python's lock is not needed for it. Functions in Python,
-which call NumPy, can be shared as well; these are called as `function(*arguments, first, last)`.
-"""
+"""Pooling over two spatial dimensions, by tiles (`simd/tiles.py`): each tap of a window is one run over all windows."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import gc
-import os
-import sys
-import threading
-import time
 from collections.abc import Callable
-from queue import SimpleQueue
-from typing import Any
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
-from tensorgrad import forks
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba.board import (
-    CALLED,
-    CROWDED,
-    DIVIDE,
-    DONE,
-    FAILED,
-    FINISHED,
-    GIVER,
-    IN_PYTHON,
-    MOST,
-    NOTHING,
-    PATIENCE,
-    SIZE,
-    TASK,
-    TEAM,
-    WRONG,
-)  # fmt: skip
-from tensorgrad.kernels.numba.table import WAITING, Unsuited
-from tensorgrad.settings import get_num_threads
+from tensorgrad.kernels.array.pool import pool_shape
+from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.language import njit
+from tensorgrad.kernels.numba.runtime.launch import shared, with_loops
+from tensorgrad.kernels.numba.simd.panels import flat
+from tensorgrad.kernels.numba.simd.tiles import FORM, WIDEST, fill, layout, move
+from tensorgrad.kernels.numba.simd.vectors import LANES, NO, ONE, largest_of_four, largest_of_four_only
 
-GRAIN = 24576  # elements (of ordinary cost) that are worth a thread
-ROUSING = 131072  # elements that are worth waking threads up
-_FEW = 4  # threads among which a few parts are divided well enough
-IN_PYTHON_MOST = 8  # threads for a function in Python: more would wait for its lock longer than they compute
-_SOON = 1e-3  # seconds after another kernel: it is worth it, too, as more will come
-AWAKE = 200_000  # nanoseconds that a thread waits awake
-_GRACE = 4_000  # nanoseconds, until the one who handed over a call in Python holds the lock no longer
-_LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None  # the C library
-_NAP = 5e-5  # seconds between looks at a task that takes long
+_ROW, _PLANES, _IMAGES = "float32[::1]", "float32[:,::1]", "float32[:,:,:,::1]"
+_ANY_ORDER = {"contract", "reassoc"}
+_LARGE = 2**30  # places in a plane are counted in 32 bits
+_NONE = np.int32(-(2**31))
+_NO_PLACES = np.empty(0, np.int64)  # stands for places that nobody asks for
+_FOUR = ((2, 2), (2, 2), (0, 0), (1, 1))  # the commonest windows: each point is in one of them, none goes over the edge
 
 
-class _Call:
-    """A call in Python that a thread of the pool is to do, unless its giver takes it back: whoever claims it first.
-
-    To claim it once more changes nothing, so that who was interrupted can do all again.
-    """
-
-    __slots__ = ("arguments", "claims", "first", "function", "last")
-
-    def __init__(self, function: Callable, arguments: tuple, first: int, last: int) -> None:
-        self.function, self.arguments, self.first, self.last = function, arguments, first, last
-        self.claims: list = []
-
-    def claim(self, who: Any) -> bool:
-        self.claims.append(who)
-        return self.claims[0] is who
-
-    def do(self) -> None:
-        self.function(*self.arguments, self.first, self.last)
+def _fits(shape, dims):
+    """Whether a compiled kernel pools arrays of this shape: not empty, two spatial dimensions of a size for it."""
+    return len(shape) == 4 and dims == 2 and 0 not in shape and shape[-1] < min(WIDEST, _LARGE // shape[-2])
 
 
-class _Worker:
-    """A thread that does ranges of work for whoever has taken it, and its board."""
-
-    __slots__ = ("address", "asleep", "call", "done", "error", "loops", "sleepers", "task", "team", "wake", "work")
-
-    def __init__(self) -> None:
-        memory = np.zeros(SIZE + 15, np.int64)
-        start = -memory.ctypes.data % 128 // 8  # lines of the cache are 64 bytes, or 128
-        board = memory[start : start + SIZE]
-        self.task, self.done, self.team = board[TASK : TASK + 1], board[DONE : DONE + 1], board[TEAM : TEAM + MOST]
-        self.address = self.team[0] = board.ctypes.data
-        self.loops = WAITING.ready
-        self.done[0], board[DIVIDE], board[PATIENCE] = FINISHED, self.loops.divide.address, AWAKE
-        board[GIVER] = -1
-        self.wake: SimpleQueue = SimpleQueue()
-        self.asleep = False
-        self.sleepers: tuple[list[_Worker], int] | None = None  # whom it is to wake in its turn, and its number there
-        self.work: tuple | None = None  # what a kernel is given: it stays in memory as long as this one may write to it
-        self.call: _Call | None = None
-        self.error: BaseException | None = None
-        threading.Thread(target=self.serve, name="tensorgrad kernel", daemon=True).start()
-
-    def ring(self) -> None:
-        """Wakes the thread if it sleeps. It may come too late, and finds nothing to do."""
-        if self.asleep:
-            self.asleep = False
-            self.wake.put(None)
-
-    def give(self, call: _Call) -> None:
-        """Has the thread do a call."""
-        self.error = None
-        self.call = call
-        self.done[0], self.task[0] = NOTHING, IN_PYTHON
-        self.ring()
-
-    def take_back(self) -> _Call | None:
-        """The call that was given, if the thread has not begun with it."""
-        call = self.call
-        if call is None or not call.claim(None):
-            return None
-        self.task[0] = NOTHING
-        self.call = None
-        self.done[0] = FINISHED
-        return call
-
-    def wait(self) -> bool:
-        """Waits until the thread has done what it began. Returns whether that failed."""
-        if self.done[0] == NOTHING and not self.loops.done(self.address, AWAKE):
-            while self.done[0] == NOTHING:
-                time.sleep(_NAP)
-        return bool(self.done[0] == FAILED)
-
-    def serve(self) -> None:
-        """The thread: does what is given, for ever."""
-        while True:
-            why = self.loops.serve(self.address, AWAKE, _GRACE)
-            if why == CALLED:
-                self.answer()
-                continue
-            if why == CROWDED:
-                _move()
-                continue
-            self.asleep = True
-            if self.task[0] == NOTHING:
-                self.wake.get()
-            self.asleep = False
-            sleepers, self.sleepers = self.sleepers, None
-            if sleepers is not None:
-                _wake(*sleepers)
-
-    def answer(self) -> None:
-        """Does the call that was given, unless somebody has taken it back."""
-        call = self.call
-        if call is None or not call.claim(self):
-            return
-        self.task[0] = NOTHING
-        try:
-            call.do()
-        except BaseException as error:  # it belongs to whoever waits
-            self.error = error
-        call = self.call = None  # nothing is kept alive by a thread that waits
-        self.done[0] = FINISHED
-
-
-_EACH = 3  # sleepers that a thread wakes
-
-
-def _wake(sleepers: list[_Worker], number: int) -> None:
-    """Wakes the first of those that sleep, who wake the others: number n those from number _EACH (n + 1) on.
-
-    Waking one takes some microseconds, too much for the thread that starts a kernel to spend on each.
-    """
-    for n in range(_EACH * (number + 1), min(_EACH * (number + 2), len(sleepers))):
-        sleeper = sleepers[n]
-        if sleeper.work is None:  # too late: what there was to do is done
-            continue
-        if sleeper.asleep:
-            sleeper.sleepers = sleepers, n
-            sleeper.ring()
-        else:
-            _wake(sleepers, n)
-
-
-def _move() -> None:
-    """Takes this thread to another processor than that which it shares with one that works, if there is another.
-
-    Some systems leave two busy threads on one processor for seconds, with the next one idle.
-    """
-    here = getattr(_LIBRARY, "sched_getcpu", None)
-    if here is not None and hasattr(os, "sched_setaffinity"):
-        with contextlib.suppress(OSError):
-            all_of_them = os.sched_getaffinity(0)
-            others = all_of_them - {here()}
-            if others:
-                os.sched_setaffinity(0, others)
-                os.sched_setaffinity(0, all_of_them)
-
-
-# Every worker is in one of the first two, and goes from one to the other without a call of a function: signals are
-# handled, and threads take turns, after calls and at the ends of loops only. So an exception of a signal handler loses
-# none, and two threads never take the same.
-_idle: list[_Worker] = []  # those that nobody has taken
-_held: dict[int, list[_Worker]] = {}  # those that a thread has taken
-_all: list[_Worker] = []
-_making = forks.lock()
-_last = 0.0  # when a kernel that can be shared was started
-
-
-def _forget() -> None:
-    """In a child after a fork the threads are gone: the next kernel starts others."""
-    global _idle, _held, _all
-    _idle, _held, _all = [], {}, []
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
-
-
-def _take(held: list[_Worker], wanted: int, asleep: bool) -> list[_Worker]:
-    """Up to so many workers that nobody uses now; as many as there are threads less one exist at most.
-
-    `held`: the list that they go to. `asleep`: also those that sleep, and new ones.
-    """
-    base, idle = len(held), _idle
-    if WAITING.ready is None:
-        WAITING.available()
-        return []
-    while len(held) < base + wanted:
-        if idle:
-            worker = idle[-1]  # the one that worked last
-            if worker.asleep and not asleep:
-                break
-            del idle[-1]
-            held += (worker,)
-        elif not asleep or not _make(held):
-            break
-    return held[base:]
-
-
-def _make(held: list[_Worker]) -> bool:
-    """Makes a worker, if there may be another, or finds those of threads that have ended. Whether there is one."""
-    with _making:
-        if len(_all) < get_num_threads() - 1:
-            try:
-                worker = _Worker()
-            except RuntimeError as error:
-                if "thread" not in str(error):
-                    raise
-                return False  # the system has no thread left: those that are there will do
-            list(map(list.append, (_all, held), (worker, worker)))
-            return True
-        there = _threads()
-        for thread, left in list(_held.items()):
-            if thread not in there:
-                _give_back(left, 0)
-                del _held[thread]
-    return bool(_idle)
-
-
-def _threads() -> Any:
-    """The threads that there are, by Python's numbers for them.
-
-    Without the garbage collector: it runs Python's code, and where another thread is just being made, Python 3.11
-    waits for ever (https://github.com/python/cpython/issues/106883).
-    """
-    collects = gc.isenabled()
-    try:
-        gc.disable()
-        return sys._current_frames().keys()
-    finally:
-        if collects:
-            gc.enable()
-
-
-def _give_back(held: list[_Worker], base: int) -> bool:
-    """Gives back the workers in `held` from number `base` on, when they have done what they began; whether that failed.
-
-    Nothing ends this early: a worker would go on writing to arrays whose owner thinks that nobody does.
-    """
-    interrupted, failed = None, False
-    while len(held) > base:
-        try:
-            while len(held) > base:  # the first one last: the arguments are on its board
-                held[-1].take_back()
-                failed |= held[-1].wait()
-                _return(held, len(held) - 1)
-        except BaseException as interrupt:
-            interrupted = interrupt
-    if interrupted is not None:
-        raise interrupted
-    return failed
-
-
-def _return(held: list[_Worker], base: int) -> None:
-    """Gives back workers that have nothing to do any more."""
-    idle = _idle
-    while len(held) > base:
-        worker = held[-1]
-        worker.work = None
-        del held[-1]
-        idle += (worker,)
-
-
-def _inside() -> bool:
-    """Whether this thread is inside of another call of `run`, as in a signal handler."""
-    count, place = 0, sys._getframe()
-    while place is not None:
-        count += place.f_code is run.__code__
-        place = place.f_back  # type: ignore[assignment]
-    return count > 1
-
-
-def shares(in_python: bool, length: int, elements: int) -> int:
-    """How many threads so much work is worth."""
-    most = IN_PYTHON_MOST if in_python else MOST
-    return max(1, min(get_num_threads(), elements // GRAIN, length, most))
-
-
-def parts(fewest: int = 1) -> int:
-    """Into how many parts work should be divided, where that changes no result, so that threads end at about the same
-    time: `fewest`, or more for many threads."""
-    threads = get_num_threads()
-    return max(fewest, 2 * threads if threads > _FEW else threads)
-
-
-def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
-    """Runs `kernel` over 0 ... length, by as many threads as `elements` (of work in all) are worth.
-
-    `kernel` is a compiled kernel (launch.py) or a function in Python. Raises: what it raises, in whichever thread;
-        Unsuited for an array that must not be written, has gaps, or numbers that compiled kernels are not made for.
-    """
-    global _last
-    held, base = _NOBODY, 0
-    try:
-        workers: Any = ()
-        address = getattr(kernel, "address", None)
-        if elements >= 2 * GRAIN:
-            now = time.perf_counter()
-            asleep, _last = elements >= ROUSING or now - _last < _SOON, now
-            me = threading.get_ident()
-            held = _held.get(me) or _held.setdefault(me, [])
-            if held and not _inside():  # an exception ended a call before it gave these back
-                _give_back(held, 0)
-            base = len(held)
-            workers = _take(held, shares(address is None, length, elements) - 1, asleep)
-        if address is None:
-            _share(kernel, length, arguments, workers, held, base)
-        elif workers:
-            _launch(kernel, length, arguments, workers, held, base)
-        else:
-            kernel.launch(address, arguments, length, 0, 0)
-    except BaseException as error:
-        if len(held) > base:  # an error, or whatever a signal handler raised at any moment
-            _give_back(held, base)
-        if error.__class__ is TypeError and _unsuited(arguments):
-            raise Unsuited from None
-        raise
-
-
-_NOBODY: list[_Worker] = []
-
-
-def _unsuited(argument: Any) -> bool:
-    if isinstance(argument, tuple):
-        return any(map(_unsuited, argument))
-    return isinstance(argument, np.ndarray) and (
-        not argument.flags.carray or (argument.dtype.kind == "f" and argument.dtype != F32)
+def _taps(kernel, padding, dilation=(1, 1)):
+    return tuple(
+        tuple(k * d - p for k, d, p in zip(tap, dilation, padding, strict=True))
+        for tap in product(*map(range, kernel))
     )  # fmt: skip
 
 
-def _launch(kernel: Any, length: int, arguments: tuple, workers: list[_Worker], held: list[_Worker], base: int) -> None:
-    """Runs a compiled kernel in this thread and those of the workers."""
-    lead, sleepers = workers[0], []
-    for i, worker in enumerate(workers):
-        lead.team[i], worker.work = worker.address, arguments
-        if worker.asleep:
-            sleepers.append(worker)
-    if sleepers:
-        _wake(sleepers, -1)
-    happened = kernel.launch(kernel.address, arguments, length, lead.address, len(workers))
-    if not happened:
-        _return(held, base)
-    elif _give_back(held, base) or happened & WRONG:
-        kernel.launch(kernel.address, arguments, length, 0, 0)  # raises it where it is seen
-        raise RuntimeError(f"{kernel.__name__}: failed in one of its threads")
+def _planes(array):
+    """(..., H, W) as (planes, H W)."""
+    return array.reshape(-1, array.shape[-2] * array.shape[-1])
 
 
-def _share(function: Callable, length: int, arguments: tuple, workers, held: list[_Worker], base: int) -> None:
-    """Calls function(*arguments, first, last) for the parts of 0 ... length, in several threads."""
-    if not workers:
-        function(*arguments, 0, length)
-        return
-    step = -(-length // (len(workers) + 1))
-    used = workers[: -(-length // step) - 1]
-    for i, worker in enumerate(used, 1):
-        worker.give(_Call(function, arguments, i * step, min((i + 1) * step, length)))
-    function(*arguments, 0, step)
-    for worker in used:
-        call = worker.take_back()
-        if call is not None:
-            call.do()
-    for worker in used:
-        worker.wait()
-    errors = [worker.error for worker in used if worker.error is not None]
-    for worker in used:
-        worker.error = None  # its traceback keeps arrays alive
-    _give_back(held, base)
-    if errors:
-        raise errors.pop()
+# --- maxima ----------------------------------------------------------------------------------------------------------
+
+
+@inner
+def _larger(best, at, source, place):
+    """One tap of all windows: what is larger than the best so far (or no number) takes its place."""
+    for j in range(best.size):
+        value, held = source[j], best[j]
+        better = (value > held) | (value != value)
+        best[j] = value if better else held
+        at[j] = place if better else at[j]
+
+
+@inner
+def _larger_only(best, source):
+    for j in range(best.size):
+        value, held = source[j], best[j]
+        best[j] = value if (value > held) | (value != value) else held
+
+
+@inner
+def _write_places(found, at, row, step, pad, top, out, to, count):
+    """Flat places of a row of windows; of windows in which all are -inf, the first point."""
+    at, to = np.uint64(at), np.uint64(to)
+    for j in range(np.uint64(count)):
+        here, across = found[at + j], np.int32(j) * step
+        first = top + max(across - pad, np.int32(0))
+        out[to + j] = here + row + across if here != _NONE else first
+
+
+@inner
+def _largest_of_four(x, top, bottom, first, out, indices, to, count):
+    """Windows of 2x2 points in two rows that begin at `top` and `bottom`; `first` is the place of the first point."""
+    top, bottom, to, width = np.uint64(top), np.uint64(bottom), np.uint64(to), np.int64(bottom - top)
+    for j in range(np.uint64(count)):
+        i = j + j
+        best, at = x[top + i], np.int64(0)
+        value = x[top + i + np.uint64(1)]
+        better = (value > best) | (value != value)
+        best, at = value if better else best, np.int64(1) if better else at
+        value = x[bottom + i]
+        better = (value > best) | (value != value)
+        best, at = value if better else best, width if better else at
+        value = x[bottom + i + np.uint64(1)]
+        better = (value > best) | (value != value)
+        best, at = value if better else best, width + np.int64(1) if better else at
+        out[to + j] = best
+        if indices.size:
+            indices[to + j] = at + np.int64(i) + first
+
+
+class _Plan(NamedTuple):
+    """How the maxima of windows are found."""
+
+    shape: tuple  # of the result
+    four: bool  # the windows are those of _FOUR
+    rest: tuple  # what the loop over tiles takes besides arrays
+    tiles: int
+    work: int
+
+
+@lru_cache(maxsize=128)
+def _max_plan(x_shape, kernel, stride, padding, dilation, ceil_mode):
+    """The `_Plan`; None for what is not for compiled kernels."""
+    if not _fits(x_shape, len(kernel)):
+        return None
+    if max(dilation) > 1 and (any(padding) or ceil_mode):  # a window may miss the input altogether
+        return None
+    shape = pool_shape(x_shape, kernel, stride, padding, dilation, ceil_mode)
+    if (kernel, stride, padding, dilation) == _FOUR and not ceil_mode:
+        return _Plan(shape, True, (), 0, prod(x_shape) + 3 * prod(shape))
+    taps, planes = _taps(kernel, padding, dilation), x_shape[0] * x_shape[1]
+    form, offsets, rests = layout(x_shape[2:], shape[2:], stride, taps, 1, planes)
+    places = np.array([y * x_shape[3] + x for y, x in taps], np.int32)
+    rest = (offsets, places, rests, tuple(form), planes, *padding)
+    return _Plan(shape, False, rest, -(-planes // form.images) * form.strips, prod(x_shape) + prod(shape) * len(taps))
+
+
+@lru_cache(maxsize=1)
+def _max_of_four():
+    @shared(f"void({_IMAGES}, {_IMAGES}, int64[::1], int64, int64)")
+    def loop(x, out, indices, first, last):
+        """Windows of 2x2 points that do not overlap, plane by plane."""
+        height, width, points_y, points_x = x.shape[2], x.shape[3], out.shape[2], out.shape[3]
+        x, out = flat(x), flat(out)
+        end, border = last * points_y * points_x, last * height * width
+        for n in range(first, last):
+            for y in range(points_y):
+                top = n * height * width + 2 * y * width
+                to, done = (n * points_y + y) * points_x, 0
+                # Whole vectors may go over the end of a row, as the next one is written later, but not of the last.
+                while done < points_x and to + done + LANES <= end and top + width + 2 * (done + LANES) <= border:
+                    at, place = top + 2 * done, 2 * (y * width + done)
+                    if indices.size:
+                        largest_of_four(x, at, at + width, place, out, indices, to + done)
+                    else:
+                        largest_of_four_only(x, at, at + width, place, out, indices, to + done)
+                    done += LANES
+                if done < points_x:
+                    at, place = top + 2 * done, 2 * (y * width + done)
+                    _largest_of_four(x, at, at + width, place, out, indices, to + done, points_x - done)
+
+    return loop
+
+
+@lru_cache(maxsize=1)
+def _max_of_windows():
+    @shared(
+        f"void({_IMAGES}, {_IMAGES}, int64[::1], int64[::1], int32[::1], int64[:,::1], {FORM}, int64, int64, int64, "
+        "int64, int64)"
+    )
+    def loop(x, out, indices, offsets, places, rests, form, total, pad_y, pad_x, first, last):
+        """Any windows, tile by tile."""
+        images, rows, strips, height, pitch, _, plane, points, _, _, step_y, step_x, _, size_x, out_y, out_x = form
+        x, out = x.reshape(-1), out.reshape(-1)
+        buffer = np.empty(rests.shape[0] * plane, np.float32)
+        best, at = np.empty(points, np.float32), np.empty(points, np.int32)
+        before = (-1, -1)
+        for tile in range(first, last):
+            image, row = tile // strips * images, tile % strips * rows
+            now = (row, min(images, total - image))
+            fill(x, image, total, NO, ONE, row, rests, form, np.float32(-np.inf), now != before, buffer)
+            before = now
+            best[:] = -np.inf
+            at[:] = _NONE
+            for t in range(offsets.size):
+                if indices.size:
+                    _larger(best, at, buffer[offsets[t] :], places[t])
+                else:
+                    _larger_only(best, buffer[offsets[t] :])
+            for m in range(min(images, total - image)):
+                for i in range(min(rows, out_y - row)):
+                    start = (m * height + i) * pitch
+                    to = ((image + m) * out_y + row + i) * out_x
+                    move(best, start, ONE, out, to, ONE, out_x)
+                    if indices.size:
+                        y = (row + i) * step_y
+                        _write_places(
+                            at, start, np.int32(y * size_x), np.int32(step_x), np.int32(pad_x),
+                            np.int32(max(y - pad_y, 0) * size_x), indices, to, out_x,
+                        )  # fmt: skip
+
+    return loop
+
+
+def _maxima(x, windows, places: bool):
+    """The largest value of each window, and its place if `places` are asked for."""
+    plan = _max_plan(x.shape, *windows) if suits(x) else None
+    if plan is None:
+        return NotImplemented
+    out = np.empty(plan.shape, F32)
+    indices = np.empty(plan.shape, np.int64) if places else _NO_PLACES
+    given = (x, out, indices.reshape(-1) if places else indices, *plan.rest)
+    if plan.four:
+        thread_pool.run(_max_of_four(), x.shape[0] * x.shape[1], given, plan.work)
+    else:
+        thread_pool.run(_max_of_windows(), plan.tiles, given, plan.work)
+    return (out, indices) if places else out
+
+
+def _max_pool(x, *windows):
+    return _maxima(x, windows, True)
+
+
+def _max_pool_values(x, *windows):
+    return _maxima(x, windows, False)
+
+
+def _max_pool_grad():
+    @shared(f"void({_PLANES}, int64[:,::1], {_PLANES}, int64, int64)")
+    def loop(g, indices, out, first, last):
+        for n in range(first, last):
+            slopes, places, to = g[n], indices[n], out[n]
+            to[:] = 0
+            for i in range(slopes.size):
+                to[np.uint64(places[i])] += slopes[i]
+
+    def kernel(g, indices, x_shape, windows=None):
+        if not suits(g) or len(x_shape) != 4 or not g.size or not indices.flags.c_contiguous:
+            return NotImplemented
+        out = np.empty(x_shape, F32)
+        thread_pool.run(
+            loop, x_shape[0] * x_shape[1], (_planes(g), _planes(indices), _planes(out)), out.size + 2 * g.size
+        )
+        return out
+
+    return kernel
+
+
+# --- means -----------------------------------------------------------------------------------------------------------
+
+
+@njit(error_model="numpy", inline="always")
+def _added(total, to, apart, source, at, step, count):
+    to, at, apart, step = np.uint64(to), np.uint64(at), np.uint64(apart), np.uint64(step)
+    for j in range(np.uint64(count)):
+        total[to + j * apart] += source[at + j * step]
+
+
+@inner
+def _add(total, to, apart, source, at, step, count):
+    """Adds `count` numbers, `step` apart from `source[at]` on, to those `apart` apart from `total[to]` on."""
+    if step == 1 and apart == 1:
+        _added(total, to, 1, source, at, 1, count)
+    elif step == 2 and apart == 1:
+        _added(total, to, 1, source, at, 2, count)
+    elif step == 1 and apart == 2:
+        _added(total, to, 2, source, at, 1, count)
+    else:
+        _added(total, to, apart, source, at, step, count)
+
+
+@inner
+def _quotients(source, at, over, divisors, out, to):
+    at, to = np.uint64(at), np.uint64(to)
+    for j in range(np.uint64(divisors.size)):
+        out[to + j] = source[at + j] / (over * divisors[j])
+
+
+@inner(fastmath=_ANY_ORDER)
+def _total(row):
+    total = F(0.0)
+    for i in range(row.size):
+        total += row[i]
+    return total
+
+
+def _counts(size, points, kernel, stride, padding, include):
+    """How many points of each window count, along one dimension."""
+    first = np.arange(points) * stride - padding
+    last = np.minimum(first + kernel, size + padding)
+    if not include:
+        first, last = np.maximum(first, 0), np.minimum(last, size)
+    return (last - first).astype(F32)
+
+
+def _divisors(size, points, kernel, stride, padding, include, divisor):
+    """What the windows' sums are divided by: a number for each row of windows times one for each column."""
+    if divisor is not None:
+        return np.full(points[0], divisor, F32), np.ones(points[1], F32)
+    return tuple(_counts(*of, include) for of in zip(size, points, kernel, stride, padding, strict=True))
+
+
+def _means():
+    @shared(f"void({_PLANES}, {_ROW}, float32, int64, int64)")
+    def loop(x, out, count, first, last):
+        for n in range(first, last):
+            out[n] = _total(x[n]) / count
+
+    return loop
+
+
+def _met(size, points, kernel, stride, padding):
+    """For each tap along a row: the first window whose point lies in the input, that point, how many such windows."""
+    met = []
+    for shift in range(-padding, kernel - padding):
+        first, last = max(0, -(shift // stride)), min(points, (size - 1 - shift) // stride + 1)
+        if first < last:
+            met.append((first, first * stride + shift, last - first))
+    return np.array(met, np.int64).reshape(-1, 3)
+
+
+_MEANS = f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, int64[:,::1], UniTuple(int64, 8), int64, int64)"
+
+
+def _avg_pool():
+    means = _means()
+
+    @shared(_MEANS)
+    def loop(x, out, down, across, met, sizes, first, last):
+        size_y, size_x, points_y, points_x, kernel_y, step_y, step_x, pad_y = sizes
+        column, sums = np.empty(size_x, np.float32), np.empty(points_x, np.float32)
+        for n in range(first, last):
+            for i in range(points_y):
+                # Down the rows first: they are contiguous, and one row is left to go over several times.
+                column[:] = 0
+                for y in range(max(0, i * step_y - pad_y), min(size_y, i * step_y - pad_y + kernel_y)):
+                    _add(column, 0, 1, x, (n * size_y + y) * size_x, 1, size_x)
+                sums[:] = 0
+                for h in range(met.shape[0]):
+                    _add(sums, met[h, 0], 1, column, met[h, 1], step_x, met[h, 2])
+                _quotients(sums, 0, down[i], across, out, (n * points_y + i) * points_x)
+
+    def kernel(x, kernel, stride, padding, ceil_mode, include, divisor):
+        if not (suits(x) and _fits(x.shape, len(kernel))):
+            return NotImplemented
+        size, planes = x.shape[2:], x.shape[0] * x.shape[1]
+        shape = pool_shape(x.shape, kernel, stride, padding, (1, 1), ceil_mode)
+        out = np.empty(shape, F32)
+        if tuple(kernel) == size and not any(padding):
+            thread_pool.run(means, planes, (_planes(x), out.reshape(-1), F(divisor or kernel[0] * kernel[1])), x.size)
+            return out
+        divisors = _divisors(size, shape[2:], kernel, stride, padding, include, divisor)
+        met = _met(size[1], shape[3], kernel[1], stride[1], padding[1])
+        sizes = (*size, *shape[2:], kernel[0], *stride, padding[0])
+        work = x.size + out.size * kernel[0] * kernel[1]
+        thread_pool.run(loop, planes, (x.reshape(-1), out.reshape(-1), *divisors, met, sizes), work)
+        return out
+
+    return kernel
+
+
+def _avg_pool_grad():
+    @shared(_MEANS)
+    def loop(g, out, down, across, met, sizes, first, last):
+        size_y, size_x, points_y, points_x, kernel_y, step_y, step_x, pad_y = sizes
+        wide, slopes = np.empty(size_x, np.float32), np.empty(points_x, np.float32)
+        for n in range(first, last):
+            base = n * size_y * size_x
+            out[base : base + size_y * size_x] = 0
+            for i in range(points_y):
+                _quotients(g, (n * points_y + i) * points_x, down[i], across, slopes, 0)
+                wide[:] = 0
+                for h in range(met.shape[0]):
+                    _add(wide, met[h, 1], step_x, slopes, met[h, 0], 1, met[h, 2])
+                for y in range(max(0, i * step_y - pad_y), min(size_y, i * step_y - pad_y + kernel_y)):
+                    _add(out, base + y * size_x, 1, wide, 0, 1, size_x)
+
+    def kernel(g, x_shape, kernel, stride, padding, ceil_mode, include, divisor):
+        if not suits(g) or len(x_shape) != 4 or len(kernel) != 2 or not g.size:
+            return NotImplemented
+        size, points = x_shape[2:], g.shape[2:]
+        if tuple(kernel) == tuple(size):  # one number for a whole plane: NumPy is as fast
+            return NotImplemented
+        out = np.empty(x_shape, F32)
+        divisors = _divisors(size, points, kernel, stride, padding, include, divisor)
+        met = _met(size[1], points[1], kernel[1], stride[1], padding[1])
+        sizes = (*size, *points, kernel[0], *stride, padding[0])
+        given = (g.reshape(-1), out.reshape(-1), *divisors, met, sizes)
+        thread_pool.run(loop, x_shape[0] * x_shape[1], given, out.size + g.size * kernel[1])
+        return out
+
+    return kernel
+
+
+def _even(size, points):
+    """The kernel of the ordinary pooling that an adaptive one amounts to, or None."""
+    if all(m and n and n % m == 0 for n, m in zip(size, points, strict=True)):
+        return tuple(n // m for n, m in zip(size, points, strict=True))
+    return None
+
+
+def _adaptive_avg_pool():
+    mean = _avg_pool()
+
+    def kernel(x, output_size):
+        even = _even(x.shape[-len(output_size) :], output_size)
+        return NotImplemented if even is None else mean(x, even, even, (0, 0), False, True, None)
+
+    return kernel
+
+
+def _adaptive_avg_pool_grad():
+    spread = _avg_pool_grad()
+
+    def kernel(g, x_shape):
+        even = _even(x_shape[2:], g.shape[2:])
+        return NotImplemented if even is None else spread(g, x_shape, even, even, (0, 0), False, True, None)
+
+    return kernel
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {
+    "max_pool": with_loops(_max_pool, _max_of_four, _max_of_windows),
+    "max_pool_values": with_loops(_max_pool_values, _max_of_four, _max_of_windows),
+    "max_pool_grad": _max_pool_grad,
+    "avg_pool": _avg_pool,
+    "avg_pool_grad": _avg_pool_grad,
+    "adaptive_avg_pool": _adaptive_avg_pool,
+    "adaptive_avg_pool_grad": _adaptive_avg_pool_grad,
+}

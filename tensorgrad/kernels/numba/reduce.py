@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import layout, pool
+from tensorgrad.kernels.numba import layout
 from tensorgrad.kernels.numba.functions import F, inner
-from tensorgrad.kernels.numba.language import njit
-from tensorgrad.kernels.numba.launch import Shared, shared
 from tensorgrad.kernels.numba.pointwise import suits
-from tensorgrad.kernels.numba.rows import _ANY_ORDER, _MATRIX, joined, together
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.language import njit
+from tensorgrad.kernels.numba.runtime.launch import Shared, shared
+from tensorgrad.kernels.numba.softmax import _ANY_ORDER, _MATRIX, joined, together
 
 _PART = 16384  # neighbours that are one thread's
 _RUN = 4096  # of which so many are summed in single precision
@@ -211,7 +212,7 @@ def _fold_lines(lines, x, work: int):
     outer, n, inner = x.shape
     parts = -(-n // _LINES)
     out = np.empty((outer, parts, inner), F32)
-    pool.run(lines, outer * parts * -(-inner // _COLUMNS), (x, out), work)
+    thread_pool.run(lines, outer * parts * -(-inner // _COLUMNS), (x, out), work)
     return out
 
 
@@ -231,11 +232,11 @@ def _fold_all(loops, again, x, dim, keepdim, mean=False):
     if inner == 1:
         parts, out = -(-n // _PART), np.empty(outer, F32)
         if parts == 1:
-            pool.run(loops.short, outer, (x.reshape(-1), out, n, divisor), work)
+            thread_pool.run(loops.short, outer, (x.reshape(-1), out, n, divisor), work)
         else:
             folded = np.empty((outer, parts))
-            pool.run(loops.long, outer * parts, (x.reshape(-1), folded, n), work)
-            pool.run(again.join, outer, (folded, out, divisor), 8 * outer * parts)
+            thread_pool.run(loops.long, outer * parts, (x.reshape(-1), folded, n), work)
+            thread_pool.run(again.join, outer, (folded, out, divisor), 8 * outer * parts)
     elif inner < _NARROW:
         return NotImplemented
     else:
@@ -320,8 +321,8 @@ def _var(root: bool) -> Callable:
             return NotImplemented
         (outer, n, _), shape, _ = planned
         parts, out = np.empty((outer, -(-n // _PART), 2)), np.empty(outer, F32)
-        pool.run(moments, outer * parts.shape[1], (x.reshape(-1), parts, n), int(3 * x.size * _COST))
-        pool.run(variances, outer, (parts, out, n, max(n - correction, 0.0)), 8 * outer * parts.shape[1])
+        thread_pool.run(moments, outer * parts.shape[1], (x.reshape(-1), parts, n), int(3 * x.size * _COST))
+        thread_pool.run(variances, outer, (parts, out, n, max(n - correction, 0.0)), 8 * outer * parts.shape[1])
         return out.reshape(shape)
 
     return kernel
@@ -374,7 +375,7 @@ def _places() -> Callable:
         shape = x.size // (x.shape[dim] * inner), x.shape[dim], inner
         values, places = np.empty(shape[::2], F32), np.empty(shape[::2], np.int64)
         work = shape[0] * -(-inner // _COLUMNS)
-        pool.run(lines, work, (x.reshape(shape), values, places, not name.endswith("min")), x.size // 2)
+        thread_pool.run(lines, work, (x.reshape(shape), values, places, not name.endswith("min")), x.size // 2)
         shape = (*x.shape[:dim], *[1] * keepdim, *x.shape[dim + 1 :])
         return values.reshape(shape), places.reshape(shape)
 
@@ -400,7 +401,7 @@ def _prod():
 
     def products(rows):
         out = np.empty(len(rows), F32)
-        pool.run(loop, len(rows), (rows, out), rows.size)
+        thread_pool.run(loop, len(rows), (rows, out), rows.size)
         return out
 
     def kernel(x, dim, keepdim, dtype):

@@ -13,11 +13,12 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import rnn as general
-from tensorgrad.kernels.numba import functions, matmul, pool
+from tensorgrad.kernels.numba import functions, matmul
 from tensorgrad.kernels.numba.functions import F, inner
-from tensorgrad.kernels.numba.launch import shared
-from tensorgrad.kernels.numba.panels import LANES, PAD, across, flat
-from tensorgrad.kernels.numba.rows import _MATRIX
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.launch import shared
+from tensorgrad.kernels.numba.simd.panels import LANES, PAD, across, flat
+from tensorgrad.kernels.numba.softmax import _MATRIX
 from tensorgrad.settings import get_num_threads
 
 _SEQUENCES, _FEWEST = 16, 4  # that a thread takes through all steps at a time, at most and where there are few
@@ -124,7 +125,7 @@ def _lstm():
         out, cells = np.empty((len(x), hidden), F32), np.empty((len(x), hidden), F32)
         h, c, several = np.array(h0, order="C"), np.array(c0, order="C"), _together(len(h0))
         args = (x, _padded(w_ih.T), _padded(w_hh.T), bias, h, c, acts, cells, out, *_schedule(sizes, reverse), several)
-        pool.run(loop, -(-len(h) // several), args, acts.size * (hidden + x.shape[1] + 64) // 16)
+        thread_pool.run(loop, -(-len(h) // several), args, acts.size * (hidden + x.shape[1] + 64) // 16)
         return out, h, c, acts, cells
 
     return kernel
@@ -188,7 +189,7 @@ def _lstm_grad():
         slopes, dh, dc = np.empty(acts.shape, F32), np.array(gh, order="C"), np.array(gc, order="C")
         sums, several = np.zeros((len(dh), acts.shape[1]), F32), _together(len(dh))
         args = (g, dh, dc, acts, cells, c0, _padded(w_hh), slopes, sums, *_schedule(sizes, reverse), several)
-        pool.run(loop, -(-len(dh) // several), args, acts.size * (out.shape[1] + 64) // 16)
+        thread_pool.run(loop, -(-len(dh) // several), args, acts.size * (out.shape[1] + 64) // 16)
         gw_hh, bias = _times(matmul.tn, slopes, _previous(out, h0, sizes, reverse)), sums.sum(0)
         gx, gw_ih = _times(matmul.mm, slopes, w_ih), _times(matmul.tn, slopes, x)
         return gx, dh, dc, gw_ih, gw_hh, bias, bias.copy(), np.empty(0, F32)
@@ -246,7 +247,7 @@ def _gru():
         h = np.array(h0, order="C")
         bias = np.zeros(3 * hidden, F32) if b_hh is None else np.ascontiguousarray(b_hh)
         args = (gates, _padded(w_hh.T), bias, h, acts, out, *_schedule(sizes, reverse), several)
-        pool.run(loop, -(-len(h) // several), args, gates.size * (hidden + 64) // 16)
+        thread_pool.run(loop, -(-len(h) // several), args, gates.size * (hidden + 64) // 16)
         return out, h, acts
 
     return kernel
@@ -306,7 +307,7 @@ def _gru_grad():
         hidden, dh, several = out.shape[1], np.array(gh, order="C"), _together(len(gh))
         slopes, inside = np.empty((len(x), 3 * hidden), F32), np.empty((len(x), 3 * hidden), F32)
         args = (g, dh, acts, out, h0, _padded(w_hh), slopes, inside, *_schedule(sizes, reverse), several)
-        pool.run(loop, -(-len(dh) // several), args, slopes.size * (hidden + 64) // 16)
+        thread_pool.run(loop, -(-len(dh) // several), args, slopes.size * (hidden + 64) // 16)
         gx, gw_ih = _times(matmul.mm, slopes, w_ih), _times(matmul.tn, slopes, x)
         gw_hh = _times(matmul.tn, inside, _previous(out, h0, sizes, reverse))
         return gx, dh, gw_ih, gw_hh, slopes.sum(0), inside.sum(0)

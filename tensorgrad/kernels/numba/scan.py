@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import pool
-from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
-from tensorgrad.kernels.numba.rows import _MATRIX
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.launch import shared
+from tensorgrad.kernels.numba.softmax import _MATRIX
 
 _COLUMNS = 512  # sums that are carried along together: they stay in the first cache
 
@@ -72,10 +72,12 @@ def _cumsum(backwards: bool):
         length, after = x.shape[dim], math.prod(x.shape[dim + 1 :])
         if after == 1:
             shape: tuple[int, ...] = (x.size // length, length)
-            pool.run(rows, shape[0], (x.reshape(shape), out.reshape(shape)), 2 * x.size)
+            thread_pool.run(rows, shape[0], (x.reshape(shape), out.reshape(shape)), 2 * x.size)
         else:
             shape = (x.size // (length * after), length, after)
-            pool.run(columns, shape[0] * -(-after // _COLUMNS), (x.reshape(shape), out.reshape(shape)), 2 * x.size)
+            thread_pool.run(
+                columns, shape[0] * -(-after // _COLUMNS), (x.reshape(shape), out.reshape(shape)), 2 * x.size
+            )
         return out
 
     return kernel

@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tensorgrad.kernels.numba import pool
 from tensorgrad.kernels.numba.functions import F, inner
-from tensorgrad.kernels.numba.language import njit
-from tensorgrad.kernels.numba.launch import shared
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.reduce import _LOWEST, _REST, _SIGN, extreme
-from tensorgrad.kernels.numba.rows import _MATRIX
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.language import njit
+from tensorgrad.kernels.numba.runtime.launch import shared
+from tensorgrad.kernels.numba.softmax import _MATRIX
 
 _MOST = 256  # elements that are kept in order by moving them
 _LOOK = 64  # elements that are compared before anything is decided
@@ -66,7 +66,7 @@ def _topk() -> Callable:
 
     def look(rows, k, largest):
         found = np.empty((len(rows), k), _I64)
-        pool.run(loop, len(rows), (rows, largest, found), rows.size // 2)
+        thread_pool.run(loop, len(rows), (rows, largest, found), rows.size // 2)
         return found
 
     def in_parts(row, k, largest):

@@ -14,7 +14,7 @@ from functools import update_wrapper
 from importlib.util import find_spec
 from typing import Any
 
-from tensorgrad.ops import dispatch
+from tensorgrad.dispatch import kernel_tables
 from tensorgrad.settings import _Settings as SETTINGS
 
 
@@ -43,13 +43,13 @@ class Row:
     @elements.setter
     def elements(self, elements: int) -> None:
         self._elements = elements
-        if self.op in dispatch.OPS:  # the call path looks there
-            dispatch.OPS[self.op].few = elements
+        if self.op in kernel_tables.OPS:  # the call path looks there
+            kernel_tables.OPS[self.op].few = elements
 
     def available(self) -> bool:
         """Whether the kernel is compiled; if not, asks for it."""
         if self.ready is None:
-            from tensorgrad.kernels.numba.runtime import request
+            from tensorgrad.kernels.numba.runtime.background import request
 
             request(self)
         return self.ready is not None
@@ -57,11 +57,11 @@ class Row:
     def over(self, general: Callable) -> Callable:
         """The kernel of an op for large arrays: the compiled one, once there is one, else NumPy's."""
         from tensorgrad.kernels.numba import layout
-        from tensorgrad.kernels.numba.runtime import request
+        from tensorgrad.kernels.numba.runtime.background import request
 
-        again = getattr(layout, LYING.get(self.kernel.partition(".")[0], ""), None)
+        again = getattr(layout, LYING.get(self.kernel.rpartition(".")[0], ""), None)
         sized = self.sized
-        always = self.op in dispatch.OPS  # whoever calls the kernel of an op has looked at the size
+        always = self.op in kernel_tables.OPS  # whoever calls the kernel of an op has looked at the size
 
         def kernel(*given, **options):
             if (always or given[sized].size >= self._elements) and not SETTINGS.deterministic:
@@ -88,7 +88,7 @@ UFUNCS = (
     "square", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not",
 )  # fmt: skip
 
-WAITING = Row("threads that wait", "waiting.wait", 0)  # what the pool's threads do until there is work
+WAITING = Row("threads that wait", "runtime.spin.wait", 0)  # what the pool's threads do until there is work
 ROWS = (
     WAITING, Row("clone_copy", "layout.clone", 4096),
     *(Row(name, f"ufuncs.{name}", 131072) for name in UFUNCS),
@@ -103,9 +103,9 @@ ROWS = (
     Row("gelu", "pointwise.gelu", 512), Row("gelu_grad", "pointwise.gelu_grad", 512),
     Row("silu_grad", "pointwise.silu_grad", 4096), Row("sigmoid_grad", "pointwise.sigmoid_grad", 16384),
     Row("tanh_grad", "pointwise.tanh_grad", 16384),
-    Row("softmax_", "rows.softmax", 1024), Row("log_softmax_", "rows.log_softmax", 1024),
-    Row("softmax_grad", "rows.softmax_grad", 4096), Row("log_softmax_grad", "rows.log_softmax_grad", 4096),
-    Row("layer_norm", "rows.layer_norm", 256), Row("layer_norm_grad", "rows.layer_norm_grad", 256),
+    Row("softmax_", "softmax.softmax", 1024), Row("log_softmax_", "softmax.log_softmax", 1024),
+    Row("softmax_grad", "softmax.softmax_grad", 4096), Row("log_softmax_grad", "softmax.log_softmax_grad", 4096),
+    Row("layer_norm", "softmax.layer_norm", 256), Row("layer_norm_grad", "softmax.layer_norm_grad", 256),
     Row("gather", "index.gather", 2048), Row("scatter", "index.scatter", 2048),
     Row("scatter_add", "index.scatter_add", 2048), Row("index_add", "index.index_add", 2048),
     Row("attention", "attention.attention", 512), Row("attention_grad", "attention.attention_grad", 512),
@@ -115,14 +115,14 @@ ROWS = (
     Row("matmul", "matmul.matmul", 2048), Row("mm", "matmul.mm", 2048), Row("bmm", "matmul.bmm", 2048),
     Row("matmul_nt", "matmul.nt", 2048), Row("matmul_tn", "matmul.tn", 2048),
     Row("addmm", "matmul.addmm", 2048, 1),
-    Row("max_pool", "pooling.max_pool", 1024), Row("max_pool_values", "pooling.max_pool_values", 1024),
-    Row("max_pool_grad", "pooling.max_pool_grad", 2048),
-    Row("avg_pool", "pooling.avg_pool", 2048), Row("avg_pool_grad", "pooling.avg_pool_grad", 2048),
-    Row("adaptive_avg_pool", "pooling.adaptive_avg_pool", 8192),
-    Row("adaptive_avg_pool_grad", "pooling.adaptive_avg_pool_grad", 2048),
-    Row("batch_norm", "norms.batch_norm", 1024), Row("batch_norm_grad", "norms.batch_norm_grad", 1024),
-    Row("batch_norm_by_running", "norms.batch_norm_by_running", 1024),
-    Row("group_norm", "norms.group_norm", 1024), Row("group_norm_grad", "norms.group_norm_grad", 1024),
+    Row("max_pool", "pool.max_pool", 1024), Row("max_pool_values", "pool.max_pool_values", 1024),
+    Row("max_pool_grad", "pool.max_pool_grad", 2048),
+    Row("avg_pool", "pool.avg_pool", 2048), Row("avg_pool_grad", "pool.avg_pool_grad", 2048),
+    Row("adaptive_avg_pool", "pool.adaptive_avg_pool", 8192),
+    Row("adaptive_avg_pool_grad", "pool.adaptive_avg_pool_grad", 2048),
+    Row("batch_norm", "norm.batch_norm", 1024), Row("batch_norm_grad", "norm.batch_norm_grad", 1024),
+    Row("batch_norm_by_running", "norm.batch_norm_by_running", 1024),
+    Row("group_norm", "norm.group_norm", 1024), Row("group_norm_grad", "norm.group_norm_grad", 1024),
     Row("cross_entropy_", "loss.cross_entropy", 2048), Row("cross_entropy_grad", "loss.cross_entropy_grad", 2048, 2),
     Row("cross_entropy_.backward", "loss.cross_entropy_backward", 2048, 1),
     Row("sum", "reduce.sum", 4096), Row("mean", "reduce.mean", 4096), Row("vector_norm_", "reduce.vector_norm", 4096),
@@ -143,14 +143,14 @@ ROWS = (
 # How a file's kernels get arrays that do not lie in rows, by a function of layout.py. Without one NumPy's serve them.
 LYING = {
     "pointwise": "elementwise",
-    "rows": "by_rows", "scan": "by_rows", "pooling": "by_rows", "norms": "by_rows", "loss": "by_rows",
+    "softmax": "by_rows", "scan": "by_rows", "pool": "by_rows", "norm": "by_rows", "loss": "by_rows",
 }  # fmt: skip
 
 
 def wanted() -> bool:
     """Whether compiled kernels are to be used: numba is installed, and TENSORGRAD_FAST is not 0.
 
-    They are not made for a Python without its lock: threads rely on it when they take each other's boards (pool.py).
+    They are not made for a Python without its lock: threads rely on it for each other's mailboxes (thread_pool.py).
     """
     if os.environ.get("TENSORGRAD_FAST", "1") == "0" or find_spec("numba") is None:
         return False
@@ -162,8 +162,8 @@ def wanted() -> bool:
 
 def install() -> None:
     """Puts the rows in front of the ops' NumPy kernels."""
-    from tensorgrad.kernels.numba import blas
+    from tensorgrad.kernels.numba.runtime import blas
 
     blas.wait_briefly()
     for row in ROWS:
-        dispatch.LARGE[row.op], row.elements = row, row.elements
+        kernel_tables.LARGE[row.op], row.elements = row, row.elements

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import pool
+from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.settings import get_num_threads
 
 _BOOL = np.dtype(bool)
@@ -74,7 +74,7 @@ def _unary(function, truth: bool, cost: float) -> Callable:
         to = _room(x, out, truth)
         if to is None or (out is not None and out is not x and np.may_share_memory(x, out)):
             return NotImplemented
-        pool.run(_range_of_one, x.size, (function, x.reshape(-1), to), int(x.size * cost))
+        thread_pool.run(_range_of_one, x.size, (function, x.reshape(-1), to), int(x.size * cost))
         return to.reshape(x.shape) if out is None else out
 
     return kernel
@@ -105,7 +105,9 @@ def _binary(name: str, function, cost: float) -> Callable:
         to = _room(x, out, truth)
         if to is None or (out is not None and (overlap(out, x) or (not number and overlap(out, y)))):
             return NotImplemented
-        pool.run(share, x.size, (function, x.reshape(-1), y if number else y.reshape(-1), to), int(x.size * cost))
+        thread_pool.run(
+            share, x.size, (function, x.reshape(-1), y if number else y.reshape(-1), to), int(x.size * cost)
+        )
         return to.reshape(x.shape) if out is None else out
 
     return kernel

@@ -13,7 +13,7 @@ from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
 from tensorgrad import nn as _nn
-from tensorgrad.whole_modules import whole as _whole
+from tensorgrad.system.lazy_modules import whole as _whole
 
 _FILES = (
     "activation", "adaptive", "batchnorm", "channelshuffle", "container", "conv", "distance", "dropout", "flatten",
@@ -63,7 +63,7 @@ def _find(name: str) -> _Any:
         found = getattr(importlib.import_module(f"tensorgrad.nn.{file}"), name, None)
         if found is not None:
             return found
-    raise importlib.import_module("tensorgrad.missing_names").no_attribute(__name__, name)
+    raise importlib.import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
 
 class _Window(_ModuleType):

@@ -14,7 +14,7 @@ from tensorgrad.nn.utils.convert_parameters import parameters_to_vector, vector_
 # Two functions that are called as their files are. Loaded now, or the files would later take their places.
 from tensorgrad.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from tensorgrad.nn.utils.weight_norm import remove_weight_norm, weight_norm
-from tensorgrad.whole_modules import whole as _whole
+from tensorgrad.system.lazy_modules import whole as _whole
 
 # Used by few programs: loaded when first asked for. Module -> the names in it.
 _LATER: dict[str, tuple[str, ...]] = {
@@ -52,7 +52,7 @@ else:
             if name in names:
                 globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
                 return globals()[name]
-        raise import_module("tensorgrad.missing_names").no_attribute(__name__, name)
+        raise import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
 
 __all__ = [

@@ -12,8 +12,8 @@ import numpy as np
 
 import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
+from tensorgrad.dispatch.kernel_tables import LARGE, own_kernel
 from tensorgrad.dtypes import F32
-from tensorgrad.ops.dispatch import LARGE, own_kernel
 from tensorgrad.settings import _Settings as SETTINGS
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap

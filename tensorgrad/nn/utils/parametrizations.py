@@ -9,7 +9,7 @@ from tensorgrad.nn import functional as F
 from tensorgrad.nn.module import Module
 from tensorgrad.nn.utils import parametrize
 from tensorgrad.nn.utils.spectral_norm import output_dim
-from tensorgrad.ops.weight_norm import _weight_norm
+from tensorgrad.ops.nn.weight_norm import _weight_norm
 from tensorgrad.tensor import Tensor
 
 _MAPS = ("matrix_exp", "cayley", "householder")

@@ -8,7 +8,7 @@ from typing import Any
 import tensorgrad as torch
 from tensorgrad.nn.module import Module
 from tensorgrad.nn.parameter import Parameter, is_lazy
-from tensorgrad.ops.weight_norm import _weight_norm
+from tensorgrad.ops.nn.weight_norm import _weight_norm
 from tensorgrad.tensor import Tensor
 
 

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from tensorgrad import forks
+from tensorgrad.system import forks
 from tensorgrad.utils.data import channel, worker
 
 PATIENCE = 5.0  # seconds that a worker has to finish its batch before it is terminated
@@ -41,7 +41,7 @@ def context_of(chosen: Any) -> Any:
     fork: they define data sets, and lambdas in them, in scripts without `if __name__ == "__main__"`, or in notebooks;
     and a forked worker starts in milliseconds and shares the data set's memory until someone writes to it.
 
-    It is safe as far as this package goes: its locks and its generator are whole in the child (`tensorgrad.forks`), a
+    It is safe as far as this package goes: its locks and its generator are whole in the child (`system/forks.py`), a
     worker uses no threads for its kernels, and OpenBLAS lets its threads go before a fork and starts new ones after.
     What is not safe, and was seen to hang: a fork while another thread of the program is inside of a matrix product
     that OpenBLAS has spread over several threads. Such a program chooses "spawn", as does one whose data set needs

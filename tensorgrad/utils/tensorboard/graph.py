@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tensorgrad.autograd.modes import no_grad
+from tensorgrad.dispatch import generate, slow_path
 from tensorgrad.nn.listening import Listener, ignore, listen
 from tensorgrad.nn.module import Module
-from tensorgrad.ops import callpath, slowpath
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils.tensorboard.messages import messages
 
@@ -54,15 +54,15 @@ class _Call(Listener):
             module.training = False
         self._quiet = no_grad()
         self._quiet.__enter__()
-        slowpath.OBSERVERS.append(self._observe)
-        callpath.rare(+1)
+        slow_path.OBSERVERS.append(self._observe)
+        generate.rare(+1)
         listen(self)
         return self
 
     def __exit__(self, *exception: Any) -> None:
         ignore(self)
-        callpath.rare(-1)
-        slowpath.OBSERVERS.remove(self._observe)
+        generate.rare(-1)
+        slow_path.OBSERVERS.remove(self._observe)
         self._quiet.__exit__(*exception)
         for module, training in self._modes:
             module.training = training

@@ -2,7 +2,7 @@
 //
 // An array is seen as (outer, n, inner): an index picks one of n, and `inner` elements lie there side by side. Every
 // index is looked at where it is used: where one is out of bounds, place 0 is read, nothing is written, and it is
-// noted for the host to find (kernels/cuda/bounds.py).
+// noted for the host to find (kernels/cuda/runtime/bounds.py).
 // Bytes: reading rows reads and writes each element once, and the indices; adding reads what is added and updates sums.
 //
 // I: the type of indices. C: what sums are kept in. PACK: elements that `take_rows` moves at once. SCALED: what is

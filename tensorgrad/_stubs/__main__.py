@@ -1,0 +1,259 @@
+"""Writes what editors and type checkers need to know of the ops, from the op table.
+
+    python -m tensorgrad._stubs          writes the files below (and says which changed)
+    python -m tensorgrad._stubs --check  only says whether they are current; exit status 1 if not
+
+- `methods.pyi`, `functions.pyi`, `functional.pyi`, `special.pyi`: the methods of Tensor, and the functions of
+  `torch`, `torch.nn.functional` and `torch.special`. They exist for type checkers only: no program imports them.
+- the names in `const.OP`.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import keyword
+import re
+import sys
+from pathlib import Path
+
+from tensorgrad.dispatch.kernel_tables import OPS
+from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
+from tensorgrad.dispatch.op import LIST, OPTIONAL, Op
+from tensorgrad.tensor import Tensor
+
+HERE = Path(__file__).parent.parent
+WIDTH = 120
+
+# What a row's annotation means to a type checker. Anything else is `Any`.
+TYPES = {
+    "int": "_int", "float": "_float", "bool": "_bool", "number": "_Number", "str": "_str",
+    "dims": "_int | Sequence[_int] | None", "shape": "_int | Sequence[_int]", "dtype": "_dtype | None",
+}  # fmt: skip
+OPERAND = "Tensor | _Number"
+# Parameters that mean the same wherever they occur, for composites that do not annotate them.
+NAMES = {
+    "other": OPERAND, "exponent": OPERAND, "dtype": "_dtype | None", "device": "_device | _str | _int | None",
+    "requires_grad": "_bool",
+}  # fmt: skip
+
+# The names that a stub may use. Among its own there are `float`, `sum`, `type`, ...: so Python's have aliases.
+BUILTINS = ("bool", "complex", "float", "int", "str")
+VOCABULARY = {name: f"_{name}" for name in BUILTINS} | {
+    "Any": "Any", "Callable": "Callable", "RemovableHandle": "_RemovableHandle", "Sequence": "Sequence",
+    "Size": "_Size", "Tensor": "Tensor", "list": "builtins.list", "tuple": "builtins.tuple",
+    "devices.device": "_device", "dtypes.dtype": "_dtype",
+}  # fmt: skip
+IMPORTS = {
+    "_device": ("tensorgrad.devices", "device as _device"),
+    "_dtype": ("tensorgrad.dtypes", "dtype as _dtype"),
+    "_Size": ("tensorgrad.size", "Size as _Size"),
+    "Tensor": ("tensorgrad.tensor", "Tensor"),
+    "_RemovableHandle": ("tensorgrad.utils.hooks", "RemovableHandle as _RemovableHandle"),
+}
+
+
+# --- one function ------------------------------------------------------------------------------------------------
+
+
+def of_row(op: Op, name: str, method: bool, out: bool) -> str:
+    """The signature of a row."""
+    parts, star = [], False
+    numbers = op.kind == "pointwise" and sum(p.is_tensor for p in op.params) > 1
+    for i, p in enumerate(op.params):
+        if p.keyword and not star:
+            parts.append("*")
+            star = True
+        if p.kind is LIST:
+            type_ = "Sequence[Tensor]"
+        elif p.is_tensor:
+            type_ = OPERAND if numbers and i else "Tensor"
+            type_ += " | None" if p.kind is OPTIONAL else ""
+        else:
+            type_ = TYPES.get(p.annotation, "Any")
+            type_ += " | None" if p.default == "None" and "None" not in type_ and type_ != "Any" else ""
+        parts.append("self" if i == 0 and method else f"{p.name}: {type_}" + (" = ..." if p.default else ""))
+    if out:
+        parts += ["out: Any = ..."] if star else ["*", "out: Any = ..."]
+    several = f"builtins.tuple[{', '.join(['Tensor'] * len(op.outputs))}]"
+    return define(name, parts, "Tensor" if len(op.outputs) == 1 else several)
+
+
+def of_function(function, name: str, method: bool, result: str, out: bool) -> str:
+    """The signature of a composite: its own annotations where they are types that the stub knows."""
+    parts, star, previous = [], False, None
+    signature = inspect.signature(function)
+    for i, p in enumerate(signature.parameters.values()):
+        if previous is p.POSITIONAL_ONLY is not p.kind:
+            parts.append("/")
+        previous = p.kind
+        if p.name == "out" and not out:
+            continue
+        if p.kind is p.KEYWORD_ONLY and not star:
+            parts.append("*")
+            star = True
+        star = star or p.kind is p.VAR_POSITIONAL
+        prefix = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
+        if i == 0 and method and not prefix:
+            parts.append("self")
+        elif prefix:
+            parts.append(f"{prefix}{p.name}: {known(p.annotation)}")
+        else:
+            parts.append(f"{p.name}: {type_of(p)}" + ("" if p.default is p.empty else " = ..."))
+    if previous is inspect.Parameter.POSITIONAL_ONLY:
+        parts.append("/")
+    return define(name, parts, result or known(signature.return_annotation))
+
+
+def type_of(p: inspect.Parameter) -> str:
+    """The type of a composite's parameter."""
+    if p.annotation is p.empty:
+        text = NAMES.get(p.name, "Any")
+        return f"{text} | None" if p.default is None and text != "Any" and "None" not in text else text
+    return known(p.annotation)
+
+
+def known(annotation) -> str:
+    """An annotation in the stub's names; `Any` if there is one that it has not."""
+    if annotation is inspect.Parameter.empty:
+        return "Any"
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+
+    def translate(match: re.Match) -> str:
+        return VOCABULARY.get(match[0], match[0] if match[0] == "None" else "?")
+
+    translated = re.sub(r"[A-Za-z_][\w.]*", translate, text.strip("'\""))
+    return "Any" if "?" in translated else translated
+
+
+def define(name: str, parts: list[str], result: str) -> str:
+    """A definition, broken where it is too long, as the formatter breaks it (methods are indented by the caller)."""
+    line = f"def {name}({', '.join(parts)}) -> {result}: ..."
+    indent = 4 if parts and parts[0] == "self" else 0
+    if len(line) + indent <= WIDTH:
+        return line
+    inside = ", ".join(parts)
+    if len(inside) + indent + 4 <= WIDTH:
+        return f"def {name}(\n    {inside}\n) -> {result}: ..."
+    return f"def {name}(\n    " + ",\n    ".join(parts) + f",\n) -> {result}: ..."
+
+
+def in_place_of(name: str):
+    """The function that `name_`, `__iname__` is the in-place form of, if the form itself says nothing of its types."""
+    if name.startswith("__i") and name.endswith("__"):
+        return vars(Tensor).get(f"__{name[3:]}")
+    if name.endswith("_") and not name.endswith("__"):
+        return vars(Tensor).get(name[:-1]) or FUNCTIONS.get(name[:-1]) or FUNCTIONAL.get(name[:-1])
+    return None
+
+
+def signature_of(function, name: str, method: bool) -> str:
+    """The stub of a function: from its row, if it has one; from what it is the in-place form of; or from itself."""
+    out, result = not name.startswith("__"), ""
+    if inspect.signature(function).return_annotation is inspect.Signature.empty:
+        base = in_place_of(name)
+        if base is not None:
+            function, out, result = base, False, "Tensor"
+        elif name.startswith("__"):
+            result = "None" if name in ("__setitem__", "__delitem__") else "Tensor"
+    op = getattr(function, "op", None)
+    if op is not None and getattr(function, "__name__", "") == op.name:
+        return of_row(op, name, method, out)
+    return of_function(function, name, method, result, out)
+
+
+# --- the files ---------------------------------------------------------------------------------------------------
+
+
+def stub(lines: list[str]) -> str:
+    """A stub file: the imports and aliases that these lines need, and the lines."""
+    body = "\n".join(lines) + "\n"
+    used = set(re.findall(r"\w+", body))
+    numbers = [name for name in BUILTINS if name != "str"]
+    aliases = {f"_{name}": f"builtins.{name}" for name in BUILTINS if f"_{name}" in used}
+    if "_Number" in used:
+        aliases |= {f"_{name}": f"builtins.{name}" for name in numbers}
+        aliases["_Number"] = " | ".join(f"_{name}" for name in numbers)
+    abstract = [name for name in ("Callable", "Sequence") if name in used]
+    head = ['"""Generated by `python -m tensorgrad._stubs` from the op table: do not edit."""', "", "import builtins"]
+    head += [f"from collections.abc import {', '.join(abstract)}"] if abstract else []
+    head += ["from typing import Any, TypeAlias", ""]
+    head += [f"from {module} import {name}" for used_as, (module, name) in IMPORTS.items() if used_as in used] + [""]
+    head += [f"{name}: TypeAlias = {meaning}" for name, meaning in aliases.items()] + [""]
+    return "\n".join(head) + "\n" + body
+
+
+def methods_stub() -> str:
+    """`methods.pyi`: what the ops attach to Tensor."""
+    lines = ["class TensorMethods:"]
+    own = _methods_written_in_the_class()
+    for name, value in sorted(vars(Tensor).items()):
+        if name in own or keyword.iskeyword(name):
+            continue
+        if isinstance(value, property):
+            result = known(inspect.signature(value.fget).return_annotation) if value.fget else "Any"
+            lines += ["@property", f"def {name}(self) -> {result}: ..."]
+            if value.fset:
+                lines += [f"@{name}.setter", f"def {name}(self, value: {OPERAND}) -> None: ..."]
+        elif callable(value) and not isinstance(value, type | classmethod):
+            first, newline, rest = signature_of(value, name, True).partition("\n")
+            # Of objects one may ask whether they are equal and get a bool; tensors answer for each element.
+            ignore = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
+            lines.append(first + ignore + newline + rest)
+    return stub([lines[0], *("    " + line.replace("\n", "\n    ") for line in lines[1:])])
+
+
+def _methods_written_in_the_class() -> set:
+    tree = ast.parse((HERE / "tensor.py").read_text())
+    cls = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Tensor")
+    names = {"__module__", "__doc__", "__dict__", "__weakref__", "__slots__", "__hash__"}
+    for node in cls.body:
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return names
+
+
+def functions_stub(table: dict) -> str:
+    """The stub of a table of functions."""
+    return stub([signature_of(f, name, False) for name, f in sorted(table.items()) if not keyword.iskeyword(name)])
+
+
+def constants() -> str:
+    """const.py with today's names of ops."""
+    path = HERE / "const.py"
+    head, mark, _ = path.read_text().partition("    # generated: python -m tensorgrad._stubs\n")
+    names = [f'    {name.upper()} = "{name}"' for name in sorted(OPS)]
+    return head + mark + "\n".join(names) + "\n"
+
+
+def main(check: bool) -> int:
+    """Writes or checks all files; returns the exit status."""
+    from tensorgrad.nn import functional
+    from tensorgrad.ops.special.special import SPECIAL
+
+    public = {name: value for name, value in vars(functional).items() if name in FUNCTIONAL or name in FUNCTIONS}
+    wanted = {
+        "_stubs/methods.pyi": methods_stub(),
+        "_stubs/functions.pyi": functions_stub(FUNCTIONS),
+        "_stubs/functional.pyi": functions_stub(public),
+        "_stubs/special.pyi": functions_stub(SPECIAL),
+        "const.py": constants(),
+    }
+    stale = [name for name, text in wanted.items() if not (HERE / name).exists() or (HERE / name).read_text() != text]
+    for name in stale:
+        if not check:
+            (HERE / name).write_text(wanted[name])
+        print(f"{'out of date' if check else 'written'}: tensorgrad/{name}")
+    if not stale:
+        print("stubs are current")
+    return int(check and bool(stale))
+
+
+if __name__ == "__main__":
+    import tensorgrad  # noqa: F401
+
+    sys.exit(main("--check" in sys.argv[1:]))

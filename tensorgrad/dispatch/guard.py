@@ -1,0 +1,243 @@
+"""The functions as users call them: one that fails because it was given no tensor says so, in PyTorch's words;
+`axis` and `keepdims` mean `dim` and `keepdim`; Python's `float` is a dtype; and a `layout` is the strided one.
+
+The composites of `ops/` are ordinary Python functions: given a list, they stumble over its missing attributes. Behind
+`torch.name` stands therefore a function of the same parameters that passes its arguments on and looks at them only
+when an exception comes back. It costs a call of about 25 ns; the library itself calls the composite, and so do methods
+that have no `dim`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import update_wrapper
+from numbers import Number
+from types import FunctionType
+from typing import Any
+
+from tensorgrad.dispatch.autocast_ops import AS_ONE
+from tensorgrad.dispatch.errors import MISSING, NUMPY_NAMES, missing, typename  # noqa: F401
+from tensorgrad.dispatch.generate import execute
+from tensorgrad.dispatch.slow_path import LOCAL  # noqa: F401
+from tensorgrad.dtypes import as_dtype, dtype  # noqa: F401 (the guards' texts use it, as the names below)
+from tensorgrad.layouts import check_strided, strided  # noqa: F401
+from tensorgrad.tensor import Tensor
+
+DTYPE = dtype  # the texts have a parameter of that name
+# What an annotation allows, and what PyTorch's message calls it.
+_SINGLE: dict[str, tuple[tuple, str]] = {
+    "Tensor": ((Tensor,), "Tensor"),
+    "Tensor | None": ((Tensor, None.__class__), "Tensor"),
+    "Tensor | number": ((Tensor, Number), "Tensor"),
+    "dtype": ((dtype,), "torch.dtype"),
+}
+_LISTS = frozenset({"list[Tensor]", "Sequence[Tensor]", "tuple[Tensor, ...]"})
+_KNOWN = _LISTS | set(_SINGLE)
+# What parameters without an annotation are by PyTorch's names for them.
+_NAMES = {
+    "self": "Tensor", "input": "Tensor | number", "tensor1": "Tensor | number", "tensor2": "Tensor | number",
+    "elements": "Tensor | number", "test_elements": "Tensor | number", "tensors": "Sequence[Tensor]",
+    "matrices": "Sequence[Tensor]",
+}  # fmt: skip
+
+
+# Written in Python in PyTorch, too: these know only their own names.
+_NO_NUMPY_NAMES = frozenset(f"tensorgrad.{name}" for name in ("norm", "split", "unique", "unique_consecutive"))
+_BARE_METHODS = frozenset(
+    ("norm", "size", "split", "stride", "to", "type", "unflatten", "unique", "unique_consecutive")
+)
+
+
+def guarded(functions: dict[str, Any], module: str, numpy_names: bool = False) -> dict[str, Any]:
+    """The same functions, those that take tensors or a dtype and were not made from a row with their guards.
+
+    `module` is where users find them: a function is pickled as a name there. `numpy_names`: `axis` and `keepdims` are
+    other names of `dim` and `keepdim`.
+
+    >>> import tensorgrad as torch
+    >>> torch.squeeze([1.0])
+    Traceback (most recent call last):
+        ...
+    TypeError: squeeze(): argument 'input' (position 1) must be Tensor, not list
+    """
+    return {
+        name: _guard(function, name, module, numpy_names and f"{module}.{name}" not in _NO_NUMPY_NAMES)
+        if _takes(function, "dtype", "layout") or _takes_tensors(function)
+        else function
+        for name, function in functions.items()
+    }
+
+
+def guard_methods() -> None:
+    """Lets the methods that were not made from a row take `axis` for `dim`, and `keepdims` for `keepdim`; those that
+    autocast treats as one op also get a guard.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).argmax(axis=1)
+    tensor([1, 1])
+    """
+    for name, function in list(vars(Tensor).items()):
+        if isinstance(function, FunctionType) and not hasattr(function, "op") and name not in _BARE_METHODS:
+            code = function.__code__
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            numpy_names = any(n in NUMPY_NAMES for n in names)
+            if not name.startswith("_") and (numpy_names or name in AS_ONE or _takes(function, "dtype")):
+                setattr(Tensor, name, _guard(function, name, function.__module__, numpy_names))
+
+
+def _takes(function, *names: str) -> bool:
+    """Whether an ordinary function, not made from a row, has one of these parameters."""
+    if not isinstance(function, FunctionType) or hasattr(function, "op"):
+        return False
+    code = function.__code__
+    return any(n in names for n in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+
+def _takes_tensors(function) -> bool:
+    """Whether an ordinary function says that some of its arguments are tensors."""
+    if not isinstance(function, FunctionType) or hasattr(function, "op"):
+        return False
+    code, annotations = function.__code__, function.__annotations__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)]
+    return any(str(annotations.get(n) or _NAMES.get(n, "")) in _KNOWN for n in names)
+
+
+def _guard(FUNCTION, name: str, module: str, numpy_names: bool):
+    def guard(*args, **kwargs):  # compiled when it is first called, since there are hundreds
+        return _become(SELF, FUNCTION, numpy_names)(*args, **kwargs)
+
+    SELF = update_wrapper(guard, FUNCTION)
+    guard.__name__ = guard.__qualname__ = name
+    guard.__module__ = module
+    return guard
+
+
+_compiled: dict[str, Any] = {}
+
+
+def _become(guard, function, numpy_names: bool):
+    """Gives a guard the parameters of its function; returns it."""
+    renamed = _renamed(function) if numpy_names else {}
+    late = _late(function) if "dim" in renamed else []
+    text = _source(function, renamed, late)
+    if text not in _compiled:
+        scope: dict[str, Any] = {}
+        execute(text, "guard", globals(), scope)
+        _compiled[text] = scope["make"]
+    code = _compiled[text](function, guard, numpy_names).__code__
+    guard.__defaults__ = (*(MISSING for _ in late), *(function.__defaults__ or ()))
+    guard.__kwdefaults__ = {**(function.__kwdefaults__ or {}), **dict.fromkeys(renamed.values())}
+    guard.__code__ = code.replace(co_name=guard.__name__)
+    return guard
+
+
+def _renamed(function) -> dict[str, str]:
+    """Which of a function's parameters have another name in NumPy, and which."""
+    return {name: NUMPY_NAMES[name] for name in inspect.signature(function).parameters if name in NUMPY_NAMES}
+
+
+def _late(function) -> list[str]:
+    """The required parameters from `dim` on: not Python finds out whether they were given, since `axis` may be."""
+    positional = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    at = next((i for i, p in enumerate(positional) if p.name == "dim"), len(positional))
+    return [p.name for p in positional[at:] if p.default is p.empty]
+
+
+def _source(function, renamed: dict[str, str], late: list[str]) -> str:
+    """The text of a guard: `function` called with its own arguments, and a look at the tensors if it fails."""
+    parameters, arguments, star = [], [], False
+    for p in inspect.signature(function).parameters.values():
+        if p.kind is p.VAR_POSITIONAL:
+            parameters.append(f"*{p.name}")
+            arguments.append(f"*{p.name}")
+            star = True
+        elif p.kind is p.VAR_KEYWORD:
+            parameters.append(f"**{p.name}")
+            arguments.append(f"**{p.name}")
+        elif p.kind is p.KEYWORD_ONLY:
+            if not star:
+                parameters.append("*")
+                star = True
+            parameters.append(p.name)
+            arguments.append(f"{p.name}={p.name}")
+        else:
+            parameters.append(p.name)
+            arguments.append(p.name)
+    if renamed:
+        at = len(parameters) - ("**" in parameters[-1])
+        parameters[at:at] = renamed.values() if star else ["*", *renamed.values()]
+    names = "".join(
+        f"        if {numpy_name} is not None:\n            {name} = {numpy_name}\n"
+        for name, numpy_name in renamed.items()
+    )
+    if late:
+        names += (
+            f"        if {' or '.join(f'{name} is MISSING' for name in late)}:\n"
+            f"            missing(SELF.__name__, {', '.join(f'{name}={name}' for name in late)})\n"
+        )
+    if _takes(function, "dtype"):
+        names += (
+            "        if dtype is not None and dtype.__class__ is not DTYPE:\n"
+            "            dtype = as_dtype(dtype, SELF.__name__)\n"
+        )
+    if _takes(function, "layout"):
+        names += (
+            "        if layout is not None and layout is not strided:\n"
+            "            check_strided(SELF.__name__, layout)\n"
+        )
+    tensors = "".join(f"{name}, " for _, name, _ in _tensors(function))
+    cast = ""
+    if function.__name__ in AS_ONE:  # of several ops, but one for autocast
+        cast = (
+            "            if LOCAL.autocast is not None:\n"
+            f"                return LOCAL.autocast.composite(FUNCTION, {', '.join(arguments)})\n"
+        )
+    return (
+        "def make(FUNCTION, SELF, numpy_names):\n"
+        f"    def guard({', '.join(parameters)}):\n"
+        "        if 0: SELF, numpy_names\n"  # the same cells as in the one that stands for it
+        f"{names}"
+        "        try:\n"
+        f"{cast}"
+        f"            return FUNCTION({', '.join(arguments)})\n"
+        "        except Exception:\n"
+        f"            _check(FUNCTION, SELF, ({tensors}))\n"
+        "            raise\n"
+        "    return guard\n"
+    )
+
+
+def _tensors(function) -> list[tuple[int, str, str]]:
+    """Position, name and annotation of the parameters that are tensors or lists of them."""
+    found = []
+    for i, p in enumerate(inspect.signature(function).parameters.values()):
+        annotation = _NAMES.get(p.name, "") if p.annotation is p.empty else str(p.annotation)
+        if annotation in _KNOWN:
+            found.append((i + 1, p.name, "Sequence[Tensor]" if p.kind is p.VAR_POSITIONAL else annotation))
+    return found
+
+
+def _spoken(guard) -> str:
+    """PyTorch's own name of a function: `fft_fft` for `torch.fft.fft`."""
+    room = guard.__module__.rpartition(".")[2]
+    return f"{room}_{guard.__name__}" if room in ("fft", "linalg", "special") else guard.__name__
+
+
+def _check(function, guard, values: tuple) -> None:
+    """Raises: TypeError if one of the values is no tensor (or no list of them)."""
+    for (position, name, annotation), value in zip(_tensors(function), values, strict=True):
+        where = f"argument '{'input' if name == 'self' else name}' (position {position})"
+        kind = typename(value)
+        if annotation in _SINGLE:
+            allowed, spoken = _SINGLE[annotation]
+            if not isinstance(value, allowed):
+                raise TypeError(f"{_spoken(guard)}(): {where} must be {spoken}, not {kind}") from None
+        elif not isinstance(value, list | tuple):
+            raise TypeError(f"{_spoken(guard)}(): {where} must be tuple of Tensors, not {kind}") from None
+        else:
+            for i, item in enumerate(value):
+                if not isinstance(item, Tensor):
+                    raise TypeError(
+                        f"expected Tensor as element {i} in argument {position - 1}, but got {type(item).__name__} "
+                        f"({_spoken(guard)}())"
+                    ) from None

@@ -1,0 +1,218 @@
+"""In-place forms: `x.mul_(y)` from the row of `mul`.
+
+Nothing is written before everything is checked. Untracked, a NumPy-like ufunc writes straight into the tensor's
+memory. Tracked, the op runs out of place, its result is copied over the tensor, and its node becomes the tensor's
+history: so no op needs a second set of formulas.
+"""
+
+from __future__ import annotations
+
+from tensorgrad.autograd.graph import Node
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.views import check_writable, rebase
+from tensorgrad.dispatch import generate
+from tensorgrad.dispatch.slow_path import overwriting, spoken
+from tensorgrad.dtypes import F32, F64
+from tensorgrad.tensor import PLAIN, Tensor
+
+
+def make(op):
+    """The in-place method of an op: `name_(self, ...)`.
+
+    A ufunc of one or two operands that keeps the dtype is given the tensor's memory as its `out`.
+    """
+    tensors = [p for p in op.params if p.is_tensor]
+    is_ufunc = isinstance(op.kernel, str) and "." not in op.kernel
+    if op.kind == "pointwise" and is_ufunc and len(op.params) == len(tensors):
+        if len(tensors) == 1:
+            return _named(op, _unary(op))
+        if len(tensors) == 2 and op.rule == "same":
+            return _named(op, _binary(op))
+
+    def method(self, *args, **kwargs):
+        return replace(self, op.call, args, kwargs)
+
+    return _named(op, method)
+
+
+def _named(op, method):
+    method.__name__ = method.__qualname__ = f"{op.name}_"
+    method.__doc__ = f"In-place version of `{op.name}`: writes the result into this tensor and returns it."
+    return method
+
+
+def _unary(op):
+    kernels, call, floats_only = op.kernels, op.call, op.rule == "float"
+
+    def method(self):
+        array = self._array
+        if (
+            generate.RARE or self.__class__ not in PLAIN or (self._requires_grad and _tracked(self, ()))
+            or (floats_only and array.dtype.kind not in "fc")
+        ):  # fmt: skip
+            return replace(self, call, (), {})
+        if 0 in array.strides:
+            check_no_overlap(self)
+        storage = self._memory
+        if storage is None:
+            storage = self._storage
+        if storage.version is None:
+            storage.bump()
+        try:
+            (op.large if array.size >= op.few else kernels)[array.__class__](array, out=array)
+        except (RuntimeWarning, FloatingPointError):
+            pass  # overflow and the like, by the user's filters: the result is complete (see errors.explain)
+        except Exception:
+            return replace(self, call, (), {})  # says what is wrong
+        storage.version += 1
+        return self
+
+    return method
+
+
+def _binary(op):
+    kernels, call = op.kernels, op.call
+
+    def method(self, other):
+        if not generate.RARE and self.__class__ in PLAIN:
+            array = self._array
+            if other.__class__ in PLAIN:
+                y = other._array
+                direct = y.dtype is array.dtype and y.__class__ is array.__class__
+                direct = direct and not ((self._requires_grad or other._requires_grad) and _tracked(self, (other,)))
+            else:
+                y = other
+                direct = (array.dtype is F32 or array.dtype is F64) and (y.__class__ is float or y.__class__ is int)
+                direct = direct and not (self._requires_grad and _tracked(self, ()))
+            if direct:
+                if 0 in array.strides:
+                    check_no_overlap(self)
+                storage = self._memory
+                if storage is None:
+                    storage = self._storage
+                if storage.version is None:
+                    storage.bump()
+                try:
+                    (op.large if array.size >= op.few else kernels)[array.__class__](array, y, out=array)
+                except (RuntimeWarning, FloatingPointError):
+                    pass
+                except Exception:
+                    return replace(self, call, (other,), {})  # says what is wrong
+                storage.version += 1
+                return self
+        return replace(self, call, (other,), {})
+
+    return method
+
+
+def make_composite(name: str, function, row=None):
+    """The in-place method of a composite: computes out of place, then copies over the tensor.
+
+    Called without keywords, it is that of `row`, if one is given.
+    """
+    direct = None if row is None else make(row)
+
+    def method(self, *args, **kwargs):
+        if direct is not None and not kwargs:
+            return direct(self, *args)
+        tracked = _tracked(self, (*args, *kwargs.values()))
+        if tracked:
+            check_writable(self)
+        check_no_overlap(self)
+        result = function(self.clone() if tracked else self, *args, **kwargs)
+        check_result(self, result)
+        return self.copy_(result)
+
+    method.__name__ = method.__qualname__ = f"{name}_"
+    method.__doc__ = f"In-place version of `{name}`: writes the result into this tensor and returns it."
+    return method
+
+
+def _tracked(self, args) -> bool:
+    """Whether the write must be recorded."""
+    if not GRAD.enabled:
+        return False
+    if self._requires_grad and self.requires_grad:  # a view says "ask", and the answer may be no
+        return True
+    return any(isinstance(a, Tensor) and a._requires_grad and a.requires_grad for a in args)
+
+
+def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tensor:
+    """Runs an op out of place and makes its result this tensor's value and history.
+
+    With `overlap` an expanded tensor may be written too: the result is the same in all places.
+    """
+    tracked = GRAD.enabled and _tracked(self, (*args, *kwargs.values()))
+    if tracked:
+        check_writable(self)
+    if not overlap:
+        check_no_overlap(self)
+    array = self._array
+    if generate.RARE:
+        with overwriting(self._storage):
+            result = function(self, *args, **kwargs)
+    else:
+        result = function(self, *args, **kwargs)
+    made = result._array
+    if made.shape != array.shape or made.dtype is not array.dtype:
+        check_result(self, result)
+    edge = result._edge
+    if edge is not None:
+        keep_originals(edge[0], self)
+    elif tracked:  # what has no derivative (`eq_`) leaves a constant, through which nothing flows
+        return self.copy_(result)
+    self._storage.bump()
+    self._storage.write(array, made)
+    if edge is not None:
+        node = edge[0]
+        point_outputs(node, result, self)
+        node.outputs = ((array.shape, array.dtype, array.__class__),)
+        rebase(self, node)
+    return self
+
+
+def keep_originals(node: Node, tensor: Tensor) -> None:
+    """Copies what the node saved of a tensor that is about to be overwritten."""
+    storage = tensor._storage
+    if any(s.__class__ is tuple and s[1] is storage for s in node.saved):
+        saved = []
+        for s in node.saved:
+            if s.__class__ is tuple and s[1] is storage:
+                copied = storage.copy(s[0])
+                s = (copied, storage.of(copied), 0)
+            saved.append(s)
+        node.saved = tuple(saved)
+
+
+def point_outputs(node: Node, result: Tensor, tensor: Tensor) -> None:
+    """Where the node saved its output, saves the tensor that now holds it: a later write is then noticed."""
+    if result._array.dtype == tensor._array.dtype:
+        node.saved = tuple(
+            (tensor._array, tensor._storage, tensor._storage.version)
+            if s.__class__ is tuple and s[1] is result._storage
+            else s
+            for s in node.saved
+        )
+
+
+def check_no_overlap(tensor: Tensor) -> None:
+    """Raises: RuntimeError for an expanded tensor, several elements of which are one in memory."""
+    array = tensor._array
+    if 0 not in array.strides or not array.size:
+        return
+    if any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+
+
+def check_result(tensor: Tensor, result: Tensor) -> None:
+    """Raises: RuntimeError unless `result` can be stored in `tensor` (shape and category of dtype)."""
+    if result._array.shape != tensor._array.shape:
+        raise RuntimeError(
+            f"output with shape {list(tensor.shape)} doesn't match the broadcast shape {list(result.shape)}"
+        )
+    have, want = result.dtype, tensor.dtype
+    if have.category > want.category:
+        raise RuntimeError(f"result type {spoken(have)} can't be cast to the desired output type {spoken(want)}")

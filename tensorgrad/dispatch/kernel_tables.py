@@ -1,0 +1,165 @@
+"""How a call finds its kernel: one table per op, from the class of the array to a function.
+
+A table fills itself. The first call with a new array class looks for, in this order: a kernel registered for the op
+and the device; the general kernel of `kernels/array/`, where the device has a NumPy-like module; the op's rule for
+shapes (meta); its composite twin. What has none of these is an error that names the op and the device.
+A device of the house may bring kernels of its own (`OWN`): they come between the registered and the general ones.
+A kernel may decline a call by returning `NotImplemented`: the next in the list then runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial, wraps
+from typing import Any
+
+from tensorgrad.storage.stubs import STORAGES, Storage
+
+NOTICE: Any = None  # where DEBUG=4 wants to hear of second choices: a function of one line of text
+
+REGISTERED: dict[tuple[str, str], Any] = {}  # (op name, device type) -> kernel, or class with `forward`
+ON_CHANGE: Any = None  # what dispatch/generate.py has to forget then
+
+OPS: dict[str, Any] = {}  # op name -> its row (dispatch/op.py)
+
+
+class OpDispatch:
+    """Registers kernels from outside or inside the package (CONTRIBUTING.md in the repository has an example)."""
+
+    @staticmethod
+    def register(op: str, device: str):
+        """A decorator that makes a function, or a class after `ops.stubs.Op`, the kernel of `op` on `device`.
+
+        Raises: TypeError for what is no kernel, or for a backward that asks for what the op does not save.
+        """
+
+        def decorator(kernel):
+            if not callable(getattr(kernel, "forward", kernel)):
+                raise TypeError(
+                    f"register({op!r}, {device!r}): expected a function or a class with forward, got {kernel!r}"
+                )
+            if op in OPS and hasattr(kernel, "backward"):
+                check_backward(OPS[op], kernel.backward)
+            REGISTERED[op, device] = kernel
+            _changed(op)
+            return kernel
+
+        return decorator
+
+    @staticmethod
+    def unregister(op: str, device: str) -> None:
+        """Takes a registered kernel out again."""
+        if REGISTERED.pop((op, device), None) is not None:
+            _changed(op)
+
+
+def _changed(name: str) -> None:
+    """An op finds its kernels anew."""
+    if name in OPS:
+        OPS[name].kernels.clear()
+        OPS[name].large.clear()
+        ON_CHANGE(OPS[name])
+
+
+# Kernels written for one device: device type -> {op, or "op.backward" -> "file.function" of kernels/<device>/}.
+OWN: dict[str, dict[str, str]] = {}
+
+# Ops with a second kernel for large arrays on the CPU: name -> its row (kernels/numba/table.py).
+LARGE: dict = {}
+
+
+class KernelTable(dict):
+    """The kernels of one op by array class; found when first needed. `large`: those for large arrays."""
+
+    __slots__ = ("large", "op")
+
+    def __init__(self, op, large=False):
+        self.op, self.large = op, large
+
+    def __missing__(self, array_type):
+        op, storage = self.op, STORAGES[array_type]
+        given = REGISTERED.get((op.name, storage.device_type))
+        general = with_own(op.name, storage, general_kernel(op, storage), self.large)
+        kernel = first_that_accepts(op.name, getattr(given, "forward", given), general)
+        if kernel is None:
+            raise NotImplementedError(
+                f"{op.name}: no kernel for device '{storage.device_type}', and no composite twin to run instead. "
+                f"Register one with OpDispatch.register({op.name!r}, {storage.device_type!r})."
+            )
+        if NOTICE is not None and hasattr(kernel, "twin"):
+            NOTICE(f"{op.name}: no kernel for {storage.device_type}, its twin runs instead")
+        return self.setdefault(array_type, storage.guard(kernel))
+
+
+def check_backward(op, backward):
+    """A registered derivative may read what the row's formulas save. Raises: TypeError if it asks for more."""
+    from tensorgrad.dispatch.op import arguments_of
+
+    available = {"g", *op.saved, *op.kept}
+    missing = [name for name in arguments_of(backward) if name not in available]
+    if missing:
+        raise TypeError(
+            f"the backward registered for {op.name} asks for {', '.join(missing)}; it may use "
+            f"{', '.join(sorted(available))}"
+        )
+    return backward
+
+
+def first_that_accepts(name, override, general):
+    """A kernel that runs `override`, or `general` where that declines; either may be missing (None)."""
+    if override is None or general is None:
+        return override or general
+
+    @wraps(getattr(override, "func", override))
+    def kernel(*arrays, **params):
+        result = override(*arrays, **params)
+        if result is NotImplemented:
+            if NOTICE is not None:
+                NOTICE(f"{name}: {getattr(override, '__name__', override)} declined, the general kernel runs")
+            result = general(*arrays, **params)
+        return result
+
+    return kernel
+
+
+def with_own(name, storage: type[Storage], general, large=True):
+    """The general kernel of an op (or of "op.backward") behind the one that its device has for it, if any."""
+    if storage.device_type == "cpu":
+        return LARGE[name].over(general) if large and name in LARGE else general
+    return first_that_accepts(name, own_kernel(name, storage), general)
+
+
+def own_kernel(name: str, storage: type[Storage]):
+    """The kernel that a device has under a name, which need not be that of an op; or None."""
+    path = OWN.get(storage.device_type, {}).get(name)
+    return None if path is None else _found(storage.device_type, path)
+
+
+def general_kernel(op, storage: type[Storage]):
+    """The kernel that every NumPy-like module can run; the shape rule on meta; else the twin; else None."""
+    if storage.xp is not None and op.kernel is not None:
+        return array_kernel(op.kernel, storage.xp)
+    if storage.device_type == "meta":
+        from tensorgrad.dispatch import shapes
+
+        rule = shapes.rule_for(op)
+        if rule is not None:
+            return rule
+    if op.twin is not None:
+        from tensorgrad.dispatch import generate
+
+        return generate.twin_kernel(op)
+    return None
+
+
+def array_kernel(kernel, xp):
+    """Resolves a row's `kernel`: the name of a function of `xp`, "family.function" of kernels/array, or a function."""
+    if callable(kernel):
+        return partial(kernel, xp)
+    return partial(_found("array", kernel), xp) if "." in kernel else getattr(xp, kernel)
+
+
+def _found(folder: str, path: str):
+    """A kernel by its "family.function" in a folder of kernels/."""
+    family, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(f"tensorgrad.kernels.{folder}.{family}"), name)

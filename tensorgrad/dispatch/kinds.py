@@ -1,0 +1,160 @@
+"""The kinds of op, and how a row becomes functions and methods.
+
+A kind is worth its rules: `pointwise` promotes dtypes, broadcasts and works in place; `reduction` normalises `dim`;
+`view` shares the storage; `op` is everything else. All of them get `out=`, meta shapes and both orders of derivatives
+from here and from the engine, none by hand.
+
+`@composite` is for everything that needs no derivative of its own: an ordinary function over tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, overload
+
+from tensorgrad.dispatch import generate, inplace
+from tensorgrad.dispatch.errors import wrap_dim, wrap_dims
+from tensorgrad.dispatch.op import Op
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.tensor import Tensor
+
+
+class Function(Protocol):
+    """What a row becomes: a function over tensors that knows its row. It returns a tensor, or a tuple of them."""
+
+    op: Op
+    __name__: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class TensorFunction(Function, Protocol):
+    """A `Function` that returns one tensor."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor: ...
+
+
+FUNCTIONS: dict[str, Callable] = {}  # what becomes `torch.<name>`
+FUNCTIONAL: dict[str, Callable] = {}  # what becomes `torch.nn.functional.<name>`
+
+
+def export(name: str, function: Any, where: str) -> None:
+    """Puts a function where users find it: "function", "method", "functional", separated by spaces."""
+    for place in where.split():
+        if place == "method":
+            setattr(Tensor, name, function)
+        else:
+            {"function": FUNCTIONS, "functional": FUNCTIONAL}[place][name] = function
+
+
+def _declare(op: Op, where: str) -> Any:
+    function = generate.declare(op)
+    export(op.name, function, where)
+    return function
+
+
+def pointwise(
+    signature: str,
+    kernel,
+    *,
+    rule: str = "same",
+    where: str = "function method",
+    in_place: bool = True,
+    operator: str = "",
+    **row,
+) -> TensorFunction:
+    """An op on corresponding elements. `rule`: "same" computes in the promoted dtype, "float" turns integers into
+    the default float first. Formulas are given by parameter name; others of `row` as in `Op`."""
+    op = _row(signature, kernel, "pointwise", row, rule=rule)
+    function = _declare(op, where)
+    if in_place:
+        setattr(Tensor, f"{op.name}_", inplace.make(op))
+        if "functional" in where or "function" in where:
+            FUNCTIONS.setdefault(f"{op.name}_", getattr(Tensor, f"{op.name}_"))
+    if operator:
+        setattr(Tensor, f"__{operator}__", generate.promise(op, "operator"))
+    return function
+
+
+def reduction(signature: str, kernel, *, where: str = "function method", **row) -> TensorFunction:
+    """An op that folds dimensions away. Its `dim` parameter reaches the kernel as None, a tuple, or (annotated `int`)
+    one dimension, counted from the front."""
+    op = _row(signature, kernel, "reduction", row)
+    if op.prepare is None:
+        op.prepare = _reduction_prepare(op)
+    return _declare(op, where)
+
+
+def _reduction_prepare(op: Op):
+    names = [p.name for p in op.params]
+    at = names.index("dim")
+    single = op.params[at].annotation == "int"
+    dtype_at = names.index("dtype") if "dtype" in names else None
+
+    def prepare(*given):
+        values = list(given)
+        x, dim = values[0], values[at]
+        if dtype_at is not None and values[dtype_at] is not None:
+            values[0] = STORAGES[x.__class__].cast(x, values[dtype_at].numpy)
+        if dim is not None:
+            if single:
+                values[at] = wrap_dim(dim, x.ndim)
+            else:
+                dims = (dim,) if dim.__class__ is int or not isinstance(dim, tuple | list) else dim
+                wrapped = wrap_dims(dims, x.ndim)
+                values[at] = (wrapped if x.ndim else ()) if wrapped else None
+        return values
+
+    return prepare
+
+
+def view(signature: str, kernel, *, where: str = "function method", **row) -> TensorFunction:
+    """An op whose result shares the memory of its input: the kernel only rearranges shape and strides."""
+    return _declare(_row(signature, kernel, "view", row), where)
+
+
+@overload
+def op(signature: str, kernel: Any = None, *, outputs: tuple[str, ...], **row: Any) -> Function: ...
+@overload
+def op(signature: str, kernel: Any = None, **row: Any) -> TensorFunction: ...
+def op(signature: str, kernel=None, *, kind: str = "op", where: str = "function method", **row) -> Function:
+    """Any other op; see `Op` for what a row may say."""
+    return _declare(_row(signature, kernel, kind, row), where)
+
+
+_FIELDS = frozenset({
+    "backward", "backward_kernel", "backward_name", "cache", "differentiable_outputs", "doc", "format_of",
+    "format_ranks", "numbers", "on_arrays", "outputs", "prepare", "rule", "shape", "twin", "wrt",
+})  # fmt: skip
+
+
+def _row(signature: str, kernel, kind: str, row: dict, **more) -> Op:
+    """Splits a row's keywords into fields of `Op` and formulas (named like the inputs they are for)."""
+    fields = {k: v for k, v in row.items() if k in _FIELDS}
+    formulas = {k: v for k, v in row.items() if k not in _FIELDS}
+    made = Op(signature, kernel, kind=kind, formulas=formulas, **fields, **more)
+    unknown = set(formulas) - {p.name for p in made.params}
+    if unknown:
+        raise NameError(f"op {made.name}: formulas for {sorted(unknown)}, which are not among its parameters")
+    return made
+
+
+def composite(where: str = "function method", *, name: str = "", in_place=False):
+    """A decorator: exposes an ordinary function over tensors as `torch.name`, as a method, and (`in_place`) as
+    `tensor.name_`. `in_place` may name the row that the composite comes down to when called without keywords."""
+
+    def decorator(function):
+        public = name or function.__name__
+        export(public, function, where)
+        if in_place:
+            setattr(Tensor, f"{public}_", inplace.make_composite(public, function, getattr(in_place, "op", None)))
+        return function
+
+    return decorator
+
+
+def alias(new: str, function: Any, where: str = "function method", in_place_of: str = "") -> None:
+    """A second name for a function, and for its in-place method."""
+    export(new, function, where)
+    if in_place_of:
+        setattr(Tensor, f"{new}_", getattr(Tensor, f"{in_place_of}_"))

@@ -1,0 +1,58 @@
+"""Memory formats of results: what is computed from images whose channels lie innermost in memory lies so, too.
+
+Rows name the inputs that decide (`format_of=`); their generated text asks here as soon as the strides look like it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tensorgrad.dispatch.kernel_tables import OPS
+from tensorgrad.layouts import channels_last, channels_last_3d, memory_format, memory_strides
+
+
+@lru_cache(maxsize=1024)
+def format_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> memory_format | None:
+    """The memory format that PyTorch takes strides for: channels_last (or its 3-d sibling), or None for another one.
+
+    Sizes of 1 leave several strides possible: then the strides decide, from the channels outwards, as PyTorch has it.
+
+    >>> from tensorgrad.dispatch.memory_formats import format_of
+    >>> format_of((2, 3, 4, 5), (60, 1, 15, 3))
+    torch.channels_last
+    """
+    rank = len(shape)
+    if rank not in (4, 5) or 0 in shape or not strides[1]:
+        return None
+    last, order = channels_last if rank == 4 else channels_last_3d, (1, *range(rank - 1, 1, -1), 0)
+    least = 0
+    for d in order:
+        if strides[d] < least or (d == 0 and strides[1] == least):
+            break
+        least = strides[d] * shape[d]
+    else:
+        return last
+    # NumPy gives dimensions of size 1 strides of its own: the others may leave only one format.
+    long = [d for d in order if shape[d] > 1]
+    steps = [strides[d] for d in long]
+    in_rows = [strides[d] for d in range(rank - 1, -1, -1) if shape[d] > 1]
+    dense = all(b == a * shape[d] for a, b, d in zip(steps, steps[1:], long, strict=False))
+    return last if dense and 0 not in steps and in_rows != sorted(in_rows) else None
+
+
+def in_format_of(inputs: tuple, results):
+    """The results that have as many dimensions as the first input, in channels_last if one of the inputs is."""
+    if all(format_of(x.shape, x.strides) is None for x in inputs):
+        return results
+    if isinstance(results, tuple | list):
+        return tuple([in_channels_last(a) if a.ndim == inputs[0].ndim else a for a in results])
+    return in_channels_last(results)
+
+
+def in_channels_last(array):
+    """The array with its channels innermost in memory; itself if they are."""
+    steps = memory_strides(array.shape, channels_last if array.ndim == 4 else channels_last_3d)
+    if array.strides == tuple([s * array.dtype.itemsize for s in steps]):
+        return array
+    clone = OPS["clone_copy"]
+    return (clone.kernels if array.size < clone.few else clone.large)[array.__class__](array, "channels_last")

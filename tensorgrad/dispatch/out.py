@@ -1,0 +1,126 @@
+"""`out=`: results stored in tensors that the caller gave, by one set of rules for every op and composite.
+
+    return store_out("softmax", out, result)
+
+While gradients are recorded, neither `out` nor what the result was computed from may require grad; the result's dtype
+must be castable to that of `out` (a few ops want the very dtype), on the same device; a tensor of another shape is
+resized, with a warning unless it was empty. Everything is checked before the first write.
+"""
+
+from __future__ import annotations
+
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.dispatch.errors import warn
+from tensorgrad.dtypes import SPOKEN
+from tensorgrad.tensor import Tensor, tensors_in
+
+
+def store_out(name: str, out, result, inputs=(), *, pointwise: bool = False, quietly: bool = False):
+    """`result` (a tensor or a tuple of them) if `out` is None; else `out`, which then holds it.
+
+    `inputs` are what `out` may not overlap with (see `check_overlap`); `quietly` resizes without a warning.
+
+    Raises: TypeError for what is no tensor (or tuple of as many), RuntimeError as the rules above say.
+    """
+    if out is None:
+        return result
+    refuse_grad(name, (out, result))
+    inputs = tuple(inputs)
+    several = isinstance(result, tuple)
+    if several and (not isinstance(out, list | tuple) or len(out) != len(result)):
+        raise TypeError(f"{name}(): out must be a tuple of {len(result)} tensors")
+    pairs = list(zip(out, result, strict=True)) if several else [(out, result)]
+    for target, value in pairs:
+        if not isinstance(target, Tensor):
+            raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
+        _check(name, target, value, inputs)
+    check_overlap(name, pointwise, out, inputs)
+    for target, value in pairs:
+        _store(target, value, quietly)
+    return out if not several else type(result)(out)
+
+
+def refuse_grad(name: str, values) -> None:
+    """Raises: RuntimeError if gradients are recorded and a tensor among `values` requires grad."""
+    if GRAD.enabled and any(t.requires_grad for t in tensors_in(values)):
+        raise RuntimeError(
+            f"{name.rstrip('_')}(): functions with out=... arguments don't support automatic differentiation, but one "
+            "of the arguments requires grad."
+        )
+
+
+# These read what they have written already, so PyTorch refuses to let them write over an input at all.
+_READ_AFTER_WRITE = frozenset((
+    "cat", "cross_product", "gather", "index", "index_select", "kthvalue_", "take",
+))  # fmt: skip
+
+
+def check_overlap(name: str, pointwise: bool, out, inputs) -> None:
+    """Raises: RuntimeError if `out` shares memory with an input, unless it is that very view of it.
+
+    Like PyTorch's, the check sees dense tensors only: interleaved ones are let through.
+    """
+    refuses = name in _READ_AFTER_WRITE
+    if not pointwise and not refuses:
+        return
+    for target in tensors_in((out,)):
+        start, stop, _ = span = _span(target)
+        for tensor in inputs:
+            if target._storage is not tensor._storage:
+                continue
+            other_start, other_stop, _ = other = _span(tensor)
+            if start < other_stop and other_start < stop and (refuses or span != other):
+                raise RuntimeError(
+                    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                    "single memory location. Please clone() the tensor before performing the operation. "
+                    f"({name}, out=)"
+                )
+
+
+def _span(tensor) -> tuple:
+    """Where a dense tensor's elements lie in its storage, with the strides; nowhere for one with gaps."""
+    array = tensor._array
+    reach = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    extent = reach + array.dtype.itemsize if array.size else 0
+    start = tensor.storage_offset() * array.dtype.itemsize
+    dense = extent == array.size * array.dtype.itemsize
+    return start, start + extent if dense else start, (array.shape, array.strides)
+
+
+def _check(name: str, out: Tensor, result: Tensor, inputs) -> None:
+    from tensorgrad.dispatch.inplace import check_no_overlap
+    from tensorgrad.dispatch.own_dtype import check_own_dtype
+
+    check_own_dtype(name, out, result, inputs)
+    if result.dtype.category > out.dtype.category:
+        have, want = SPOKEN[result.dtype.name], SPOKEN[out.dtype.name]
+        if name in ("cat", "stack"):
+            raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {want}")
+        raise RuntimeError(f"result type {have} can't be cast to the desired output type {want}")
+    if out.device != result.device:
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {result.device} and "
+            f"{out.device}! ({name}, out=)"
+        )
+    check_no_overlap(out)
+
+
+def _store(out: Tensor, result: Tensor, quietly: bool) -> None:
+    storage = out._storage
+    if out._array.shape != result._array.shape:
+        if out._array.size and not quietly:
+            warn(
+                f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does "
+                f"not match the required output shape {list(result.shape)}. This behavior is deprecated, and in a "
+                "future PyTorch release outputs will not be resized unless they have zero elements. You can "
+                "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+            )
+        if out._memory is not None:  # a view: the storage is that of others too
+            from tensorgrad.ops.restride import resize_
+
+            resize_(out, result._array.shape)
+        else:
+            storage.array = storage.empty(result._array.shape, out._array.dtype, storage.device)
+            out._array = storage.array
+    storage.write(out._array, result._array)
+    storage.bump()

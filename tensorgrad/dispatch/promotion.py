@@ -1,0 +1,174 @@
+"""Operands become arrays of one dtype: PyTorch's promotion, applied before a kernel runs.
+
+The generated functions come here only when operands differ (a Python number, two dtypes, two devices) or are wrong.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch.errors import check_one_device, raise_bool_subtraction, typename
+from tensorgrad.dtypes import F32, F64, I64, NUMBERS
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.tensor import Tensor
+
+
+def promote(op, *values):
+    """The operands as arrays of the dtype in which `op` computes; a float32, float64 or int64 array with a Python
+    number passes as it is.
+
+    Raises: RuntimeError for operands on two devices.
+    """
+    if len(values) == 2:  # the commonest cases first
+        first, second = values
+        if second.__class__ is float or second.__class__ is int:
+            if first.__class__ not in NUMBERS:
+                dtype = first.dtype
+                if dtype is F32 or dtype is F64 or (dtype is I64 and second.__class__ is int and op.rule == "same"):
+                    return values
+        elif (
+            first.__class__ is second.__class__
+            and first.__class__ not in NUMBERS
+            and F64 is first.dtype is second.dtype
+        ):
+            return values  # the fast path asks for float32 where integers become floats
+    like = None
+    for v in values:
+        if v.__class__ not in NUMBERS:
+            if like is None or v.__class__ is like.__class__:
+                like = v
+            else:
+                values, like = _one_device(op, values)
+                break
+    dtype = dtypes.result_type_of(values)
+    if op.name == "sub" or op.name == "rsub":
+        _check_subtraction(values)
+    if op.rule == "float":
+        dtype = dtypes.to_floating(dtype)
+    target = dtype.numpy
+    return tuple(
+        _number_array(v, dtype, like) if v.__class__ in NUMBERS else v if v.dtype == target else v.astype(target)
+        for v in values
+    )
+
+
+def _check_subtraction(values) -> None:
+    """Raises: RuntimeError for a boolean operand."""
+    booleans = [v.__class__ is bool if v.__class__ in NUMBERS else v.dtype.kind == "b" for v in values]
+    if any(booleans):
+        raise_bool_subtraction(all(booleans))
+
+
+def _number_array(value, dtype: dtypes.dtype, like):
+    """A Python number as a 0-dimensional array beside the array `like`, or (None) on the CPU.
+
+    An integer too large for a small dtype wraps, as in PyTorch.
+
+    Raises: OverflowError for an integer that no dtype holds.
+    """
+    if dtype.category == dtypes.INTEGER and not -(2**63) <= value < 2**64:
+        raise OverflowError("int too big to convert")
+    with np.errstate(all="ignore"):
+        array = np.asarray(value).astype(dtype.numpy)
+    if like is None or like.__class__ is np.ndarray:
+        return array
+    return STORAGES[like.__class__].number(array, like)
+
+
+def _one_device(op, values):
+    """Operands of two array classes: a 0-dimensional CPU tensor joins any device; anything else is an error."""
+    arrays = [v for v in values if v.__class__ not in NUMBERS]
+    others = [a for a in arrays if not (a.__class__ is np.ndarray and a.ndim == 0)]
+    if len({a.__class__ for a in others}) != 1:
+        check_one_device(op.name, arrays)
+    like = others[0]
+    number = STORAGES[like.__class__].number
+    return tuple(v if v.__class__ in (*NUMBERS, like.__class__) else number(v, like) for v in values), like
+
+
+def to_floating(op, x):
+    """The array in the dtype in which a real function of it is computed: integers become the default float."""
+    if x.__class__ in NUMBERS:  # a number where a tensor belongs
+        raise_not_a_tensor(op, 0, x)
+    target = dtypes.to_floating(dtypes.from_numpy_dtype(x.dtype)).numpy
+    return x if x.dtype == target else x.astype(target)
+
+
+def operand(op, i: int, value):
+    """What is not a plain tensor: a subclass is unwrapped; some operands may be Python numbers.
+
+    Raises: TypeError for anything else, and where a number takes no part.
+    """
+    if isinstance(value, Tensor):
+        return value._array, value._requires_grad
+    if op.takes_number[i]:
+        if value.__class__ in NUMBERS:
+            return value, False
+        if isinstance(value, np.generic) and value.dtype.kind in "biufc":
+            return plain_number(value), False
+        if isinstance(value, bool | int | float | complex):  # a subclass, such as an IntEnum
+            return value.real if isinstance(value, int) else value, False
+    raise_not_a_tensor(op, i, value)
+
+
+def owner(op, value):
+    """What an operator of a tensor is called on. Raises: TypeError if that is none (`Tensor.__radd__(2, tensor)`)."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"descriptor '{op.name}' for 'torch._C.TensorBase' objects doesn't apply to a '{typename(value)}' object"
+        )
+    return value
+
+
+def plain_number(value):
+    """A NumPy scalar as the Python number it stands for, any other value as it is. PyTorch reads `np.bool_` as 1.0."""
+    if isinstance(value, np.generic):
+        return float(value) if value.dtype.kind == "b" else value.item()
+    return value
+
+
+def operands(op, i: int, values):
+    """The arrays of a list of tensors, and whether any of them requires grad.
+
+    Raises: TypeError if it is not a list of tensors, or one of them is not.
+    """
+    if not isinstance(values, list | tuple):
+        raise TypeError(
+            f"{op.name}(): argument '{op.params[i].name}' (position {i + 1}) must be tuple of Tensors, not "
+            f"{type(values).__name__}"
+        )
+    arrays, requires = [], False
+    for k, value in enumerate(values):
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"expected Tensor as element {k} in argument {i}, but got {type(value).__name__} ({op.name}())"
+            )
+        arrays.append(value._array)
+        requires = requires or value._requires_grad
+    return arrays, requires
+
+
+def raise_not_a_tensor(op, i: int, value):
+    """The TypeError for argument `i`."""
+    name = [p.name for p in op.params if p.is_tensor][i]
+    position = [p.name for p in op.params].index(name) + 1
+    raise TypeError(f"{op.name}(): argument '{name}' (position {position}) must be Tensor, not {typename(value)}")
+
+
+def other_operand(op, input, other):
+    """`tensor + x` for an x that is no tensor and no Python number: NumPy's scalars and arrays take part."""
+    if isinstance(other, np.generic) and other.dtype.kind in "biufc":
+        return op.call(input, plain_number(other))
+    if isinstance(other, np.ndarray):
+        from tensorgrad.ops import create
+
+        return op.call(input, create.tensor(other))
+    if isinstance(other, bool | int | float | complex):
+        return op.call(input, other)
+    return NotImplemented
+
+
+def as_array(value):
+    """NumPy turns 0-dimensional results into scalars; a tensor wants the array."""
+    return np.asarray(value)

@@ -1,0 +1,73 @@
+"""Shapes without data: how the kinds of op run on the meta device.
+
+A pointwise op broadcasts, a reduction drops dimensions, a view rearranges strides: one rule per kind. The dtype is
+what the array kernel gives for arrays of a single element. Other ops state their `shape=` in the row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorgrad.storage.meta import MetaArray
+
+
+def rule_for(op):
+    """A kernel for meta arrays, or None if the op has neither a rule nor a kind that brings one."""
+    if op.shape is not None:
+        return lambda *values: _made(op.shape(*values), values)
+    if op.kind == "view":
+        return lambda x, *params: MetaArray(_host(op)(x.phantom, *params))
+    if op.kernel is None:
+        return None
+    if op.kind == "pointwise":
+        return lambda *values: _pointwise(op, values)
+    if op.kind == "reduction":
+        return lambda *values: _reduction(op, values)
+    if op.kind in ("cast", "same shape"):
+        return lambda x, *params: MetaArray.empty(x.shape, _host(op)(_one(x), *params).dtype)
+    return None
+
+
+def _host(op):
+    from tensorgrad.dispatch.kernel_tables import array_kernel
+
+    return array_kernel(op.kernel, np)
+
+
+def _one(value):
+    """An array of one element (no broadcasting dimension) that stands for a meta array in a NumPy kernel."""
+    return np.ones((1,) * value.ndim, value.dtype) if value.__class__ is MetaArray else value
+
+
+def _pointwise(op, values):
+    with np.errstate(all="ignore"):
+        dtype = np.asarray(_host(op)(*[_one(v) for v in values])).dtype
+    return MetaArray.empty(np.broadcast_shapes(*(v.shape for v in values if v.__class__ is MetaArray)), dtype)
+
+
+def _reduction(op, values):
+    x = values[0]
+    named = dict(zip((p.name for p in op.params), values, strict=True))
+    dims = named["dim"]
+    dims = range(x.ndim) if dims is None else (dims,) if isinstance(dims, int) else dims
+    dims = {d % x.ndim for d in dims} if x.ndim else set()
+    keepdim = named.get("keepdim", False)
+    shape = tuple(1 if d in dims else n for d, n in enumerate(x.shape) if keepdim or d not in dims)
+    with np.errstate(all="ignore"):
+        results = _host(op)(*[_one(v) for v in values])
+    if isinstance(results, tuple):
+        return tuple(MetaArray.empty(shape, np.asarray(r).dtype) for r in results)
+    return MetaArray.empty(shape, np.asarray(results).dtype)
+
+
+def _made(answer, values):
+    """Meta arrays from what a row's `shape=` returned: a shape, (shape, dtype), or a list of either; or the array."""
+    if isinstance(answer, list):
+        return tuple(_made(a, values) for a in answer)
+    if answer.__class__ is MetaArray:
+        return answer
+    if len(answer) == 2 and isinstance(answer[0], tuple):
+        shape, dtype = answer
+        return MetaArray.empty(tuple(shape), np.dtype(dtype))
+    first = values[0][0] if isinstance(values[0], list) else values[0]
+    return MetaArray.empty(tuple(answer), first.dtype)

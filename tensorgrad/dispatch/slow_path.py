@@ -1,0 +1,212 @@
+"""What the fast path skips: subclasses that override ops, observers (DEBUG, profiler), anomaly mode, hooks on saved
+tensors, inference mode, and `out=`.
+
+A call comes here when any of them is on anywhere; each checks whether it concerns this call.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tensorgrad.autograd.anomaly import ANOMALY
+from tensorgrad.autograd.graph import Node, Packed
+from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.refused_views import INFERENCE
+from tensorgrad.dispatch.out import refuse_grad, store_out
+from tensorgrad.dtypes import SPOKEN
+from tensorgrad.system.per_thread import PerThread
+from tensorgrad.tensor import PLAIN, Tensor, share, tensors_in
+
+OBSERVERS: list = []  # functions (op, args, result, start, seconds) called after every op
+
+
+class _Local(PerThread):
+    """What is on in this thread only."""
+
+    autocast: Any = None  # the state of the innermost `torch.autocast` (amp/autocast_mode.py)
+    saved_hooks: tuple = ()  # (pack, unpack) pairs, the innermost last
+    saved_hooks_refused: str | None = None  # why no more may be added (`disable_saved_tensors_hooks`)
+    overwritten: Any = None  # the storage that the running in-place op is about to write to
+    inside_override = False
+
+
+LOCAL = _Local()
+
+
+def run(op, args: tuple, out=None):
+    """One op with everything rare around it."""
+    override = _override(args)
+    if override is not None:
+        return override(op, args, out)
+    if LOCAL.autocast is not None and out is None and LOCAL.overwritten is None:  # what is there already has a dtype
+        args = LOCAL.autocast.cast(op, args)
+    if out is not None and (op.wrt or op.twin):  # before anything is computed
+        refuse_grad(op.name, (args, out))
+    start = time.perf_counter()
+    result = _unrecorded(op, args) if GRAD.inference else op.plain(*args)
+    seconds = time.perf_counter() - start
+    results = result if isinstance(result, tuple) else (result,)
+    node = next((t._edge[0] for t in results if t._edge is not None), None)
+    if node is not None and isinstance(node, Node):
+        if ANOMALY.enabled:
+            from tensorgrad.autograd import tracebacks
+
+            tracebacks.remember(node)
+        if LOCAL.saved_hooks and node.saved:
+            pack_saved(node)
+    for observe in OBSERVERS:
+        observe(op, args, result, start, seconds)
+    return store_out(op.name, out, result, tensors_in(args), pointwise=op.kind == "pointwise")
+
+
+def _unrecorded(op, args: tuple):
+    """One op in inference mode. What it makes takes no part in autograd; only views of other tensors go on doing so."""
+    before, GRAD.enabled = GRAD.enabled, False
+    try:
+        result = op.plain(*args)
+    finally:
+        GRAD.enabled = before
+    for tensor in result if isinstance(result, tuple) else (result,):
+        if tensor._view is None:  # a view shares its base's counter
+            tensor._storage.version = None
+        elif tensor._storage.version is None:
+            tensor._view, tensor._requires_grad = None, False
+        elif tensor._view[3] is False:
+            tensor._view = (*tensor._view[:3], INFERENCE)
+    return result
+
+
+def pack_saved(node: Node) -> None:
+    """Sends what `node` saved through the innermost pair of `saved_tensors_hooks`."""
+    node.saved = tuple(packed(saved) for saved in node.saved)
+
+
+def packed(saved):
+    """What the innermost hook makes of one saved value; of a list, of each of its members."""
+    if saved.__class__ is list:
+        return [packed(s) for s in saved]
+    if saved.__class__ is not tuple:
+        return saved
+    array, storage, _ = saved
+    if storage is LOCAL.overwritten:  # the hook may keep what it is given
+        array = storage.copy(array)
+        storage = storage.of(array)
+    return pack_one(share(array, storage))
+
+
+def pack_one(tensor: Tensor) -> Packed:
+    """What the innermost hook makes of a tensor. Raises: RuntimeError if the hook writes to it."""
+    pack, unpack = LOCAL.saved_hooks[-1]
+    before = tensor._version
+    with callpath_quiet():
+        made = Packed(pack(tensor), unpack)
+    if tensor._version != before:
+        raise RuntimeError(
+            "A saved tensor pack hook is modifying its input in place. It may be needed as it is: write to a copy."
+        )
+    return made
+
+
+class overwriting:
+    """Inside, an op runs whose result will be written over `storage`."""
+
+    def __init__(self, storage):
+        self.storage = storage
+
+    def __enter__(self):
+        self.before, LOCAL.overwritten = LOCAL.overwritten, self.storage
+
+    def __exit__(self, *exception):
+        LOCAL.overwritten = self.before
+
+
+class callpath_quiet:
+    """Suspends hooks on saved tensors while such a hook itself runs."""
+
+    def __enter__(self):
+        self.hooks, LOCAL.saved_hooks = LOCAL.saved_hooks, ()
+        self.grad, GRAD.enabled = GRAD.enabled, False
+
+    def __exit__(self, *exception):
+        LOCAL.saved_hooks, GRAD.enabled = self.hooks, self.grad
+
+
+# --- subclasses ----------------------------------------------------------------------------------------------------
+
+
+def _override(args):
+    """How to run a call with tensors of the user's own subclasses; None if there are none."""
+    if LOCAL.inside_override:
+        return None
+    types = []
+    for tensor in tensors_in(args):
+        cls = tensor.__class__
+        if cls not in PLAIN and cls not in types:
+            types.append(cls)
+    if not types:
+        return None
+    types.sort(key=lambda c: -len(c.__mro__))  # the most derived first
+
+    def call(op, args, out):
+        kwargs = {} if out is None else {"out": out}
+        for cls in types:
+            result = cls.__torch_function__(op.call, tuple(types), args, kwargs)
+            if result is not NotImplemented:
+                return result
+        raise TypeError(
+            f"Multiple dispatch failed for 'torch.{op.name}'; all __torch_function__ handlers returned "
+            f"NotImplemented: {', '.join(c.__name__ for c in types)}"
+        )
+
+    return call
+
+
+class DisableTorchFunctionSubclass:
+    """Inside, subclasses of Tensor are treated as plain tensors."""
+
+    def __enter__(self):
+        self.before, LOCAL.inside_override = LOCAL.inside_override, True
+
+    def __exit__(self, *exception):
+        LOCAL.inside_override = self.before
+
+
+def default_torch_function(cls, func, types, args=(), kwargs=None):
+    """What `Tensor.__torch_function__` does unless overridden: run the op, make the results `cls`."""
+    op = getattr(func, "op", None)
+    # Another library's function (PyTorch's own, given one of our tensors) would come back here without end.
+    if not all(issubclass(cls, t) for t in types) or (op is None and LOCAL.inside_override):
+        return NotImplemented
+    with DisableTorchFunctionSubclass():
+        if op is not None and not kwargs:
+            result = run(op, bind(op, args))
+        else:
+            result = func(*args, **(kwargs or {}))
+    if isinstance(result, tuple):
+        return type(result)(_as(cls, r) for r in result) if type(result) is tuple else result
+    return _as(cls, result)
+
+
+def bind(op, args: tuple) -> tuple:
+    """Positional arguments completed with the op's defaults."""
+    defaults = op.call.__defaults__ or ()
+    missing = len([p for p in op.params if not p.keyword]) - len(args)
+    args = (*args, *(defaults[len(defaults) - missing :] if missing > 0 else ()))
+    keyword = [p.name for p in op.params if p.keyword]
+    return (*args, *((op.call.__kwdefaults__ or {})[k] for k in keyword[len(args) - len(op.params) + len(keyword) :]))
+
+
+def _as(cls, value):
+    return value.as_subclass(cls) if isinstance(value, Tensor) and not isinstance(value, cls) else value
+
+
+Tensor.__torch_function__ = classmethod(default_torch_function)  # type: ignore[attr-defined]
+
+
+# --- messages ----------------------------------------------------------------------------------------------------
+
+
+def spoken(dtype) -> str:
+    """PyTorch's spoken name of a dtype in messages: `Float`, `Long`."""
+    return SPOKEN[dtype.name]

@@ -1,0 +1,160 @@
+"""`torch.jit`: programs that are scripted or traced for TorchScript run as the Python that they are."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tensorgrad.system.lazy_modules import whole
+
+__all__ = [
+    "Final", "ScriptFunction", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "isinstance",
+    "load", "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace", "trace_module",
+    "unused",
+]  # fmt: skip
+
+
+def script(obj: Any, *args: Any, **options: Any) -> Any:
+    """Returns the function, class or module as it is.
+
+    >>> import tensorgrad as torch
+    >>> torch.jit.script(torch.nn.ReLU())
+    ReLU()
+    """
+    return obj
+
+
+class ScriptFunction:
+    """What PyTorch's `jit.script` makes of a function; here nothing is one.
+
+    >>> import tensorgrad as torch
+    >>> isinstance(torch.jit.script(abs), torch.jit.ScriptFunction)
+    False
+    """
+
+
+def trace(func: Any, example_inputs: Any = None, *args: Any, **options: Any) -> Any:
+    """Returns the function or module as it is, after one run on the example: what fails, fails here.
+
+    The example is a tensor or a tuple of arguments; `example_kwarg_inputs` is a dict of them.
+
+    >>> import tensorgrad as torch
+    >>> def double(x):
+    ...     return 2 * x
+    >>> torch.jit.trace(double, torch.ones(2))(torch.ones(3))
+    tensor([2., 2., 2.])
+    """
+    if example_inputs is not None:
+        func(*(example_inputs if type(example_inputs) in (tuple, list) else (example_inputs,)))
+    elif options.get("example_kwarg_inputs") is not None:
+        func(**options["example_kwarg_inputs"])
+    return func
+
+
+def trace_module(mod: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
+    """Returns the module as it is, after one run of each of its methods on the example that `inputs` has for it.
+
+    >>> import tensorgrad as torch
+    >>> torch.jit.trace_module(torch.nn.ReLU(), {"forward": torch.ones(2)})
+    ReLU()
+    """
+    for method, example in inputs.items():
+        trace(getattr(mod, method), example)
+    return mod
+
+
+def _as_it_is(obj: Any = None, *args: Any, **options: Any) -> Any:
+    """Returns the function or module as it is (or, called with options only, a decorator that does).
+
+    >>> import tensorgrad as torch
+    >>> @torch.jit.ignore
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(torch.ones(2))
+    tensor([2., 2.])
+    """
+    return (lambda function: function) if obj is None or obj.__class__ in (bool, str) else obj
+
+
+ignore = unused = export = script_method = script_if_tracing = freeze = optimize_for_inference = _as_it_is
+
+
+def is_scripting() -> bool:
+    """Whether the running code is TorchScript: never.
+
+    >>> import tensorgrad as torch
+    >>> torch.jit.is_scripting()
+    False
+    """
+    return False
+
+
+is_tracing = is_scripting
+
+
+def annotate(the_type: Any, the_value: Any) -> Any:
+    """Returns the value.
+
+    >>> import tensorgrad as torch
+    >>> torch.jit.annotate(list[int], [])
+    []
+    """
+    return the_value
+
+
+def isinstance(obj: Any, target_type: Any) -> bool:
+    """Python's `isinstance`.
+
+    >>> import tensorgrad as torch
+    >>> torch.jit.isinstance(torch.ones(1), torch.Tensor)
+    True
+    """
+    import builtins
+
+    return builtins.isinstance(obj, target_type)
+
+
+def save(m: Any, f: Any, *args: Any, **options: Any) -> None:
+    """Raises: NotImplementedError. Use `torch.save(module.state_dict(), file)`.
+
+    >>> import tensorgrad as torch
+    >>> torch.jit.save(torch.nn.ReLU(), "relu.pt")
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: jit.save: TorchScript files cannot be written; use torch.save(module.state_dict(), ...
+    """
+    raise NotImplementedError(
+        "jit.save: TorchScript files cannot be written; use torch.save(module.state_dict(), file)"
+    )
+
+
+def load(f: Any, *args: Any, **options: Any) -> Any:
+    """Raises: NotImplementedError: a TorchScript file is a program for PyTorch's own interpreter.
+
+    >>> import tensorgrad as torch
+    >>> torch.jit.load("relu.pt")
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: jit.load: TorchScript files cannot be run; load a state_dict with torch.load(file)
+    """
+    raise NotImplementedError("jit.load: TorchScript files cannot be run; load a state_dict with torch.load(file)")
+
+
+# These need torch.nn, which scripting alone does not.
+_LATER = ("RecursiveScriptModule", "ScriptModule", "TopLevelTracedModule", "TracedModule")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        from tensorgrad.jit import modules
+
+        return getattr(modules, name)
+    from tensorgrad.system.missing_names import no_attribute
+
+    raise no_attribute(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
+whole(__name__)

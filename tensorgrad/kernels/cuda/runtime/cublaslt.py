@@ -1,0 +1,138 @@
+"""A matrix product to whose rows one vector is added, in one launch: what a linear layer computes, by cuBLASLt.
+
+The vector is added to the sums before they are rounded and written, so the result is written once and never read. What
+cuBLASLt is told about a product, and the algorithm that it advises, is kept for each combination of shapes and types.
+The handle and the working memory are those of cuBLAS.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections import OrderedDict
+
+from tensorgrad.kernels.cuda.runtime import cublas
+from tensorgrad.kernels.cuda.runtime.calls import Functions, Refused
+
+SIGNATURES = {
+    "cublasLtMatmulDescCreate": "pii", "cublasLtMatmulDescDestroy": "p", "cublasLtMatmulDescSetAttribute": "pipz",
+    "cublasLtMatrixLayoutCreate": "pilll", "cublasLtMatrixLayoutDestroy": "p",
+    "cublasLtMatmulPreferenceCreate": "p", "cublasLtMatmulPreferenceDestroy": "p",
+    "cublasLtMatmulPreferenceSetAttribute": "pipz",
+    "cublasLtMatmulAlgoGetHeuristic": "pppppppipp", "cublasLtMatmul": "ppppppppppppppzp",
+}  # fmt: skip
+LIBRARY = Functions("cublasLt", SIGNATURES, cublas.LIBRARY.words)
+
+# Of cublasLtMatmulDescAttributes_t, cublasLtEpilogue_t, cublasLtMatmulPreferenceAttributes_t.
+TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8
+ADD_BIAS = 4
+MOST_WORKSPACE, ALIGNMENT_A, ALIGNMENT_B, ALIGNMENT_C, ALIGNMENT_D = 1, 5, 6, 7, 8
+
+NOT_SUPPORTED = 15
+MOST_PLANS = 1024
+
+
+class Advice(ctypes.Structure):
+    """An algorithm that cuBLASLt advises: `cublasLtMatmulHeuristicResult_t`."""
+
+    _fields_ = (
+        ("algorithm", ctypes.c_uint64 * 8), ("workspace", ctypes.c_size_t), ("state", ctypes.c_int),
+        ("waves", ctypes.c_float), ("reserved", ctypes.c_int * 4),
+    )  # fmt: skip
+
+
+class Described:
+    """One of cuBLASLt's objects, of the kind "MatmulDesc", "MatrixLayout" or "MatmulPreference"."""
+
+    def __init__(self, kind: str, *arguments):
+        self.kind, made = kind, ctypes.c_void_p()
+        getattr(LIBRARY, f"cublasLt{kind}Create")(ctypes.addressof(made), *arguments, about=arguments)
+        self.address = made.value
+
+    def set(self, attribute: int, value) -> None:
+        """Sets an attribute to a number of C's."""
+        call = getattr(LIBRARY, f"cublasLt{self.kind}SetAttribute")
+        call(self.address, attribute, ctypes.addressof(value), ctypes.sizeof(value), about=(attribute, value.value))
+
+    def __del__(self, ending=sys.is_finalizing):
+        if not ending() and hasattr(self, "address"):
+            getattr(LIBRARY, f"cublasLt{self.kind}Destroy")(self.address)
+
+
+class Plan:
+    """A product of one combination of shapes, types and alignments."""
+
+    def __init__(self, use, kind, compute, transposed, sizes, pitches, alignments):
+        m, n, k = sizes
+        self.product = Described("MatmulDesc", compute, kind.sums)
+        for attribute, flag in zip((TRANSPOSE_A, TRANSPOSE_B), transposed, strict=True):
+            self.product.set(attribute, ctypes.c_int32(flag))
+        self.product.set(EPILOGUE, ctypes.c_int32(ADD_BIAS))
+        # The advice depends on how the vector's address is aligned; it is not looked at.
+        self.product.set(BIAS_POINTER, ctypes.c_void_p(alignments[3]))
+        stored = [(k, m) if transposed[0] else (m, k), (n, k) if transposed[1] else (k, n), (m, n)]
+        self.layouts = [
+            Described("MatrixLayout", kind.code, *shape, pitch) for shape, pitch in zip(stored, pitches, strict=True)
+        ]
+        wishes = Described("MatmulPreference")
+        wishes.set(MOST_WORKSPACE, ctypes.c_uint64(use.workspaces[use.stream][1]))
+        for attribute, which in ((ALIGNMENT_A, 0), (ALIGNMENT_B, 1), (ALIGNMENT_C, 2), (ALIGNMENT_D, 2)):
+            wishes.set(attribute, ctypes.c_uint32(alignments[which]))
+        a, b, out = (layout.address for layout in self.layouts)
+        advice, count = Advice(), ctypes.c_int()
+        try:
+            LIBRARY.cublasLtMatmulAlgoGetHeuristic(
+                use.address, self.product.address, a, b, out, out, wishes.address, 1, ctypes.addressof(advice),
+                ctypes.addressof(count), about=f"{kind.name}, sizes {sizes}",
+            )  # fmt: skip
+        except Refused as refused:
+            if refused.status != NOT_SUPPORTED:
+                raise
+        self.advice = advice if count.value and not advice.state else None
+
+
+def biased(a, b, bias, out, tf32=None) -> bool:
+    """`out = a @ b + bias` for matrices, and a vector for all rows; False where cuBLASLt does not serve this.
+
+    All are of one dtype of cublas.TYPES, on the current device; `out` and `bias` are contiguous.
+
+    Raises: RuntimeError with the shapes where cuBLASLt fails.
+    """
+    kind = cublas.TYPES[a.dtype]
+    compute, math_mode = cublas.computing(kind, tf32)
+    if kind.parts > 1 or math_mode:
+        return False
+    a, b = cublas.readable(a), cublas.readable(b)
+    left, right = (cublas.layout(x.shape, x.strides, x.itemsize) for x in (a, b))
+    use = cublas.handle()
+    memory, _ = use.workspaces[use.stream]
+    # In columns: outᵀ = bᵀ aᵀ, and the vector is added to every column.
+    places = b.data.ptr, a.data.ptr, out.data.ptr, bias.data.ptr
+    alignments = tuple(min(place & -place, 256) for place in places)
+    sizes, pitches = (b.shape[1], a.shape[0], a.shape[1]), (right[1], left[1], max(b.shape[1], 1))
+    key = kind, compute, (right[0], left[0]), sizes, pitches, alignments
+    plan = _plan(use, key)
+    if plan.advice is None:
+        return False
+    plan.product.set(BIAS_POINTER, ctypes.c_void_p(places[3]))
+    one, zero = cublas.factor(1, kind, compute), cublas.factor(0, kind, compute)
+    first, second, third = (layout.address for layout in plan.layouts)
+    LIBRARY.cublasLtMatmul(
+        use.address, plan.product.address, one, places[0], first, places[1], second, zero, places[2], third,
+        places[2], third, ctypes.addressof(plan.advice), memory.ptr if memory else None, plan.advice.workspace,
+        use.stream or None, about=lambda: f"{kind.name} matrices {a.shape} @ {b.shape} + {bias.shape}",
+    )  # fmt: skip
+    return True
+
+
+def _plan(use, key) -> Plan:
+    """The handle's plan for a product; the longest unused makes room for a new one."""
+    plans: OrderedDict = use.plans
+    found = plans.get(key)
+    if found is None:
+        found = plans[key] = Plan(use, *key)
+        if len(plans) > MOST_PLANS:
+            plans.popitem(last=False)
+    else:
+        plans.move_to_end(key)
+    return found

@@ -1,0 +1,334 @@
+"""Convolutions by cuDNN 9, through the calls of its older interface, which need nothing but the library.
+
+A convolution, its gradient by the input and its gradient by the weights are three calls of one form: two tensors in,
+one out, an algorithm and working memory. What cuDNN is told about shapes (*descriptors*), and which algorithms it
+advises, is kept for each combination of shapes and settings as a `Plan`.
+
+Precisions and choices are PyTorch's: `torch.backends.cudnn.allow_tf32`, `.deterministic` and `.benchmark`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections import OrderedDict
+from math import prod
+
+import cupy
+
+from tensorgrad.kernels.cuda.runtime import libraries, switches
+from tensorgrad.kernels.cuda.runtime.calls import Functions, Handles, Refused
+from tensorgrad.settings import _Settings
+
+# --- the library ---------------------------------------------------------------------------------------------------
+
+_QUERY, _TRIAL, _RUN = "pppppipp", "ppppppppipppz", "pppppppipzppp"
+SIGNATURES = {
+    "cudnnCreate": "p", "cudnnDestroy": "p", "cudnnSetStream": "pp",
+    "cudnnCreateTensorDescriptor": "p", "cudnnDestroyTensorDescriptor": "p", "cudnnSetTensorNdDescriptor": "piipp",
+    "cudnnCreateFilterDescriptor": "p", "cudnnDestroyFilterDescriptor": "p", "cudnnSetFilterNdDescriptor": "piiip",
+    "cudnnCreateConvolutionDescriptor": "p", "cudnnDestroyConvolutionDescriptor": "p",
+    "cudnnSetConvolutionNdDescriptor": "pipppii", "cudnnSetConvolutionGroupCount": "pi",
+    "cudnnSetConvolutionMathType": "pi",
+    "cudnnGetConvolutionForwardAlgorithm_v7": _QUERY, "cudnnGetConvolutionBackwardDataAlgorithm_v7": _QUERY,
+    "cudnnGetConvolutionBackwardFilterAlgorithm_v7": _QUERY,
+    "cudnnFindConvolutionForwardAlgorithmEx": _TRIAL, "cudnnFindConvolutionBackwardDataAlgorithmEx": _TRIAL,
+    "cudnnFindConvolutionBackwardFilterAlgorithmEx": _TRIAL,
+    "cudnnConvolutionForward": _RUN, "cudnnConvolutionBackwardData": _RUN, "cudnnConvolutionBackwardFilter": _RUN,
+}  # fmt: skip
+
+
+def _words(status: int) -> str:
+    function = libraries.load("cudnn").cudnnGetErrorString
+    function.restype, function.argtypes = ctypes.c_char_p, [ctypes.c_int]
+    return function(status).decode()
+
+
+LIBRARY = Functions("cudnn", SIGNATURES, _words)
+
+# Of cudnnDataType_t; cudnnTensorFormat_t; cudnnConvolutionMode_t; cudnnMathType_t; cudnnDeterminism_t.
+TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}
+CHANNELS_FIRST, CHANNELS_LAST = 0, 1
+CROSS_CORRELATION = 1
+DEFAULT_MATH, TENSOR_OP_MATH, FMA_MATH = 0, 1, 3
+DETERMINISTIC = 1
+BAD_PARAMETER, NOT_SUPPORTED = 2, 3  # thousands of statuses that say so
+
+# kind -> the end of the names of its three calls
+KINDS = {"forward": "Forward", "input": "BackwardData", "weight": "BackwardFilter"}
+MOST_ALGORITHMS = 10
+MOST_PLANS = 1024
+TRIAL_BYTES = 1 << 30  # of working memory for trials of algorithms
+LARGEST = 2**31 - 1  # cuDNN counts elements in ints
+
+
+def version() -> int:
+    """cuDNN's version: 91900 is 9.19.0. Raises: Missing where there is none."""
+    function = libraries.load("cudnn").cudnnGetVersion
+    function.restype = ctypes.c_size_t
+    return function()
+
+
+class Performance(ctypes.Structure):
+    """What cuDNN says about an algorithm: `cudnnConvolutionFwdAlgoPerf_t`, the same for all three kinds."""
+
+    _fields_ = (
+        ("algorithm", ctypes.c_int), ("status", ctypes.c_int), ("milliseconds", ctypes.c_float),
+        ("memory", ctypes.c_size_t), ("determinism", ctypes.c_int), ("math", ctypes.c_int),
+        ("reserved", ctypes.c_int * 3),
+    )  # fmt: skip
+
+
+class Handle:
+    """A cuDNN handle of one thread and device, with its plans."""
+
+    def __init__(self):
+        made = ctypes.c_void_p()
+        LIBRARY.cudnnCreate(ctypes.addressof(made))
+        self.address, self.in_c = made.value, made
+        self.stream = None
+        self.plans: OrderedDict[tuple, Plan] = OrderedDict()
+
+    def follow(self, stream: int) -> None:
+        """Works on a stream from now on."""
+        LIBRARY.cudnnSetStream(self.address, stream)
+        self.stream = stream
+
+    def plan(self, key: tuple) -> Plan:
+        """The plan for a combination of shapes and settings; the longest unused makes room for a new one."""
+        found = self.plans.get(key)
+        if found is None:
+            found = self.plans[key] = Plan(*key)
+            if len(self.plans) > MOST_PLANS:
+                self.plans.popitem(last=False)
+        else:
+            self.plans.move_to_end(key)
+        return found
+
+    def __del__(self, ending=sys.is_finalizing):
+        # At the interpreter's end CUDA may be gone already, and takes the handle with it.
+        if not ending() and hasattr(self, "address"):
+            LIBRARY.cudnnDestroy(self.address)
+
+
+handle = Handles(Handle).current
+
+
+# --- descriptors ---------------------------------------------------------------------------------------------------
+
+
+class Descriptor:
+    """One of cuDNN's descriptors, of the kind "Tensor", "Filter" or "Convolution"."""
+
+    def __init__(self, kind: str, setter: str, *arguments):
+        self.kind, made = kind, ctypes.c_void_p()
+        getattr(LIBRARY, f"cudnnCreate{kind}Descriptor")(ctypes.addressof(made))
+        self.address = made.value
+        getattr(LIBRARY, setter)(self.address, *arguments, about=lambda: tuple(map(_shown, arguments)))
+
+    def __del__(self, ending=sys.is_finalizing):
+        if not ending() and hasattr(self, "address"):
+            getattr(LIBRARY, f"cudnnDestroy{self.kind}Descriptor")(self.address)
+
+
+def _ints(values):
+    return (ctypes.c_int * len(values))(*values)
+
+
+def _shown(argument):
+    return tuple(argument) if isinstance(argument, ctypes.Array) else argument
+
+
+def tensor(code: int, shape, last: bool) -> Descriptor:
+    """The descriptor of a contiguous tensor (N, C, *); `last`: channels last in memory."""
+    order = (0, *range(2, len(shape)), 1) if last else range(len(shape))
+    steps, step = [0] * len(shape), 1
+    for axis in reversed(tuple(order)):
+        steps[axis], step = step, step * shape[axis]
+    return Descriptor("Tensor", "cudnnSetTensorNdDescriptor", code, len(shape), _ints(shape), _ints(steps))
+
+
+def lengthened(values, fill, least=2) -> tuple[int, ...]:
+    """A convolution over one dimension becomes one over two, the first of them 1 long.
+
+    >>> lengthened((8, 3, 100), 1, 4)
+    (8, 3, 1, 100)
+    """
+    values = tuple(values)
+    return values if len(values) >= least else (*values[:-1], fill, values[-1])
+
+
+class Plan:
+    """Descriptors and algorithms for a convolution of one kind and one combination of shapes and settings."""
+
+    def __init__(
+        self, kind, name, x_shape, w_shape, y_shape, last, stride, padding, dilation, groups, tf32, same, benchmark
+    ):  # fmt: skip
+        code = TYPES[name]
+        self.kind, self.name, self.last, self.same, self.benchmark = kind, name, last, same, benchmark
+        self.shapes = {"input": x_shape, "weight": w_shape, "output": y_shape}
+        x_shape, w_shape, y_shape = (lengthened(shape, 1, 4) for shape in (x_shape, w_shape, y_shape))
+        stride, padding, dilation = lengthened(stride, 1), lengthened(padding, 0), lengthened(dilation, 1)
+        x, y = tensor(code, x_shape, last), tensor(code, y_shape, last)
+        w = Descriptor("Filter", "cudnnSetFilterNdDescriptor", code, CHANNELS_LAST if last else CHANNELS_FIRST,
+                       len(w_shape), _ints(w_shape))  # fmt: skip
+        # The order in which each kind's calls take them: two in, one out.
+        self.descriptors = {"forward": (x, w, y), "input": (w, y, x), "weight": (x, y, w)}[kind]
+        sums = TYPES["float64"] if name == "float64" else TYPES["float32"]
+        self.convolution = Descriptor(
+            "Convolution", "cudnnSetConvolutionNdDescriptor", len(stride), _ints(padding), _ints(stride),
+            _ints(dilation), CROSS_CORRELATION, sums,
+        )  # fmt: skip
+        LIBRARY.cudnnSetConvolutionGroupCount(self.convolution.address, groups)
+        self.math = TENSOR_OP_MATH if name == "float16" else DEFAULT_MATH
+        if name == "float32" and not tf32:
+            self.math = FMA_MATH
+        self._fixed = self.math == FMA_MATH
+        LIBRARY.cudnnSetConvolutionMathType(self.convolution.address, self.math)
+        number = ctypes.c_double if name == "float64" else ctypes.c_float
+        self.numbers = number(1), number(0)  # the factors of what is computed, and of what was in the output before
+        # C's numbers, which ctypes takes faster than Python's.
+        self.factors = [ctypes.c_void_p(ctypes.addressof(n)) for n in self.numbers]
+        self.places = [ctypes.c_void_p(d.address) for d in (*self.descriptors, self.convolution)]
+        self.call = getattr(LIBRARY, f"cudnnConvolution{KINDS[kind]}")
+        self.found: list[Performance] | None = None
+
+    def about(self) -> str:
+        return f"{self.name} with {', '.join(f'{name} {shape}' for name, shape in self.shapes.items())}"
+
+    def _cannot(self, refused: Refused) -> bool:
+        """Whether cuDNN only says that it does not do this. Of channels that lie last it also says "bad parameter"."""
+        return refused.status // 1000 == NOT_SUPPORTED or (self.last and refused.status // 1000 == BAD_PARAMETER)
+
+    def algorithms(self, use: Handle, first, second, out) -> list[Performance]:
+        """What cuDNN can do here, the best first; `benchmark` has it try them on the arrays."""
+        if self.found is None:
+            results, count = (Performance * MOST_ALGORITHMS)(), ctypes.c_int()
+            one, two, three, how = self.places
+            rest = ctypes.addressof(count), ctypes.addressof(results)
+            name = KINDS[self.kind]
+            try:
+                if self.benchmark:
+                    most = min(switches.cudnn.benchmark_limit or MOST_ALGORITHMS, MOST_ALGORITHMS)
+                    memory, size = _room()
+                    getattr(LIBRARY, f"cudnnFindConvolution{name}AlgorithmEx")(
+                        use.address, one, first.data.ptr, two, second.data.ptr, how, three, out.data.ptr, most, *rest,
+                        memory.ptr if size else None, size, about=self.about,
+                    )  # fmt: skip
+                else:
+                    getattr(LIBRARY, f"cudnnGetConvolution{name}Algorithm_v7")(
+                        use.address, one, two, how, three, MOST_ALGORITHMS, *rest, about=self.about
+                    )
+            except Refused as refused:
+                if not self._cannot(refused):
+                    raise
+            self.found = [
+                result for result in results[: count.value]
+                if not result.status and (not self.same or result.determinism == DETERMINISTIC)
+            ]  # fmt: skip
+        return self.found
+
+    def run(self, use: Handle, first, second, out) -> bool:
+        """Writes the result into `out`; False where no algorithm serves these shapes.
+
+        An algorithm for which there is no working memory, or that turns out not to be supported, gives way to the next.
+        """
+        one, two, three, how = self.places
+        begin, end = self.factors
+        candidates = self.algorithms(use, first, second, out)
+        for chosen in list(candidates):
+            try:
+                memory = cupy.cuda.alloc(chosen.memory) if chosen.memory else None
+            except cupy.cuda.memory.OutOfMemoryError:
+                if chosen is candidates[-1]:
+                    raise
+                continue
+            math = FMA_MATH if self._fixed else chosen.math
+            if math != self.math:
+                LIBRARY.cudnnSetConvolutionMathType(how, math)
+                self.math = math
+            try:
+                self.call(
+                    use.in_c, begin, one, first.data.ptr, two, second.data.ptr, how, chosen.algorithm,
+                    memory.ptr if memory else None, chosen.memory, end, three, out.data.ptr, about=self.about,
+                )  # fmt: skip
+                return True
+            except Refused as refused:
+                if not self._cannot(refused):
+                    raise
+                candidates.remove(chosen)
+        return False
+
+
+def _room():
+    """Working memory for trials: as much as there is, up to TRIAL_BYTES."""
+    size = TRIAL_BYTES
+    while size >= 1 << 20:
+        try:
+            return cupy.cuda.alloc(size), size
+        except cupy.cuda.memory.OutOfMemoryError:
+            size //= 4
+    return None, 0
+
+
+# --- convolutions --------------------------------------------------------------------------------------------------
+
+
+def serves(x) -> bool:
+    """Whether convolutions of arrays of this dtype and size can run on cuDNN now."""
+    return (
+        switches.cudnn.enabled and x.dtype.name in TYPES and x.size <= LARGEST and libraries.present("cudnn")
+    )  # fmt: skip
+
+
+def lies_last(x) -> bool:
+    """Whether an array (N, C, H, W) or (N, C, D, H, W) lies in memory with its channels last, and not also first."""
+    return x.ndim > 3 and not x.flags.c_contiguous and _turned(x).flags.c_contiguous
+
+
+def _turned(x):
+    return x.transpose(0, *range(2, x.ndim), 1)
+
+
+def laid(x, last: bool):
+    """`x` contiguous, or contiguous with the channels last; copied if need be."""
+    if not last:
+        return x if x.flags.c_contiguous else cupy.ascontiguousarray(x)
+    return cupy.ascontiguousarray(_turned(x)).transpose(0, x.ndim - 1, *range(1, x.ndim - 1))
+
+
+def empty(shape, dtype, last: bool):
+    """Fresh memory for (N, C, *), contiguous or with the channels last."""
+    if not last:
+        return cupy.empty(shape, dtype)
+    made = cupy.empty((shape[0], *shape[2:], shape[1]), dtype)
+    return made.transpose(0, made.ndim - 1, *range(1, made.ndim - 1))
+
+
+def convolve(kind, first, second, shape, stride, padding, dilation, groups):
+    """A convolution ("forward" of input and weights), or its gradient by "input" (of weights and the output's
+    gradient) or "weight" (of input and the output's gradient): an array of `shape`, or None where cuDNN cannot.
+
+    The result lies with its channels last where one of the arrays does, as in PyTorch.
+
+    Raises: RuntimeError with the shapes where cuDNN fails.
+    """
+    if first.data.device_id != cupy.cuda.get_device_id():
+        with cupy.cuda.Device(first.data.device_id):
+            return convolve(kind, first, second, shape, stride, padding, dilation, groups)
+    if max(first.size, second.size, prod(shape)) > LARGEST:
+        return None
+    last = lies_last(first) or lies_last(second)
+    use = handle()
+    same = switches.cudnn.deterministic or _Settings.deterministic
+    for order in (True, False) if last else (False,):
+        one, two = laid(first, order), laid(second, order)
+        out = empty(shape, first.dtype, order)
+        shapes = {"forward": (one, two, out), "input": (out, one, two), "weight": (one, out, two)}[kind]
+        key = (
+            kind, first.dtype.name, *(x.shape for x in shapes), order, tuple(stride), tuple(padding), tuple(dilation),
+            groups, switches.cudnn.allow_tf32, same, switches.cudnn.benchmark,
+        )  # fmt: skip
+        if use.plan(key).run(use, one, two, out):
+            return out
+    return None

@@ -1,0 +1,55 @@
+"""Ops that CuPy cannot do, or does in thousands of launches: for tensors on GPUs these run on the CPU.
+
+What they are given is copied to the host, the CPU's kernel runs, and what it returns is copied back: two waits for the
+GPU in each call. They are the decompositions of LAPACK that go column by column and the solvers that follow them, all
+of which are far from what the GPU is good at for the sizes that programs have.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+
+import numpy as np
+
+from tensorgrad.dispatch import kernel_tables
+from tensorgrad.storage.stubs import BY_DEVICE
+
+OPS = frozenset({
+    "lu_factor_", "lu_permutation", "lu_row_order", "lu_solve_", "solve_matrices", "inverse",  # torch.linalg.lu, …
+    "ldl_factor_", "ldl_solve_", "solve_triangular_", "cholesky_inverse_", "cholesky_solve_", "geqrf_",
+    "eig_", "lobpcg_", "histogramdd_", "hash_tensor",
+})  # fmt: skip
+
+
+def on_host(kernel, storage):
+    """A kernel of NumPy arrays as one of a device's arrays (`storage`: the device's class)."""
+    own = storage.array_type
+
+    def to_host(value):
+        if value.__class__ is own:
+            return storage.to_host(value)
+        return [to_host(v) for v in value] if value.__class__ is list else value
+
+    def first(values):
+        for value in values:
+            found = first(value) if value.__class__ is list else value if value.__class__ is own else None
+            if found is not None:
+                return found
+        return None
+
+    @wraps(getattr(kernel, "func", kernel))
+    def run(*values, **params):
+        device = storage.device_of(first(values))
+        result = kernel(*map(to_host, values), **params)
+        if result.__class__ is tuple:
+            return tuple([storage.from_host(r, device) for r in result])
+        return storage.from_host(result, device)
+
+    return run
+
+
+def __getattr__(name: str):
+    """The kernel "host.<op>" of the table: the CPU's."""
+    if name not in OPS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return on_host(kernel_tables.array_kernel(kernel_tables.OPS[name].kernel, np), BY_DEVICE["cuda"])

@@ -1,0 +1,156 @@
+"""What `kernels/array/` runs on for tensors on GPUs: CuPy, but for what CuPy does otherwise than NumPy.
+
+`MODULE.name` is `cupy.name` for every name that is not replaced at the end of this file. Replaced are functions
+
+- that CuPy has not got for bfloat16: `where` and `clip` would answer in float32, sorting and scanning refuse it;
+- that have methods in NumPy which they have not in CuPy (`ufuncs.py`);
+- that multiply matrices, which is done by our own calls of cuBLAS (`matmul.py`);
+- that look at indices without waiting for the GPU (`bounds.py`);
+- that must say when they fail: CuPy's linear algebra looks at cuSOLVER's verdict only where it is told to.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from types import SimpleNamespace
+
+import cupy
+import numpy as np
+
+from tensorgrad.kernels.cuda.matmul import numpys
+from tensorgrad.kernels.cuda.runtime import bounds
+from tensorgrad.kernels.cuda.runtime.ufuncs import extended
+
+
+def _is_bfloat16(value) -> bool:
+    """Whether an array or a NumPy number is of bfloat16."""
+    dtype = getattr(value, "dtype", None)
+    return dtype is not None and dtype.char == "E"
+
+
+def where(condition, x=None, y=None):
+    """`cupy.where`, which keeps bfloat16: the bits are chosen, as integers."""
+    if not (_is_bfloat16(x) or _is_bfloat16(y)):
+        return cupy.where(condition, x, y) if x is not None else cupy.where(condition)
+    kept = [v for v in (x, y) if not isinstance(v, bool | int | float)]
+    if not all(map(_is_bfloat16, kept)):
+        return cupy.where(condition, *(v.astype(np.float32) if _is_bfloat16(v) else v for v in (x, y)))
+    dtype = kept[0].dtype
+    bits = [v if v.__class__ is cupy.ndarray else np.asarray(v, dtype) for v in (x, y)]
+    bits = [v.view(np.int16)[()] if v.__class__ is np.ndarray else v.view(np.int16) for v in bits]
+    return cupy.where(condition, *bits).view(dtype)
+
+
+def clip(a, a_min, a_max, out=None):
+    """`cupy.clip`, which keeps bfloat16."""
+    if not _is_bfloat16(a):
+        return cupy.clip(a, a_min, a_max, out)
+    result = a if a_min is None else cupy.maximum(a, a_min)
+    result = result if a_max is None else cupy.minimum(result, a_max)
+    if out is None:
+        return result
+    out[...] = result
+    return out
+
+
+def tril(m, k=0):
+    """`cupy.tril`, which keeps bfloat16."""
+    return where(cupy.tri(*m.shape[-2:], k=k, dtype=bool), m, m.dtype.type(0))
+
+
+def triu(m, k=0):
+    """`cupy.triu`, which keeps bfloat16."""
+    return where(cupy.tri(*m.shape[-2:], k=k - 1, dtype=bool), m.dtype.type(0), m)
+
+
+def _of_truth(name: str):
+    """A logical function, of complex numbers too: those that are not zero are true."""
+    function = getattr(cupy, name)
+
+    @wraps(function)
+    def run(*args, **kwargs):
+        if any(a.__class__ is cupy.ndarray and a.dtype.kind == "c" for a in args[: function.nin]):
+            args = tuple([a != 0 if i < function.nin else a for i, a in enumerate(args)])
+        return function(*args, **kwargs)
+
+    return run
+
+
+def _by_float32(name: str, keeps: bool = True):
+    """A function that bfloat16 goes through as float32, which has all its values; back again if it `keeps` them."""
+    function = getattr(cupy, name)
+
+    @wraps(function)
+    def run(*args, **kwargs):
+        if not any(map(_is_bfloat16, args)):
+            return function(*args, **kwargs)
+        dtype = next(a.dtype for a in args if _is_bfloat16(a))
+        out = kwargs.pop("out", None)
+        result = function(*(a.astype(np.float32) if _is_bfloat16(a) else a for a in args), **kwargs)
+        if keeps:
+            result = (result[0].astype(dtype), *result[1:]) if isinstance(result, tuple) else result.astype(dtype)
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+    return run
+
+
+def _running(name: str):
+    """`cumsum` or `cumprod`, in single precision where elements have two bytes."""
+    function = getattr(cupy, name)
+
+    @wraps(function)
+    def run(a, axis=None, dtype=None, out=None):
+        wanted = a.dtype if dtype is None else np.dtype(dtype)
+        if out is None and not a.size:
+            return a.astype(wanted)
+        if wanted.kind in "biu" or wanted.itemsize != 2:
+            return function(a, axis, dtype, out)
+        result = function(a.astype(np.float32), axis).astype(wanted)
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+    return run
+
+
+def _said(function):
+    """A function of linear algebra that raises LinAlgError where it fails."""
+
+    @wraps(function)
+    def run(*args, **kwargs):
+        import cupyx
+
+        with cupyx.errstate(linalg="raise"):
+            return function(*args, **kwargs)
+
+    return run
+
+
+_LINALG = ("cholesky", "det", "eig", "eigh", "inv", "lstsq", "norm", "qr", "slogdet", "solve", "svd")
+_VALUES = ("sort", "unique", "partition", "around")
+_PLACES = ("argsort", "lexsort", "searchsorted", "argpartition", "isin")
+
+
+class _Module:
+    """CuPy's names, looked up once each, and those that are replaced."""
+
+    def __getattr__(self, name: str):
+        found = getattr(cupy, name)
+        setattr(self, name, found)
+        return found
+
+
+MODULE = _Module()
+MODULE.__dict__.update(
+    {name: extended(name) for name in ("add", "multiply", "maximum", "minimum", "logaddexp")},
+    **{name: _running(name) for name in ("cumsum", "cumprod")},
+    check_indices=bounds.check, where=where, clip=clip, tril=tril, triu=triu, matmul=numpys,
+    **{name: _of_truth(name) for name in ("logical_not", "logical_and", "logical_or", "logical_xor")},
+    **{name: _by_float32(name) for name in _VALUES},
+    **{name: _by_float32(name, keeps=False) for name in _PLACES},
+    linalg=SimpleNamespace(**{name: _said(getattr(cupy.linalg, name)) for name in _LINALG}),
+)  # fmt: skip

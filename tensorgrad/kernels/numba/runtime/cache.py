@@ -1,0 +1,355 @@
+"""Where compiled kernels are kept: one file for each family of them (a file of this folder), as machine code.
+
+A file's name and its inside hold the key: a hash of everything that the code depends on, and of no path, so that
+checkouts, environments and users with the same text and versions on the same kind of processor share it. What is not
+the wanted key, is damaged, or may have been written by another user is as good as absent. A file is written beside its
+place and then renamed; who compiles holds the family's lock, so that of several processes one does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tensorgrad.dispatch import kernel_tables
+from tensorgrad.system import folders
+
+_MAGIC = b"tensorgrad kernels 1\n"
+_DIGEST = 32  # bytes
+SUFFIX = ".kernels"
+MOST = 128 << 20  # bytes that all files together may have
+_VERSIONS = 8  # files of one family, for other versions and processors
+_OLD = 30 * 86400.0  # seconds without use, after which a file is removed
+_FORMER = re.compile(r"python\d+\.\d+-numba.*-llvmlite.*-numpy.*")  # folders that earlier versions of this kept
+_EXPIRY = 86400.0  # seconds for which a first failure is remembered, each further one for twice as long
+
+
+class Part(NamedTuple):
+    """The machine code of one compiled function."""
+
+    entry: str  # the name of its entry
+    names: list[str]  # which it needs of the process
+    data: bytes
+
+
+class Library:
+    """What is compiled of a family."""
+
+    def __init__(self, family: str, key: str):
+        self.family, self.key = family, key
+        self.proven: set[str] = set()  # the kernels that are complete, and gave NumPy's results on this machine
+        self.parts: dict[str, Part] = {}  # by the identity of the function (launch.py)
+
+    def encoded(self) -> bytes:
+        at, blobs, listed = 0, [], {}
+        for identity, (entry, names, data) in self.parts.items():
+            listed[identity] = [entry, names, at, len(data)]
+            blobs.append(data)
+            at += len(data)
+        head = json.dumps(
+            {"family": self.family, "key": self.key, "proven": sorted(self.proven), "parts": listed}
+        ).encode()
+        inside = len(head).to_bytes(8, "little") + head + b"".join(blobs)
+        return _MAGIC + hashlib.blake2b(inside, digest_size=_DIGEST).digest() + inside
+
+    @classmethod
+    def decoded(cls, data: bytes, family: str, key: str) -> Library:
+        """Raises: ValueError if this is not what `encoded` made, of this family and key."""
+        start = len(_MAGIC) + _DIGEST
+        inside = memoryview(data)[start:]
+        if data[: len(_MAGIC)] != _MAGIC:
+            raise ValueError("it is no file of kernels")
+        if hashlib.blake2b(inside, digest_size=_DIGEST).digest() != data[len(_MAGIC) : start]:
+            raise ValueError("it is damaged")
+        size = int.from_bytes(inside[:8], "little")
+        head = json.loads(bytes(inside[8 : 8 + size]))
+        if (head["family"], head["key"]) != (family, key):
+            raise ValueError("it is that of another family or version")
+        made, blobs = cls(family, key), inside[8 + size :]
+        made.proven = set(head["proven"])
+        for identity, (entry, names, at, length) in head["parts"].items():
+            made.parts[identity] = Part(entry, names, bytes(blobs[at : at + length]))
+        return made
+
+
+# --- keys ---
+
+
+def texts(family: str) -> dict[str, bytes]:
+    """The text of a file of kernels and of those of the backend that it imports, by name, and of what compiles them."""
+    folder, found = Path(__file__).parent.parent, {}
+    open_names = [family, "runtime.build", "runtime.launch", "runtime.native"]
+    while open_names:
+        name = open_names.pop()
+        file = folder / (name.replace(".", "/") + ".py")
+        if name not in found and file.exists():
+            found[name] = file.read_bytes().replace(b"\r\n", b"\n")
+            for package, names in _IMPORT.findall(found[name].decode()):
+                package = package.removeprefix(".")
+                open_names += [package, *(f"{package}.{n}".removeprefix(".") for n in re.findall(r"\w+", names))]
+    return found
+
+
+_IMPORT = re.compile(r"from tensorgrad\.kernels\.numba((?:\.\w+)*) import (\([^)]*\)|.*)")
+
+
+@cache
+def key(family: str) -> str:
+    """What a family's code depends on: texts, versions, the processor. A hash."""
+    from tensorgrad.kernels.numba.runtime import native
+
+    lanes = [sys.implementation.cache_tag, sys.platform, getattr(sys, "abiflags", ""), str(object.__basicsize__)]
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("numba", "llvmlite", "numpy")]
+    made = hashlib.sha256("\0".join([family, *lanes, *versions, *native.cpu()]).encode())
+    for name, text in sorted(texts(family).items()):
+        made.update(f"\0{name} {len(text)}\0".encode() + text)
+    return made.hexdigest()
+
+
+# --- places ---
+
+
+def folder() -> Path | None:
+    """Where compiled kernels are kept: TENSORGRAD_CACHE, or the user's cache folder; None if there is none."""
+    given = os.environ.get("TENSORGRAD_CACHE")
+    if given:
+        return Path(given)
+    base = folders.cache()
+    return None if base is None else base / "tensorgrad"
+
+
+_private: list[Path] = []
+
+
+def private() -> Path:
+    """A folder of this process alone, for kernels that can be kept nowhere else. It is removed at the exit."""
+    if not _private:
+        made = Path(tempfile.mkdtemp(prefix="tensorgrad-"))
+        _private.append(made)
+        atexit.register(_remove, made, os.getpid())
+    return _private[0]
+
+
+def _remove(place: Path, owner: int) -> None:
+    if os.getpid() == owner:  # and not a fork of it
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@cache
+def _writable(place: Path) -> bool:
+    try:
+        place.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            return True
+    except OSError:
+        return False
+
+
+def place() -> Path:
+    """Where what is compiled now goes."""
+    found = folder()
+    return found if found is not None and _writable(found) else private()
+
+
+def use(where: Path) -> None:
+    """Reads from this folder, too."""
+    _private.append(where)
+
+
+def places() -> list[Path]:
+    found = folder()
+    return ([] if found is None else [found]) + _private
+
+
+def path(where: Path, family: str, suffix: str = SUFFIX) -> Path:
+    return where / f"{family}-{key(family)[:20]}{suffix}"
+
+
+# --- reading and writing ---
+
+
+def _say(text: str) -> None:
+    if kernel_tables.NOTICE is not None:
+        kernel_tables.NOTICE(text)
+
+
+def trusted(file: Path, most: int = MOST) -> bytes | None:
+    """What is in a file that nobody but this user (or the system's own) can have written; None if it is not so."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        opened = os.open(file, flags)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(opened)
+        foreign = hasattr(os, "getuid") and (found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o022)
+        if foreign or not stat.S_ISREG(found.st_mode) or found.st_size > most:
+            _say(f"the cached file {file} is ignored: another user may have written it, or it is no ordinary file")
+            return None
+        with open(opened, "rb", closefd=False) as handle:
+            return handle.read()
+    except OSError:
+        return None
+    finally:
+        os.close(opened)
+
+
+def read(family: str) -> Library:
+    """What is compiled of a family; nothing if there is no file of it, or none that is whole and this user's."""
+    made = Library(family, key(family))
+    for where in places():
+        file = path(where, family)
+        data = trusted(file)
+        if data is None:
+            continue
+        try:
+            found = Library.decoded(data, family, made.key)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            _say(f"the cached file {file} is ignored, and made anew when it is needed: {error}")
+            continue
+        made.parts.update(found.parts)
+        made.proven |= found.proven
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > 86400:
+                os.utime(file)  # in use: it is not among the old ones
+    return made
+
+
+def store(file: Path, data: bytes) -> None:
+    """Writes a file so that whoever reads it finds all of it, or what was there before. Raises: OSError."""
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".tmp")
+    try:
+        with open(handle, "wb") as opened:
+            opened.write(data)
+            opened.flush()
+            os.fsync(opened.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, file)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def write(library: Library, where: Path) -> None:
+    store(path(where, library.family), library.encoded())
+
+
+@contextlib.contextmanager
+def lock(where: Path, family: str, patience: float = 600.0) -> Iterator[bool]:
+    """Holds a family's lock, which ends with the process. It yields whether it is held: not where files have none."""
+    file = path(where, family, ".lock")
+    try:
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
+    except OSError:
+        yield False
+        return
+    try:
+        yield _taken(handle, time.monotonic() + patience)
+    finally:
+        os.close(handle)
+
+
+def _taken(handle: int, until: float) -> bool:
+    try:
+        import fcntl
+
+        def take() -> None:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    except ImportError:
+        import msvcrt
+
+        def take() -> None:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+
+    while True:
+        try:
+            take()
+            return True
+        except (BlockingIOError, PermissionError):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+        except OSError:  # a file system without locks
+            return False
+
+
+# --- failures ---
+
+
+def failures(family: str, where: Path) -> list[dict[str, Any]]:
+    """What has failed of a family: each with "kernel", "reason", "crash" (whether the process ended by it), "time"."""
+    data = trusted(path(where, family, ".failed"), 1 << 20)
+    try:
+        found = json.loads(data or b"[]")
+        return [dict(f) for f in found if isinstance(f["time"], int | float) and f["kernel"] and f["reason"]]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def remember(family: str, kernel: str, reason: str, crash: bool) -> None:
+    """Notes that a kernel could not be compiled."""
+    new = {"kernel": kernel, "reason": reason[:300], "crash": crash, "time": time.time()}
+    where = place()
+    with contextlib.suppress(OSError):
+        found = [*failures(family, where), new][-20:]
+        store(path(where, family, ".failed"), json.dumps(found, indent=1).encode())
+
+
+def refused(family: str, kernel: str) -> str | None:
+    """Why a kernel is not to be compiled now: it failed before, or the process ended over one of its family."""
+    for where in places():
+        found = [f for f in failures(family, where) if f.get("crash") or f["kernel"] == kernel]
+        if found and time.time() - found[-1]["time"] < min(_EXPIRY * 2 ** (len(found) - 1), _OLD):
+            return str(found[-1]["reason"])
+    return None
+
+
+# --- what is there, and what goes ---
+
+
+def files(where: Path | None = None) -> list[tuple[Path, int, float]]:
+    """All files of kernels: path, bytes, and when each was last used."""
+    where, found = where or folder(), []
+    if where is None or not where.is_dir():
+        return []
+    for file in where.iterdir():
+        with contextlib.suppress(OSError):
+            if file.name.endswith(SUFFIX):
+                status = file.stat()
+                found.append((file, status.st_size, status.st_mtime))
+    return sorted(found, key=lambda one: -one[2])
+
+
+def prune(where: Path, most: int = MOST) -> None:
+    """Removes what was long not used or goes beyond the bounds, and what earlier versions and killed writers left."""
+    seen: dict[str, int] = {}
+    total, now = 0, time.time()
+    with contextlib.suppress(OSError):
+        for file, size, used in files(where):
+            family = file.name.rpartition("-")[0]
+            seen[family] = seen.get(family, 0) + 1
+            total += size
+            if now - used > _OLD or seen[family] > _VERSIONS or total > most:
+                for suffix in (SUFFIX, ".failed", ".lock"):
+                    file.with_suffix(suffix).unlink(missing_ok=True)
+        for entry in list(where.iterdir()):
+            if _FORMER.fullmatch(entry.name) and not entry.is_symlink() and now - entry.stat().st_mtime > _OLD:
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.name.startswith(".") and entry.name.endswith(".tmp") and now - entry.stat().st_mtime > 3600:
+                entry.unlink(missing_ok=True)

@@ -1,0 +1,142 @@
+"""Compiles kernels in a process of its own.
+
+The compiler is written in Python: beside the program it would hold Python's lock most of the time, and leave a hundred
+megabytes behind. And it may crash, or be killed: that must be its end, not the program's. The process fills the cache
+on disk; the program then reads the kernel from there (background.py). The program itself compiles only where no
+interpreter is known that could be started, as in one that was frozen into a single file.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from tensorgrad.system.processes import python
+
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from tensorgrad.kernels.numba.runtime.compiler import serve; serve()"
+_CRASHES = 3  # of the process, after which the program starts it no more
+_serving = False
+
+
+def compiles_here() -> bool:
+    """Whether kernels are compiled in this process."""
+    if _serving:
+        return True
+    try:
+        python()
+    except RuntimeError:
+        return True
+    return False
+
+
+def serve() -> None:
+    """What the process does: compiles each kernel that it is told of, at low priority, and answers.
+
+    A question is a line of JSON, {"kernel": "softmax.softmax", "where": a folder}; an answer {"error": None or a text}.
+    """
+    global _serving
+    _serving = True
+    if hasattr(os, "nice"):
+        os.nice(10)
+    from tensorgrad.kernels.numba.runtime import background
+
+    warnings.simplefilter("ignore")  # nobody would see them here, and `-W error` is not meant for the compiler
+    gc.set_threshold(200_000)  # the compiler makes very many objects that are not garbage
+    for line in sys.stdin:
+        try:
+            asked = json.loads(line)
+            background.compile_into(asked["kernel"], Path(asked["where"]))
+            answer = None
+        except Exception as error:
+            answer = f"{type(error).__name__}: {error!s:.1000}"
+        print(json.dumps({"error": answer}), flush=True)
+
+
+class Failed(Exception):
+    """A kernel could not be compiled. `crash`: the process ended over it; `tried`: which is to be remembered."""
+
+    def __init__(self, reason: str, crash: bool = False, tried: bool = True):
+        super().__init__(reason)
+        self.crash, self.tried = crash, tried
+
+
+class Compiler:
+    """The process, seen from the program. It is started when first needed; `close` ends it, and so does the exit."""
+
+    def __init__(self) -> None:
+        self.process: Any = None
+        self.owner = 0
+        self.crashes = 0
+        self.hopeless = ""  # why no process can be had
+        self.ended = False  # with the program
+
+    def compile(self, kernel: str, where: Path) -> None:
+        """Waits until a kernel ("softmax.softmax") lies in the cache at a place. Raises: Failed if that cannot be."""
+        if self.hopeless or self.ended:
+            raise Failed(self.hopeless or "the program ends", tried=False)
+        process = None
+        try:
+            if self.process is None:
+                self._start()
+            process = self.process
+            process.stdin.write(json.dumps({"kernel": kernel, "where": str(where)}) + "\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except (OSError, ValueError, RuntimeError) as error:  # it could not be started, or has been ended
+            if process is None:
+                self.hopeless = f"the compiler's process could not be started: {error}"
+                raise Failed(self.hopeless, tried=False) from None
+            answer = ""
+        if answer:
+            reason = json.loads(answer)["error"]
+            if reason is not None:
+                raise Failed(reason)
+            return
+        if self.process is None:  # closed meanwhile: nobody waits for the kernel any more
+            raise Failed("the compiler's process was closed", tried=False)
+        code = process.wait()
+        self.close()
+        self.crashes += 1
+        if self.crashes >= _CRASHES:
+            self.hopeless = f"the compiler's process has ended {self.crashes} times"
+        raise Failed(f"the compiler's process ended with status {code}", crash=True)
+
+    def _start(self) -> None:
+        environment = {
+            k: v
+            for k, v in os.environ.items()
+            if k not in ("DEBUG", "PYTHONINSPECT", "PYTHONSTARTUP")
+            and (not k.startswith("NUMBA_") or k in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"))
+        }
+        self.process = subprocess.Popen(
+            python("-c", _PROGRAM.format(path=sys.path)),
+            env=environment | {"OMP_NUM_THREADS": "1"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, encoding="utf-8",
+            creationflags=getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0),
+        )  # fmt: skip
+        self.owner = os.getpid()
+        atexit.register(self.end)
+
+    def end(self) -> None:
+        """Ends the process with the program."""
+        self.ended = True
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process; the kernels that it has finished stay in the cache."""
+        process, self.process = self.process, None
+        if process is not None and self.owner == os.getpid():  # and not a fork of who started it
+            atexit.unregister(self.end)
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError):
+                    pipe.close()

@@ -1,0 +1,41 @@
+"""What kernels are written with: Numba's decorators and types where kernels are compiled, nothing in the program.
+
+The program takes finished machine code from the cache (cache.py), and never imports Numba: the import alone takes
+longer than reading every kernel. There the decorators leave functions as they are; nobody calls
+those that are compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorgrad.kernels.numba.runtime import compiler
+
+
+class _Nothing:
+    """Stands for a part of Numba in the program, where it is only named."""
+
+    def __getattr__(self, name: str) -> _Nothing:
+        return self
+
+    def __call__(self, *given: Any, **options: Any) -> _Nothing:
+        return self
+
+
+def _left(function: Any = None, **options: Any) -> Any:
+    """A decorator, with options or without, that returns the function."""
+    return (lambda function: function) if function is None else function
+
+
+COMPILING = compiler.compiles_here()
+if COMPILING:
+    from numba import njit, types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+    from numba.np.arrayobj import populate_array
+    from numba.np.unsafe.ndarray import to_fixed_tuple
+else:
+    njit = intrinsic = _left
+    types = cgutils = populate_array = to_fixed_tuple = _Nothing()
+
+__all__ = ["COMPILING", "cgutils", "intrinsic", "njit", "populate_array", "to_fixed_tuple", "types"]

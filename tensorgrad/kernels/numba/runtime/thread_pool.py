@@ -1,0 +1,408 @@
+"""The threads that share the work of one kernel.
+
+A kernel does a range of its work at a call, and other threads others meanwhile. Whoever has nothing to do waits a
+moment in a loop (spin.py) before it sleeps, so that handing over a range takes a microsecond where kernels follow
+upon each other; from sleep it takes some tens. A range that a thread has not begun with is taken back: on a busy
+machine it may be long in coming. Only work of a certain size is shared.
+
+Compiled kernels (launch.py) are started by compiled code, and Python's lock is not needed for it. Functions in Python,
+which call NumPy, can be shared as well; these are called as `function(*arguments, first, last)`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.numba.runtime.mailbox import (
+    CALLED,
+    CROWDED,
+    DIVIDE,
+    DONE,
+    FAILED,
+    FINISHED,
+    GIVER,
+    IN_PYTHON,
+    MOST,
+    NOTHING,
+    PATIENCE,
+    SIZE,
+    TASK,
+    TEAM,
+    WRONG,
+)  # fmt: skip
+from tensorgrad.kernels.numba.table import WAITING, Unsuited
+from tensorgrad.settings import get_num_threads
+from tensorgrad.system import forks
+
+GRAIN = 24576  # elements (of ordinary cost) that are worth a thread
+ROUSING = 131072  # elements that are worth waking threads up
+_FEW = 4  # threads among which a few parts are divided well enough
+IN_PYTHON_MOST = 8  # threads for a function in Python: more would wait for its lock longer than they compute
+_SOON = 1e-3  # seconds after another kernel: it is worth it, too, as more will come
+AWAKE = 200_000  # nanoseconds that a thread waits awake
+_GRACE = 4_000  # nanoseconds, until the one who handed over a call in Python holds the lock no longer
+_LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None  # the C library
+_NAP = 5e-5  # seconds between looks at a task that takes long
+
+
+class _Call:
+    """A call in Python that a thread of the pool is to do, unless its giver takes it back: whoever claims it first.
+
+    To claim it once more changes nothing, so that who was interrupted can do all again.
+    """
+
+    __slots__ = ("arguments", "claims", "first", "function", "last")
+
+    def __init__(self, function: Callable, arguments: tuple, first: int, last: int) -> None:
+        self.function, self.arguments, self.first, self.last = function, arguments, first, last
+        self.claims: list = []
+
+    def claim(self, who: Any) -> bool:
+        self.claims.append(who)
+        return self.claims[0] is who
+
+    def do(self) -> None:
+        self.function(*self.arguments, self.first, self.last)
+
+
+class _Worker:
+    """A thread that does ranges of work for whoever has taken it, and its board."""
+
+    __slots__ = ("address", "asleep", "call", "done", "error", "loops", "sleepers", "task", "team", "wake", "work")
+
+    def __init__(self) -> None:
+        memory = np.zeros(SIZE + 15, np.int64)
+        start = -memory.ctypes.data % 128 // 8  # lines of the cache are 64 bytes, or 128
+        board = memory[start : start + SIZE]
+        self.task, self.done, self.team = board[TASK : TASK + 1], board[DONE : DONE + 1], board[TEAM : TEAM + MOST]
+        self.address = self.team[0] = board.ctypes.data
+        self.loops = WAITING.ready
+        self.done[0], board[DIVIDE], board[PATIENCE] = FINISHED, self.loops.divide.address, AWAKE
+        board[GIVER] = -1
+        self.wake: SimpleQueue = SimpleQueue()
+        self.asleep = False
+        self.sleepers: tuple[list[_Worker], int] | None = None  # whom it is to wake in its turn, and its number there
+        self.work: tuple | None = None  # what a kernel is given: it stays in memory as long as this one may write to it
+        self.call: _Call | None = None
+        self.error: BaseException | None = None
+        threading.Thread(target=self.serve, name="tensorgrad kernel", daemon=True).start()
+
+    def ring(self) -> None:
+        """Wakes the thread if it sleeps. It may come too late, and finds nothing to do."""
+        if self.asleep:
+            self.asleep = False
+            self.wake.put(None)
+
+    def give(self, call: _Call) -> None:
+        """Has the thread do a call."""
+        self.error = None
+        self.call = call
+        self.done[0], self.task[0] = NOTHING, IN_PYTHON
+        self.ring()
+
+    def take_back(self) -> _Call | None:
+        """The call that was given, if the thread has not begun with it."""
+        call = self.call
+        if call is None or not call.claim(None):
+            return None
+        self.task[0] = NOTHING
+        self.call = None
+        self.done[0] = FINISHED
+        return call
+
+    def wait(self) -> bool:
+        """Waits until the thread has done what it began. Returns whether that failed."""
+        if self.done[0] == NOTHING and not self.loops.done(self.address, AWAKE):
+            while self.done[0] == NOTHING:
+                time.sleep(_NAP)
+        return bool(self.done[0] == FAILED)
+
+    def serve(self) -> None:
+        """The thread: does what is given, for ever."""
+        while True:
+            why = self.loops.serve(self.address, AWAKE, _GRACE)
+            if why == CALLED:
+                self.answer()
+                continue
+            if why == CROWDED:
+                _move()
+                continue
+            self.asleep = True
+            if self.task[0] == NOTHING:
+                self.wake.get()
+            self.asleep = False
+            sleepers, self.sleepers = self.sleepers, None
+            if sleepers is not None:
+                _wake(*sleepers)
+
+    def answer(self) -> None:
+        """Does the call that was given, unless somebody has taken it back."""
+        call = self.call
+        if call is None or not call.claim(self):
+            return
+        self.task[0] = NOTHING
+        try:
+            call.do()
+        except BaseException as error:  # it belongs to whoever waits
+            self.error = error
+        call = self.call = None  # nothing is kept alive by a thread that waits
+        self.done[0] = FINISHED
+
+
+_EACH = 3  # sleepers that a thread wakes
+
+
+def _wake(sleepers: list[_Worker], number: int) -> None:
+    """Wakes the first of those that sleep, who wake the others: number n those from number _EACH (n + 1) on.
+
+    Waking one takes some microseconds, too much for the thread that starts a kernel to spend on each.
+    """
+    for n in range(_EACH * (number + 1), min(_EACH * (number + 2), len(sleepers))):
+        sleeper = sleepers[n]
+        if sleeper.work is None:  # too late: what there was to do is done
+            continue
+        if sleeper.asleep:
+            sleeper.sleepers = sleepers, n
+            sleeper.ring()
+        else:
+            _wake(sleepers, n)
+
+
+def _move() -> None:
+    """Takes this thread to another processor than that which it shares with one that works, if there is another.
+
+    Some systems leave two busy threads on one processor for seconds, with the next one idle.
+    """
+    here = getattr(_LIBRARY, "sched_getcpu", None)
+    if here is not None and hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(OSError):
+            all_of_them = os.sched_getaffinity(0)
+            others = all_of_them - {here()}
+            if others:
+                os.sched_setaffinity(0, others)
+                os.sched_setaffinity(0, all_of_them)
+
+
+# Every worker is in one of the first two, and goes from one to the other without a call of a function: signals are
+# handled, and threads take turns, after calls and at the ends of loops only. So an exception of a signal handler loses
+# none, and two threads never take the same.
+_idle: list[_Worker] = []  # those that nobody has taken
+_held: dict[int, list[_Worker]] = {}  # those that a thread has taken
+_all: list[_Worker] = []
+_making = forks.lock()
+_last = 0.0  # when a kernel that can be shared was started
+
+
+def _forget() -> None:
+    """In a child after a fork the threads are gone: the next kernel starts others."""
+    global _idle, _held, _all
+    _idle, _held, _all = [], {}, []
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _take(held: list[_Worker], wanted: int, asleep: bool) -> list[_Worker]:
+    """Up to so many workers that nobody uses now; as many as there are threads less one exist at most.
+
+    `held`: the list that they go to. `asleep`: also those that sleep, and new ones.
+    """
+    base, idle = len(held), _idle
+    if WAITING.ready is None:
+        WAITING.available()
+        return []
+    while len(held) < base + wanted:
+        if idle:
+            worker = idle[-1]  # the one that worked last
+            if worker.asleep and not asleep:
+                break
+            del idle[-1]
+            held += (worker,)
+        elif not asleep or not _make(held):
+            break
+    return held[base:]
+
+
+def _make(held: list[_Worker]) -> bool:
+    """Makes a worker, if there may be another, or finds those of threads that have ended. Whether there is one."""
+    with _making:
+        if len(_all) < get_num_threads() - 1:
+            try:
+                worker = _Worker()
+            except RuntimeError as error:
+                if "thread" not in str(error):
+                    raise
+                return False  # the system has no thread left: those that are there will do
+            list(map(list.append, (_all, held), (worker, worker)))
+            return True
+        there = _threads()
+        for thread, left in list(_held.items()):
+            if thread not in there:
+                _give_back(left, 0)
+                del _held[thread]
+    return bool(_idle)
+
+
+def _threads() -> Any:
+    """The threads that there are, by Python's numbers for them.
+
+    Without the garbage collector: it runs Python's code, and where another thread is just being made, Python 3.11
+    waits for ever (https://github.com/python/cpython/issues/106883).
+    """
+    collects = gc.isenabled()
+    try:
+        gc.disable()
+        return sys._current_frames().keys()
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _give_back(held: list[_Worker], base: int) -> bool:
+    """Gives back the workers in `held` from number `base` on, when they have done what they began; whether that failed.
+
+    Nothing ends this early: a worker would go on writing to arrays whose owner thinks that nobody does.
+    """
+    interrupted, failed = None, False
+    while len(held) > base:
+        try:
+            while len(held) > base:  # the first one last: the arguments are on its board
+                held[-1].take_back()
+                failed |= held[-1].wait()
+                _return(held, len(held) - 1)
+        except BaseException as interrupt:
+            interrupted = interrupt
+    if interrupted is not None:
+        raise interrupted
+    return failed
+
+
+def _return(held: list[_Worker], base: int) -> None:
+    """Gives back workers that have nothing to do any more."""
+    idle = _idle
+    while len(held) > base:
+        worker = held[-1]
+        worker.work = None
+        del held[-1]
+        idle += (worker,)
+
+
+def _inside() -> bool:
+    """Whether this thread is inside of another call of `run`, as in a signal handler."""
+    count, place = 0, sys._getframe()
+    while place is not None:
+        count += place.f_code is run.__code__
+        place = place.f_back  # type: ignore[assignment]
+    return count > 1
+
+
+def shares(in_python: bool, length: int, elements: int) -> int:
+    """How many threads so much work is worth."""
+    most = IN_PYTHON_MOST if in_python else MOST
+    return max(1, min(get_num_threads(), elements // GRAIN, length, most))
+
+
+def parts(fewest: int = 1) -> int:
+    """Into how many parts work should be divided, where that changes no result, so that threads end at about the same
+    time: `fewest`, or more for many threads."""
+    threads = get_num_threads()
+    return max(fewest, 2 * threads if threads > _FEW else threads)
+
+
+def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
+    """Runs `kernel` over 0 ... length, by as many threads as `elements` (of work in all) are worth.
+
+    `kernel` is a compiled kernel (launch.py) or a function in Python. Raises: what it raises, in whichever thread;
+        Unsuited for an array that must not be written, has gaps, or numbers that compiled kernels are not made for.
+    """
+    global _last
+    held, base = _NOBODY, 0
+    try:
+        workers: Any = ()
+        address = getattr(kernel, "address", None)
+        if elements >= 2 * GRAIN:
+            now = time.perf_counter()
+            asleep, _last = elements >= ROUSING or now - _last < _SOON, now
+            me = threading.get_ident()
+            held = _held.get(me) or _held.setdefault(me, [])
+            if held and not _inside():  # an exception ended a call before it gave these back
+                _give_back(held, 0)
+            base = len(held)
+            workers = _take(held, shares(address is None, length, elements) - 1, asleep)
+        if address is None:
+            _share(kernel, length, arguments, workers, held, base)
+        elif workers:
+            _launch(kernel, length, arguments, workers, held, base)
+        else:
+            kernel.launch(address, arguments, length, 0, 0)
+    except BaseException as error:
+        if len(held) > base:  # an error, or whatever a signal handler raised at any moment
+            _give_back(held, base)
+        if error.__class__ is TypeError and _unsuited(arguments):
+            raise Unsuited from None
+        raise
+
+
+_NOBODY: list[_Worker] = []
+
+
+def _unsuited(argument: Any) -> bool:
+    if isinstance(argument, tuple):
+        return any(map(_unsuited, argument))
+    return isinstance(argument, np.ndarray) and (
+        not argument.flags.carray or (argument.dtype.kind == "f" and argument.dtype != F32)
+    )  # fmt: skip
+
+
+def _launch(kernel: Any, length: int, arguments: tuple, workers: list[_Worker], held: list[_Worker], base: int) -> None:
+    """Runs a compiled kernel in this thread and those of the workers."""
+    lead, sleepers = workers[0], []
+    for i, worker in enumerate(workers):
+        lead.team[i], worker.work = worker.address, arguments
+        if worker.asleep:
+            sleepers.append(worker)
+    if sleepers:
+        _wake(sleepers, -1)
+    happened = kernel.launch(kernel.address, arguments, length, lead.address, len(workers))
+    if not happened:
+        _return(held, base)
+    elif _give_back(held, base) or happened & WRONG:
+        kernel.launch(kernel.address, arguments, length, 0, 0)  # raises it where it is seen
+        raise RuntimeError(f"{kernel.__name__}: failed in one of its threads")
+
+
+def _share(function: Callable, length: int, arguments: tuple, workers, held: list[_Worker], base: int) -> None:
+    """Calls function(*arguments, first, last) for the parts of 0 ... length, in several threads."""
+    if not workers:
+        function(*arguments, 0, length)
+        return
+    step = -(-length // (len(workers) + 1))
+    used = workers[: -(-length // step) - 1]
+    for i, worker in enumerate(used, 1):
+        worker.give(_Call(function, arguments, i * step, min((i + 1) * step, length)))
+    function(*arguments, 0, step)
+    for worker in used:
+        call = worker.take_back()
+        if call is not None:
+            call.do()
+    for worker in used:
+        worker.wait()
+    errors = [worker.error for worker in used if worker.error is not None]
+    for worker in used:
+        worker.error = None  # its traceback keeps arrays alive
+    _give_back(held, base)
+    if errors:
+        raise errors.pop()

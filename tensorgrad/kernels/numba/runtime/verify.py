@@ -1,0 +1,356 @@
+"""Whether a kernel that was just compiled gives NumPy's results on this machine.
+
+A compiler may be wrong, and a processor may not be what it says. In the process that compiles, before a kernel is kept,
+a small program runs with it and with NumPy's kernel; what differs is never used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.numba.runtime import background
+from tensorgrad.settings import _Settings
+
+
+def _normal(*shape: int, seed: int = 0, grad: bool = True) -> Any:
+    import tensorgrad as torch
+
+    values = np.random.default_rng(seed + sum(shape)).standard_normal(shape).astype(np.float32)
+    return torch.tensor(values, requires_grad=grad)
+
+
+def _whole(high: int, *shape: int) -> Any:
+    import tensorgrad as torch
+
+    return torch.tensor(np.random.default_rng(high).integers(0, high, shape))
+
+
+def _back(result: Any, *inputs: Any) -> list[Any]:
+    """A result and its gradients for what it was made of."""
+    (result * _normal(*result.shape, seed=1, grad=False)).sum().backward()
+    return [result, *(x.grad for x in inputs)]
+
+
+def _each(functions: str, *shapes: tuple) -> Callable[[], list[Any]]:
+    """Calls functions of `torch` or methods on tensors of these shapes, forward and backward."""
+
+    def program() -> list[Any]:
+        import tensorgrad as torch
+
+        found = []
+        for name in functions.split():
+            inputs = [_normal(*shape, seed=n) for n, shape in enumerate(shapes)]
+            function = getattr(torch, name, None) or getattr(torch.nn.functional, name)
+            found += _back(function(*inputs), *inputs)
+        return found
+
+    return program
+
+
+def _ufuncs() -> list[Any]:
+    import tensorgrad as torch
+
+    x, y = _normal(48, 40, grad=False), _normal(48, 40, seed=1, grad=False)
+    found: list[Any] = []
+    for name in ["neg", "abs", "sin", "cos", "exp2", "tanh", "expm1", "square"]:
+        found.append(getattr(torch, name)(x))
+    for name in ["sqrt", "reciprocal", "log", "log2", "log10", "log1p"]:
+        found.append(getattr(torch, name)(x.abs() + 0.5))
+    for name in ["maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "div"]:
+        found += [getattr(torch, name)(x, y), getattr(torch, name)(x, y[:1]), getattr(torch, name)(x, y[:, :1])]
+    found.append(torch.square(_normal(300, 300, grad=False)))  # shared from so many elements on
+    a, b = x > 0, y > 0
+    return [*found, a & b, torch.logical_and(a, b), torch.logical_or(a, b), torch.logical_not(a), x**2, x.abs() ** 0.5]
+
+
+def _choices() -> list[Any]:
+    import tensorgrad as torch
+
+    x, y = _normal(30, 17, grad=False), _normal(30, 17, seed=1, grad=False)
+    return [torch.where(x > 0, x, y), x.masked_fill(y > 0, 3.0), x.masked_fill(y[:1] > 0, 3.0)]
+
+
+def _steps(name: str, **options: Any) -> Callable[[], list[Any]]:
+    def program() -> list[Any]:
+        import tensorgrad as torch
+
+        x = _normal(37, 11).detach().requires_grad_()
+        optimizer = getattr(torch.optim, name)([x], lr=0.1, **options)
+        for n in range(3):
+            x.grad = _normal(37, 11, seed=n, grad=False)
+            optimizer.step()
+        return [x.detach()]
+
+    return program
+
+
+def _clipped() -> list[Any]:
+    import tensorgrad as torch
+
+    x = _normal(37, 11)
+    x.grad = _normal(37, 11, seed=1, grad=False)
+    return [torch.nn.utils.clip_grad_norm_([x], 1.0), x.grad]
+
+
+def _coins() -> list[Any]:
+    import tensorgrad as torch
+
+    torch.manual_seed(3)
+    return [torch.nn.functional.dropout(_normal(50, 60, grad=False), 0.3) for _ in range(2)]
+
+
+def _rows() -> list[Any]:
+    import tensorgrad as torch
+
+    found = []
+    for shape in ((9, 33), (5, 1, 7)):
+        for name in ("softmax", "log_softmax"):
+            x = _normal(*shape)
+            found += _back(getattr(x, name)(-1), x)
+        x, w, b = _normal(*shape), _normal(shape[-1], seed=1), _normal(shape[-1], seed=2)
+        found += _back(torch.nn.functional.layer_norm(x, shape[-1:], w, b), x, w, b)
+    return found
+
+
+def _places() -> list[Any]:
+    import tensorgrad as torch
+
+    x = _normal(9, 13)
+    found = []
+    for dim in (0, 1):
+        at = _whole(9, 9, 13)
+        found += _back(x.gather(dim, at), x)
+        found.append(torch.zeros(9, 13).scatter_add(dim, at, x.detach()))
+        order = torch.argsort(_normal(9, 13, seed=dim, grad=False), dim)
+        found.append(torch.zeros(9, 13).scatter(dim, order, x.detach()))
+        found.append(torch.zeros(9, 13).index_add(dim, _whole(9, 4), x.detach().narrow(dim, 0, 4)))
+    return found
+
+
+def _attention() -> list[Any]:
+    import tensorgrad as torch
+
+    found = []
+    for causal in (False, True):
+        q, k, v = (_normal(2, 3, 19, 8, seed=n) for n in range(3))
+        found += _back(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal), q, k, v)
+    return found
+
+
+def _convolutions() -> list[Any]:
+    import tensorgrad as torch
+
+    found = []
+    cases: tuple[tuple[tuple, tuple, dict[str, Any]], ...] = (
+        ((3, 4, 11, 9), (6, 4, 3, 3), {"padding": 1}),
+        ((2, 4, 9, 9), (4, 2, 3, 2), {"stride": 2, "padding": 1, "groups": 2}),
+        ((40, 3, 5, 5), (8, 3, 3, 3), {"dilation": 2}),
+    )
+    for shape, window, options in cases:
+        x, w, b = _normal(*shape), _normal(*window, seed=1), _normal(window[0], seed=2)
+        found += _back(torch.nn.functional.conv2d(x, w, b, **options), x, w, b)
+    x, w = _normal(2, 4, 6, 5), _normal(4, 3, 3, 3, seed=1)
+    return found + _back(torch.nn.functional.conv_transpose2d(x, w, stride=2, padding=1), x, w)
+
+
+def _products() -> list[Any]:
+    import tensorgrad as torch
+
+    found = []
+    for a, b in (((70, 130), (130, 135)), ((5, 67, 65), (5, 65, 69)), ((5, 67, 65), (65, 69))):
+        inputs = _normal(*a), _normal(*b, seed=1)
+        found += _back(inputs[0] @ inputs[1], *inputs)
+    inputs = _normal(140, 130), _normal(130, 135, seed=1)
+    found += _back(torch.mm(*inputs), *inputs)
+    inputs = _normal(5, 67, 65), _normal(5, 65, 69, seed=1)
+    found += _back(torch.bmm(*inputs), *inputs)
+    for x in ((70, 130), (5, 14, 130)):
+        given = _normal(*x), _normal(135, 130, seed=1), _normal(135, seed=2)
+        found += _back(torch.nn.functional.linear(*given), *given)
+    three = _normal(135, seed=3), _normal(70, 130), _normal(130, 135, seed=1)
+    return found + _back(torch.addmm(*three), *three)
+
+
+def _pools() -> list[Any]:
+    import tensorgrad as torch
+
+    F, found = torch.nn.functional, []
+    for size, options in ((2, {}), (3, {"stride": 2, "padding": 1})):
+        for function in (F.max_pool2d, F.avg_pool2d):
+            x = _normal(3, 5, 12, 14)
+            found += _back(function(x, size, **options), x)
+        found.append(F.max_pool2d(_normal(3, 5, 12, 14, grad=False), size, **options))
+    for shape in (1, (4, 7)):
+        x = _normal(3, 5, 12, 14)
+        found += _back(F.adaptive_avg_pool2d(x, shape), x)
+    return found
+
+
+def _norms() -> list[Any]:
+    import tensorgrad as torch
+
+    F, found = torch.nn.functional, []
+    for shape in ((6, 5, 7, 3), (33, 5), (2, 6, 40)):
+        c = shape[1]
+        for training in (True, False):
+            x, w, b = _normal(*shape), _normal(c, seed=1), _normal(c, seed=2)
+            mean, var = torch.zeros(c), torch.ones(c)
+            found += [*_back(F.batch_norm(x, mean, var, w, b, training), x, w, b), mean, var]
+        with torch.no_grad():
+            found.append(F.batch_norm(x, mean, var, w, b))
+    for shape, groups in (((4, 6, 5, 3), 3), ((4, 6), 2)):
+        x, w, b = _normal(*shape), _normal(6, seed=1), _normal(6, seed=2)
+        found += _back(F.group_norm(x, groups, w, b), x, w, b)
+    return found
+
+
+def _losses() -> list[Any]:
+    import tensorgrad as torch
+
+    found = []
+    for reduction in ("mean", "none"):
+        x, target = _normal(23, 67), _whole(67, 23)
+        target[3] = -100
+        loss = torch.nn.functional.cross_entropy(x, target, reduction=reduction)
+        loss.sum().backward()
+        found += [loss, x.grad]
+        loss = torch.nn.functional.cross_entropy(x, target, reduction=reduction)
+        found += torch.autograd.grad(loss.sum(), x, create_graph=True)
+    return found
+
+
+def _folds() -> list[Any]:
+    import tensorgrad as torch
+
+    found: list[Any] = []
+    for x in (_normal(13, 37, grad=False), _normal(5, 9, 11, grad=False)):
+        for dim in range(x.ndim):
+            found += [x.sum(dim), x.mean(dim), x.amax(dim), x.amin(dim), *x.max(dim), x.argmin(dim), x.var(dim)]
+            found += [torch.linalg.vector_norm(x, dim=dim), x.prod(dim), x.std(dim)]
+            found += [*torch.var_mean(x, dim), *torch.std_mean(x, dim)]
+        found += [x.sum(), x.mean(), x.max(), x.min(), x.argmax(), x.norm(), x.prod(), x.var(), x.std()]
+        found += [*torch.var_mean(x), *torch.std_mean(x)]
+    return found
+
+
+def _tables() -> list[Any]:
+    import tensorgrad as torch
+
+    F = torch.nn.functional
+    weight = _normal(17, 12)
+    found = _back(F.embedding(_whole(17, 5, 7), weight), weight)
+    for mode in ("sum", "mean"):
+        weight = _normal(17, 12)
+        found += _back(F.embedding_bag(_whole(17, 40), weight, torch.arange(0, 40, 5), mode=mode), weight)
+    weight, share = _normal(17, 12), _normal(40, seed=1)
+    given = _whole(17, 40), weight, torch.arange(0, 40, 5)
+    return found + _back(F.embedding_bag(*given, mode="sum", per_sample_weights=share), weight, share)
+
+
+def _recurrent() -> list[Any]:
+    import tensorgrad as torch
+
+    found: list[Any] = []
+    for kind in (torch.nn.LSTM, torch.nn.GRU):
+        torch.manual_seed(0)
+        net, x = kind(9, 16), _normal(5, 18, 9)
+        found += _back(net(x)[0], x)
+        found += [p.grad for p in net.parameters()]
+    return found
+
+
+def _sums() -> list[Any]:
+    found = []
+    for dim in (0, 1, 2):
+        x = _normal(6, 7, 9)
+        found += _back(x.cumsum(dim), x)
+    return found
+
+
+def _top() -> list[Any]:
+    x = _normal(9, 70, grad=False)
+    return [*x.topk(5), *x.topk(3, 0), *x.topk(4, largest=False)]
+
+
+_POINTWISE = _each("exp sigmoid silu relu erf gelu tanh", (11, 37))
+
+
+def _pointwise() -> list[Any]:
+    import tensorgrad as torch
+
+    x = _normal(11, 37)
+    return _POINTWISE() + _back(torch.nn.functional.gelu(x, approximate="tanh"), x)
+
+
+def _copies() -> list[Any]:
+    """Of matrices and images in other orders than rows."""
+    wide, images = _normal(70, 90, grad=False), _normal(3, 17, 20, 21, grad=False)
+    turned = (wide.t(), wide[3:, 5:].t(), images.permute(0, 2, 3, 1), images.transpose(2, 3), images.movedim(0, -1))
+    return [x.contiguous() for x in turned]
+
+
+# By family, or by kernel where a family's kernels have little in common: a program, which returns tensors.
+PROGRAMS: dict[str, Callable[[], list[Any]]] = {
+    "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices, "optim.sgd": _steps("SGD", momentum=0.9),
+    "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "dropout": _coins, "sort": _top,
+    "pointwise": _pointwise, "softmax": _rows, "index": _places, "attention": _attention, "conv": _convolutions,
+    "matmul": _products, "pool": _pools, "norm": _norms, "loss": _losses, "reduce": _folds, "embedding": _tables,
+    "rnn": _recurrent, "scan": _sums, "layout": _copies,
+}  # fmt: skip
+
+
+# Kernels that take what only another compiled kernel leaves for them.
+_AFTER = {"attention.attention_grad": "attention.attention"}
+
+
+@contextmanager
+def only(kernels: dict[str, Any]) -> Iterator[None]:
+    """Has these kernels used for every size, by two threads, and no others."""
+    threads, _Settings.threads = _Settings.threads, 2  # some are for several threads only
+    before = [(row, row.asked, row.ready, row.elements) for row in table.ROWS]
+    try:
+        for row in table.ROWS:
+            row.asked, row.ready = True, kernels.get(row.kernel)
+            row.elements = 0 if row.kernel in kernels else row.elements
+        yield
+    finally:
+        _Settings.threads = threads
+        for row, asked, ready, elements in before:
+            row.asked, row.ready, row.elements = asked, ready, elements
+
+
+def _results(program: Callable[[], list[Any]]) -> list[np.ndarray]:
+    return [np.asarray(t.detach().numpy() if hasattr(t, "detach") else t) for t in program()]
+
+
+def uses(kernel: str, made: Any) -> int:
+    """How many calls of its program a kernel serves. Raises: ArithmeticError if results are not NumPy's."""
+    program = PROGRAMS.get(kernel) or PROGRAMS.get(kernel.rpartition(".")[0]) or (lambda: [])
+    count = 0
+
+    def counted(*given: Any, **options: Any) -> Any:
+        nonlocal count
+        result = made(*given, **options)
+        count += result is not NotImplemented
+        return result
+
+    with only({}):
+        expected = _results(program)
+    beside = _AFTER.get(kernel)
+    with only({kernel: counted} | ({beside: background.made(beside)} if beside else {})):
+        found = _results(program)
+    for n, (a, b) in enumerate(zip(found, expected, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype or not np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True):
+            raise ArithmeticError(f"{kernel}: result {n} of its program is not NumPy's on this machine")
+    return count
+
+
+def check(kernel: str, made: Any) -> None:
+    """Raises: ArithmeticError if a kernel's results are not NumPy's."""
+    if callable(made):
+        uses(kernel, made)

@@ -1,0 +1,168 @@
+"""Tiles: how the points that the windows of a convolution or pooling read are laid out for one run over many windows.
+
+An output point i reads its source at the points i * step + tap, one for each tap of the window; what lies outside is
+zero. The work goes tile by tile: some rows of an image, or some small images. A tile's source is copied into a buffer
+that stays in the second-level cache, with its zeros around it, and so that points which one tap reads one after the
+other lie one after the other (the rows and columns of each remainder by the step apart from the others). Then the
+source of all the tile's output points under one tap is one run of numbers, whatever the stride and dilation. Runs go
+over the ends of rows: the points between are computed for nothing and not copied out; they are few, since neighbouring
+rows and images share their zeros.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorgrad.kernels.numba.functions import inner
+from tensorgrad.kernels.numba.runtime.language import njit
+from tensorgrad.kernels.numba.simd.vectors import BLOCK, LANES, LINE, ONE, carry, carry_few, every_other
+
+_TILE = 768 << 10  # bytes of a tile's source: with the weights in use it stays in a second-level cache of 1 MiB
+_POINTS = 2048  # of a tile at most: so that the results of a block of channels stay in the cache, too
+_FEW = 12  # at least so many blocks of pixels in a tile where the images are small, as the last one is seldom full
+ITEMS = 16  # parts of the work where it can be had, so that a few threads end at about the same time
+WIDEST = 8192  # points of a row: longer ones would need to be cut, and go to NumPy
+
+FORM = "UniTuple(int64, 16)"  # a Layout, as compiled loops take it
+
+
+class Layout(NamedTuple):
+    """How a tile lies in its buffer; each field is a number, as the compiled loops take it."""
+
+    images: int  # in a tile
+    rows: int  # of output points, of each of these images
+    strips: int  # tiles from the top to the bottom of an image
+    height: int  # rows from an image to the next one in the tile
+    pitch: int  # numbers from a row to the next
+    filled: int  # rows of each image to copy
+    plane: int  # numbers from a plane (a channel, and a remainder by the step) to the next
+    points: int  # in a tile, with those between the rows
+    low_y: int  # where in the source the buffer's first row and column are, in steps
+    low_x: int
+    step_y: int
+    step_x: int
+    size_y: int  # of the source
+    size_x: int
+    out_y: int  # output points
+    out_x: int
+
+
+@lru_cache(maxsize=128)
+def layout(size, out, steps, taps, channels, batch, items=ITEMS):
+    """The `Layout`, the places (in a tile) that each channel's taps read from, the remainders that occur.
+
+    `size` and `out` are (height, width) of the source and of the output points, `taps` a tuple of (y, x), `items` the
+    parts that the work should have.
+    """
+    rests = sorted({tuple(t % s for t, s in zip(tap, steps, strict=True)) for tap in taps})
+    shifts = [tuple(t // s for t, s in zip(tap, steps, strict=True)) for tap in taps]
+    low = [min(axis) for axis in zip(*shifts, strict=True)]
+    reach = [max(axis) - least for axis, least in zip(zip(*shifts, strict=True), low, strict=True)]
+    shared = []  # zeros before the first and behind the last: neighbours need them once
+    for d in (0, 1):
+        last = max((size[d] - 1 - rest[d]) // steps[d] - low[d] for rest in rests)
+        shared.append(max(0, min(-low[d], out[d] + reach[d] - 1 - last)))
+    pitch = max(out[1], out[1] + reach[1] - shared[1])
+    stacked = max(out[0], out[0] + reach[0] - shared[0])
+    fitting = min(_POINTS // pitch, _TILE // (4 * channels * len(rests)) // pitch - reach[0])  # rows of a tile
+    if fitting >= stacked:
+        most = min(batch, fitting // stacked, max(-(-batch // items), -(-_FEW * BLOCK[1] * LANES // (stacked * pitch))))
+        images = min(range(-(-most // 2), most + 1), key=lambda n: _blocks(n * stacked * pitch) * -(-batch // n))
+        rows, strips, height, filled = out[0], 1, stacked, stacked
+    else:
+        most = max(1, fitting)
+        rows = min(range(-(-most // 2), most + 1), key=lambda n: _blocks(n * pitch) * -(-out[0] // n))
+        images, strips, height, filled = 1, -(-out[0] // rows), rows + reach[0], rows + reach[0]
+    points = ((images - 1) * height + rows) * pitch
+    widest = max(BLOCK[1], LINE[1]) * LANES
+    plane = odd(max(images * height * pitch, up(points, widest) + reach[0] * pitch + reach[1]))
+    offsets = [
+        (c * len(rests) + rests.index((tap[0] % steps[0], tap[1] % steps[1]))) * plane
+        + (shift[0] - low[0]) * pitch + shift[1] - low[1]
+        for c in range(channels) for tap, shift in zip(taps, shifts, strict=True)
+    ]  # fmt: skip
+    made = Layout(images, rows, strips, height, pitch, filled, plane, points, *low, *steps, *size, *out)
+    return made, np.array(offsets, np.int64), np.array(rests, np.int64)
+
+
+def _blocks(points):
+    """What a tile of so many points costs, in vectors of them: the last is seldom full, and a tile has its borders."""
+    return -(-points // LANES) + BLOCK[1]
+
+
+def up(n, unit):
+    return -(-n // unit) * unit
+
+
+def odd(n):
+    """The next odd multiple of a cache line: planes that far apart do not compete for the same places of a cache."""
+    return (-(-n // 16) | 1) * 16
+
+
+@njit(error_model="numpy", inline="always")
+def _moved(source, at, step, out, to, apart, count):
+    # Unsigned, since an index that could be negative makes no vectors; no slices, which cost more than a short row.
+    at, step, to, apart = np.uint64(at), np.uint64(step), np.uint64(to), np.uint64(apart)
+    for i in range(np.uint64(count)):
+        out[to + i * apart] = source[at + i * step]
+
+
+@inner
+def move(source, at, step, out, to, apart, count):
+    """Copies `count` numbers, `step` apart from `source[at]` on, to `out[to]` and on, `apart` apart."""
+    if step == 1 and apart == 1:
+        _moved(source, at, 1, out, to, 1, count)
+    elif step == 2 and apart == 1:
+        blocks = count // LANES
+        every_other(source, at, out, to, blocks)
+        done = blocks * LANES
+        _moved(source, at + 2 * done, 2, out, to + done, 1, count - done)
+    elif step == 1 and apart == 2:
+        _moved(source, at, 1, out, to, 2, count)
+    else:
+        _moved(source, at, step, out, to, apart, count)
+
+
+@inner
+def fill(x, image, total, channel, channels, row, rests, form, outside, fresh, buffer):
+    """Copies channels of the tile that begins at `image` (of `total`) and output row `row` into the buffer.
+
+    `x` is (N, C, H, W) in one row, `outside` what lies outside of an image. Unless it is a `fresh` start, the buffer
+    holds a tile whose images lie in the same places, so that what lies outside is there already.
+    """
+    images, _, _, height, pitch, filled, plane, _, low_y, low_x, step_y, step_x, size_y, size_x = form[:14]
+    all_channels = x.size // (total * size_y * size_x)
+    present = min(images, total - image)
+    if fresh:
+        buffer[:] = outside
+    at = 0
+    for c in range(channel, channel + channels):
+        for f in range(rests.shape[0]):
+            rest_y, rest_x = rests[f, 0], rests[f, 1]
+            left = max(0, -low_x)
+            right = min(pitch, (size_x - 1 - rest_x) // step_x - low_x + 1)
+            if left < right:
+                first = (left + low_x) * step_x + rest_x
+                top = max(0, -(row + low_y))
+                bottom = min(filled, (size_y - 1 - rest_y) // step_y - low_y - row + 1)
+                width = right - left
+                for m in range(present):
+                    base = ((image + m) * all_channels + c) * size_y * size_x
+                    if step_x == 1:  # whole vectors, all rows at a time
+                        start = base + ((row + top + low_y) * step_y + rest_y) * size_x + first
+                        to = at + (m * height + top) * pitch + left
+                        if width < LANES:
+                            carry_few(x, start, step_y * size_x, buffer, to, pitch, bottom - top, width)
+                            continue
+                        for j in range(0, width, LANES):
+                            j = min(j, width - LANES)
+                            carry(x, start + j, step_y * size_x, buffer, to + j, pitch, bottom - top)
+                        continue
+                    for i in range(top, bottom):
+                        y = (row + i + low_y) * step_y + rest_y
+                        to = at + (m * height + i) * pitch + left
+                        move(x, base + y * size_x + first, step_x, buffer, to, ONE, right - left)
+            at += plane

@@ -1,0 +1,489 @@
+"""The innermost loops of products, written for the processor's vector registers: no compiler makes them of plain loops.
+
+A processor multiplies and adds as fast as it can only if it keeps a whole block of sums in its registers and uses every
+number it loads several times. The two functions made here do that for one block, over rows of numbers that lie anywhere
+in a buffer: row k begins at `offsets[k]`. So the windows of a convolution need not be copied side by side first.
+
+Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008 (blocks in registers); Dukhan,
+"The Indirect Convolution Algorithm", 2019 (rows by a table of places).
+"""
+
+from __future__ import annotations
+
+import platform
+
+import numpy as np
+from llvmlite import ir
+
+from tensorgrad.kernels.numba.runtime.language import cgutils, intrinsic, types
+from tensorgrad.kernels.numba.runtime.native import has
+
+LANES = 16 if has("avx512f") else 8 if has("avx") else 4  # float32 numbers in a register
+_ARM = platform.machine() in ("aarch64", "arm64", "ARM64")  # for some systems LLVM knows no features of it
+_MANY = LANES == 16 or (LANES == 4 and (_ARM or has("neon")))  # 32 registers, else 16
+
+# Blocks that fill the registers without spilling: (rows of weights, registers of pixels), and for one row alone.
+BLOCK, LINE = ((8, 3) if _MANY else (4, 3)), (1, 8)
+# The rows of a block of `runs_2` and `runs_3`, which are named for their registers; `runs_1` has LANES.
+ROWS = min(LANES, 8 if _MANY else 4)
+# The same for sums over pixels: (rows, columns), and for one row alone.
+DOTS, DOTS_LINE = ((4, 6) if _MANY else (3, 3)), (1, 9)
+
+# For the arguments of compiled functions: Numba compiles a function again for each plain number that it is given.
+NO, ONE = np.int64(0), np.int64(1)
+
+_F32, _I32, _I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+_VECTOR = ir.VectorType(_F32, LANES)
+_ZERO = ir.Constant(_VECTOR, [0.0] * LANES)
+
+
+def _multiply_add(builder):
+    """The function a b + c of vectors, one instruction where the processor has one."""
+    kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+    return cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
+
+
+def _pointer(context, builder, kind, array, start=None):
+    data = context.make_array(kind)(context, builder, array).data
+    return data if start is None else builder.gep(data, [start])
+
+
+def _at(builder, pointer, index):
+    return builder.gep(pointer, [ir.Constant(_I64, index) if isinstance(index, int) else index])
+
+
+def _load(builder, pointer, index):
+    """LANES numbers from `pointer[index]` on."""
+    return builder.load(builder.bitcast(_at(builder, pointer, index), _VECTOR.as_pointer()), align=4)
+
+
+def _store(builder, vector, pointer, index):
+    builder.store(vector, builder.bitcast(_at(builder, pointer, index), _VECTOR.as_pointer()), align=4)
+
+
+def _spread(builder, number):
+    """A vector of one number."""
+    empty = ir.Constant(_VECTOR, ir.Undefined)
+    first = builder.insert_element(empty, number, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
+
+
+def _accumulate(builder, count, sums, step):
+    """Runs `step(k, sums) -> sums` for k = 0 ... count - 1 (at least once), with the sums in registers."""
+    before, body, after = builder.block, builder.append_basic_block("body"), builder.append_basic_block("after")
+    builder.branch(body)
+    builder.position_at_end(body)
+    k = builder.phi(_I64)
+    k.add_incoming(ir.Constant(_I64, 0), before)
+    held = [builder.phi(_VECTOR) for _ in sums]
+    for phi, start in zip(held, sums, strict=True):
+        phi.add_incoming(start, before)
+    made = step(k, held)
+    following = builder.add(k, ir.Constant(_I64, 1))
+    k.add_incoming(following, builder.block)
+    for phi, new in zip(held, made, strict=True):
+        phi.add_incoming(new, builder.block)
+    builder.cbranch(builder.icmp_signed("<", following, count), body, after)
+    builder.position_at_end(after)
+    return made
+
+
+def _products(rows: int, registers: int):
+    """Makes the function that computes a block of a product with rows from a table.
+
+    out[to + r pitch + p] = shift[s + r] + Σₖ weights[w + k step + r apart] source[start + offsets[k] + p], for `rows`
+    rows r and `registers` LANES pixels p, over all of `offsets` (one at least). Nothing checks bounds.
+    """
+
+    @intrinsic
+    def products(typing, weights, w, step, apart, source, offsets, start, shift, s, out, to, pitch):
+        index = types.int64
+        signature = types.void(weights, index, index, index, source, offsets, index, shift, index, out, index, index)
+
+        def code(context, builder, signature, given):
+            kinds = signature.args
+            factors = _pointer(context, builder, kinds[0], given[0], given[1])
+            factors = [_at(builder, factors, builder.mul(given[3], ir.Constant(_I64, r))) for r in range(rows)]
+            pixels = _pointer(context, builder, kinds[4], given[4], given[6])
+            table = context.make_array(kinds[5])(context, builder, given[5])
+            shifts = _pointer(context, builder, kinds[7], given[7], given[8])
+            target = _pointer(context, builder, kinds[9], given[9], given[10])
+            fused = _multiply_add(builder)
+
+            def step_of(k, sums):
+                place = _at(builder, pixels, builder.load(_at(builder, table.data, k)))
+                loaded = [_load(builder, place, n * LANES) for n in range(registers)]
+                column = builder.mul(k, given[2])
+                made = []
+                for r in range(rows):
+                    factor = _spread(builder, builder.load(_at(builder, factors[r], column)))
+                    for n in range(registers):
+                        made.append(builder.call(fused, [factor, loaded[n], sums[r * registers + n]]))
+                return made
+
+            starts = [_spread(builder, builder.load(_at(builder, shifts, r))) for r in range(rows)]
+            count = builder.extract_value(table.shape, 0)
+            sums = _accumulate(builder, count, [v for v in starts for _ in range(registers)], step_of)
+            for r in range(rows):
+                row = _at(builder, target, builder.mul(given[11], ir.Constant(_I64, r)))
+                for n in range(registers):
+                    _store(builder, sums[r * registers + n], row, n * LANES)
+            return context.get_dummy_value()
+
+        return signature, code
+
+    return products
+
+
+def _dots(rows: int, columns: int):
+    """Makes the function that computes a block of inner products with rows from a table.
+
+    out[to + r pitch + c] += Σₚ left[start + r width + p] source[offsets[first + c] + p], for `rows` rows r and
+    `columns` columns c, over `count` LANES (one at least) numbers p. Nothing checks bounds.
+    """
+
+    @intrinsic
+    def dots(typing, left, start, width, source, offsets, first, count, out, to, pitch):
+        index = types.int64
+        signature = types.void(left, index, index, source, offsets, index, index, out, index, index)
+
+        def code(context, builder, signature, given):
+            kinds = signature.args
+            lines = _pointer(context, builder, kinds[0], given[0], given[1])
+            lines = [_at(builder, lines, builder.mul(given[2], ir.Constant(_I64, r))) for r in range(rows)]
+            data = _pointer(context, builder, kinds[3], given[3])
+            table = _pointer(context, builder, kinds[4], given[4], given[5])
+            places = [_at(builder, data, builder.load(_at(builder, table, c))) for c in range(columns)]
+            target = _pointer(context, builder, kinds[7], given[7], given[8])
+            fused = _multiply_add(builder)
+
+            def step(k, sums):
+                at = builder.mul(k, ir.Constant(_I64, LANES))
+                loaded = [_load(builder, line, at) for line in lines]
+                made: list = [None] * (rows * columns)
+                for c in range(columns):
+                    other = _load(builder, places[c], at)
+                    for r in range(rows):
+                        made[r * columns + c] = builder.call(fused, [loaded[r], other, sums[r * columns + c]])
+                return made
+
+            sums = _accumulate(builder, given[6], [_ZERO] * (rows * columns), step)
+            for n, total in enumerate(_totals(builder, sums)):
+                place = _at(builder, target, builder.mul(given[9], ir.Constant(_I64, n // columns)))
+                place = _at(builder, place, n % columns)
+                builder.store(builder.fadd(builder.load(place), total), place)
+            return context.get_dummy_value()
+
+        return signature, code
+
+    return dots
+
+
+def _shuffle(builder, a, b, order):
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, LANES), order))
+
+
+def _totals(builder, vectors):
+    """The sum of each vector's numbers: two vectors become one, then two of these, until each has one place left."""
+    found = []
+    for first in range(0, len(vectors), LANES):
+        held = vectors[first : first + LANES]
+        count = len(held)
+        held = held + [_ZERO] * (LANES - count)
+        part = LANES  # numbers of each vector that are left, side by side
+        while part > 1:
+            part //= 2
+            blocks = [range(n, n + part) for n in range(0, LANES, 2 * part)]
+            low = [i for block in blocks for i in block] + [i + LANES for block in blocks for i in block]
+            high = [i + part for i in low]
+            pairs = zip(held[::2], held[1::2], strict=True)
+            held = [builder.fadd(_shuffle(builder, a, b, low), _shuffle(builder, a, b, high)) for a, b in pairs]
+        found += [builder.extract_element(held[0], ir.Constant(_I32, n)) for n in range(count)]
+    return found
+
+
+@intrinsic
+def largest(typing, row, count):
+    """The largest of row[0] ... row[count - 1], of which there are LANES at least; any number if one is no number."""
+
+    def code(context, builder, signature, given):
+        data = _pointer(context, builder, signature.args[0], given[0])
+        last = _load(builder, data, builder.sub(given[1], ir.Constant(_I64, LANES)))  # overlaps the one before it
+
+        def larger(a, b):
+            return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+        def step(k, held):
+            return [larger(held[0], _load(builder, data, builder.mul(k, ir.Constant(_I64, LANES))))]
+
+        [held] = _accumulate(builder, builder.sdiv(given[1], ir.Constant(_I64, LANES)), [last], step)
+        part = LANES
+        while part > 1:
+            part //= 2
+            held = larger(held, _shuffle(builder, held, held, [(n + part) % LANES for n in range(LANES)]))
+        return builder.extract_element(held, ir.Constant(_I32, 0))
+
+    return types.float32(row, types.int64), code
+
+
+@intrinsic
+def every_other(typing, source, at, out, to, blocks):
+    """out[to + i] = source[at + 2 i] for `blocks` LANES numbers i. Reads nothing else; nothing checks bounds."""
+    index = types.int64
+    signature = types.void(source, index, out, index, index)
+
+    def code(context, builder, signature, given):
+        data = _pointer(context, builder, signature.args[0], given[0], given[1])
+        target = _pointer(context, builder, signature.args[2], given[2], given[3])
+        order = [*range(0, LANES, 2), *range(LANES + 1, 2 * LANES, 2)]
+        with cgutils.for_range(builder, given[4]) as loop:
+            at = builder.mul(loop.index, ir.Constant(_I64, LANES))
+            place = _at(builder, data, builder.mul(at, ir.Constant(_I64, 2)))
+            # The second half overlaps, so that it ends with the last number that is asked for.
+            halves = _load(builder, place, 0), _load(builder, place, LANES - 1)
+            _store(builder, _shuffle(builder, *halves, order), target, at)
+        return context.get_dummy_value()
+
+    return signature, code
+
+
+def _runs(rows: int, registers: int):
+    """Makes the function that computes a block of a product whose inner dimension comes in runs.
+
+    out[to + r pitch + n beside + p] = first + Σ over runs (a, b, count) of Σₖ left[w + a + k step + r] ·
+    right[start + b + k LANES + n apart + p], for `rows` rows r, `registers` n and LANES lanes p, over the runs
+    `begin` ... `end` - 1 (one at least, none empty). `first` is shift[s + r], or with s below zero what `out` holds.
+    Nothing checks bounds.
+    """
+
+    @intrinsic
+    def runs(typing, left, w, step, right, start, apart, table, begin, end, shift, s, out, to, pitch, beside):
+        index = types.int64
+        signature = types.void(
+            left, index, index, right, index, index, table, index, index, shift, index, out, index, index, index
+        )
+
+        def code(context, builder, signature, given):
+            kinds = signature.args
+            factors = _pointer(context, builder, kinds[0], given[0], given[1])
+            lanes = _pointer(context, builder, kinds[3], given[3], given[4])
+            entries = _pointer(context, builder, kinds[6], given[6], builder.mul(given[7], ir.Constant(_I64, 3)))
+            shifts = _pointer(context, builder, kinds[9], given[9])
+            target = _pointer(context, builder, kinds[11], given[11], given[12])
+            fused = _multiply_add(builder)
+            steps = [builder.mul(given[5], ir.Constant(_I64, n)) for n in range(registers)]
+            places = [
+                builder.add(builder.mul(given[13], ir.Constant(_I64, r)), builder.mul(given[14], ir.Constant(_I64, n)))
+                for r in range(rows)
+                for n in range(registers)
+            ]
+
+            def run(j, sums):
+                entry = _at(builder, entries, builder.mul(j, ir.Constant(_I64, 3)))
+                column = _at(builder, factors, builder.load(entry))
+                row = _at(builder, lanes, builder.load(_at(builder, entry, 1)))
+
+                def step_of(k, held):
+                    number = _at(builder, column, builder.mul(k, given[2]))
+                    place = _at(builder, row, builder.mul(k, ir.Constant(_I64, LANES)))
+                    loaded = [_load(builder, place, n) for n in steps]
+                    made = []
+                    for r in range(rows):
+                        factor = _spread(builder, builder.load(_at(builder, number, r)))
+                        for n in range(registers):
+                            made.append(builder.call(fused, [factor, loaded[n], held[r * registers + n]]))
+                    return made
+
+                return _accumulate(builder, builder.load(_at(builder, entry, 2)), sums, step_of)
+
+            anew = builder.icmp_signed(">=", given[10], ir.Constant(_I64, 0))
+            starts = []
+            with builder.if_else(anew) as (yes, no):
+                with yes:
+                    spread = [
+                        _spread(
+                            builder, builder.load(_at(builder, shifts, builder.add(given[10], ir.Constant(_I64, r))))
+                        )
+                        for r in range(rows)
+                    ]
+                    from_shift = builder.block
+                with no:
+                    held = [_load(builder, target, place) for place in places]
+                    from_out = builder.block
+            for n, old in enumerate(held):
+                phi = builder.phi(_VECTOR)
+                phi.add_incoming(spread[n // registers], from_shift)
+                phi.add_incoming(old, from_out)
+                starts.append(phi)
+            sums = _accumulate(builder, builder.sub(given[8], given[7]), starts, run)
+            for place, total in zip(places, sums, strict=True):
+                _store(builder, total, target, place)
+            return context.get_dummy_value()
+
+        return signature, code
+
+    return runs
+
+
+@intrinsic
+def turn(typing, source, at, apart, present, out, to, step, kept):
+    """Transposes LANES x LANES numbers: out[to + j step + i] = source[at + i apart + j].
+
+    Of the rows i only `present` are read (the last one again for those beyond), of the rows j only `kept` are written.
+    Nothing checks bounds.
+    """
+    index = types.int64
+    signature = types.void(source, index, index, index, out, index, index, index)
+
+    def code(context, builder, signature, given):
+        data = _pointer(context, builder, signature.args[0], given[0], given[1])
+        target = _pointer(context, builder, signature.args[4], given[4], given[5])
+
+        def rows(number, apart):
+            last = builder.sub(number, ir.Constant(_I64, 1))
+            for i in range(LANES):
+                here = ir.Constant(_I64, i)
+                here = builder.select(builder.icmp_signed("<", here, last), here, last)
+                yield builder.mul(here, apart)
+
+        held = [_load(builder, data, row) for row in rows(given[3], given[2])]
+        part = 1
+        while part < LANES:  # swaps blocks of `part` numbers between rows `part` apart
+            low = [i if not i & part else i - part + LANES for i in range(LANES)]
+            high = [i + part if not i & part else i + LANES for i in range(LANES)]
+            new = list(held)
+            for i in range(LANES):
+                if not i & part:
+                    new[i] = _shuffle(builder, held[i], held[i + part], low)
+                    new[i + part] = _shuffle(builder, held[i], held[i + part], high)
+            held, part = new, part * 2
+        # Backwards, so that of rows written to the same place the one that is meant is the last.
+        for vector, row in reversed(list(zip(held, rows(given[7], given[6]), strict=True))):
+            _store(builder, vector, target, row)
+        return context.get_dummy_value()
+
+    return signature, code
+
+
+@intrinsic
+def carry(typing, source, at, apart, out, to, step, count):
+    """out[to + n step + i] = source[at + n apart + i] for LANES i and `count` n. Nothing checks bounds."""
+    index = types.int64
+    signature = types.void(source, index, index, out, index, index, index)
+
+    def code(context, builder, signature, given):
+        data = _pointer(context, builder, signature.args[0], given[0], given[1])
+        target = _pointer(context, builder, signature.args[3], given[3], given[4])
+        with cgutils.for_range(builder, given[6]) as loop:
+            vector = _load(builder, data, builder.mul(loop.index, given[2]))
+            _store(builder, vector, target, builder.mul(loop.index, given[5]))
+        return context.get_dummy_value()
+
+    return signature, code
+
+
+@intrinsic
+def carry_few(typing, source, at, apart, out, to, step, count, width):
+    """out[to + n step + i] = source[at + n apart + i] for `count` n and i < `width`, which is LANES at most.
+
+    Nothing else is read or written; nothing checks bounds.
+    """
+    index = types.int64
+    signature = types.void(source, index, index, out, index, index, index, index)
+
+    def code(context, builder, signature, given):
+        data = _pointer(context, builder, signature.args[0], given[0], given[1])
+        target = _pointer(context, builder, signature.args[3], given[3], given[4])
+        lanes = ir.VectorType(_I32, LANES)
+        one = builder.insert_element(
+            ir.Constant(lanes, ir.Undefined), builder.trunc(given[7], _I32), ir.Constant(_I32, 0)
+        )
+        limit = builder.shuffle_vector(one, one, ir.Constant(lanes, [0] * LANES))
+        mask = builder.icmp_signed("<", ir.Constant(lanes, list(range(LANES))), limit)
+        place, align = _VECTOR.as_pointer(), ir.Constant(_I32, 4)
+        name = f"v{LANES}f32.p0"
+        load = ir.FunctionType(_VECTOR, [place, _I32, mask.type, _VECTOR])
+        load = cgutils.get_or_insert_function(builder.module, load, f"llvm.masked.load.{name}")
+        store = ir.FunctionType(ir.VoidType(), [_VECTOR, place, _I32, mask.type])
+        store = cgutils.get_or_insert_function(builder.module, store, f"llvm.masked.store.{name}")
+        with cgutils.for_range(builder, given[6]) as loop:
+            here = builder.bitcast(_at(builder, data, builder.mul(loop.index, given[2])), place)
+            there = builder.bitcast(_at(builder, target, builder.mul(loop.index, given[5])), place)
+            builder.call(store, [builder.call(load, [here, align, mask, _ZERO]), there, align, mask])
+        return context.get_dummy_value()
+
+    return signature, code
+
+
+def _largest_of_four(asked: bool):
+    """Makes the function that finds the largest of each 2x2 points of two rows, and where it is if that is `asked`."""
+
+    @intrinsic
+    def largest_of_four(typing, source, top, bottom, first, out, places, to):
+        """The largest of each 2x2 points of two rows that begin at `top` and `bottom`, for LANES of them.
+
+        out[to + j] is the largest, places[to + j] where it is, `first` being the place of source[top]. The first of
+        equals wins, and the last that is no number. Nothing checks bounds.
+        """
+        index = types.int64
+        signature = types.void(source, index, index, index, out, places, index)
+
+        def code(context, builder, signature, given):
+            best, at = _best_of_four(context, builder, signature.args[0], given)
+            target = _pointer(context, builder, signature.args[4], given[4])
+            _store(builder, best, target, given[6])
+            if asked:
+                goal = _at(builder, _pointer(context, builder, signature.args[5], given[5]), given[6])
+                place = _places_of_four(builder, at, given)
+                builder.store(place, builder.bitcast(goal, place.type.as_pointer()), align=8)
+            return context.get_dummy_value()
+
+        return signature, code
+
+    return largest_of_four
+
+
+def _best_of_four(context, builder, kind, given):
+    """The largest of the four, and its number."""
+    flags = ir.VectorType(_I32, LANES)
+    best = at = None
+    for row, start in enumerate(given[1:3]):
+        data = _pointer(context, builder, kind, given[0], start)
+        halves = _load(builder, data, 0), _load(builder, data, LANES)
+        for column in range(2):
+            values = _shuffle(builder, *halves, list(range(column, 2 * LANES, 2)))
+            if best is None:
+                best, at = values, ir.Constant(flags, [0] * LANES)
+                continue
+            larger = builder.fcmp_unordered(">", values, best)  # also true of what is no number
+            number = builder.fcmp_ordered("ord", values, values)
+            kept = builder.and_(number, builder.fcmp_unordered("uno", best, best))
+            better = builder.and_(larger, builder.not_(kept))
+            best = builder.select(better, values, best)
+            at = builder.select(better, ir.Constant(flags, [2 * row + column] * LANES), at)
+    return best, at
+
+
+def _places_of_four(builder, at, given):
+    """Where in the plane the one of that number is."""
+    wide, flags = ir.VectorType(_I64, LANES), ir.VectorType(_I32, LANES)
+    at = builder.zext(at, wide)
+
+    def each(number):
+        empty = ir.Constant(wide, ir.Undefined)
+        one = builder.insert_element(empty, number, ir.Constant(_I32, 0))
+        return builder.shuffle_vector(one, empty, ir.Constant(flags, [0] * LANES))
+
+    down = builder.mul(builder.lshr(at, ir.Constant(wide, [1] * LANES)), each(builder.sub(given[2], given[1])))
+    across = builder.and_(at, ir.Constant(wide, [1] * LANES))
+    across = builder.add(across, ir.Constant(wide, list(range(0, 2 * LANES, 2))))
+    return builder.add(builder.add(down, across), each(given[3]))
+
+
+# In the module, not in a closure: Numba's cache looks at what a closure holds, and would find these new every time.
+block_products, line_products = _products(*BLOCK), _products(*LINE)
+block_products_2, block_products_1 = _products(BLOCK[0], 2), _products(BLOCK[0], 1)
+block_dots, line_dots = _dots(*DOTS), _dots(*DOTS_LINE)
+largest_of_four, largest_of_four_only = _largest_of_four(True), _largest_of_four(False)
+# One register of four rows would wait for each sum: a processor takes up eight before the first is done.
+runs_1, runs_2, runs_3 = _runs(LANES, 1), _runs(ROWS, 2), _runs(ROWS, 3)

@@ -1,0 +1,616 @@
+"""Tensors over memory that somebody else made: buffers, files, other libraries' arrays, storages, and given strides."""
+
+from __future__ import annotations
+
+import math
+import os
+from operator import index as as_int
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.autograd.function import Function
+from tensorgrad.autograd.views import check_writable
+from tensorgrad.dispatch import inplace
+from tensorgrad.dispatch.errors import warn
+from tensorgrad.dispatch.kinds import composite
+from tensorgrad.kernels.array.dlpack import CUDA, CUDA_MANAGED, Relabelled, device_of, export_bfloat16
+from tensorgrad.kernels.array.matmul import NAMES
+from tensorgrad.kernels.array.shape import strided_nothing
+from tensorgrad.ops.create import empty, finish, resolve_shape
+from tensorgrad.ops.pytorch.storage_values import TypedStorage, legacy_types, warn_of_typed
+from tensorgrad.ops.shape import ints
+from tensorgrad.storage.stubs import Storage
+from tensorgrad.tensor import Tensor, share, wrap
+
+# --- strides of one's own ------------------------------------------------------------------------------------------
+
+
+def _reach(size: tuple, stride: tuple) -> int:
+    """How many elements of memory a tensor of that shape and strides reaches over."""
+    return 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+
+
+@composite("function")
+def empty_strided(
+    size, stride, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+) -> Tensor:
+    """An uninitialised tensor with the strides (in elements) that are asked for, over memory that just holds it.
+
+    Raises: RuntimeError for another number of strides than sizes, or for negative ones.
+
+    >>> import tensorgrad as torch
+    >>> torch.empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
+    size, stride = resolve_shape((size,)), ints(stride)
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
+        )
+    if any(s < 0 for s in stride):
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}: strides must not "
+            "be negative"
+        )
+    memory = empty(_reach(size, stride), dtype=dtype, device=device)
+    made = share(_strided(memory._storage, size, stride, 0, memory._array.dtype), memory._storage)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _strided(storage: Storage, size: tuple, stride: tuple, offset: int, dtype: np.dtype):
+    """An array over a storage's memory; offset and strides in elements."""
+    if 0 in size and storage.array_type is np.ndarray:  # no memory is looked at, so there need be none
+        return strided_nothing(size, stride, dtype)
+    strides = tuple(s * dtype.itemsize for s in stride)
+    return storage.strided(size, strides, offset * dtype.itemsize, dtype)
+
+
+@composite("function")
+def empty_permuted(
+    size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+) -> Tensor:
+    """An uninitialised dense tensor whose dimensions lie in memory in the order `physical_layout`, outermost first.
+
+    Raises: RuntimeError unless `physical_layout` is a permutation of the dimensions.
+
+    >>> import tensorgrad as torch
+    >>> torch.empty_permuted((2, 3, 4), (0, 2, 1)).stride()
+    (12, 1, 3)
+    """
+    size, order = resolve_shape((size,)), ints(physical_layout)
+    if len(size) != len(order):
+        raise RuntimeError(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
+            f"{len(size)} is not equal to len(physical_layout) = {len(order)}"
+        )
+    for i, d in enumerate(order):
+        if not 0 <= d < len(size):
+            raise RuntimeError(
+                f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {d} at index {i}).  NB:"
+                " negative dims not currently supported; file an issue if you want it."
+            )
+    if len(set(order)) != len(order):
+        raise RuntimeError("Duplicate dim not allowed")
+    stride, step = [0] * len(size), 1
+    for d in reversed(order):
+        stride[d] = step
+        step *= max(size[d], 1)
+    return empty_strided(size, tuple(stride), dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+@composite("method")
+def new_empty_strided(
+    self: Tensor, size, stride, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False
+) -> Tensor:
+    """`torch.empty_strided` with this tensor's dtype and device unless others are given.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(1, dtype=torch.float64).new_empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
+    return empty_strided(
+        size, stride, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad
+    )
+
+
+# --- buffers, files, other libraries -------------------------------------------------------------------------------
+
+
+@composite("function")
+def frombuffer(buffer, *, dtype, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A vector that shares the memory of a `bytearray`, `array.array`, `memoryview` or anything else with a buffer.
+
+    Args:
+        dtype: what the bytes are taken for.
+        count: how many elements; all that there are if negative.
+        offset: how many bytes to skip at the beginning.
+
+    Raises: ValueError for what is no buffer, for an empty one, and where `count` and `offset` do not fit into it.
+
+    >>> import tensorgrad as torch
+    >>> torch.frombuffer(bytearray(b"ab"), dtype=torch.uint8)
+    tensor([97, 98], dtype=torch.uint8)
+    """
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise ValueError("object does not implement Python buffer protocol.") from None
+    total, size = view.nbytes, dtype.itemsize
+    if not total or not count:
+        raise ValueError(f"both buffer length ({total}) and count ({count}) must not be 0")
+    if not 0 <= offset < total:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({total} bytes) minus 1"
+        )
+    if count > 0 and offset + count * size > total:
+        raise ValueError(
+            f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than "
+            f"actual buffer length ({total} bytes)"
+        )
+    if count < 0 and (total - offset) % size:
+        raise ValueError(
+            f"buffer length ({total - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
+            f"({size})"
+        )
+    if view.readonly:
+        warn(
+            "The given buffer is not writable, and PyTorch does not support non-writable tensors. Here an attempt to "
+            "write into the tensor raises an error. You may want to copy the buffer to protect its data or make it "
+            "writable before converting it to a tensor."
+        )
+    # Bytes first: NumPy's own reading refuses types that it does not know.
+    array = np.frombuffer(view, np.uint8, count * size if count > 0 else -1, offset).view(dtype.numpy)
+    return finish(array, requires_grad, "cpu")
+
+
+@composite("function")
+def from_file(
+    filename: str, shared: bool | None = None, size: int | None = 0, *, dtype=None, layout=None, device=None,
+    pin_memory=False, requires_grad=False,
+) -> Tensor:  # fmt: skip
+    """A vector whose memory is a file, read as it is needed.
+
+    Args:
+        shared: whether writing to the tensor writes to the file, which is then made, or made longer, as needed;
+            otherwise what is written stays in this tensor.
+        size: how many elements.
+
+    Raises: RuntimeError for a file that is missing or too short (unless `shared`), TypeError for a name that is none.
+
+    >>> import tempfile, tensorgrad as torch
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = torch.from_file(file.name, shared=True, size=3).copy_(torch.tensor([1.0, 2.0, 3.0]))
+    ...     torch.from_file(file.name, size=2)
+    tensor([1., 2.])
+    """
+    if not isinstance(filename, str):
+        raise TypeError(f"from_file(): argument 'filename' (position 1) must be str, not {type(filename).__name__}")
+    dtype = dtype or dtypes.DEFAULT.floating
+    count = as_int(size or 0)
+    wanted = count * dtype.itemsize
+    if wanted < 0:
+        raise RuntimeError(f"unable to mmap {wanted} bytes from file <{filename}>: size must not be negative")
+    if not wanted:  # no file is looked for
+        return finish(np.empty(0, dtype.numpy), requires_grad, device)
+    try:
+        present = _prepare_file(filename, wanted, bool(shared))
+    except OSError as error:
+        mode = "read-write" if shared else "read-only"
+        raise RuntimeError(
+            f"unable to open file <{filename}> in {mode} mode: {error.strerror} ({error.errno})"
+        ) from None
+    if present < wanted:
+        raise RuntimeError(f"file <{filename}> size <{present}> is smaller than the required mapping size <{wanted}>")
+    mapped = np.memmap(filename, np.uint8, "r+" if shared else "c", 0, (wanted,))
+    return finish(mapped.view(np.ndarray).view(dtype.numpy), requires_grad, device)
+
+
+def _storage_from_file(filename: str, shared: bool = False, nbytes: int = 0) -> Storage:
+    """A storage whose memory is a file, read as it is needed; see `from_file`."""
+    return from_file(str(filename), shared, nbytes, dtype=dtypes.uint8)._storage
+
+
+Storage.from_file = staticmethod(_storage_from_file)  # type: ignore[attr-defined]
+
+
+def _prepare_file(filename: str, wanted: int, shared: bool) -> int:
+    """The size of the file in bytes, after making it at least as long as `wanted` if it is to be shared."""
+    if not shared:
+        return os.stat(filename).st_size
+    with open(filename, "ab"):  # makes it if there is none
+        pass
+    present = os.stat(filename).st_size
+    if present < wanted:
+        os.truncate(filename, wanted)
+    return max(present, wanted)
+
+
+@composite("method")
+def __array_wrap__(self: Tensor, array, context=None, return_scalar: bool = False) -> Tensor:
+    """What NumPy's functions return when they are given tensors: `np.sin(tensor)` is a tensor.
+
+    As in PyTorch, truth values come as uint8.
+    """
+    array = np.asarray(array)
+    return wrap(array.astype(np.uint8) if array.dtype.kind == "b" else array)
+
+
+@composite("method")
+def __dlpack__(self: Tensor, **options):
+    if options.get("stream") is not None and type(options["stream"]) is not int:
+        raise TypeError("stream must be ``int`` or ``none``")
+    if self.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if self.is_cuda:
+        _check_dlpack(self, options.setdefault("stream", -1))
+    if self.dtype is dtypes.bfloat16:
+        return export_bfloat16(self._array, options)
+    return self._array.__dlpack__(**options)
+
+
+def _check_dlpack(self: Tensor, stream) -> None:
+    """Raises: TypeError for what is no stream (the consumer's; -1: it waits for nothing), BufferError for a tensor of
+    another GPU than the current one."""
+    if stream is not None and type(stream) is not int:
+        raise TypeError("stream must be ``int`` or ``none``")
+    current = self._storage.current_device().index
+    if self.device.index != current:
+        raise BufferError(
+            f"Can't export tensors on a different CUDA device index. Expected: {self.device.index}. "
+            f"Current device: {current}."
+        )
+
+
+def _cuda_array_interface(self: Tensor) -> dict:
+    """What other libraries for GPUs (CuPy, Numba) read to share the tensor's memory.
+
+    Raises: AttributeError for a tensor that is not on a GPU, RuntimeError for one that requires grad.
+
+    >>> import tensorgrad as torch
+    >>> hasattr(torch.ones(2), "__cuda_array_interface__")
+    False
+    """
+    if not self.is_cuda:
+        raise AttributeError(
+            f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {self.type()} If CUDA data is required use "
+            "tensor.cuda() to copy tensor to device memory."
+        )
+    if self.requires_grad:
+        raise RuntimeError(
+            "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
+            "var.detach() to get Variable that doesn't require grad."
+        )
+    array = self._array
+    return {
+        "typestr": "<V2" if self.dtype is dtypes.bfloat16 else array.dtype.str, "shape": tuple(array.shape),
+        "strides": None if array.flags.c_contiguous else array.strides, "data": (self.data_ptr(), False), "version": 2,
+    }  # fmt: skip
+
+
+setattr(Tensor, "__cuda_array_interface__", property(_cuda_array_interface))  # noqa: B010
+
+
+@composite("method")
+def __dlpack_device__(self: Tensor) -> tuple[int, int]:
+    return self._array.__dlpack_device__()
+
+
+class _Writable:
+    """Shows NumPy an array's memory as writable. A bare capsule does not say whether it is, so NumPy assumes not."""
+
+    def __init__(self, array: np.ndarray):
+        self.owner, interface = array, array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
+@composite("function")
+def from_dlpack(ext_tensor, *, device=None, copy: bool | None = None) -> Tensor:
+    """A tensor that shares the memory of another library's array, or of a DLPack capsule.
+
+    Args:
+        copy: True always copies, False raises where a copy is needed, None copies only if it must.
+
+    Raises: RuntimeError for what does not follow the DLPack protocol.
+
+    >>> import numpy as np, tensorgrad as torch
+    >>> array = np.arange(3)
+    >>> torch.from_dlpack(array)[0] = 7
+    >>> int(array[0])
+    7
+    """
+    if not hasattr(ext_tensor, "__dlpack__") and type(ext_tensor).__name__ != "PyCapsule":
+        raise RuntimeError(
+            f"from_dlpack received an invalid capsule: expected a DLPack capsule or an object with __dlpack__, got "
+            f"{type(ext_tensor).__name__}. Note that DLTensor capsules can be consumed only once, so you might have "
+            "already constructed a tensor from it once."
+        )
+    source = Relabelled(ext_tensor)
+    if device_of(ext_tensor)[0] in (CUDA, CUDA_MANAGED):
+        from tensorgrad.storage.cuda import load
+
+        load()  # says what is missing
+        import cupy
+
+        array = cupy.from_dlpack(source)
+    else:
+        array = np.from_dlpack(source)
+        if type(ext_tensor).__name__ == "PyCapsule":
+            array = np.asarray(_Writable(array))
+    made = wrap(array.view(dtypes.bfloat16.numpy) if source.bfloat16 else array)
+    moved = made if device is None else made.to(device=device)
+    return moved.clone() if copy and moved is made else moved
+
+
+@composite("function")
+def to_dlpack(tensor: Tensor):
+    """A DLPack capsule of the tensor's memory, which another library may take over once.
+
+    Raises: BufferError for a tensor that requires grad.
+
+    >>> import tensorgrad as torch
+    >>> torch.from_dlpack(torch.to_dlpack(torch.ones(2)))
+    tensor([1., 1.])
+    """
+    return tensor.__dlpack__()
+
+
+# --- storages ------------------------------------------------------------------------------------------------------
+
+
+@composite("method")
+def storage(self: Tensor) -> TypedStorage:
+    """The memory behind the tensor as elements of its dtype (PyTorch's legacy view of `untyped_storage()`).
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]])[1].storage().tolist()
+    [1.0, 2.0, 3.0, 4.0]
+    """
+    warn_of_typed()
+    return TypedStorage(wrap_storage=self._storage, dtype=self.dtype, _internal=True)
+
+
+@composite("method")
+def _typed_storage(self: Tensor) -> TypedStorage:
+    return TypedStorage(wrap_storage=self._storage, dtype=self.dtype, _internal=True)
+
+
+@composite("method")
+def storage_type(self: Tensor):
+    """PyTorch's name for the kind of `storage()`.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2).storage_type()
+    <class 'torch.FloatStorage'>
+    """
+    return legacy_types()[f"{dtypes.SPOKEN[self.dtype.name]}Storage"]
+
+
+@composite("method")
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both tensors are the same elements of the same memory, in the same order.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.ones(2)
+    >>> x.is_set_to(x[:]), x.is_set_to(x.clone())
+    (True, False)
+    """
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"is_set_to(): argument 'tensor' (position 1) must be Tensor, not {type(tensor).__name__}")
+    a, b = self._array, tensor._array
+    same = self._storage is tensor._storage and a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
+    return same and self.storage_offset() == tensor.storage_offset()
+
+
+class _Set(Function):
+    """What stands in the graph where a tensor was set to other memory: nothing flows through."""
+
+    @staticmethod
+    def forward(ctx, input):
+        return input.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        raise RuntimeError("derivative for set_ is not implemented")
+
+
+@composite("method")
+def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=None) -> Tensor:
+    """Lets this tensor be other memory: a tensor's, or a storage's from `storage_offset` on (in elements).
+
+    Without `size` it is all of the source, with one but no `stride` dense in row order; without a source it is empty.
+
+    Raises: RuntimeError for another dtype, for what reaches beyond the storage, or if this is a leaf that requires
+    grad.
+
+    >>> import tensorgrad as torch
+    >>> x, y = torch.zeros(2), torch.arange(6.0)
+    >>> x.set_(y.untyped_storage(), 1, (2, 2), (2, 1))
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
+    tracked = inplace._tracked(self, (source,))
+    if tracked:
+        check_writable(self)
+    if source is None:
+        array, memory = np.empty(0, self._array.dtype), None
+        if not self.is_cpu:
+            array = self._storage.empty((0,), self._array.dtype, self.device)
+    else:
+        array, memory = _source(self, source, storage_offset, size, stride)
+    self._array, self._memory = array, memory
+    self._view = self._edge = None
+    if tracked:
+        marked = _Set.apply(self.detach().requires_grad_())
+        self._edge, self._requires_grad = marked._edge, True
+    else:
+        self._requires_grad = self._requires_grad is True
+    return self
+
+
+def _source(self: Tensor, source, storage_offset, size, stride):
+    """The array and storage that `set_` is asked for."""
+    if isinstance(source, Tensor):
+        if source.dtype is not self.dtype:
+            names = (NAMES[t.dtype.name][1] for t in (source, self))
+            raise RuntimeError("Could not set tensor of type {} to a tensor of type {}".format(*names))
+        if size is None:
+            return source._array, source._storage
+        memory = source._storage
+    elif isinstance(source, TypedStorage):
+        if source.dtype is not self.dtype:
+            raise RuntimeError(
+                f"Expected a Storage of type {NAMES[self.dtype.name][1]} or an UntypedStorage, but got type "
+                f"{dtypes.SPOKEN[source.dtype.name]} for argument 1 'storage'"
+            )
+        memory = source.untyped()
+    elif isinstance(source, Storage):
+        memory = source
+    else:
+        raise TypeError(
+            f"set_() received an invalid combination of arguments - got ({type(source).__name__}), but expected a "
+            "Tensor, a storage, or nothing"
+        )
+    if size is None and storage_offset:
+        raise TypeError("set_() received an invalid combination of arguments - a storage_offset without a size")
+    dtype = self._array.dtype
+    size = (memory.nbytes() // dtype.itemsize,) if size is None else ints(size)
+    dense = tuple(math.prod(size[i + 1 :]) for i in range(len(size)))
+    stride, offset = dense if stride is None else ints(stride), as_int(storage_offset)
+    _check_geometry(memory, size, stride, offset, dtype.itemsize)
+    return _strided(memory, size, stride, offset, dtype), memory
+
+
+def _check_geometry(memory: Storage, size: tuple, stride: tuple, offset: int, itemsize: int) -> None:
+    """Raises: RuntimeError unless sizes and strides lie within a storage."""
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    if len(size) != len(stride):
+        raise RuntimeError(f"unequal size length ({len(size)}) and stride length ({len(stride)})")
+    if any(s < 0 for s in stride):
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}: strides must not "
+            "be negative"
+        )
+    needed = (offset + _reach(size, stride)) * itemsize if 0 not in size else 0
+    if needed > memory.nbytes():
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {itemsize} "
+            f"requiring a storage size of {needed} are out of bounds for storage of size {memory.nbytes()}"
+        )
+
+
+# --- who else sees it ----------------------------------------------------------------------------------------------
+
+
+@composite("method")
+def const_data_ptr(self: Tensor) -> int:
+    """The address of the first element, for reading.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.ones(2)
+    >>> x[1:].const_data_ptr() - x.const_data_ptr()
+    4
+    """
+    return self.data_ptr()
+
+
+@composite("method")
+def share_memory_(self: Tensor) -> Tensor:
+    """Would move the tensor to memory that other processes can see; a tensor on a GPU stays as it is, as in PyTorch.
+
+    Raises: NotImplementedError, until there are worker processes to share it with. (Threads share every tensor.)
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2).share_memory_()
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: share_memory_: tensors cannot be shared between processes yet
+    """
+    if self.is_cuda:
+        return self
+    raise NotImplementedError("share_memory_: tensors cannot be shared between processes yet")
+
+
+@composite("method")
+def is_shared(self: Tensor) -> bool:
+    """Whether the memory is shared with other processes: on the CPU it never is, on CUDA it can be.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2).is_shared()
+    False
+    """
+    return self.is_cuda
+
+
+@composite("method")
+def is_pinned(self: Tensor, device=None) -> bool:
+    """Whether the memory is locked in place for fast copies to an accelerator.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2).is_pinned()
+    False
+    """
+    _deprecated_device("is_pinned", device)
+    cuda = _cuda() if self.is_cpu else None
+    return cuda is not None and cuda.is_locked(self._array)
+
+
+@composite("method")
+def record_stream(self: Tensor, stream) -> None:
+    """Says that a queue other than the one the tensor was made in uses it: its memory is given to nobody else before
+    that queue has done what it has to do when the tensor goes.
+
+    Raises: RuntimeError for a tensor that is not on a GPU.
+
+    >>> import tensorgrad as torch
+    >>> if torch.cuda.is_available():
+    ...     torch.ones(2, device="cuda").record_stream(torch.cuda.current_stream())
+    """
+    if not self.is_cuda:
+        raise NotImplementedError(
+            f"Could not run 'aten::record_stream' with arguments from the '{self.device.type.upper()}' backend: only "
+            "tensors on GPUs are used by streams"
+        )
+    from tensorgrad.storage.cuda.memory import used_by
+
+    used_by(self._storage, self._array.data.mem, stream.stream)
+
+
+@composite("method")
+def pin_memory(self: Tensor, device=None) -> Tensor:
+    """A copy in memory that is locked in place for fast copies to the GPU; itself if it is there already.
+
+    Raises: RuntimeError if there is no GPU, or for a tensor that is on one.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.ones(2)
+    >>> x = x.pin_memory() if torch.cuda.is_available() else x
+    """
+    _deprecated_device("pin_memory", device)
+    if not self.is_cpu:
+        raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+    cuda = _cuda()
+    if cuda is None:
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    if self.is_pinned():
+        return self
+    return wrap(cuda.locked(self._array))
+
+
+def _deprecated_device(name: str, device) -> None:
+    if device is not None:
+        warn(
+            f"The argument 'device' of Tensor.{name}() is deprecated. Please do not pass this argument.",
+            DeprecationWarning,
+        )
+
+
+def _cuda():
+    """The storage of CUDA devices; None where there are none."""
+    from tensorgrad.storage.cuda import load
+
+    try:
+        return load()
+    except RuntimeError:
+        return None

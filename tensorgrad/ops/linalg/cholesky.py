@@ -1,0 +1,154 @@
+"""Cholesky decompositions A = L Lᴴ of positive-definite matrices, and what is solved with them.
+
+Gradients follow S. Smith, "Differentiation of the Cholesky algorithm", 1995, in the matrix form of I. Murray,
+"Differentiation of the Cholesky decomposition", 2016, with conjugates where matrices are complex.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.kernels.array import linalg as kernels
+from tensorgrad.kernels.array.matmul import broadcast_lead
+from tensorgrad.ops.linalg.linalg import adjoint, check_system, failure, named, solve_triangles, square
+from tensorgrad.ops.linalg.matmul import matmul, nt, tn
+from tensorgrad.ops.pointwise import conj
+from tensorgrad.return_types import return_type
+from tensorgrad.tensor import Tensor
+
+
+def _cholesky_gradient(grads, L, upper):
+    factor, g = (adjoint(L), adjoint(grads[0])) if upper else (L, grads[0])
+    phi = tn(conj(factor), g).tril()
+    middle = (phi + adjoint(phi.tril(-1))) * 0.5  # L⁻ᴴ Φ(Lᴴ g) L⁻¹, made Hermitian
+    half = solve_triangles(adjoint(factor), middle, True, False)
+    return [adjoint(solve_triangles(adjoint(factor), adjoint(half), True, False))]
+
+
+_factor = op(
+    "cholesky_factor(input, upper: bool)",
+    "linalg.cholesky",
+    prepare=square("cholesky"),
+    backward=_cholesky_gradient,
+    wrt=("input",),
+    outputs=("L", "info"),
+    shape=lambda a, upper: [(a.shape, a.dtype), (a.shape[:-2], np.int32)],
+    backward_name="LinalgCholeskyExBackward0",
+    where="",
+)
+
+
+def _check_info(info: Tensor, name: str = "cholesky") -> None:
+    failed = failure(info)
+    if failed:
+        raise kernels.LinAlgError(
+            f"linalg.{name}: {failed[0]}The factorization could not be completed because the input is not "
+            f"positive-definite (the leading minor of order {failed[1]} is not positive-definite)."
+        )
+
+
+def linalg_cholesky(input: Tensor, *, upper: bool = False, out=None) -> Tensor:
+    """The lower triangular L of A = L Lᴴ (or Lᴴ, if `upper`) for positive-definite matrices A (*, n, n), or `input`.
+
+    Raises: torch.linalg.LinAlgError unless A is positive-definite.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.cholesky(torch.tensor([[4.0]]))
+    tensor([[2.]])
+    """
+    result, info = _factor(input, upper)
+    _check_info(info)
+    return store_out("linalg_cholesky", out, result)
+
+
+def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False, out=None):
+    """`torch.linalg.cholesky` that also returns, instead of raising, which leading minor is not positive-definite (its
+    order; 0: none); the factor then ends there.
+
+    Raises: torch.linalg.LinAlgError for a matrix that is not positive-definite only if `check_errors`.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.cholesky_ex(-torch.eye(2)).info
+    tensor(1, dtype=torch.int32)
+    """
+    results = _factor(input, upper)
+    if check_errors:
+        _check_info(results[1], "cholesky_ex")
+    return named(return_type("linalg_cholesky_ex", "L", "info"), results, out, cholesky_ex)
+
+
+@composite()
+def cholesky(input: Tensor, upper: bool = False, *, out=None) -> Tensor:
+    """`torch.linalg.cholesky`.
+
+    >>> import tensorgrad as torch
+    >>> torch.cholesky(torch.tensor([[4.0]]))
+    tensor([[2.]])
+    """
+    return linalg_cholesky(input, upper=upper, out=out)
+
+
+def _from_factor(xp, b, factor, upper):
+    """X of A X = B from the Cholesky factor of A."""
+    lead = np.broadcast_shapes(b.shape[:-2], factor.shape[:-2])
+    b = xp.broadcast_to(b, lead + b.shape[-2:])
+    other = factor.conj().swapaxes(-1, -2)
+    lower, higher = (other, factor) if upper else (factor, other)
+    return kernels.solve_triangular(xp, higher, kernels.solve_triangular(xp, lower, b, False, False), True, False)
+
+
+def _factor_gradient(g_matrix, L, upper):
+    """The gradient of a function of A = L Lᴴ (Lᴴ L if `upper`) by L, from that by A."""
+    both = g_matrix + adjoint(g_matrix)
+    return matmul(L, both) if upper else matmul(both, L)
+
+
+_cholesky_solve = op(
+    "cholesky_solve_(B, L, upper: bool)",
+    _from_factor,
+    B=lambda g, L, upper: _cholesky_solve(g, L, upper),
+    L=lambda g, L, out, upper: _factor_gradient(-nt(_cholesky_solve(g, L, upper), conj(out)), L, upper),
+    shape=lambda b, factor, upper: (*broadcast_lead(b.shape[:-2], factor.shape[:-2]), *b.shape[-2:]),
+    backward_name="CholeskySolveBackward0",
+    where="",
+)
+_cholesky_inverse = op(
+    "cholesky_inverse_(L, upper: bool)",
+    lambda xp, factor, upper: _from_factor(xp, xp.eye(factor.shape[-1], dtype=factor.dtype), factor, upper),
+    L=lambda g, L, out, upper: _factor_gradient(-matmul(matmul(out, g), out), L, upper),
+    shape=lambda factor, upper: factor.shape,
+    backward_name="CholeskyInverseBackward0",
+    where="",
+)
+
+
+@composite()
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False, *, out=None) -> Tensor:
+    """X of A X = B, where B is `input` and A = L Lᴴ (Lᴴ L if `upper`) is given by its Cholesky factor `input2`.
+
+    Raises: RuntimeError for shapes or dtypes that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> torch.cholesky_solve(torch.tensor([[8.0]]), torch.tensor([[2.0]]))
+    tensor([[2.]])
+    """
+    check_system("cholesky_solve", input, input2)
+    result = _cholesky_solve(input, input2, upper)
+    return store_out("cholesky_solve", out, result)
+
+
+@composite()
+def cholesky_inverse(input: Tensor, upper: bool = False, *, out=None) -> Tensor:
+    """The inverse of A = L Lᴴ (Lᴴ L if `upper`) from its Cholesky factor.
+
+    Raises: RuntimeError for matrices that are not square.
+
+    >>> import tensorgrad as torch
+    >>> torch.cholesky_inverse(torch.tensor([[2.0]]))
+    tensor([[0.2500]])
+    """
+    kernels.check_square(input._array, "cholesky_inverse")
+    result = _cholesky_inverse(input, upper)
+    return store_out("cholesky_inverse", out, result)

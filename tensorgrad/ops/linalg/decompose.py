@@ -1,0 +1,538 @@
+"""Decompositions of matrices, and what is made of them: QR, singular values, eigenvalues, pseudo-inverse, rank.
+
+Gradients follow M. Giles, "An extended collection of matrix derivative results for forward and reverse mode algorithmic
+differentiation", 2008, and S. Walter, L. Lehmann, "Algorithmic differentiation of linear algebra functions", 2010, with
+conjugates where matrices are complex. Where a decomposition is not unique, a function of it must not depend on the
+choice for its gradient to mean something.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch.kinds import FUNCTIONS, composite, op
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.kernels.array import linalg as kernels
+from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
+from tensorgrad.ops import create
+from tensorgrad.ops.linalg.linalg import (
+    adjoint,
+    check_same_dtype,
+    identity,
+    named,
+    real_dtype,
+    real_part,
+    solve_matrices,
+    solve_triangles,
+    square,
+)
+from tensorgrad.ops.linalg.matmul import matmul, nt, tn
+from tensorgrad.ops.pointwise import conj
+from tensorgrad.return_types import return_type
+from tensorgrad.tensor import Tensor
+
+# --- decompositions ------------------------------------------------------------------------------------------------
+
+
+def _qr_gradient(grads, Q, R, mode, input_shape, needs):
+    g_q, g_r = grads[0], grads[1]
+    if mode == "r":
+        raise RuntimeError(
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use "
+            "linalg.qr(A, mode='reduced') if you are going to require gradients"
+        )
+    m, n = input_shape[-2:]
+    if mode == "complete" and m > n:
+        raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and nrows > ncols.")
+    if m >= n:
+        return [_square_qr(g_q, g_r, Q, R)]
+    # A = [A₁ A₂] with A₁ = Q R₁ square and R₂ = Qᴴ A₂
+    g_r = R * 0 if g_r is None else g_r
+    second = g_r[..., m:]
+    through = nt(matmul(Q, R[..., m:]), conj(second))
+    first = _square_qr(through if g_q is None else g_q + through, g_r[..., :m], Q, R[..., :m])
+    return [FUNCTIONS["cat"]([first, matmul(Q, second)], -1)]
+
+
+def _square_qr(g_q, g_r, Q, R):
+    """(gQ + Q·sym(M)) R⁻ᴴ with M = R gRᴴ - gQᴴ Q and sym its lower triangle mirrored."""
+    m: Any = None if g_r is None else nt(R, conj(g_r))
+    if g_q is not None:
+        part = tn(conj(g_q), Q)
+        m = -part if m is None else m - part
+    lower = m.tril(-1)
+    symmetric = lower + adjoint(lower) + real_part(m.diagonal(0, -2, -1)).diag_embed()
+    total = matmul(Q, symmetric)
+    total = total if g_q is None else total + g_q
+    return adjoint(solve_triangles(R, adjoint(total), True, False))
+
+
+_qr = op(
+    "qr_(input, mode: str)",
+    "linalg.qr",
+    backward=_qr_gradient,
+    wrt=("input",),
+    outputs=("Q", "R"),
+    differentiable_outputs=2,
+    shape=lambda a, mode: _qr_shapes(a, mode),
+    backward_name="LinalgQrBackward0",
+    where="",
+)
+
+
+def _qr_shapes(a, mode):
+    m, n = a.shape[-2:]
+    k = m if mode == "complete" else min(m, n)
+    q = (0,) if mode == "r" else (*a.shape[:-2], m, k)
+    return [(q, a.dtype), ((*a.shape[:-2], min(m, n) if mode == "r" else k, n), a.dtype)]
+
+
+def _check_factored(A: Tensor, name: str) -> None:
+    kernels.check_matrices(A._array, name)
+    kernels.check_floating(A._array, name)
+
+
+def linalg_qr(A: Tensor, mode: str = "reduced", *, out=None):
+    """A = Q R with orthonormal columns in Q and an upper triangular R; `mode` is "reduced", "complete" or "r" (R only).
+
+    For A (*, m, n) and k = min(m, n) they are (*, m, k) and (*, k, n), or, complete, (*, m, m) and (*, m, n).
+
+    Raises: RuntimeError for another mode, or fewer than two dimensions.
+
+    >>> import tensorgrad as torch
+    >>> q, r = torch.linalg.qr(torch.ones(3, 2))
+    >>> q.shape, r.shape
+    (torch.Size([3, 2]), torch.Size([2, 2]))
+    """
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
+    _check_factored(A, "qr")
+    return named(return_type("linalg_qr", "Q", "R"), _qr(A, mode), out, linalg_qr)
+
+
+@composite()
+def qr(input: Tensor, some: bool = True, *, out=None):
+    """`torch.linalg.qr`, complete unless `some`.
+
+    >>> import tensorgrad as torch
+    >>> q, r = torch.linalg.qr(torch.tensor([[3.0, 1.0], [4.0, 2.0]]))
+    >>> torch.allclose(q @ r, torch.tensor([[3.0, 1.0], [4.0, 2.0]]), atol=1e-6)
+    True
+    """
+    _check_factored(input, "qr")
+    return named(return_type("qr", "Q", "R"), _qr(input, "reduced" if some else "complete"), out, qr)
+
+
+def _svd_gradient(grads, input, U, S, Vh, full, needs):
+    """Of the reduced decomposition A = U S Vᴴ, from the gradients of U, S and Vᴴ."""
+    g_u, g_s, g_vh = grads[0], grads[1], grads[2]
+    m, n = input._array.shape[-2:]
+    k = min(m, n)
+    if full and m != n:
+        U, Vh = U[..., :k], Vh[..., :k, :]
+        g_u = None if g_u is None else g_u[..., :k]
+        g_vh = None if g_vh is None else g_vh[..., :k, :]
+    if g_u is None and g_vh is None:
+        return [None if g_s is None else matmul(U * g_s.unsqueeze(-2), Vh)]
+    s_row, s_column = S.unsqueeze(-2), S.unsqueeze(-1)
+    gap = (s_row - s_column) * (s_row + s_column)
+    gap = gap + identity(gap)
+    middle = 0
+    diagonal = None if g_s is None else g_s
+    if g_u is not None:
+        inside = tn(conj(U), g_u)
+        middle = ((inside - adjoint(inside)) / gap) * s_row
+        if inside.is_complex():
+            turned = (inside.diagonal(0, -2, -1).imag / S) * 1j
+            diagonal = turned if diagonal is None else diagonal + turned
+    if g_vh is not None:
+        inside = nt(Vh, conj(g_vh))
+        middle = middle + s_column * ((inside - adjoint(inside)) / gap)
+    if diagonal is not None:
+        middle = middle + diagonal.diag_embed()
+    result = matmul(matmul(U, middle), Vh)
+    if g_u is not None and m > k:
+        scaled = g_u / s_row
+        result = result + matmul(scaled - matmul(U, tn(conj(U), scaled)), Vh)
+    if g_vh is not None and n > k:
+        scaled = g_vh / s_column
+        result = result + matmul(U, scaled - matmul(nt(scaled, conj(Vh)), Vh))
+    return [result]
+
+
+def _svd_shapes(a, full):
+    (m, n), lead = a.shape[-2:], a.shape[:-2]
+    k = min(m, n)
+    return [
+        ((*lead, m, m if full else k), a.dtype),
+        ((*lead, k), real_dtype(a.dtype)),
+        ((*lead, n if full else k, n), a.dtype),
+    ]
+
+
+_svd = op(
+    "svd_(input, full: bool)",
+    "linalg.svd",
+    backward=_svd_gradient,
+    wrt=("input",),
+    outputs=("U", "S", "Vh"),
+    differentiable_outputs=3,
+    shape=_svd_shapes,
+    backward_name="LinalgSvdBackward0",
+    where="",
+)
+
+
+def _check_driver(A: Tensor, driver) -> None:
+    """Raises: RuntimeError for a choice of algorithm where there is none."""
+    if driver is not None and not A.is_cuda:
+        raise RuntimeError(
+            "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+        )
+
+
+def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver=None, out=None):
+    """A = U diag(S) Vh with orthonormal columns in U and rows in Vh, and S descending.
+
+    Args:
+        A: a stack of matrices (*, m, n).
+        full_matrices: U is (*, m, m) and Vh (*, n, n); otherwise (*, m, k) and (*, k, n), with k = min(m, n).
+
+    Returns: `U`, `S` (*, k) and `Vh`. U and Vh are unique up to signs (phases) only.
+
+    Raises: RuntimeError for fewer than two dimensions, or integers.
+
+    >>> import tensorgrad as torch
+    >>> A = torch.tensor([[3.0, 0.0], [4.0, 5.0]])
+    >>> U, S, Vh = torch.linalg.svd(A)
+    >>> S
+    tensor([6.7082, 2.2361])
+    >>> torch.allclose(U @ torch.diag(S) @ Vh, A, atol=1e-5)
+    True
+    """
+    _check_driver(A, driver)
+    _check_factored(A, "svd")
+    return named(return_type("linalg_svd", "U", "S", "Vh"), _svd(A, full_matrices), out, linalg_svd)
+
+
+@composite()
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out=None):
+    """The older form of `torch.linalg.svd`: returns V instead of Vh, and zeros for both unless `compute_uv`.
+
+    `some` leaves out the columns that only complete a basis, as `full_matrices=False` does there.
+
+    >>> import tensorgrad as torch
+    >>> U, S, V = torch.svd(torch.tensor([[3.0, 0.0], [4.0, 5.0]]))
+    >>> S
+    tensor([6.7082, 2.2361])
+    """
+    _check_factored(input, "svd")
+    u, s, vh = _svd(input, not some)
+    results = (u, s, adjoint(vh))
+    if not compute_uv:
+        m, n = input._array.shape[-2:]
+        lead = input._array.shape[:-2]
+        results = (input.new_zeros((*lead, m, m)), s, input.new_zeros((*lead, n, n)))
+    return named(return_type("svd", "U", "S", "V"), results, out, svd)
+
+
+def svdvals(A: Tensor, *, driver=None, out=None) -> Tensor:
+    """The singular values (*, min(m, n)) of matrices (*, m, n), descending.
+
+    Raises: RuntimeError for fewer than two dimensions, or integers.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.svdvals(torch.tensor([[0.0, 2.0], [3.0, 0.0]]))
+    tensor([3., 2.])
+    """
+    _check_driver(A, driver)
+    _check_factored(A, "svd")
+    result = _svd(A, False)[1]
+    return store_out("svdvals", out, result)
+
+
+def _eigh_gradient(grads, L, V, needs):
+    g_l, g_v = grads[0], grads[1]
+    middle: Any = None
+    if g_v is not None:
+        gap = L.unsqueeze(-2) - L.unsqueeze(-1)
+        inside = tn(conj(V), g_v)
+        inside = (inside - adjoint(inside)) * 0.5 / (gap + identity(gap))  # only turns of the vectors count
+        middle = inside - inside.diagonal(0, -2, -1).diag_embed()
+    if g_l is not None:
+        middle = g_l.diag_embed() + (0 if middle is None else middle)
+    if middle.dtype is not V.dtype:
+        middle = middle.to(V.dtype)
+    return [matmul(matmul(V, middle), adjoint(V))]
+
+
+_eigh = op(
+    "eigh_(input, uplo: str)",
+    "linalg.eigh",
+    prepare=square("eigh"),
+    backward=_eigh_gradient,
+    wrt=("input",),
+    outputs=("L", "V"),
+    differentiable_outputs=2,
+    shape=lambda a, uplo: [(a.shape[:-1], real_dtype(a.dtype)), (a.shape, a.dtype)],
+    backward_name="LinalgEighBackward0",
+    where="",
+)
+
+
+def _check_uplo(uplo: str) -> str:
+    if not isinstance(uplo, str):
+        raise TypeError(f"linalg_eigh(): argument 'UPLO' (position 2) must be str, not {type(uplo).__name__}")
+    if uplo.upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {uplo}")
+    return uplo.upper()
+
+
+def eigh(input: Tensor, UPLO: str = "L", *, out=None):
+    """Eigenvalues (real, ascending) and orthonormal eigenvectors of Hermitian matrices, of which one triangle is read.
+
+    Args:
+        input: a stack of matrices (*, n, n).
+        UPLO: "L" reads the lower triangle, "U" the upper one.
+
+    Returns: `eigenvalues` (*, n) and `eigenvectors` (*, n, n), one in each column, unique up to signs (phases) only.
+
+    Raises: RuntimeError for matrices that are not square.
+
+    >>> import tensorgrad as torch
+    >>> A = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
+    >>> values, vectors = torch.linalg.eigh(A)
+    >>> values
+    tensor([1.3820, 3.6180])
+    >>> torch.allclose(A @ vectors, vectors * values, atol=1e-5)
+    True
+    """
+    return named(return_type("linalg_eigh", "eigenvalues", "eigenvectors"), _eigh(input, _check_uplo(UPLO)), out, eigh)
+
+
+def eigvalsh(input: Tensor, UPLO: str = "L", *, out=None) -> Tensor:
+    """The eigenvalues (*, n) of Hermitian matrices (*, n, n), ascending; `UPLO` ("L" or "U") is the triangle read.
+
+    Raises: RuntimeError for matrices that are not square.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.eigvalsh(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    tensor([-1.,  1.])
+    """
+    result = _eigh(input, _check_uplo(UPLO))[0]
+    return store_out("eigvalsh", out, result)
+
+
+def _eig_gradient(grads, L, V, needs):
+    g_l, g_v = grads[0], grads[1]
+    if g_v is None:
+        middle = g_l.diag_embed()
+    else:
+        gap = conj(L.unsqueeze(-2) - L.unsqueeze(-1))
+        inside = tn(conj(V), g_v)
+        along = inside.diagonal(0, -2, -1).real.unsqueeze(-2)
+        middle = (inside - tn(conj(V), V) * along) / (gap + identity(gap))
+        middle = middle - middle.diagonal(0, -2, -1).diag_embed()
+        middle = middle if g_l is None else middle + g_l.diag_embed()
+    return [solve_matrices(adjoint(V), matmul(middle, adjoint(V)))]
+
+
+_eig = op(
+    "eig_(input)",
+    "linalg.eig",
+    prepare=square("eig"),
+    backward=_eig_gradient,
+    wrt=("input",),
+    outputs=("L", "V"),
+    differentiable_outputs=2,
+    shape=lambda a: [
+        (a.shape[:-1], dtypes.from_numpy_dtype(a.dtype).to_complex().numpy),
+        (a.shape, dtypes.from_numpy_dtype(a.dtype).to_complex().numpy),
+    ],
+    backward_name="LinalgEigBackward0",
+    where="",
+)
+
+
+def eig(input: Tensor, *, out=None):
+    """Eigenvalues (*, n) and eigenvectors (*, n, n), in columns, of square matrices: complex, in no particular order.
+
+    Raises: RuntimeError for matrices that are not square, or contain nan or infinity.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.eig(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
+    tensor([2.+0.j, 3.+0.j])
+    """
+    return named(return_type("linalg_eig", "eigenvalues", "eigenvectors"), _eig(input), out, eig)
+
+
+def eigvals(input: Tensor, *, out=None) -> Tensor:
+    """The eigenvalues (*, n) of square matrices (*, n, n), complex, in no particular order.
+
+    Raises: RuntimeError for matrices that are not square, or contain nan or infinity.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.eigvals(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    tensor([2.+0.j, 3.+0.j])
+    """
+    kernels.check_square(input._array, "eigvals")
+    result = _eig(input)[0]
+    return store_out("eigvals", out, result)
+
+
+def _pinv_gradient(g, input, out):
+    """For P = A⁺: -Pᴴ g Pᴴ + (I - A P) gᴴ P Pᴴ + Pᴴ P gᴴ (I - P A)."""
+    p, ph, gh = out, adjoint(out), adjoint(g)
+    first = matmul(gh, matmul(p, ph))
+    first = first - matmul(input, matmul(p, first))
+    second = matmul(matmul(ph, p), gh)
+    second = second - matmul(matmul(second, p), input)
+    return first + second - matmul(ph, matmul(g, ph))
+
+
+_pinv = op(
+    "pinv_(input, atol: any, rtol: any, hermitian: bool)",
+    "linalg.pinv",
+    input=_pinv_gradient,
+    shape=lambda a, atol, rtol, hermitian: (*a.shape[:-2], a.shape[-1], a.shape[-2]),
+    backward_name="LinalgPinvBackward0",
+    where="",
+)
+
+
+def _tolerances(A: Tensor, atol, rtol):
+    """Absolute and relative tolerance, a number or an array (…, 1): max(m, n) · eps of the largest value by default."""
+    if rtol is None:
+        rtol = 0.0 if atol is not None else max(A._array.shape[-2:]) * dtypes.finfo(A.dtype).eps
+    atol = 0.0 if atol is None else atol
+    return tuple(t.unsqueeze(-1)._array if isinstance(t, Tensor) else t for t in (atol, rtol))
+
+
+def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=None, out=None) -> Tensor:
+    """The Moore–Penrose pseudo-inverses (*, n, m) of matrices (*, m, n).
+
+    Singular values not above max(atol, rtol · largest) count as zero; `rtol` is max(m, n) times the dtype's machine
+    epsilon unless it or `atol` is given; `rcond` is an older name of it. With `hermitian` eigenvalues do for singular
+    values.
+
+    Raises: RuntimeError for fewer than two dimensions, integers, or 16-bit floats.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.pinv(torch.tensor([[2.0, 0.0], [0.0, 0.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.0000]])
+    """
+    rtol = rtol if rcond is None else rcond
+    array = input._array
+    if array.ndim < 2 or array.dtype.kind not in "fc" or array.dtype.itemsize == 2:
+        raise RuntimeError(
+            f"linalg.pinv({spoken(array)}{{{list(array.shape)}}}): expected a tensor with 2 or more dimensions of "
+            "float, double, cfloat or cdouble types"
+        )
+    if not array.size:
+        result = input.transpose(-2, -1).clone()
+    else:
+        result = _pinv(input, *_tolerances(input, atol, rtol), hermitian)
+    return store_out("pinv", out, result)
+
+
+@composite()
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """`torch.linalg.pinv`.
+
+    >>> import tensorgrad as torch
+    >>> torch.pinverse(torch.tensor([[2.0]]))
+    tensor([[0.5000]])
+    """
+    return pinv(input, rtol=rcond)
+
+
+def matrix_rank(input: Tensor, tol=None, hermitian: bool = False, *, atol=None, rtol=None, out=None) -> Tensor:
+    """How many singular values of matrices (*, m, n) are above max(atol, rtol · largest): an int64 tensor (*,).
+
+    `rtol` is max(m, n) times the dtype's machine epsilon unless it or `atol` is given; `tol` is an older name of
+    `atol`. With `hermitian` eigenvalues do for singular values.
+
+    Raises: RuntimeError for fewer than two dimensions, or integers.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.matrix_rank(torch.ones(3, 3))
+    tensor(1)
+    """
+    atol = atol if tol is None else tol
+    _check_factored(input, "matrix_rank")
+    values = eigvalsh(input.detach()).abs() if hermitian else svdvals(input.detach())
+    if not values._array.shape[-1]:
+        result = values.sum(-1).to(dtypes.int64)
+    else:
+        if rtol is None:
+            rtol = 0.0 if atol is not None else max(input._array.shape[-2:]) * dtypes.finfo(input.dtype).eps
+        limit = values.amax(-1, True) * (rtol.unsqueeze(-1) if isinstance(rtol, Tensor) else rtol)
+        if atol is not None:
+            floor = atol.unsqueeze(-1) if isinstance(atol, Tensor) else create.full((), atol, dtype=values.dtype)
+            limit = limit.maximum(floor.to(limit.device))
+        result = (values > limit).sum(-1)
+    return store_out("matrix_rank", out, result)
+
+
+def _check_least_squares(A: Tensor, B: Tensor, driver) -> bool:
+    """Whether B is a stack of vectors. Raises: RuntimeError for shapes, dtypes or a driver that do not fit."""
+    a, b = A._array.shape, B._array.shape
+    if len(a) < 2:
+        raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
+    if not b:
+        raise RuntimeError("torch.linalg.lstsq: other must have at least 1 dimension.")
+    _check_factored(A, "lstsq")
+    check_same_dtype("lstsq", A, B)
+    if not 0 <= len(a) - len(b) <= 1:
+        raise RuntimeError(
+            "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) "
+            f"<= 1, but they are {len(a)} and {len(b)}"
+        )
+    vector = len(a) > len(b)
+    if b[-1 if vector else -2] != a[-2]:
+        raise RuntimeError(
+            f"torch.linalg.lstsq: input.size(-2) should match other.size({-1 if vector else -2}), but they are {a[-2]} "
+            f"and {b[-1 if vector else -2]}"
+        )
+    broadcast_lead(a[:-2], b[:-1] if vector else b[:-2])
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    return vector
+
+
+def lstsq(input: Tensor, b: Tensor, rcond=None, *, driver=None, out=None):
+    """X that minimises ‖A X - B‖ for A (*, m, n) `input` and B (*, m, k) or (*, m) `b`, with residuals, ranks and
+    singular values where the driver finds them.
+
+    "gelsy", the default, finds the rank, "gels" supposes that it is full and finds the residuals (for m > n), "gelsd"
+    and "gelss" find all three. Raises: RuntimeError for shapes, dtypes or a driver that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> A, B = torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), torch.tensor([[1.0], [3.0], [5.0]])
+    >>> torch.linalg.lstsq(A, B).solution  # the line 1 + 2 x
+    tensor([[1.0000],
+            [2.0000]])
+    """
+    vector = _check_least_squares(input, b, driver)
+    right = b.unsqueeze(-1) if vector else b
+    m, n = input._array.shape[-2:]
+    if rcond is not None and (rcond < 0 or (driver == "gelsd" and not 0 < rcond < 1)):
+        rcond = dtypes.finfo(input.dtype).eps  # as in LAPACK
+    solution = matmul(pinv(input, rtol=rcond), right)
+    residuals = values = input.new_empty(0, dtype=input.dtype.to_real())
+    rank = create.empty(0, dtype=dtypes.int64, device=input.device)
+    if driver != "gels":
+        rank = matrix_rank(input, rtol=rcond)
+    if driver in ("gelsd", "gelss"):
+        values = svdvals(input.detach())
+    finds_residuals = m > n and driver not in (None, "gelsy")
+    if finds_residuals and (driver == "gels" or input.is_meta or bool((rank == n).all())):
+        error = matmul(input, solution) - right
+        residuals = (conj(error) * error).sum(-2).real if error.is_complex() else (error * error).sum(-2)
+    solution = solution.squeeze(-1) if vector else solution
+    cls = return_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
+    return named(cls, (solution, residuals, rank, values), out, lstsq)

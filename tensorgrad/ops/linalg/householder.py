@@ -1,0 +1,201 @@
+"""Householder reflections: the packed QR decomposition, and products with the Q that it stands for.
+
+Column i of the packed form has, below its diagonal, a vector v (with a one on the diagonal that is not stored), and
+Q is the product of the reflections I - τᵢ v vᴴ. Many of them at once are I - V T Vᴴ with a triangular T, so that Q is
+never built by one column after the other, and the derivatives come from those of products and triangular systems.
+
+Source: T. Joffrain, T. Low, E. Quintana-Ortí, R. van de Geijn, F. Van Zee, "Accumulating Householder transformations,
+revisited", 2006: T = (D⁻¹ + striu(Vᴴ V))⁻¹, D = diag(τ); here (I + D striu(Vᴴ V))⁻¹ D, in which τ may be 0.
+"""
+
+from __future__ import annotations
+
+from tensorgrad.dispatch.errors import unsupported
+from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.no_derivative import not_implemented
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.kernels.array.matmul import spoken
+from tensorgrad.ops import create
+from tensorgrad.ops.linalg.linalg import adjoint, named, solve_triangles
+from tensorgrad.ops.linalg.matmul import matmul, tn
+from tensorgrad.ops.pointwise import conj
+from tensorgrad.return_types import return_type
+from tensorgrad.tensor import Tensor
+
+
+def _check_matrices(name: str, **tensors: Tensor) -> None:
+    for argument, x in tensors.items():
+        if x._array.ndim < 2:
+            raise RuntimeError(f"torch.{name}: {argument} must have at least 2 dimensions.")
+
+
+def _check_floating(x: Tensor, name: str) -> None:
+    if x._array.dtype.kind not in "fc" or x._array.dtype.itemsize == 2:
+        unsupported(name, x._array)
+
+
+_geqrf = op(
+    "geqrf_(input)",
+    "linalg.geqrf",
+    backward=not_implemented("geqrf"),
+    wrt=("input",),
+    outputs=("a", "tau"),
+    differentiable_outputs=2,
+    shape=lambda a: [a.shape, (*a.shape[:-2], min(a.shape[-2:]))],
+    backward_name="GeqrfBackward0",
+    where="",
+)
+
+
+@composite()
+def geqrf(input: Tensor, *, out=None):
+    """The QR decomposition of matrices (*, m, n), packed: R on and above the diagonal, the reflections below it, and
+    their factors `tau` (*, min(m, n)). `torch.linalg.householder_product` makes Q of them.
+
+    Has no derivative: `torch.linalg.qr` has. Raises: RuntimeError for fewer than two dimensions, NotImplementedError
+    for integers and 16-bit floats.
+
+    >>> import tensorgrad as torch
+    >>> torch.geqrf(torch.tensor([[3.0], [4.0]]))
+    torch.return_types.geqrf(
+    a=tensor([[-5.0000],
+            [ 0.5000]]),
+    tau=tensor([1.6000]))
+    """
+    _check_matrices("geqrf", input=input)
+    _check_floating(input, "geqrf")
+    return named(return_type("geqrf", "a", "tau"), _geqrf(input), out, geqrf)
+
+
+def _vectors(packed: Tensor) -> Tensor:
+    """V: what is below the diagonal, and ones on it."""
+    return packed.tril(-1) + create.eye(*packed._array.shape[-2:], dtype=packed.dtype, device=packed.device)
+
+
+def _inner(V: Tensor, tau: Tensor, projected: Tensor) -> Tensor:
+    """T x, from x = Vᴴ y."""
+    column = tau.unsqueeze(-1)
+    return solve_triangles(column * tn(conj(V), V), column * projected, True, True)
+
+
+def _inner_adjoint(V: Tensor, tau: Tensor, projected: Tensor) -> Tensor:
+    """Tᴴ x, from x = Vᴴ y."""
+    column = tau.unsqueeze(-1)
+    return conj(column) * solve_triangles(adjoint(column * tn(conj(V), V)), projected, False, True)
+
+
+def householder_product(input: Tensor, tau: Tensor, *, out=None) -> Tensor:
+    """The first n columns of the product of k reflections, given as `torch.geqrf` packs them.
+
+    `input` is (*, m, n) with m ≥ n, `tau` (*, k) with k ≤ n; the result is (*, m, n).
+    Raises: RuntimeError for shapes or dtypes that do not fit, NotImplementedError for integers and 16-bit floats.
+
+    >>> import tensorgrad as torch
+    >>> h, tau = torch.geqrf(torch.tensor([[3.0], [4.0]]))
+    >>> torch.linalg.householder_product(h, tau)
+    tensor([[-0.6000],
+            [-0.8000]])
+    """
+    _check_product(input, tau)
+    m, n = input._array.shape[-2:]
+    V = _vectors(input[..., : tau._array.shape[-1]])
+    eye = create.eye(m, n, dtype=input.dtype, device=input.device)
+    result = eye - matmul(V, _inner(V, tau, adjoint(V[..., :n, :])))
+    return store_out("householder_product", out, result)
+
+
+def _check_product(input: Tensor, tau: Tensor) -> None:
+    name = "linalg.householder_product"
+    _check_matrices(name, input=input)
+    m, n = input._array.shape[-2:]
+    if m < n:
+        raise RuntimeError(f"torch.{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
+    if not tau._array.ndim:
+        raise IndexError("Dimension specified as -1 but tensor has no dimensions")
+    if n < tau._array.shape[-1]:
+        raise RuntimeError(f"torch.{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
+    _check_factors(name, input, tau)
+    if input.dtype is not tau.dtype:
+        raise RuntimeError(
+            f"torch.{name}: tau dtype {spoken(tau._array)} does not match input dtype {spoken(input._array)}"
+        )
+    _check_floating(input, "orgqr")
+
+
+def _check_factors(name: str, input: Tensor, tau: Tensor) -> None:
+    """Raises: RuntimeError unless there is a vector of factors for each matrix."""
+    have, want = tau._array.shape, input._array.shape[:-2]
+    if len(have) != len(want) + 1:
+        raise RuntimeError(
+            f"torch.{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {len(have)} "
+            f"and input.ndim is equal to {len(want) + 2}"
+        )
+    if have[:-1] != want:
+        raise RuntimeError(
+            f"torch.{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {list(have[:-1])}"
+        )
+
+
+@composite()
+def orgqr(input: Tensor, input2: Tensor, *, out=None) -> Tensor:
+    """`torch.linalg.householder_product`.
+
+    >>> import tensorgrad as torch
+    >>> torch.orgqr(torch.tensor([[-5.0], [0.5]]), torch.tensor([1.6]))
+    tensor([[-0.6000],
+            [-0.8000]])
+    """
+    result = householder_product(input, input2)
+    return store_out("orgqr", out, result)
+
+
+@composite()
+def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False, *, out=None):
+    """Q C (C Q if not `left`; with Qᴴ if `transpose`) for the whole Q (m × m) of the reflections (`input`, `input2`).
+
+    `input` is (*, m, n), `input2` (*, k), and `input3`, C, (*, m, p), or (*, p, m). Q itself is never formed.
+    Raises: RuntimeError for shapes or dtypes that do not fit, NotImplementedError for integers and 16-bit floats.
+
+    >>> import tensorgrad as torch
+    >>> h, tau = torch.geqrf(torch.tensor([[3.0], [4.0]]))
+    >>> torch.ormqr(h, tau, torch.tensor([[3.0], [4.0]]), transpose=True).round()
+    tensor([[-5.],
+            [ 0.]])
+    """
+    _check_applied(input, input2, input3, left)
+    other = input3 if left else adjoint(input3)
+    V = _vectors(input[..., : input2._array.shape[-1]])
+    inner = _inner_adjoint if transpose == left else _inner
+    result = other - matmul(V, inner(V, input2, tn(conj(V), other)))
+    result = result if left else adjoint(result)
+    return store_out("ormqr", out, result)
+
+
+def _check_applied(input: Tensor, tau: Tensor, other: Tensor, left: bool) -> None:
+    _check_matrices("ormqr", input=input, other=other)
+    a, c = input._array.shape, other._array.shape
+    side = -2 if left else -1
+    if not tau._array.ndim:
+        raise IndexError("Dimension specified as -1 but tensor has no dimensions")
+    k = tau._array.shape[-1]
+    if c[side] != a[-2]:
+        raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]")
+    if k != min(c[side], a[-1]):
+        raise RuntimeError(f"torch.ormqr: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])")
+    _check_factors("ormqr", input, tau)
+    if len(c) != len(a):
+        raise RuntimeError(
+            "torch.ormqr: Expected other to have the same number of dimensions as input, but got other.ndim equal to "
+            f"{len(c)} and input.ndim is equal to {len(a)}"
+        )
+    if c[:-2] != a[:-2]:
+        raise RuntimeError(
+            f"torch.ormqr: Expected batch dimensions of other to be equal to input.shape[:-2], but got {list(c[:-2])}"
+        )
+    for name, x in (("tau", tau), ("other", other)):
+        if x.dtype is not input.dtype:
+            raise RuntimeError(
+                f"torch.ormqr: Expected input and {name} to have the same dtype, but input has dtype "
+                f"{spoken(input._array)} and {name} has dtype {spoken(x._array)}"
+            )
+    _check_floating(input, "ormqr")

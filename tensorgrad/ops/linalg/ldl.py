@@ -1,0 +1,116 @@
+"""LDL decompositions of symmetric and Hermitian matrices, definite or not, and equations solved with them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorgrad.dispatch.kinds import op
+from tensorgrad.dispatch.no_derivative import no_derivative
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.kernels.array import linalg as checks
+from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
+from tensorgrad.ops.linalg.linalg import check_system, failure, named, square
+from tensorgrad.return_types import return_type
+from tensorgrad.tensor import Tensor
+
+_factor = op(
+    "ldl_factor_(input, hermitian: bool)",
+    "ldl.ldl_factor",
+    prepare=square("ldl_factor_ex"),
+    backward=no_derivative("linalg_ldl_factor_ex"),
+    wrt=("input",),
+    outputs=("LD", "pivots", "info"),
+    shape=lambda a, hermitian: [(a.shape, a.dtype), (a.shape[:-1], np.int32), (a.shape[:-2], np.int32)],
+    where="",
+)
+
+
+def _check_info(name: str, info: Tensor) -> None:
+    """Raises: RuntimeError naming the first matrix with a block of zero in D."""
+    failed = failure(info)
+    if failed:
+        batch, i = failed
+        raise RuntimeError(
+            f"torch.linalg.{name}: {batch}D[{i},{i}] is zero and using it on ldl_solve would result in a division by "
+            "zero. To have the factorization all the same call linalg.ldl_factor_ex(A)"
+        )
+
+
+def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool = False, out=None):
+    """`torch.linalg.ldl_factor` that also returns, instead of raising, which block of D is zero (from 1; 0: none).
+
+    Raises: RuntimeError for matrices that are not square, and for a zero block if `check_errors`.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.ldl_factor_ex(torch.zeros(2, 2)).info
+    tensor(1, dtype=torch.int32)
+    """
+    results = _factor(input, hermitian)
+    if check_errors:
+        _check_info("ldl_factor_ex", results[2])
+    return named(return_type("linalg_ldl_factor_ex", "LD", "pivots", "info"), results, out, ldl_factor_ex)
+
+
+def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None):
+    """The packed decomposition L D Lᵀ (L D Lᴴ if `hermitian`) of symmetric matrices, with rows swapped for stability.
+
+    Only the lower triangle of `input` (*, n, n) is read. D has blocks of one and two rows; negative pivots mark the
+    latter (see `kernels/array/ldl.py` for the format, which is LAPACK's). There is no derivative.
+    Raises: RuntimeError for matrices that are not square, or a zero block in D.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.ldl_factor(torch.tensor([[4.0, 2.0], [2.0, 3.0]]))
+    torch.return_types.linalg_ldl_factor(
+    LD=tensor([[4.0000, 0.0000],
+            [0.5000, 2.0000]]),
+    pivots=tensor([1, 2], dtype=torch.int32))
+    """
+    packed, pivots, info = _factor(input, hermitian)
+    _check_info("ldl_factor", info)
+    return named(return_type("linalg_ldl_factor", "LD", "pivots"), (packed, pivots), out, ldl_factor)
+
+
+_solve = op(
+    "ldl_solve_(LD, pivots, B, hermitian: bool)",
+    "ldl.ldl_solve",
+    backward=no_derivative("linalg_ldl_solve"),
+    wrt=("LD", "B"),
+    shape=lambda a, pivots, b, hermitian: (*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
+    where="",
+)
+
+
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out=None) -> Tensor:
+    """X of A X = B for B (*, n, k), where A is given by `torch.linalg.ldl_factor`. There is no derivative.
+
+    Raises: RuntimeError for shapes or dtypes that do not fit, and pivots that are no integers, or no rows.
+
+    >>> import tensorgrad as torch
+    >>> LD, pivots = torch.linalg.ldl_factor(torch.tensor([[4.0, 2.0], [2.0, 3.0]]))
+    >>> torch.linalg.ldl_solve(LD, pivots, torch.tensor([[8.0], [8.0]]))
+    tensor([[1.],
+            [2.]])
+    """
+    a, p = LD._array, pivots._array
+    checks.check_square(a, "ldl_solve")
+    if a.shape[:-1] != p.shape:
+        raise RuntimeError(
+            "torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
+            f"{list(p.shape)} instead"
+        )
+    if p.dtype.kind not in "iu":
+        raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {spoken(p)}")
+    check_system("linalg.ldl_solve", B, LD)
+    if not pivots.is_meta and p.size:
+        _check_range(pivots._storage.to_host(p), a.shape[-1])
+    result = _solve(LD, pivots, B, hermitian)
+    return store_out("ldl_solve", out, result)
+
+
+def _check_range(pivots, n: int) -> None:
+    """Raises: RuntimeError for a pivot that is no row."""
+    words = "Pivots given to ldl_solve must all satisfy |pivot|"
+    if abs(pivots).max() > n:
+        raise RuntimeError(f"{words} <= LD.size(-2). Did you properly pass the result of ldl_factor?")
+    if abs(pivots).min() < 1:
+        raise RuntimeError(f"{words} >= 1. Did you properly pass the result of ldl_factor?")

@@ -1,0 +1,439 @@
+"""Linear algebra: determinants, inverses, systems of equations.
+
+Gradients follow M. Giles, "An extended collection of matrix derivative results for forward and reverse mode algorithmic
+differentiation", 2008, with conjugates where matrices are complex.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch.errors import unsupported
+from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.kernels.array import linalg as kernels
+from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
+from tensorgrad.ops import create
+from tensorgrad.ops.linalg.matmul import matmul, nt
+from tensorgrad.ops.pointwise import conj
+from tensorgrad.return_types import return_type
+from tensorgrad.tensor import Tensor
+
+
+def adjoint(x: Tensor) -> Tensor:
+    """The conjugate transpose."""
+    return conj(x.transpose(-2, -1))
+
+
+def real_part(x: Tensor) -> Tensor:
+    return x.real if x._array.dtype.kind == "c" else x
+
+
+def _matrices(x: Tensor) -> Tensor:
+    """A number per matrix, shaped to multiply matrices."""
+    return x.unsqueeze(-1).unsqueeze(-1)
+
+
+def identity(x: Tensor, n: int | None = None) -> Tensor:
+    return create.eye(x._array.shape[-1] if n is None else n, dtype=x.dtype, device=x.device)
+
+
+def square(name: str):
+    def prepare(a, *rest):
+        kernels.check_square(a, name)
+        return (a, *rest)
+
+    return prepare
+
+
+def real_dtype(dtype):
+    return dtypes.from_numpy_dtype(dtype).to_real().numpy
+
+
+# --- determinants --------------------------------------------------------------------------------------------------
+
+
+def _det_gradient(g, input, out):
+    factor = _matrices(g)
+    if not input.is_meta and not bool((out != 0).all()):  # no inverse: the cofactors still exist
+        return factor * adjoint(_adjugate(input))
+    return factor * adjoint(_matrices(out) * inv(input))
+
+
+det = op(
+    "det(input)",
+    "linalg.det",
+    prepare=square("det"),
+    input=_det_gradient,
+    shape=lambda a: a.shape[:-2],
+    backward_name="LinalgDetBackward0",
+    doc="""The determinants of a stack of square matrices (*, n, n).
+
+    Raises: RuntimeError for other shapes, and integers.
+
+    >>> import tensorgrad as torch
+    >>> torch.det(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    tensor(6.)
+    """,
+)
+
+
+def linalg_det(A: Tensor, *, out=None) -> Tensor:
+    """The determinants of a stack of square matrices (*, n, n).
+
+    Raises: RuntimeError for other shapes, and integers.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.det(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    tensor(6.)
+    """
+    return det(A, out=out)
+
+
+_adjugate = op("adjugate(input)", "linalg.adjugate", shape=lambda a: a.shape, where="")
+
+
+def _slogdet_gradient(grads, input, sign, needs):
+    g_sign, g_log = grads[0], grads[1]
+    if input._array.dtype.kind != "c":
+        if g_log is None:
+            return [None]
+        return [_matrices(g_log) * inv(input).transpose(-2, -1)]
+    factor = 0 if g_log is None else g_log
+    if g_sign is not None:
+        factor = factor - (conj(g_sign) * sign).imag * 1j
+    return [_matrices(factor + sign * 0) * adjoint(inv(input))]
+
+
+_slogdet = op(
+    "slogdet_(input)",
+    "linalg.slogdet",
+    prepare=square("slogdet"),
+    backward=_slogdet_gradient,
+    wrt=("input",),
+    outputs=("sign", "logabsdet"),
+    differentiable_outputs=2,
+    shape=lambda a: [(a.shape[:-2], a.dtype), (a.shape[:-2], real_dtype(a.dtype))],
+    backward_name="LinalgSlogdetBackward0",
+    where="",
+)
+
+
+def named(cls, results, out, function):
+    return store_out(function.__name__, out, cls(results))
+
+
+def linalg_slogdet(A: Tensor, *, out=None):
+    """`sign` and `logabsdet` (*,) of square matrices (*, n, n): det = sign · exp(logabsdet), without overflow.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.slogdet(torch.eye(2)).logabsdet
+    tensor(0.)
+    """
+    return named(return_type("linalg_slogdet", "sign", "logabsdet"), _slogdet(A), out, linalg_slogdet)
+
+
+@composite()
+def slogdet(input: Tensor, *, out=None):
+    """`torch.linalg.slogdet`.
+
+    >>> import tensorgrad as torch
+    >>> torch.slogdet(torch.tensor([[0.0, 2.0], [3.0, 0.0]]))
+    torch.return_types.slogdet(
+    sign=tensor(-1.),
+    logabsdet=tensor(1.7918))
+    """
+    return named(return_type("slogdet", "sign", "logabsdet"), _slogdet(input), out, slogdet)
+
+
+@composite()
+def logdet(input: Tensor) -> Tensor:
+    """The logarithms of determinants: nan where they are negative.
+
+    >>> import tensorgrad as torch
+    >>> torch.logdet(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    tensor(1.7918)
+    """
+    sign, log = _slogdet(input)
+    if input.is_complex():
+        return log + sign.log()
+    return log.masked_fill(sign < 0, math.nan) if not input.is_meta else log
+
+
+# --- inverses and equations ----------------------------------------------------------------------------------------
+
+_inverse = op(
+    "inverse(input)",
+    "lu.inv",
+    prepare=square("inv"),
+    backward=lambda grads, inverse: [-matmul(adjoint(inverse), nt(grads[0], conj(inverse)))],
+    wrt=("input",),
+    outputs=("inverse", "info"),
+    shape=lambda a: [(a.shape, a.dtype), (a.shape[:-2], np.int32)],
+    backward_name="LinalgInvExBackward0",
+    where="",
+)
+
+
+def failure(info: Tensor) -> tuple[str, int] | None:
+    """The first matrix of a stack that `info` says an algorithm failed on, in words, and what it says; or None."""
+    if info.is_meta:
+        return None
+    found = info._storage.to_host(info._array)
+    if not found.any():
+        return None
+    found = found.reshape(-1)
+    i = int((found != 0).argmax())
+    return (f"(Batch element {i}): " if info._array.ndim else ""), int(found[i])
+
+
+def _check_inverted(info: Tensor, name: str = "inv") -> None:
+    failed = failure(info)
+    if failed:
+        raise kernels.LinAlgError(
+            f"linalg.{name}: {failed[0]}The diagonal element {failed[1]} is zero, the inversion could not be completed "
+            "because the input matrix is singular."
+        )
+
+
+@composite()
+def inverse(input: Tensor, *, out=None) -> Tensor:
+    """The inverses of a stack of square matrices (*, n, n).
+
+    Raises: torch.linalg.LinAlgError for a singular matrix, RuntimeError for other shapes.
+
+    >>> import tensorgrad as torch
+    >>> torch.inverse(torch.tensor([[2.0]]))
+    tensor([[0.5000]])
+    """
+    result, info = _inverse(input)
+    _check_inverted(info)
+    return store_out("inverse", out, result)
+
+
+def inv(A: Tensor, *, out=None) -> Tensor:
+    """The inverses of a stack of square matrices (*, n, n).
+
+    Raises: torch.linalg.LinAlgError for a singular matrix, RuntimeError for other shapes.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.inv(torch.tensor([[2.0]]))
+    tensor([[0.5000]])
+    """
+    return inverse(A, out=out)
+
+
+def inv_ex(A: Tensor, *, check_errors: bool = False, out=None):
+    """`torch.linalg.inv` that also returns, instead of raising, which pivot of each matrix is zero (from 1; 0: none).
+
+    Raises: torch.linalg.LinAlgError for a singular matrix only if `check_errors`.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.inv_ex(torch.zeros(2, 2)).info
+    tensor(1, dtype=torch.int32)
+    """
+    results = _inverse(A)
+    if check_errors:
+        _check_inverted(results[1], "inv_ex")
+    return named(return_type("linalg_inv_ex", "inverse", "info"), results, out, inv_ex)
+
+
+def _solve_gradient(grads, A, result):
+    by_b = _solve(adjoint(A), grads[0])[0]
+    return [-nt(by_b, conj(result)), by_b]
+
+
+_solve = op(
+    "solve_matrices(A, B)",
+    "lu.solve",
+    backward=_solve_gradient,
+    wrt=("A", "B"),
+    outputs=("result", "info"),
+    shape=lambda a, b: [
+        ((*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), a.dtype),
+        (a.shape[:-2], np.int32),
+    ],
+    backward_name="LinalgSolveExBackward0",
+    where="",
+)
+
+
+def solve_matrices(A: Tensor, B: Tensor) -> Tensor:
+    """X of A X = B for matrices that fit. Raises: torch.linalg.LinAlgError for a singular A."""
+    result, info = _solve(A, B)
+    _check_solved(info)
+    return result
+
+
+def _check_solved(info: Tensor, name: str = "solve") -> None:
+    failed = failure(info)
+    if failed:
+        raise kernels.LinAlgError(
+            f"torch.linalg.{name}: {failed[0]}The solver failed because the input matrix is singular."
+        )
+
+
+def is_vector(A: Tensor, B: Tensor) -> bool:
+    """Whether `B` is a stack of vectors rather than of matrices."""
+    a, b = A._array.shape, B._array.shape
+    return len(b) == 1 or (len(a) - 1 == len(b) and b == a[:-1])
+
+
+def check_same_dtype(name: str, A: Tensor, B: Tensor) -> None:
+    if A.dtype is not B.dtype:
+        raise RuntimeError(
+            f"linalg.{name}: Expected A and B to have the same dtype, but found A of type {spoken(A._array)} and B "
+            "of type "
+            f"{spoken(B._array)} instead"
+        )
+
+
+def check_equation(name: str, A: Tensor, B: Tensor, left: bool) -> None:
+    a, b = A._array.shape, B._array.shape
+    if a[-1] != (b[-2] if left else b[-1]):
+        side = "AX = B" if left else "XA = B"
+        raise RuntimeError(
+            f"linalg.{name}: Incompatible shapes of A and B for the equation {side} ({a[-2]}x{a[-1]} and "
+            f"{b[-2]}x{b[-1]})"
+        )
+
+
+def _solved(A: Tensor, B: Tensor, left: bool) -> tuple[Tensor, Tensor]:
+    """The solution and the flags of `solve`, after all checks."""
+    kernels.check_square(A._array, "solve")
+    if not B.ndim:
+        kernels.check_matrices(B._array, "solve", "B")
+    check_same_dtype("solve", A, B)
+    vector = left and is_vector(A, B)
+    b = B.unsqueeze(-1) if vector else B
+    kernels.check_matrices(b._array, "solve", "B")
+    check_equation("solve", A, b, left)
+    broadcast_lead(A._array.shape[:-2], b._array.shape[:-2])
+    if left:
+        result, info = _solve(A, b)
+        return (result.squeeze(-1) if vector else result), info
+    result, info = _solve(A.transpose(-2, -1), b.transpose(-2, -1))
+    return result.transpose(-2, -1), info
+
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True, out=None) -> Tensor:
+    """X of A X = B (of X A = B if not `left`) for stacks of square matrices.
+
+    A is (*, n, n) and B (*, n, k) (or (*, k, n)), or a stack of vectors (*, n); X has the shape of B.
+
+    Raises: torch.linalg.LinAlgError for a singular A, RuntimeError for shapes or dtypes that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.solve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.tensor([2.0, 2.0]))
+    tensor([1.0000, 0.5000])
+    """
+    result, info = _solved(A, B, left)
+    _check_solved(info)
+    return store_out("solve", out, result)
+
+
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out=None):
+    """`torch.linalg.solve` that also returns, instead of raising, which pivot of each A is zero (from 1; 0: none).
+
+    Raises: torch.linalg.LinAlgError for a singular A only if `check_errors`.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.solve_ex(torch.zeros(2, 2), torch.ones(2)).info
+    tensor(1, dtype=torch.int32)
+    """
+    results = _solved(A, B, left)
+    if check_errors:
+        _check_solved(results[1], "solve_ex")
+    return named(return_type("linalg_solve_ex", "result", "info"), results, out, solve_ex)
+
+
+def _triangle(x: Tensor, upper: bool, unitriangular: bool) -> Tensor:
+    k = 1 if unitriangular else 0
+    return x.triu(k) if upper else x.tril(-k)
+
+
+solve_triangles = op(
+    "solve_triangular_(A, B, upper: bool, unitriangular: bool)",
+    "linalg.solve_triangular",
+    A=lambda g, A, out, upper, unitriangular: (
+        -_triangle(nt(solve_triangles(adjoint(A), g, not upper, unitriangular), conj(out)), upper, unitriangular)
+    ),
+    B=lambda g, A, upper, unitriangular: solve_triangles(adjoint(A), g, not upper, unitriangular),
+    shape=lambda a, b, upper, unitriangular: ((*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), a.dtype),
+    backward_name="LinalgSolveTriangularBackward0",
+    where="",
+)
+
+
+def solve_triangular(
+    input: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out=None
+) -> Tensor:
+    """X of A X = B (X A = B if not `left`), reading only the upper or the lower triangle of A, which is `input`.
+
+    With `unitriangular` the diagonal of A counts as ones. Raises: RuntimeError for shapes or dtypes that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.solve_triangular(torch.tensor([[2.0, 1.0], [0.0, 1.0]]), torch.tensor([[4.0], [2.0]]), upper=True)
+    tensor([[1.],
+            [2.]])
+    """
+    kernels.check_square(input._array, "solve_triangular")
+    kernels.check_matrices(B._array, "solve_triangular", "B")
+    check_same_dtype("solve_triangular", input, B)
+    check_equation("solve_triangular", input, B, left)
+    if left:
+        result = solve_triangles(input, B, upper, unitriangular)
+    else:
+        matrices, right = input.transpose(-2, -1), B.transpose(-2, -1)
+        result = solve_triangles(matrices, right, not upper, unitriangular).transpose(-2, -1)
+    return store_out("solve_triangular", out, result)
+
+
+def check_system(name: str, b: Tensor, A: Tensor) -> None:
+    """What the functions with the right-hand side first ask for. Raises: RuntimeError."""
+    x, y = A._array, b._array
+    if y.ndim < 2:
+        raise RuntimeError(
+            f"torch.{name}: Expected b to have at least 2 dimensions, but it has {y.ndim} dimensions instead"
+        )
+    if x.ndim < 2:
+        raise RuntimeError(
+            f"torch.{name}: Expected A to have at least 2 dimensions, but it has {x.ndim} dimensions instead"
+        )
+    if A.dtype is not b.dtype:
+        raise RuntimeError(
+            f"Expected b and A to have the same dtype, but found b of type {spoken(y)} and A of type {spoken(x)} "
+            "instead."
+        )
+    if x.shape[-2] != x.shape[-1]:
+        raise RuntimeError(
+            f"A must be batches of square matrices, but they are {x.shape[-2]} by {x.shape[-1]} matrices"
+        )
+    if x.shape[-1] != y.shape[-2]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for {name}: each A matrix is {x.shape[-2]} by {x.shape[-1]} but each b matrix "
+            f"is {y.shape[-2]} by {y.shape[-1]}"
+        )
+    broadcast_lead(x.shape[:-2], y.shape[:-2])
+    if x.dtype.kind not in "fc" or x.dtype.itemsize == 2:
+        unsupported(name, x)
+
+
+@composite()
+def triangular_solve(input: Tensor, A: Tensor, upper=True, transpose=False, unitriangular=False, *, out=None):
+    """The older form of `torch.linalg.solve_triangular`: returns the solution and a copy of A.
+
+    >>> import tensorgrad as torch
+    >>> torch.triangular_solve(torch.tensor([[4.0]]), torch.tensor([[2.0]])).solution
+    tensor([[2.]])
+    """
+    check_system("triangular_solve", input, A)
+    matrices, upper = (A.transpose(-2, -1), not upper) if transpose else (A, upper)
+    lead = broadcast_lead(A._array.shape[:-2], input._array.shape[:-2])
+    copy = A.expand((*lead, *A._array.shape[-2:])).clone()
+    results = solve_triangles(matrices, input, upper, unitriangular), copy
+    cls = return_type("triangular_solve", "solution", "cloned_coefficient")
+    return named(cls, results, out, triangular_solve)

@@ -1,0 +1,321 @@
+"""LU decompositions A = P L U, and equations solved with them.
+
+The packed form (see `kernels/array/lu.py`) has U on and above the diagonal and L, whose diagonal is ones, below it; so
+a gradient by both is one matrix too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch.errors import unsupported
+from tensorgrad.dispatch.kinds import FUNCTIONS, composite, op
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.kernels.array import linalg as checks
+from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
+from tensorgrad.ops import create
+from tensorgrad.ops.linalg.linalg import adjoint, check_equation, failure, named, solve_triangles
+from tensorgrad.ops.linalg.matmul import nt, tn
+from tensorgrad.ops.pointwise import conj
+from tensorgrad.return_types import return_type
+from tensorgrad.tensor import Tensor
+
+# --- the decomposition ---------------------------------------------------------------------------------------------
+
+
+def _check_factored(a, pivot, name: str = "torch.lu_factor"):
+    """Raises: RuntimeError for fewer than two dimensions, NotImplementedError for integers and 16-bit floats."""
+    if a.ndim < 2:
+        raise RuntimeError(f"{name}: Expected tensor with 2 or more dimensions. Got size: {list(a.shape)} instead")
+    if a.dtype.kind not in "fc" or a.dtype.itemsize == 2:
+        unsupported("lu", a)
+    if not pivot and isinstance(a, np.ndarray):
+        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
+    return a, pivot
+
+
+def _gradient(grads, LU, pivots):
+    """Of a function of L and U by A = P L U.
+
+    Source: F. de Hoog, R. Anderssen, M. Lukas, "Differentiation of matrix functionals using triangular factorization",
+    2011; for matrices that are not square with the product rule on L [U₁ U₂] and [L₁; L₂] U.
+    """
+    g = grads[0]
+    k = min(g._array.shape[-2:])
+    square = LU[..., :k, :k]
+    by_l, by_u = g[..., :k].tril(-1), g[..., :k, :].triu()
+    beside, below = by_u[..., k:], by_l[..., k:, :]  # by U₂ and L₂: what a wide or a tall matrix has beyond its square
+    lower = tn(conj(_ones_below(square)), by_l[..., :k, :]) - nt(beside, conj(LU[..., :k, k:]))
+    upper = nt(by_u[..., :k], conj(square.triu())) - tn(conj(LU[..., k:, :k]), below)
+    middle = FUNCTIONS["cat"]([lower.tril(-1) + upper.triu(), below], -2)
+    middle = adjoint(solve_triangles(square, adjoint(middle), True, False))
+    result = solve_triangles(adjoint(square), FUNCTIONS["cat"]([middle[..., :k, :], beside], -1), True, True)
+    if g._array.shape[-2] > k:
+        result = FUNCTIONS["cat"]([result, middle[..., k:, :]], -2)
+    return [_reordered(result, pivots, True)]
+
+
+def _ones_below(packed: Tensor) -> Tensor:
+    """L of the packed form: its strictly lower triangle and ones."""
+    return packed.tril(-1) + create.eye(*packed._array.shape[-2:], dtype=packed.dtype, device=packed.device)
+
+
+_row_order = op(
+    "lu_row_order(pivots, m: int, inverse: bool)",
+    "lu.row_order",
+    shape=lambda pivots, m, inverse: ((*pivots.shape[:-1], m), np.dtype(np.int64)),
+    where="",
+)
+
+
+def _reordered(x: Tensor, pivots: Tensor, inverse: bool) -> Tensor:
+    """Pᴴ x, or P x if `inverse`, where P is of the shape that the rows of `x` ask for."""
+    rows = _row_order(pivots, x._array.shape[-2], inverse)
+    lead = broadcast_lead(x._array.shape[:-2], rows._array.shape[:-1])
+    shape = (*lead, *x._array.shape[-2:])
+    return x.expand(shape).gather(-2, rows.unsqueeze(-1).expand(shape))
+
+
+def _shapes(a, pivot):
+    lead, k = a.shape[:-2], min(a.shape[-2:])
+    return [(a.shape, a.dtype), ((*lead, k), np.int32), (lead, np.int32)]
+
+
+_factor = op(
+    "lu_factor_(input, pivot: bool)",
+    "lu.lu_factor",
+    prepare=_check_factored,
+    backward=_gradient,
+    wrt=("input",),
+    outputs=("LU", "pivots", "info"),
+    shape=_shapes,
+    backward_name="LinalgLuFactorExBackward0",
+    where="",
+)
+
+
+def _check_info(name: str, info: Tensor) -> None:
+    """Raises: RuntimeError naming the first matrix with a zero on the diagonal of U."""
+    failed = failure(info)
+    if failed:
+        batch, i = failed
+        raise RuntimeError(
+            f"torch.linalg.{name}: {batch}U[{i},{i}] is zero and using it on lu_solve would result in a division by "
+            "zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+            "linalg.lu_factor_ex(A, pivot)"
+        )
+
+
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out=None):
+    """`torch.linalg.lu_factor` that also returns, instead of raising, which entry of U's diagonal is zero (0: none).
+
+    Raises: RuntimeError for fewer than two dimensions, and for a singular matrix if `check_errors`.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.lu_factor_ex(torch.zeros(2, 2)).info
+    tensor(1, dtype=torch.int32)
+    """
+    results = _factor(A, pivot)
+    if check_errors:
+        _check_info("lu_factor_ex", results[2])
+    return named(return_type("linalg_lu_factor_ex", "LU", "pivots", "info"), results, out, lu_factor_ex)
+
+
+def lu_factor(A: Tensor, *, pivot: bool = True, out=None):
+    """The packed LU decomposition of matrices (*, m, n), and the row (from 1) that each row was swapped with in turn.
+
+    Raises: RuntimeError for a singular matrix, fewer than two dimensions, or `pivot=False` on the CPU.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.lu_factor(torch.tensor([[1.0, 2.0], [4.0, 4.0]]))
+    torch.return_types.linalg_lu_factor(
+    LU=tensor([[4.0000, 4.0000],
+            [0.2500, 1.0000]]),
+    pivots=tensor([2, 2], dtype=torch.int32))
+    """
+    packed, pivots, info = _factor(A, pivot)
+    _check_info("lu_factor", info)
+    return named(return_type("linalg_lu_factor", "LU", "pivots"), (packed, pivots), out, lu_factor)
+
+
+def linalg_lu(A: Tensor, *, pivot: bool = True, out=None):
+    """A = P L U: a permutation, a lower triangle with ones on its diagonal, and an upper triangle.
+
+    For A (*, m, n) and k = min(m, n) they are (*, m, m), (*, m, k) and (*, k, n); P is empty without pivoting.
+    Raises: RuntimeError for fewer than two dimensions, or `pivot=False` on the CPU.
+
+    >>> import tensorgrad as torch
+    >>> P, L, U = torch.linalg.lu(torch.tensor([[1.0, 2.0], [4.0, 4.0]]))
+    >>> P @ L @ U
+    tensor([[1., 2.],
+            [4., 4.]])
+    """
+    _check_factored(A._array, pivot, "linalg.lu")
+    packed, pivots, _ = _factor(A, pivot)
+    results = _unpacked(packed, pivots, True, pivot)
+    return named(return_type("linalg_lu", "P", "L", "U"), results, out, linalg_lu)
+
+
+@composite("function method")
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out=None):
+    """The older form of `torch.linalg.lu_factor` and `lu_factor_ex` (with `get_infos`): singular matrices pass.
+
+    Raises: TypeError for an `out` that is not a tuple of as many tensors as are returned.
+
+    >>> import tensorgrad as torch
+    >>> torch.lu(torch.tensor([[2.0]]))
+    (tensor([[2.]]), tensor([1], dtype=torch.int32))
+    """
+    results = _factor(A, pivot)[: 3 if get_infos else 2]
+    if out is not None:
+        count = len(out) if isinstance(out, tuple | list) else 0
+        if count != len(results):
+            raise TypeError(f"expected tuple of {len(results)} elements but got {count}")
+        results = store_out("lu", out, results)
+    return return_type("_lu_with_info", "LU", "pivots", "info")(results) if get_infos else results
+
+
+# --- from the packed form ------------------------------------------------------------------------------------------
+
+_permutation = op(
+    "lu_permutation(pivots, packed)",
+    "lu.permutation",
+    shape=lambda pivots, packed: ((*packed.shape[:-1], packed.shape[-2]), packed.dtype),
+    where="",
+)
+
+
+def _unpacked(packed: Tensor, pivots: Tensor, data: bool, permutation: bool):
+    """P, L and U; empty where they are not asked for."""
+    k = min(packed._array.shape[-2:])
+    nothing = packed.new_empty(0)
+    p = _permutation(pivots, packed) if permutation else nothing
+    return (p, _ones_below(packed[..., :k]), packed[..., :k, :].triu()) if data else (p, nothing, nothing)
+
+
+def _check_range(pivots: Tensor, n: int, low: str, high: str) -> None:
+    """Raises: RuntimeError for a pivot that is no row."""
+    if pivots.is_meta or not pivots._array.size:
+        return
+    host = pivots._storage.to_host(pivots._array)
+    if host.min() < 1:
+        raise RuntimeError(f"{low} Did you properly pass the result of lu_factor?")
+    if host.max() > n:
+        raise RuntimeError(f"{high} Did you properly pass the result of lu_factor?")
+
+
+@composite("function")
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out=None):
+    """P, L and U of the packed decomposition that `torch.linalg.lu_factor` returns; empty where not unpacked.
+
+    Raises: RuntimeError for pivots that are not int32, or no rows of the matrices.
+
+    >>> import tensorgrad as torch
+    >>> torch.lu_unpack(*torch.linalg.lu_factor(torch.tensor([[1.0, 2.0], [4.0, 4.0]]))).L
+    tensor([[1.0000, 0.0000],
+            [0.2500, 1.0000]])
+    """
+    shape = LU_data._array.shape
+    if len(shape) < 2:
+        raise RuntimeError(f"torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: {[*shape]} instead")
+    if unpack_pivots:
+        if LU_pivots.dtype is not dtypes.int32:
+            raise RuntimeError(
+                "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype, as the one "
+                f"that torch.linalg.lu_factor returns. Got {spoken(LU_pivots._array)}"
+            )
+        words = "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
+        _check_range(LU_pivots, shape[-2], words, words)
+        LU_pivots = LU_pivots.expand((*shape[:-2], min(shape[-2:])))
+    results = _unpacked(LU_data, LU_pivots, unpack_data, unpack_pivots)
+    return named(return_type("lu_unpack", "P", "L", "U"), results, out, lu_unpack)
+
+
+# --- equations -----------------------------------------------------------------------------------------------------
+
+
+def _solve_in_steps(packed: Tensor, pivots: Tensor, B: Tensor, adjoined: bool) -> Tensor:
+    """Through both triangles, which brings the derivatives."""
+    if adjoined:
+        other = adjoint(packed)
+        lower = solve_triangles(other, B, False, False)
+        return _reordered(solve_triangles(other, lower, True, True), pivots, True)
+    lower = solve_triangles(packed, _reordered(B, pivots, False), False, True)
+    return solve_triangles(packed, lower, True, False)
+
+
+_solve = op(
+    "lu_solve_(packed, pivots, B, adjoined: bool)",
+    "lu.lu_solve",
+    twin=_solve_in_steps,
+    shape=lambda a, pivots, b, adjoined: (*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
+    where="",
+)
+
+
+def linalg_lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out=None
+) -> Tensor:
+    """X of A X = B (X A = B if not `left`), where A (Aᴴ with `adjoint`) is given by `torch.linalg.lu_factor`.
+
+    A is (*, n, n) and B (*, n, k) (or (*, k, n)); their leading dimensions broadcast.
+    Raises: RuntimeError for shapes or dtypes that do not fit, or pivots that are not int32, or no rows.
+
+    >>> import tensorgrad as torch
+    >>> LU, pivots = torch.linalg.lu_factor(torch.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    >>> torch.linalg.lu_solve(LU, pivots, torch.tensor([[2.0], [2.0]]))
+    tensor([[1.0000],
+            [0.5000]])
+    """
+    _check_solvable(LU, pivots, B, left)
+    if left:
+        result = _solve(LU, pivots, B, adjoint)
+    else:  # the adjoint of the equation
+        result = _mirrored(_solve(LU, pivots, _mirrored(B), not adjoint))
+    return store_out("linalg_lu_solve", out, result)
+
+
+_mirrored = adjoint  # where a parameter takes the name
+
+
+def _check_solvable(LU: Tensor, pivots: Tensor, B: Tensor, left: bool) -> None:
+    """Raises: RuntimeError for what `lu_solve` cannot work with."""
+    a, b = LU._array, B._array
+    checks.check_square(a, "lu_solve")
+    checks.check_matrices(b, "lu_solve", "B")
+    if LU.dtype is not B.dtype:
+        raise RuntimeError(
+            f"linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type {spoken(a)} and B of "
+            f"type {spoken(b)} instead"
+        )
+    if pivots.dtype is not dtypes.int32:
+        raise RuntimeError(
+            f"linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32. Got {spoken(pivots._array)}"
+        )
+    check_equation("lu_solve", LU, B, left)
+    if a.shape[-1] != pivots._array.shape[-1]:
+        raise RuntimeError(
+            "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix. Got "
+            f"{pivots._array.shape[-1]} for {a.shape[-1]}"
+        )
+    if a.shape[:-1] != pivots._array.shape:
+        raise RuntimeError(
+            "linalg.lu_solve: Expected LU.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
+            f"{[*pivots._array.shape]} instead"
+        )
+    broadcast_lead(b.shape[:-2], a.shape[:-2])
+    words = "Pivots given to lu_solve must all be"
+    _check_range(pivots, a.shape[-1], f"{words} greater or equal to 1.", f"{words} smaller or equal to LU.size(-2).")
+
+
+@composite()
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out=None) -> Tensor:
+    """`torch.linalg.lu_solve` with the right-hand side first.
+
+    >>> import tensorgrad as torch
+    >>> torch.lu_solve(torch.tensor([[2.0]]), torch.tensor([[4.0]]), torch.tensor([1], dtype=torch.int32))
+    tensor([[0.5000]])
+    """
+    result = linalg_lu_solve(LU_data, LU_pivots, input)
+    return store_out("lu_solve", out, result)

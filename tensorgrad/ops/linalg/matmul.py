@@ -1,0 +1,393 @@
+"""Matrix products. What a layer multiplies by, and what its gradients multiply by, are the same three ops."""
+
+from __future__ import annotations
+
+import math
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch import generate, inplace
+from tensorgrad.dispatch.kinds import alias, composite, export, op
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.kernels.array import matmul as kernels
+from tensorgrad.ops.pointwise import conj
+from tensorgrad.tensor import Tensor
+
+# --- the three orders of the product -------------------------------------------------------------------------------
+
+
+def _folded(x: Tensor) -> Tensor:
+    """A stack of matrices as one tall matrix."""
+    shape = x._array.shape
+    return x if len(shape) == 2 else x.reshape((math.prod(shape[:-1]), shape[-1]))
+
+
+def _left_gradient(g, other, input_shape):
+    """Of `input @ other` by `input`, for every combination of vectors, matrices and stacks."""
+    other = conj(other)
+    if len(input_shape) > 1 and other._array.ndim > 1:
+        return nt(g, other)
+    if len(input_shape) > 1:
+        return g.unsqueeze(-1) * other
+    if other._array.ndim == 1:
+        return g * other
+    return matmul(other, g.unsqueeze(-1)).squeeze(-1)
+
+
+def _right_gradient(g, input, other_shape):
+    """Of `input @ other` by `other`."""
+    input = conj(input)
+    rank = input._array.ndim
+    if len(other_shape) == 1:
+        return g * input if rank == 1 else matmul(g.reshape(-1), _folded(input))
+    if rank == 1:
+        return input.unsqueeze(-1) * g.unsqueeze(-2)
+    if len(other_shape) == 2:  # every matrix of the stack met the same right operand: sum inside the product
+        return tn(_folded(input), _folded(g))
+    return tn(input, g)
+
+
+matmul = op(
+    "matmul(input, other)",
+    "matmul.matmul",
+    input=_left_gradient,
+    other=_right_gradient,
+    shape=kernels.matmul_shape,
+    backward_name="MmBackward0",
+    doc="""The matrix product `input @ other` of vectors, matrices, or stacks of matrices that broadcast.
+
+    A vector counts as a row on the left and as a column on the right, and its dimension is dropped from the result.
+
+    Raises: RuntimeError for shapes that cannot be multiplied, two dtypes, or a 0-dimensional operand.
+
+    >>> import tensorgrad as torch
+    >>> torch.matmul(torch.ones(3, 2, 4), torch.ones(4, 5)).shape
+    torch.Size([3, 2, 5])
+    """,
+)
+Tensor.__matmul__ = generate.promise(matmul.op, "operator")
+
+
+def _rmatmul(self, other):
+    """`other @ tensor`; for anything but a tensor Python reports the operands."""
+    return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
+
+
+Tensor.__rmatmul__ = _rmatmul
+
+nt = op(
+    "matmul_nt(input, other)",
+    "matmul.nt",
+    input=lambda g, other: matmul(g, conj(other)),
+    other=lambda g, input, other_shape: tn(*_paired(g, conj(input), other_shape)),
+    shape=lambda a, b: kernels.matmul_shape(a, _Flipped(b)),
+    where="",
+)
+tn = op(
+    "matmul_tn(input, other)",
+    "matmul.tn",
+    input=lambda g, other, input_shape: nt(conj(other), g),
+    other=lambda g, input: matmul(conj(input), g),
+    shape=lambda a, b: kernels.matmul_shape(_Flipped(a), b),
+    where="",
+)
+
+
+def _paired(g, x, shape):
+    """Two stacks to be multiplied and summed to one matrix, as two tall matrices; others as they are."""
+    return (_folded(g), _folded(x)) if len(shape) == 2 and g._array.ndim == x._array.ndim > 2 else (g, x)
+
+
+class _Flipped:
+    """The shape and dtype of a stack of transposed matrices."""
+
+    def __init__(self, a):
+        self.shape, self.ndim, self.dtype = (*a.shape[:-2], a.shape[-1], a.shape[-2]), a.ndim, a.dtype
+
+
+# --- linear --------------------------------------------------------------------------------------------------------
+
+
+def _linear_input(g, weight):
+    weight = conj(weight)
+    return matmul(g, weight) if weight._array.ndim == 2 else g.unsqueeze(-1) * weight
+
+
+def _linear_weight(g, input, weight_shape):
+    input = conj(input)
+    if len(weight_shape) == 1:
+        return matmul(g.reshape(-1), _folded(input)) if input._array.ndim > 1 else g * input
+    if input._array.ndim == 1:
+        return g.unsqueeze(-1) * input
+    return tn(_folded(g), _folded(input))
+
+
+linear = op(
+    "linear(input, weight, bias=None)",
+    "matmul.linear",
+    input=_linear_input,
+    weight=_linear_weight,
+    bias=lambda g, bias_shape: column_sum(g) if len(bias_shape) == 1 else g,
+    shape=kernels.linear_shape,
+    backward_kernel="matmul.linear_backward",
+    backward_name="AddmmBackward0",
+    where="functional",
+    doc="""`input @ weightᵀ + bias`: what `nn.Linear` computes.
+
+    Shapes: input (*, in), weight (out, in) or (in,), bias (out,) or None; the result is (*, out).
+
+    Raises: RuntimeError for shapes that do not fit, or more than one dtype.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.linear(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4))[0]
+    tensor([4., 4., 4., 4.])
+    """,
+)
+column_sum = op(
+    "column_sum(input)",
+    "matmul.column_sum",
+    input=lambda g, input_shape: g.expand(input_shape),
+    shape=lambda x: x.shape[-1:],
+    where="",
+)
+
+# --- products of given ranks ---------------------------------------------------------------------------------------
+
+
+def _mm_kernel(xp, a, b):
+    if a.ndim != 2 or b.ndim != 2:
+        kernels.mm_shape(a, b)
+    return kernels.matmul(xp, a, b)
+
+
+mm = op(
+    "mm(input, mat2)",
+    _mm_kernel,
+    input=lambda g, mat2: nt(g, conj(mat2)),
+    mat2=lambda g, input: tn(conj(input), g),
+    shape=kernels.mm_shape,
+    doc="The product (n, m) of two matrices, (n, k) and (k, m). Raises: RuntimeError for other shapes or two dtypes.",
+)
+
+
+def _bmm_kernel(xp, a, b):
+    kernels.bmm_shape(a, b)
+    return kernels.multiplied(xp, a, b)
+
+
+bmm = op(
+    "bmm(input, mat2)",
+    _bmm_kernel,
+    input=lambda g, mat2: nt(g, conj(mat2)),
+    mat2=lambda g, input: tn(conj(input), g),
+    shape=kernels.bmm_shape,
+    doc="The products (b, n, m) of the matrices in two stacks, (b, n, k) and (b, k, m). Raises: RuntimeError for other "
+    "shapes or two dtypes.",
+)
+
+
+def _mv_kernel(xp, a, v):
+    kernels.mv_shape(a, v)
+    return kernels.multiplied(xp, a, v)
+
+
+mv = op(
+    "mv(input, vec)",
+    _mv_kernel,
+    input=lambda g, vec: outer(g, conj(vec)),
+    vec=lambda g, input: matmul(g, conj(input)),
+    shape=kernels.mv_shape,
+    doc="The product (n,) of a matrix (n, m) and a vector (m,). Raises: RuntimeError for other shapes or two dtypes.",
+)
+
+
+def _dot_kernel(xp, a, b):
+    kernels.dot_shape(a, b)
+    return kernels.multiplied(xp, a, b)
+
+
+dot = op(
+    "dot(input, tensor)",
+    _dot_kernel,
+    input=lambda g, tensor: g * conj(tensor),
+    tensor=lambda g, input: g * conj(input),
+    shape=kernels.dot_shape,
+    doc="The inner product Σ input · tensor of two vectors (n,), a scalar. Raises: RuntimeError for other shapes or "
+    "two dtypes.",
+)
+vdot = op(
+    "vdot(input, other)",
+    "matmul.vdot",
+    input=lambda g, other: conj(g) * other,
+    other=lambda g, input: g * input,
+    shape=kernels.dot_shape,
+    doc="The inner product Σ conj(input) · other of two vectors (n,), a scalar. Raises: RuntimeError for other "
+    "shapes or two dtypes.",
+)
+
+
+def _outer_prepare(a, b):
+    for array, name in ((a, "self"), (b, "vec2")):
+        if array.ndim != 1:
+            raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {array.ndim}-D")
+    dtype = dtypes.promote_types(dtypes.from_numpy_dtype(a.dtype), dtypes.from_numpy_dtype(b.dtype)).numpy
+    return (a if a.dtype == dtype else a.astype(dtype)), (b if b.dtype == dtype else b.astype(dtype))
+
+
+outer = op(
+    "outer(input, vec2)",
+    "matmul.outer",
+    prepare=_outer_prepare,
+    input=lambda g, vec2: matmul(g, conj(vec2)),
+    vec2=lambda g, input: matmul(conj(input), g),
+    shape=lambda a, b: (a.shape[0], b.shape[0]),
+    backward_name="MulBackward0",
+    doc="All products of the elements of two vectors, (n,) and (m,): a matrix (n, m). Raises: RuntimeError for other "
+    "shapes.",
+)
+alias("ger", outer)
+
+
+@composite()
+def inner(input: Tensor, other: Tensor, *, out=None) -> Tensor:
+    """Inner products over the last dimension of both: (*, k) and (+, k) give (*, +). A 0-dim operand multiplies.
+
+    Raises: RuntimeError unless the last dimensions are equal and the dtypes the same.
+
+    >>> import tensorgrad as torch
+    >>> torch.inner(torch.tensor([1., 2]), torch.tensor([[3., 4], [5, 6]]))
+    tensor([11., 17.])
+    """
+    if not input.ndim or not other.ndim:
+        result = input * other
+    else:
+        if input.dtype is not other.dtype:
+            raise RuntimeError("both inputs should have same dtype")
+        if input._array.shape[-1] != other._array.shape[-1]:
+            raise RuntimeError(
+                "inner() the last dimension must match on both input tensors but got shapes "
+                f"{list(input.shape)} and {list(other.shape)}"
+            )
+        rows = nt(_folded(_at_least_2d(input)), _folded(_at_least_2d(other)))
+        result = rows.reshape((*input._array.shape[:-1], *other._array.shape[:-1]))
+    return store_out("inner", out, result)
+
+
+def _at_least_2d(x: Tensor) -> Tensor:
+    return x.unsqueeze(0) if x._array.ndim == 1 else x
+
+
+# --- products added to something -----------------------------------------------------------------------------------
+
+
+def _times(g: Tensor, factor):
+    return g if factor == 1 else g * (factor.conjugate() if isinstance(factor, complex) else factor)
+
+
+def _check_factors(c, a, b, beta, alpha):
+    """Raises: RuntimeError for a complex factor of a real product."""
+    for name, factor in (("beta", beta), ("alpha", alpha)):
+        if isinstance(factor, complex) and c.dtype.kind != "c":
+            raise RuntimeError(f"For non-complex input tensors, argument {name} must not be a complex number.")
+    return c, a, b, beta, alpha
+
+
+def _added(name: str, first: str, second: str, kernel: str, shape, *, doc: str, by_first, by_second):
+    function = op(
+        f"{name}(input, {first}, {second}, *, beta: number = 1, alpha: number = 1)",
+        kernel,
+        prepare=_check_factors,
+        shape=lambda c, a, b, beta, alpha: shape(c, a, b),
+        doc=doc,
+        **{"input": lambda g, beta: _times(g, beta), first: by_first, second: by_second},
+    )
+    setattr(Tensor, f"{name}_", inplace.make(function.op))
+    return function
+
+
+def _checked(shape):
+    """The shape of a product to which `c` is added."""
+
+    def rule(c, a, b):
+        made = shape(a, b, c)
+        kernels.check_expands(c.shape, made)
+        return made
+
+    return rule
+
+
+addmm = _added(
+    "addmm", "mat1", "mat2", "matmul.addmm", kernels.addmm_shape,
+    by_first=lambda g, mat2, alpha: nt(_times(g, alpha), conj(mat2)),
+    by_second=lambda g, mat1, alpha: tn(conj(mat1), _times(g, alpha)),
+    doc="`beta · input + alpha · (mat1 @ mat2)` for matrices (n, k) and (k, m). `input` broadcasts to the result's "
+    "shape (n, m), and is not looked at if `beta` is 0. Raises: RuntimeError for other shapes or two dtypes.",
+)  # fmt: skip
+addmv = _added(
+    "addmv", "mat", "vec", "matmul.addmv", _checked(kernels.mv_shape),
+    by_first=lambda g, vec, alpha: outer(_times(g, alpha), conj(vec)),
+    by_second=lambda g, mat, alpha: matmul(_times(g, alpha), conj(mat)),
+    doc="`beta · input + alpha · (mat @ vec)` for a matrix (n, m) and a vector (m,). `input` broadcasts to the "
+    "result's shape (n,), and is not looked at if `beta` is 0. Raises: RuntimeError for other shapes or two dtypes.",
+)  # fmt: skip
+export("addmv_", Tensor.addmv_, "function")
+baddbmm = _added(
+    "baddbmm", "batch1", "batch2", "matmul.baddbmm", _checked(kernels.bmm_shape),
+    by_first=lambda g, batch2, alpha: nt(_times(g, alpha), conj(batch2)),
+    by_second=lambda g, batch1, alpha: tn(conj(batch1), _times(g, alpha)),
+    doc="`beta · input + alpha · (batch1 @ batch2)` for stacks of matrices, (b, n, k) and (b, k, m). `input` "
+    "broadcasts to the result's shape (b, n, m), and is not looked at if `beta` is 0. Raises: RuntimeError for other "
+    "shapes or two dtypes.",
+)  # fmt: skip
+
+
+def _addbmm_shape(c, a, b):
+    made = kernels.bmm_shape(a, b, c)[1:]
+    kernels.check_expands(c.shape, made)
+    return made
+
+
+addbmm = _added(
+    "addbmm", "batch1", "batch2", "matmul.addbmm", _addbmm_shape,
+    by_first=lambda g, batch2, alpha: nt(_times(g, alpha), conj(batch2)),
+    by_second=lambda g, batch1, alpha: tn(conj(batch1), _times(g, alpha)),
+    doc="`beta · input + alpha · Σᵢ batch1[i] @ batch2[i]` for stacks of matrices, (b, n, k) and (b, k, m). `input` "
+    "broadcasts to the result's shape (n, m), and is not looked at if `beta` is 0. Raises: RuntimeError for other "
+    "shapes or two dtypes.",
+)  # fmt: skip
+
+
+def _addr_prepare(c, a, b, beta, alpha):
+    for array, name in ((a, "vec1"), (b, "vec2")):
+        if array.ndim != 1:
+            raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {array.ndim}-D")
+    kernels.check_expands(c.shape, (a.shape[0], b.shape[0]))
+    if c.dtype.kind == "b" and (isinstance(beta, float) or isinstance(alpha, float)):
+        raise RuntimeError("Boolean beta and alpha only supported for Boolean results.")
+    found = [dtypes.from_numpy_dtype(x.dtype) for x in (c, a, b)]
+    dtype = dtypes.promote_types(dtypes.promote_types(found[1], found[2]), found[0])
+    if dtype.category < dtypes.FLOATING and (isinstance(beta, float) or isinstance(alpha, float)):
+        raise RuntimeError("For integral input tensors, argument beta must not be a floating point number.")
+    c, a, b = (x if x.dtype == dtype.numpy else x.astype(dtype.numpy) for x in (c, a, b))
+    return _check_factors(c, a, b, beta, alpha)
+
+
+def _addr_kernel(xp, c, a, b, beta, alpha):
+    if c.dtype.kind == "b":
+        product = (a[:, None] & b[None, :]) if alpha else xp.zeros((a.shape[0], b.shape[0]), bool)
+        return product | c if beta else product
+    return kernels.added(xp, c, kernels.outer(xp, a, b), beta, alpha)
+
+
+addr = op(
+    "addr(input, vec1, vec2, *, beta: number = 1, alpha: number = 1)",
+    _addr_kernel,
+    prepare=_addr_prepare,
+    shape=lambda c, a, b, beta, alpha: ((a.shape[0], b.shape[0]), c.dtype),
+    input=lambda g, beta: _times(g, beta),
+    vec1=lambda g, vec2, alpha: matmul(_times(g, alpha), conj(vec2)),
+    vec2=lambda g, vec1, alpha: matmul(conj(vec1), _times(g, alpha)),
+    doc="`beta · input + alpha · vec1 vec2ᵀ`: the outer product of two vectors, (n,) and (m,), added to a matrix. "
+    "`input` broadcasts to the result's shape (n, m), and is not looked at if `beta` is 0. Raises: RuntimeError for "
+    "other shapes.",
+)
+Tensor.addr_ = inplace.make(addr.op)

@@ -1,0 +1,129 @@
+"""Norms of matrices, and their condition numbers."""
+
+from __future__ import annotations
+
+import math
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch.errors import wrap_dim
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.kernels.array import linalg as kernels
+from tensorgrad.ops.linalg.decompose import svdvals
+from tensorgrad.ops.linalg.linalg import inv_ex
+from tensorgrad.ops.reduce import vector_norm
+from tensorgrad.tensor import Tensor
+
+
+def _matrix_dims(name: str, x: Tensor, dim) -> tuple[int, int]:
+    if isinstance(dim, int):
+        raise TypeError(f"linalg_{name}(): argument 'dim' (position 3) must be tuple of ints, not int")
+    if len(dim) != 2:
+        raise RuntimeError(f"linalg.{name}: dim must be a 2-tuple. Got {dim}")
+    first, second = (wrap_dim(d, x.ndim) for d in dim)
+    if first == second:
+        raise RuntimeError(f"linalg.{name}: dims must be different. Got ({dim[0]}, {dim[1]})")
+    return first, second
+
+
+def _largest(x: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """The largest of what is not negative; 0 of nothing."""
+    return x.amax(dim, keepdim) if x._array.shape[dim] else x.sum(dim, keepdim)
+
+
+def matrix_norm(input: Tensor, ord="fro", dim=(-2, -1), keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
+    """A norm of matrices: "fro" (Frobenius), "nuc" (nuclear), ±inf (row sums), ±1 (column sums), ±2 (singular values).
+
+    Of sums and singular values it is the largest, or for a negative order the smallest. `dim` names the rows and the
+    columns; with `keepdim` they stay, of size 1.
+
+    Raises: RuntimeError for another order, or dimensions that are not two.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.matrix_norm(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(5.)
+    """
+    kernels.check_matrices(input._array, "matrix_norm")
+    rows, columns = _matrix_dims("matrix_norm", input, dim)
+    if input.dtype.category < dtypes.FLOATING:
+        kernels.check_floating(input._array, "matrix_norm")
+    x = input if dtype is None else input.to(dtype)
+    if ord == "fro":
+        result = vector_norm(x, 2, (rows, columns), keepdim)
+    elif ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2):
+        kernels.check_floating(x._array, "matrix_norm")
+        values = svdvals(x.movedim((rows, columns), (-2, -1)))
+        result = values.sum(-1) if ord == "nuc" else _largest(values, -1, False) if ord == 2 else values.amin(-1)
+        if keepdim:
+            for d in sorted((rows, columns)):
+                result = result.unsqueeze(d)
+    elif not isinstance(ord, str) and abs(ord) in (1, math.inf):
+        summed, kept = (rows, columns) if abs(ord) == 1 else (columns, rows)
+        sums = vector_norm(x, 1, summed, True)
+        result = _largest(sums, kept, True) if ord > 0 else sums.amin(kept, True)
+        result = result if keepdim else result.squeeze((rows, columns))
+    else:
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+    return store_out("matrix_norm", out, result)
+
+
+def norm(input: Tensor, ord=None, dim=None, keepdim: bool = False, *, out=None, dtype=None) -> Tensor:
+    """A vector norm over one dimension (or all), a matrix norm over two: what `ord` and `dim` say.
+
+    Raises: RuntimeError where neither says which is meant, or there are more dimensions than two.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.norm(torch.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
+    dims = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if ord is not None and dims is None and input.ndim not in (1, 2):
+        raise RuntimeError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {input.ndim}D."
+        )
+    if dims is not None and len(dims) not in (1, 2):
+        raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
+    two = len(dims) == 2 if dims is not None else input.ndim == 2
+    if ord is not None and two:
+        return matrix_norm(input, ord, dims or (0, 1), keepdim, dtype=dtype, out=out)
+    if isinstance(ord, str):  # has no meaning for vectors: says so
+        return matrix_norm(input, ord, (-2, -1) if dims is None else dims[0], keepdim, dtype=dtype, out=out)
+    if ord is None and dims is None:  # all elements, whatever the shape
+        dims = tuple(range(input.ndim))
+    return vector_norm(input, 2 if ord is None else ord, dims, keepdim, dtype=dtype, out=out)
+
+
+def cond(input: Tensor, p=None, *, out=None) -> Tensor:
+    """The condition number ‖A‖ ‖A⁻¹‖ in the norm `p`, by default the ratio of the extreme singular values; of singular
+    matrices it is infinite.
+
+    Raises: RuntimeError for another norm, or matrices that are not square where they must be.
+
+    >>> import tensorgrad as torch
+    >>> torch.linalg.cond(torch.tensor([[4.0, 0.0], [0.0, 2.0]]))
+    tensor(2.)
+    """
+    kernels.check_matrices(input._array, "cond")
+    if p is None or (not isinstance(p, str) and abs(p) == 2):
+        values = svdvals(input)
+        if not values._array.shape[-1]:
+            result = values.sum(-1)
+        else:
+            result = values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
+    else:
+        result = _cond_by_inverse(input, p)
+    return store_out("cond", out, result)
+
+
+def _cond_by_inverse(A: Tensor, p) -> Tensor:
+    if p not in ("fro", "nuc", 1, -1, math.inf, -math.inf):
+        raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
+    kernels.check_square(A._array, f"cond(ord={p})")
+    if not A._array.shape[-1]:
+        return A.new_zeros(A._array.shape[:-2], dtype=A.dtype.to_real())
+    inverse, info = inv_ex(A)
+    singular = info != 0
+    inverse = inverse.masked_fill(singular.unsqueeze(-1).unsqueeze(-1), 0)
+    result = matrix_norm(A, p) * matrix_norm(inverse, p)
+    if p == "nuc":
+        return result.masked_fill(singular, math.nan)
+    return result.masked_fill(singular | result.isnan(), math.inf)

@@ -1,0 +1,1 @@
+"""What neural networks are made of: convolutions, pooling, normalisation, activations, attention, losses."""

@@ -1,0 +1,497 @@
+"""Activations: the nonlinearities between layers, `torch.nn.functional.relu` and its like.
+
+Each has a fused kernel, and a fused one for its gradient (`*_grad`, an op of its own so that second derivatives
+exist). The twin of a gradient op says what it computes in simpler ops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch import inplace
+from tensorgrad.dispatch.errors import unsupported
+from tensorgrad.dispatch.kinds import composite, export, pointwise
+from tensorgrad.dispatch.slow_path import spoken
+from tensorgrad.ops import pointwise as arithmetic
+from tensorgrad.ops.compare import where
+from tensorgrad.ops.special import special
+from tensorgrad.tensor import Tensor
+
+
+def _floats(name: str):
+    """A check before the kernel: an activation that has no meaning for integers and complex numbers."""
+
+    def prepare(x, *params):
+        if x.dtype.kind not in "fV":
+            unsupported(name, x)
+        return (x, *params)
+
+    return prepare
+
+
+def _row(signature: str, kernel: str, *, where="", **row):
+    """An activation of floating-point numbers. Its in-place method is `_in_place(row)`."""
+    name = signature.partition("(")[0]
+    return pointwise(signature, f"activation.{kernel}", where=where, in_place=False, prepare=_floats(name), **row)
+
+
+def _grad(signature: str, **row):
+    """The gradient of an activation, as an op: from `grad` and the activation's input (or result)."""
+    name = signature.partition("(")[0]
+    return pointwise(signature, f"activation.{name}", where="", in_place=False, **row)
+
+
+def _replaced(row, input: Tensor, *params) -> Tensor:
+    return inplace.replace(input, row, params, {})
+
+
+def _functional_(name: str, function, places: str = "functional") -> None:
+    """Exposes `name_`, the in-place form of an activation that takes `inplace=`."""
+
+    def method(input, *args, **kwargs):
+        return function(input, *args, inplace=True, **kwargs)
+
+    method.__name__ = method.__qualname__ = f"{name}_"
+    method.__doc__ = f"In-place version of `{name}`: writes the result into `input` and returns it."
+    export(f"{name}_", method, places)
+
+
+# --- relu and other piecewise linear ones ---------------------------------------------------------------------------
+
+
+def _zero(g):
+    """The derivative of a slope that is constant wherever it exists. There is one: asked for, it is not "unused"."""
+    return g.new_zeros(g._array.shape)
+
+
+threshold_grad: Callable = _grad("threshold_grad(grad, result, limit: float)",
+                       grad=lambda g, result, limit: threshold_grad(g, result, limit), result=_zero)  # fmt: skip
+_relu = pointwise("relu(input)", "pointwise.relu", doc="max(input, 0).",
+                  backward_kernel="activation.relu_backward",
+                  input=lambda g, out: threshold_grad(g, out, 0))  # fmt: skip
+_threshold = pointwise("threshold(input, threshold: number, value: number)", "activation.threshold", where="",
+                       in_place=False,
+                       input=lambda g, input, threshold: threshold_grad(g, input, threshold))  # fmt: skip
+_leaky_relu = _row("leaky_relu(input, negative_slope: number)", "leaky_relu",
+                   input=lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope))  # fmt: skip
+leaky_relu_grad: Callable = _grad("leaky_relu_grad(grad, input, negative_slope: number)",
+                        grad=lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope),
+                        input=_zero)  # fmt: skip
+
+
+def _prepare_hardtanh(x, low, high):
+    if x.dtype.kind in "bc":
+        unsupported("hardtanh", x)
+    return (x, int(low), int(high)) if x.dtype.kind in "iu" else (x, low, high)
+
+
+_hardtanh = pointwise("hardtanh(input, min_val: number, max_val: number)", "pointwise.clamp", where="",
+                      prepare=_prepare_hardtanh, in_place=False,
+                      input=lambda g, input, min_val, max_val: hardtanh_grad(g, input, min_val, max_val))  # fmt: skip
+hardtanh_grad: Callable = _grad("hardtanh_grad(grad, input, min_val: number, max_val: number)",
+                      grad=lambda g, input, min_val, max_val: hardtanh_grad(g, input, min_val, max_val),
+                      input=_zero)  # fmt: skip
+_hardsigmoid = _row("hardsigmoid(input)", "hardsigmoid", input=lambda g, input: hardsigmoid_grad(g, input))
+hardsigmoid_grad: Callable = _grad(
+    "hardsigmoid_grad(grad, input)", grad=lambda g, input: hardsigmoid_grad(g, input), input=_zero
+)
+_hardswish = _row("hardswish(input)", "hardswish", input=lambda g, input: hardswish_grad(g, input))
+hardswish_grad: Callable = _grad("hardswish_grad(grad, input)",
+                       twin=lambda grad, input: grad * where(
+                           input <= -3, 0.0, where(input < 3, input / 3 + 0.5, 1.0)))  # fmt: skip
+
+
+def _shrink_grad(xp, g, x, limit):
+    return xp.where((x < -limit) | (x > limit), g, g.dtype.type(0))  # nan counts as within
+
+
+_hardshrink = pointwise("hardshrink(input, lambd: number)", "pointwise.hardshrink", where="", in_place=False,
+                        prepare=_floats("hardshrink"),
+                        input=lambda g, input, lambd: shrink_grad(g, input, lambd))  # fmt: skip
+_softshrink = pointwise("softshrink(input, lambd: number)", "pointwise.softshrink", where="", in_place=False,
+                        prepare=_floats("softshrink"),
+                        input=lambda g, input, lambd: shrink_grad(g, input, lambd))  # fmt: skip
+shrink_grad: Callable = pointwise("shrink_grad(grad, input, lambd: number)", _shrink_grad, where="", in_place=False,
+                        grad=lambda g, input, lambd: shrink_grad(g, input, lambd), input=_zero)  # fmt: skip
+
+
+@composite("functional")
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(input, 0).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.relu(torch.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
+    return input.relu_() if inplace else _relu(input)
+
+
+@composite("function functional")
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """`input` where it exceeds `threshold`, else `value`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.threshold(torch.tensor([0.5, 2.0]), 1, -1)
+    tensor([-1.,  2.])
+    """
+    return _replaced(_threshold, input, threshold, value) if inplace else _threshold(input, threshold, value)
+
+
+@composite("functional")
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """`input` where positive, else `negative_slope · input`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.leaky_relu(torch.tensor([-1.0, 2.0]), 0.1)
+    tensor([-0.1000,  2.0000])
+    """
+    return _replaced(_leaky_relu, input, negative_slope) if inplace else _leaky_relu(input, negative_slope)
+
+
+@composite("functional")
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """`input` limited to [min_val, max_val]. Raises: ValueError if these cross.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.hardtanh(torch.tensor([-2.0, 0.5]))
+    tensor([-1.0000,  0.5000])
+    """
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    if min_val < 0 and input._array.dtype.kind == "u":
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+    return _replaced(_hardtanh, input, min_val, max_val) if inplace else _hardtanh(input, min_val, max_val)
+
+
+@composite("functional")
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """`input` limited to [0, 6].
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.relu6(torch.tensor([-1.0, 2.0, 8.0]))
+    tensor([0., 2., 6.])
+    """
+    return hardtanh(input, 0, 6, inplace)
+
+
+@composite("functional")
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """`relu6(input + 3) / 6`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.hardsigmoid(torch.tensor([-4.0, 0.0, 4.0]))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    return _replaced(_hardsigmoid, input) if inplace else _hardsigmoid(input)
+
+
+@composite("functional")
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """`input · relu6(input + 3) / 6` (A. Howard et al., arXiv:1905.02244).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.hardswish(torch.tensor([-4.0, 1.0, 4.0]))
+    tensor([-0.0000, 0.6667, 4.0000])
+    """
+    return _replaced(_hardswish, input) if inplace else _hardswish(input)
+
+
+@composite("function functional method")
+def hardshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
+    """`input`, but 0 within [-lambd, lambd].
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.hardshrink(torch.tensor([0.2, 2.0]))
+    tensor([0., 2.])
+    """
+    return _hardshrink(input, lambd, out=out)
+
+
+@composite("functional")
+def softshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
+    """`input` moved towards 0 by `lambd`, 0 within it. Raises: RuntimeError for a negative `lambd`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.softshrink(torch.tensor([0.2, 2.0]))
+    tensor([0.0000, 1.5000])
+    """
+    if not input.dtype.is_floating_point:
+        unsupported("softshrink", input._array)
+    limit = dtypes.finfo(input.dtype).max
+    if not 0 <= lambd <= limit:
+        raise RuntimeError(
+            f"lambda must be in range [0, {limit:g}] for input dtype {spoken(input.dtype)}, but found {lambd:g}"
+        )
+    return _softshrink(input, lambd, out=out)
+
+
+# --- from exponentials ---------------------------------------------------------------------------------------------
+
+_gelu = _row("gelu(input, approximate: str)", "gelu",
+             input=lambda g, input, approximate: gelu_grad(g, input, approximate))  # fmt: skip
+gelu_grad: Callable = _grad("gelu_grad(grad, input, approximate: str)",
+                  twin=lambda grad, input, approximate: grad * _gelu_slope(input, approximate))  # fmt: skip
+_silu = pointwise("silu(input)", "pointwise.silu", where="", in_place=False,
+                  input=lambda g, input: silu_grad(g, input))  # fmt: skip
+silu_grad: Callable = pointwise("silu_grad(grad, input)", "pointwise.silu_grad", where="", in_place=False,
+                      twin=lambda grad, input: grad * _silu_slope(input))  # fmt: skip
+_mish = _row("mish(input)", "mish", input=lambda g, input: mish_grad(g, input))
+mish_grad: Callable = _grad("mish_grad(grad, input)", twin=lambda grad, input: grad * _mish_slope(input))
+_softplus = _row("softplus(input, beta: number, threshold: number)", "softplus",
+                 input=lambda g, input, beta, threshold: softplus_grad(g, input, beta, threshold))  # fmt: skip
+softplus_grad: Callable = _grad("softplus_grad(grad, input, beta: number, threshold: number)",
+                      twin=lambda grad, input, beta, threshold: where(
+                          input * beta > threshold, grad, grad * (input * beta).sigmoid()))  # fmt: skip
+_log_sigmoid = _row("log_sigmoid(input)", "log_sigmoid", input=lambda g, input: log_sigmoid_grad(g, input))
+log_sigmoid_grad: Callable = _grad("log_sigmoid_grad(grad, input)", twin=lambda grad, input: grad * (-input).sigmoid())
+_elu = _row(
+    "elu(input, alpha: number, scale: number, input_scale: number)", "elu",
+    input=lambda g, input, alpha, scale, input_scale: elu_grad(g, input, alpha, scale, input_scale),
+)  # fmt: skip
+elu_grad: Callable = _grad("elu_grad(grad, input, alpha: number, scale: number, input_scale: number)",
+                 twin=lambda grad, input, alpha, scale, input_scale: where(
+                     input > 0, grad * scale,
+                     grad * (where(input < 0, input, 0) * input_scale).exp()
+                     * (alpha * scale * input_scale)))  # fmt: skip
+
+SELU_ALPHA = 1.6732632423543772848170429916717
+SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def _gelu_slope(x, approximate):
+    if approximate == "none":
+        density = (x * x * -0.5).exp() * (1 / math.sqrt(2 * math.pi))
+        return ((x * math.sqrt(0.5)).erf() + 1) * 0.5 + x * density
+    slope, cubic = math.sqrt(2 / math.pi), 0.044715
+    t = ((x + x * x * x * cubic) * slope).tanh()
+    return (t + 1) * 0.5 + x * 0.5 * (1 - t * t) * (x * x * (3 * cubic) + 1) * slope
+
+
+def _silu_slope(x):
+    s = x.sigmoid()
+    return arithmetic.conj(s * (x * (1 - s) + 1))
+
+
+def _mish_slope(x):
+    t = softplus(x).tanh()
+    return t + x * x.sigmoid() * (1 - t * t)
+
+
+@composite("functional")
+def gelu(input: Tensor, *, approximate: str = "none", out=None) -> Tensor:
+    """`input · Φ(input)`, Φ the normal distribution (D. Hendrycks, K. Gimpel, arXiv:1606.08415), or its "tanh" form.
+
+    Raises: RuntimeError for another `approximate`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.gelu(torch.tensor([-1.0, 2.0]))
+    tensor([-0.1587,  1.9545])
+    """
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return _gelu(input, approximate, out=out)
+
+
+@composite("functional")
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """`input · sigmoid(input)`, also called swish (S. Elfwing et al., arXiv:1702.03118).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.silu(torch.tensor([-1.0, 2.0]))
+    tensor([-0.2689,  1.7616])
+    """
+    return _replaced(_silu, input) if inplace else _silu(input)
+
+
+@composite("functional")
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """`input · tanh(softplus(input))` (D. Misra, arXiv:1908.08681).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.mish(torch.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.8651])
+    """
+    return _replaced(_mish, input) if inplace else _mish(input)
+
+
+@composite("functional")
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out=None) -> Tensor:
+    """`log(1 + exp(beta · input)) / beta`, and `input` where `beta · input > threshold`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.softplus(torch.tensor([0.0, 30.0]))
+    tensor([ 0.6931, 30.0000])
+    """
+    return _softplus(input, beta, threshold, out=out)
+
+
+@composite("functional")
+def logsigmoid(input: Tensor, *, out=None) -> Tensor:
+    """`log(sigmoid(input))`, without underflow.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.logsigmoid(torch.tensor([0.0]))
+    tensor([-0.6931])
+    """
+    return _log_sigmoid(input, out=out)
+
+
+@composite("functional")
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """`input` where positive, else `alpha · (exp(input) - 1)` (D.-A. Clevert et al., arXiv:1511.07289).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.elu(torch.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000])
+    """
+    return _replaced(_elu, input, alpha, 1.0, 1.0) if inplace else _elu(input, alpha, 1.0, 1.0)
+
+
+@composite("function functional")
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """The self-normalising `elu` with fixed alpha and scale (G. Klambauer et al., arXiv:1706.02515).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.selu(torch.tensor([-1.0, 2.0]))
+    tensor([-1.1113,  2.1014])
+    """
+    return _replaced(_elu, input, SELU_ALPHA, SELU_SCALE, 1.0) if inplace else _elu(input, SELU_ALPHA, SELU_SCALE, 1.0)
+
+
+@composite("function functional")
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """`input` where positive, else `alpha · (exp(input / alpha) - 1)` (J. T. Barron, arXiv:1704.07483).
+
+    Raises: RuntimeError if alpha is 0.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.celu(torch.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000])
+    """
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return _replaced(_elu, input, alpha, 1.0, 1.0 / alpha) if inplace else _elu(input, alpha, 1.0, 1.0 / alpha)
+
+
+@composite("functional")
+def softsign(input: Tensor) -> Tensor:
+    """`input / (1 + |input|)`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.softsign(torch.tensor([-1.0, 3.0]))
+    tensor([-0.5000,  0.7500])
+    """
+    return input / (input.abs() + 1)
+
+
+@composite("functional")
+def tanhshrink(input: Tensor) -> Tensor:
+    """`input - tanh(input)`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.tanhshrink(torch.tensor([-1.0, 1.0]))
+    tensor([-0.2384,  0.2384])
+    """
+    return input - input.tanh()
+
+
+# --- with parameters, or randomness --------------------------------------------------------------------------------
+
+_prelu = pointwise("prelu(input, weight)", lambda xp, x, weight: xp.where(x > 0, x, x * weight), where="",
+                   in_place=False, backward_name="PreluKernelBackward0",
+                   input=lambda g, input, weight: where(input > 0, g, g * weight),
+                   weight=lambda g, input: (g * input).masked_fill(input > 0, 0))  # fmt: skip
+
+
+@composite("function functional method")
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """`input` where positive, else `weight · input`; one weight, or one per channel (dimension 1).
+
+    Raises: RuntimeError if there are as many weights as neither.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.prelu(torch.tensor([-1.0, 2.0]), torch.tensor([0.5]))
+    tensor([-0.5000,  2.0000])
+    """
+    if input.dtype is not weight.dtype:
+        raise RuntimeError(
+            "prelu: Type promoting not supported. Got "
+            f"{arithmetic.short_name(input)} and {arithmetic.short_name(weight)}"
+        )
+    if weight.ndim > 1:
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
+    count = weight.numel()
+    if count != 1:
+        if not input.ndim:
+            raise RuntimeError("Not allow zero-dim input tensor.")
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if channels != count:
+            raise RuntimeError(
+                f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {count} and channel "
+                f"size = {channels}."
+            )
+        weight = weight.reshape((count,) + (1,) * (input.ndim - 2))
+    elif weight.ndim:
+        weight = weight.reshape(())
+    return _prelu(input, weight)
+
+
+@composite("functional")
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """Half of the channels, gated by the sigmoid of the other half (Y. Dauphin et al., arXiv:1612.08083).
+
+    Raises: RuntimeError unless dimension `dim` has an even size.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.glu(torch.tensor([1.0, 0.0]))
+    tensor([0.5000])
+    """
+    if not input.ndim:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    size = input.shape[dim]
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim % input.ndim} is size {size}")
+    value, gate = input.narrow(dim, 0, size // 2), input.narrow(dim, size // 2, size // 2)
+    return value * gate.sigmoid()
+
+
+@composite("function functional")
+def rrelu(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """`leaky_relu` with a slope drawn for each non-positive element from [lower, upper]; its mean when not training.
+
+    Source: B. Xu et al., arXiv:1505.00853.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.rrelu(torch.tensor([-2.0, 3.0]), lower=0.1, upper=0.3)
+    tensor([-0.4000,  3.0000])
+    """
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    return _replaced(_random_slopes, input, lower, upper) if inplace else _random_slopes(input, lower, upper)
+
+
+def _random_slopes(input: Tensor, lower: float, upper: float) -> Tensor:
+    if input.is_meta:
+        return leaky_relu(input, lower)
+    below = input.detach() <= 0
+    drawn = input.new_empty(int(below.sum()), dtype=dtypes.float64).uniform_(lower, upper)
+    slopes = input.new_ones(input.shape)
+    slopes[below] = drawn.to(input.dtype)
+    return input * slopes
+
+
+for _name, _function, _places in (
+    ("threshold", threshold, "functional function"), ("leaky_relu", leaky_relu, "functional"),
+    ("hardtanh", hardtanh, "functional"), ("elu", elu, "functional"), ("selu", selu, "functional function"),
+    ("celu", celu, "functional function"), ("rrelu", rrelu, "functional function"),
+):  # fmt: skip
+    _functional_(_name, _function, _places)
+export("relu_", Tensor.relu_, "functional")
+export("sigmoid", special.sigmoid, "functional")
+export("tanh", arithmetic.tanh, "functional")

@@ -1,0 +1,223 @@
+"""Scaled dot-product attention, fused; its twin in simple ops says what it computes.
+
+Source: Vaswani et al., "Attention is all you need", 2017.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
+from tensorgrad.kernels.array import attention as kernels
+from tensorgrad.kernels.array import sample as sampling
+from tensorgrad.kernels.array.matmul import NAMES, broadcast_lead, matmul_shape
+from tensorgrad.ops.nn.dropout import dropout
+from tensorgrad.random.generator import default_generator
+from tensorgrad.tensor import Tensor, share
+
+
+def _weights(query, key, attn_mask, is_causal, scale):
+    """The attention weights: softmax(scale · query keyᵀ + mask); 0 for a query that may look at nothing."""
+    scores = query.matmul(key.transpose(-2, -1)) * scale
+    hidden = None
+    if is_causal:
+        hidden = scores.new_ones(scores.shape[-2:], dtype=dtypes.bool).triu(1)
+    if attn_mask is not None:
+        if attn_mask.dtype is dtypes.bool:
+            hidden = attn_mask.logical_not() if hidden is None else hidden.logical_or(attn_mask.logical_not())
+        else:
+            scores = scores + attn_mask
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, -math.inf)
+    if hidden is None and attn_mask is None:
+        return scores.softmax(-1)
+    blind = (scores == -math.inf).all(-1, True)
+    return scores.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0)
+
+
+def _twin(query, key, value, attn_mask, dropout_mask, is_causal, scale):
+    p = _weights(query, key, attn_mask, is_causal, scale)
+    return (p if dropout_mask is None else p * dropout_mask).matmul(value), p
+
+
+def _backward(g, query, key, value, attn_mask, dropout_mask, out, p, is_causal, scale, needs):
+    grads = _attention_grad(g, query, key, value, attn_mask, dropout_mask, out, p, is_causal, scale, needs)
+    return [gradient if need else None for need, gradient in zip(needs, grads, strict=True)]
+
+
+def _grad_twin(grad, query, key, value, attn_mask, dropout_mask, out, p, is_causal, scale, need):
+    p = _weights(query, key, attn_mask, is_causal, scale)
+    gq = gk = gv = gm = grad.new_empty(0)
+    dropped = p if dropout_mask is None else p * dropout_mask
+    if need[2]:
+        gv = dropped.transpose(-2, -1).matmul(grad)
+    if need[0] or need[1] or need[3]:
+        gp = grad.matmul(value.transpose(-2, -1))
+        gp = gp if dropout_mask is None else gp * dropout_mask
+        gm = p * (gp - (gp * p).sum(-1, True))
+        gq, gk = gm.matmul(key) * scale, gm.transpose(-2, -1).matmul(query) * scale
+    return gq, gk, gv, gm
+
+
+def _forward_kernel(xp, q, k, v, mask, dropout_mask, is_causal, scale):
+    return kernels.attention(xp, q, k, v, mask, is_causal, scale, dropout_mask)
+
+
+def _grad_kernel(xp, g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, need):
+    grads = kernels.attention_grad(xp, g, q, k, v, out, p, scale, dropout_mask, need, is_causal)
+    return tuple(xp.empty(0, g.dtype) if a is None else a for a in grads)
+
+
+def _shapes(q, k, v, mask, dropout_mask, is_causal, scale):
+    lead = broadcast_lead(broadcast_lead(q.shape[:-2], k.shape[:-2]), v.shape[:-2])
+    wide = dtypes.float32.numpy if q.dtype.itemsize == 2 else q.dtype
+    return [((*lead, q.shape[-2], v.shape[-1]), q.dtype), ((*lead, q.shape[-2], k.shape[-2]), wide)]
+
+
+# Kept as `p` are the weights or, by the compiled kernel, the logarithms of their sums, (*, L).
+_attention = op(
+    "attention(query, key, value, attn_mask=None, dropout_mask=None, is_causal: bool = False, scale: float = 1.0)",
+    _forward_kernel,
+    twin=_twin,
+    backward=_backward,
+    wrt=("query", "key", "value", "attn_mask"),
+    outputs=("out", "p"),
+    shape=_shapes,
+    backward_name="ScaledDotProductFlashAttentionForCpuBackward0",
+    where="",
+)
+_attention_grad = op(
+    "attention_grad(grad, query, key, value, attn_mask=None, dropout_mask=None, out_=None, p=None, "
+    "is_causal: bool = False, scale: float = 1.0, need: any = None)",
+    _grad_kernel,
+    twin=_grad_twin,
+    outputs=("gq", "gk", "gv", "gm"),
+    where="",
+)
+
+
+def _check(query, key, value, attn_mask, is_causal) -> None:
+    """Raises: RuntimeError in PyTorch's words for tensors that do not go together."""
+    q, k, v = query._array, key._array, value._array
+    if min(q.ndim, k.ndim, v.ndim) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
+            f"{q.ndim} key.dim: {k.ndim} and value.dim: {v.ndim} instead."
+        )
+    if not q.dtype == k.dtype == v.dtype:
+        names = [NAMES[a.dtype.name][1] for a in (q, k, v)]
+        raise RuntimeError(
+            f"Expected query, key, and value to have the same dtype, but got query.dtype: {names[0]} key.dtype: "
+            f"{names[1]} and value.dtype: {names[2]} instead."
+        )
+    if not query.dtype.is_floating_point:
+        kind = NAMES[q.dtype.name][1]
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: float != {kind}")
+    if attn_mask is not None:
+        if attn_mask.dtype not in (dtypes.bool, dtypes.float32, query.dtype):
+            raise RuntimeError(
+                "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+                f"{NAMES[attn_mask.dtype.name][1]} and  query.dtype: {NAMES[q.dtype.name][1]} instead."
+            )
+        if is_causal:
+            raise RuntimeError(
+                "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
+            )
+
+
+class _Shape:
+    """A shape that the checks of products read."""
+
+    def __init__(self, shape, dtype):
+        self.shape, self.ndim, self.dtype = tuple(shape), len(shape), dtype
+
+
+def _check_sizes(query, key, value, attn_mask) -> tuple[int, ...]:
+    """The shape of the attention weights. Raises: RuntimeError where sizes do not fit."""
+    q, k, v = query._array, key._array, value._array
+    if (
+        q.shape[-1] != k.shape[-1]
+        or k.shape[-2] != v.shape[-2]
+        or q.shape[:-2] != k.shape[:-2]
+        or attn_mask is not None
+    ):
+        scores = matmul_shape(q, _Shape((*k.shape[:-2], k.shape[-1], k.shape[-2]), k.dtype))
+        if attn_mask is not None:
+            scores = broadcast_lead(scores, attn_mask._array.shape)
+        matmul_shape(_Shape(scores, q.dtype), v)
+        return tuple(scores)
+    return (*q.shape[:-1], k.shape[-2])
+
+
+@composite("functional")
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(scale · query keyᵀ + mask) value.
+
+    Args:
+        query, key, value: (*, L, E), (*, S, E), (*, S, V); leading dimensions broadcast. The result is (*, L, V).
+        attn_mask: broadcasts to (*, L, S): boolean (True: look there) or added to the scores.
+        dropout_p: the probability of dropping each weight (always applied if positive).
+        is_causal: query i looks at keys 0 .. i only.
+        scale: 1 / √E unless given.
+        enable_gqa: key and value may have fewer heads (dimension -3), each shared by several of the query's.
+
+    Raises: RuntimeError for dtypes or sizes that do not go together.
+
+    >>> import tensorgrad as torch
+    >>> q = k = v = torch.eye(2)
+    >>> torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    tensor([[1.0000, 0.0000],
+            [0.3302, 0.6698]])
+    """
+    _check(query, key, value, attn_mask, is_causal)
+    if not 0.0 <= dropout_p <= 1.0:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
+    if enable_gqa:
+        key, value = _shared_heads(query, key, value)
+    weights = _check_sizes(query, key, value, attn_mask)
+    width = query._array.shape[-1]
+    if scale is None:
+        scale = 1.0 / math.sqrt(width) if width else 1.0
+    mask = _dropout_mask(query, key, value, weights, dropout_p) if dropout_p > 0 else None
+    return _attention(query, key, value, attn_mask, mask, is_causal, scale)[0]
+
+
+def _shared_heads(query, key, value):
+    heads, shared, shared_value = (t._array.shape[-3] for t in (query, key, value))
+    if not shared or not shared_value or heads % shared or heads % shared_value:
+        raise RuntimeError(
+            "Number of heads in key and value must divide the number of heads in query, but got "
+            f"query {heads}, key {shared}, value {shared_value}"
+        )
+    return key.repeat_interleave(heads // shared, -3), value.repeat_interleave(heads // shared_value, -3)
+
+
+def _dropout_mask(query, key, value, weights, p: float) -> Tensor:
+    lead = broadcast_lead(weights[:-2], value._array.shape[:-2])
+    storage = query._storage.__class__
+    dtype = query._array.dtype
+    shape = (*lead, *weights[-2:])
+    if storage.device_type == "meta":
+        made = storage.empty(shape, dtype, query.device)
+    elif storage.device_type == "cuda" and p < 1:
+        return dropout(query.new_ones(shape), p)
+    else:
+        made = (
+            sampling.dropout_mask(default_generator, weights, dtype, p) if p < 1 else sampling.np.zeros(weights, dtype)
+        )
+        made = sampling.np.ascontiguousarray(sampling.np.broadcast_to(made, shape))
+        made = made if storage.device_type == "cpu" else storage.from_host(made, query.device)
+    return share(made, storage.of(made))
+
+
+__all__ = ["FUNCTIONAL", "scaled_dot_product_attention"]

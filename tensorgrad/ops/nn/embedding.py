@@ -1,0 +1,150 @@
+"""Tables looked up by number: `embedding`, and its table of ones, `one_hot`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorgrad.autograd.graph import legacy_type_name
+from tensorgrad.autograd.modes import no_grad
+from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dtypes import I64
+from tensorgrad.kernels.array.index import extremes
+from tensorgrad.ops.reduce import vector_norm
+from tensorgrad.tensor import Tensor
+
+
+@composite("functional", name="one_hot")
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """A new last dimension, with a 1 at the place that the class number names and 0 elsewhere; int64.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.one_hot(torch.tensor([1, 0]), 3)
+    tensor([[0, 1, 0],
+            [1, 0, 0]])
+    """
+    array = tensor._array
+    if array.dtype.name != "int64":
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if not array.size:
+        if num_classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        return tensor.new_zeros((*array.shape, num_classes))
+    if not tensor.is_meta:
+        low, high = extremes(np, tensor._storage.to_host(array))
+        if low < 0:
+            raise RuntimeError("Class values must be non-negative.")
+        if num_classes == -1:
+            num_classes = high + 1
+        if high >= num_classes:
+            raise RuntimeError("Class values must be smaller than num_classes.")
+    return _one_hot(tensor, num_classes)
+
+
+_one_hot = op("one_hot_(input, classes: int)", "index.one_hot", where="",
+              shape=lambda index, classes: (*index.shape, classes))  # fmt: skip
+
+
+def _check_embedding(weight, indices, padding_idx, scale_grad_by_freq):
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    check_indices(indices, 1, "embedding")
+    return weight, indices, padding_idx, scale_grad_by_freq
+
+
+def check_indices(indices, position: int, name: str) -> None:
+    """Raises: RuntimeError unless the array `indices`, an argument of the function `name`, is int64 or int32."""
+    if indices.dtype is not I64 and indices.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(
+            f"Expected tensor for argument #{position} 'indices' to have one of the following scalar types: Long, Int; "
+            f"but got {legacy_type_name(indices)} instead (while checking arguments for {name})"
+        )
+
+
+_embedding = op("embedding(weight, indices, padding_idx: int, scale_grad_by_freq: bool)", "scatter.embedding",
+                prepare=_check_embedding, where="",
+                weight=lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq:
+                _embedding_grad(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq),
+                shape=lambda weight, indices, *rest: ((*indices.shape, weight.shape[1]), weight.dtype))  # fmt: skip
+_embedding_grad = op("embedding_grad(g, indices, count: int, padding_idx: int, scale_grad_by_freq: bool)",
+                     "scatter.embedding_grad", where="",
+                     g=lambda g, indices, padding_idx, scale_grad_by_freq:
+                     _rows_again(g, indices, padding_idx, scale_grad_by_freq),
+                     shape=lambda g, indices, count, *rest: ((count, g.shape[-1]), g.dtype))  # fmt: skip
+_uses = op("embedding_uses(indices, count: int, dtype: any)", "scatter.uses", where="",
+           shape=lambda indices, count, dtype: (indices.shape, dtype))  # fmt: skip
+
+
+def _rows_again(gg, indices, padding_idx, scale_grad_by_freq):
+    """The derivative of `embedding_grad`, which is linear: the rows of `gg`, as the gradients were weighted."""
+    rows = _embedding(gg, indices, -1, False)
+    if scale_grad_by_freq:
+        rows = rows / _uses(indices, gg._array.shape[0], gg._array.dtype.name).unsqueeze(-1)
+    if padding_idx >= 0:
+        rows = rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0)
+    return rows
+
+
+@composite("function", name="embedding")
+def _torch_embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
+                     sparse: bool = False) -> Tensor:  # fmt: skip
+    """The rows of the table `weight` that `indices` name; see `torch.nn.functional.embedding`.
+
+    >>> import tensorgrad as torch
+    >>> torch.embedding(torch.tensor([[0.0, 0.1], [1.0, 1.1], [2.0, 2.1]]), torch.tensor([2, 0]))
+    tensor([[2.0000, 2.1000],
+            [0.0000, 0.1000]])
+    """
+    return _embedding(weight, indices, padding_idx, scale_grad_by_freq)
+
+
+@composite("function")
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Shrinks, in place, those rows of the table `input` that `indices` name and whose norm exceeds `max_norm`.
+
+    Returns `input`. Raises: IndexError for a row that does not exist, RuntimeError for a table not of two dimensions.
+
+    >>> import tensorgrad as torch
+    >>> torch.embedding_renorm_(torch.tensor([[3.0, 4.0], [6.0, 8.0]]), torch.tensor([1]), 5.0, 2.0)
+    tensor([[3., 4.],
+            [3., 4.]])
+    """
+    if input.ndim != 2:
+        raise RuntimeError(
+            f"Expected 2-dimensional tensor, but got {input.ndim}-dimensional tensor for argument #1 'self' "
+            "(while checking arguments for embedding_renorm_)"
+        )
+    check_indices(indices._array, 2, "embedding_renorm_")
+    if input.is_meta:
+        return input
+    used = indices.reshape(-1).unique()
+    rows = input.index_select(0, used)
+    norms = vector_norm(rows, norm_type, 1)
+    factor = (max_norm / (norms + 1e-7)).masked_fill(norms <= max_norm, 1)
+    return input.index_copy_(0, used.long(), rows * factor.unsqueeze(1))
+
+
+@composite("functional")
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
+              norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:  # fmt: skip
+    """The rows of the table `weight` (rows, width) that `input` (any shape, int64 or int32) names.
+
+    Row `padding_idx` gets no gradient; `scale_grad_by_freq` divides a row's gradient by how often it is used;
+    `max_norm` first shrinks (in place) the used rows whose norm is larger. Gradients are dense also with `sparse`.
+    Raises: IndexError for a row that does not exist.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.embedding(torch.tensor([1, 1]), torch.tensor([[0.0], [5.0]]))
+    tensor([[5.],
+            [5.]])
+    """
+    if padding_idx is None:
+        padding_idx = -1
+    else:
+        count = weight._array.shape[0]
+        if not -count <= padding_idx < count:
+            raise AssertionError("Padding_idx must be within num_embeddings")
+        padding_idx %= count
+    if max_norm is not None:
+        with no_grad():
+            embedding_renorm_(weight, input, max_norm, norm_type)
+    return _embedding(weight, input, padding_idx, scale_grad_by_freq)

@@ -1,0 +1,325 @@
+"""Sampling images at places given by a grid, and the grids of affine maps: spatial transformers.
+
+Source: M. Jaderberg et al., "Spatial transformer networks" (2015).
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from tensorgrad.autograd.modes import enable_grad
+from tensorgrad.dispatch.errors import warn
+from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.kernels.array.grid import COUNT
+from tensorgrad.kernels.array.matmul import spoken
+from tensorgrad.ops.create import linspace, ones, zeros
+from tensorgrad.ops.join import stack
+from tensorgrad.tensor import Tensor
+
+MODES = ("bilinear", "nearest", "bicubic")
+PADDINGS = ("zeros", "border", "reflection")
+
+# --- the twin: the same in simpler ops, which has derivatives of any order -----------------------------------------
+
+
+def _composed(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> Tensor:
+    """`grid_sample` in ordinary ops: for each tap, gather a neighbour and weigh it."""
+    sizes, (batch, channels) = input.shape[2:], input.shape[:2]
+    axes = []
+    for d, size in enumerate(sizes):
+        places = _place(grid.select(-1, len(sizes) - 1 - d), size, mode, padding, align)
+        axes.append((size, *_taps(places, size, mode)))
+    total: Any = None
+    for tap in product(range(COUNT[mode]), repeat=len(sizes)):
+        index: Any = 0
+        weight: Any = 1
+        inside: Any = True
+        for t, (size, first, weights) in zip(tap, axes, strict=True):
+            here = first + t
+            if mode == "bicubic":
+                here = _bounded(here, size, padding, align)
+            inside = inside & (here >= 0) & (here < size)
+            index = index * size + here.clamp(0, size - 1)
+            weight = weight * weights[t]
+        flat = index.reshape(batch, 1, -1).expand(-1, channels, -1)
+        values = input.reshape(batch, channels, -1).gather(2, flat).reshape(batch, channels, *grid.shape[1:-1])
+        values = values.where(inside.unsqueeze(1), 0) * (weight.unsqueeze(1) if mode != "nearest" else 1)
+        total = values if total is None else total + values
+    return total
+
+
+def _place(x: Tensor, size: int, mode: str, padding: str, align: bool) -> Tensor:
+    """Coordinates from -1 to 1 as places in the input, brought inside as `padding` says."""
+    x = (x + 1) * ((size - 1) / 2) if align else (x + 1) * (size / 2) - 0.5
+    if padding == "zeros" or mode == "bicubic":
+        return x
+    if padding == "reflection":
+        low, span = (0.0, size - 1) if align else (-0.5, size)
+        if not span:
+            return x * 0
+        x = x - low
+        x = (-x).where(x < 0, x)
+        rest = x.fmod(span)
+        x = (span - rest).where((x / span).floor().fmod(2) != 0, rest) + low
+    inside = (x > 0) & (x < size - 1)  # on the border itself the derivative is zero
+    return x.where(inside, x.detach().nan_to_num(0).clamp(0, size - 1))
+
+
+def _taps(x: Tensor, size: int, mode: str) -> tuple[Tensor, list]:
+    """The first neighbour of each place, int64, and the weights of all."""
+    if mode == "nearest":
+        return _whole(x.detach().round(), size), [1]
+    first = x.detach().floor()
+    t = x - first
+    if mode == "bilinear":
+        return _whole(first, size), [1 - t, t]
+    a = -0.75
+    near = [((a + 2) * u - (a + 3)) * u * u + 1 for u in (t, 1 - t)]
+    far = [((a * u - 5 * a) * u + 8 * a) * u - 4 * a for u in (t + 1, 2 - t)]
+    return _whole(first - 1, size), [far[0], near[0], near[1], far[1]]
+
+
+def _whole(x: Tensor, size: int) -> Tensor:
+    """Places as int64; those far outside stay outside, and nan is outside."""
+    return x.nan_to_num(-9).clamp(-9 - 4 * size, 9 + 5 * size).long()
+
+
+def _bounded(index: Tensor, size: int, padding: str, align: bool) -> Tensor:
+    if padding == "border":
+        return index.clamp(0, size - 1)
+    if padding == "zeros":
+        return index
+    period = max(2 * size - 2 if align else 2 * size, 1)
+    index = index % period
+    return (period - (0 if align else 1) - index).where(index >= size, index)
+
+
+def _composed_grad(grad: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, needs):
+    """The gradients of `_composed`, with a graph of their own where gradients are recorded."""
+    from tensorgrad.autograd.gradients import grad as gradients
+
+    x, places = (t if t.requires_grad else t.detach().requires_grad_() for t in (input, grid))
+    wanted = [t for t, need in zip((x, places), needs, strict=True) if need]
+    if not wanted:
+        return input.new_zeros(input.shape), grid.new_zeros(grid.shape)
+    with enable_grad():
+        result = _composed(x, places, mode, padding, align)
+    recorded = grad.requires_grad or input.requires_grad or grid.requires_grad
+    found = iter(gradients(result, wanted, grad, create_graph=recorded, allow_unused=True))
+    given = [next(found) if need else None for need in needs]
+    return tuple(t.new_zeros(t.shape) if g is None else g for g, t in zip(given, (input, grid), strict=True))
+
+
+# --- rows ----------------------------------------------------------------------------------------------------------
+
+_grid_sampler_grad = op(
+    "grid_sampler_grad(grad, input, grid, mode: str, padding: str, align: bool, needs: any)",
+    "grid.grid_sample_grad",
+    outputs=("grad_input", "grad_grid"),
+    twin=_composed_grad,
+    shape=lambda g, x, grid, *rest: [(x.shape, x.dtype), (grid.shape, grid.dtype)],
+    doc="The gradients of `grid_sample` for its input and its grid.",
+    where="",
+)
+
+
+def _backward(g, input, grid, interpolation_mode, padding_mode, align_corners, needs):
+    return _grid_sampler_grad(g, input, grid, interpolation_mode, padding_mode, align_corners, needs)
+
+
+def _checked(x, grid, mode, padding, align):
+    """Raises: RuntimeError, NotImplementedError for shapes and dtypes that do not fit."""
+    if not len(x) == len(grid):
+        raise RuntimeError(
+            "grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
+            f"{list(x.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if grid.shape[-1] != x.ndim - 2:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid to have size {x.ndim - 2} in last dimension, but got grid with sizes "
+            f"{list(grid.shape)}"
+        )
+    for d, n in enumerate(x.shape[2:], start=2):
+        if not n:
+            raise RuntimeError(
+                "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes "
+                f"{list(x.shape)} with dimension {d} being empty"
+            )
+    if x.ndim not in (4, 5) or x.ndim != grid.ndim:
+        raise RuntimeError(
+            "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got input with "
+            f"sizes {list(x.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    mode, padding = (
+        names[v] if v.__class__ is int and 0 <= v < 3 else v for names, v in ((MODES, mode), (PADDINGS, padding))
+    )
+    if mode not in MODES or padding not in PADDINGS:
+        raise RuntimeError(
+            f"grid_sampler(): expected interpolation_mode and padding_mode from 0 to 2, but got {mode} and {padding}"
+        )
+    if mode == "bicubic" and x.ndim == 5:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    if x.dtype.kind in "biuc":
+        raise NotImplementedError(f"\"grid_sampler_{x.ndim - 2}d_cpu_kernel_impl\" not implemented for '{spoken(x)}'")
+    if x.dtype != grid.dtype:
+        raise RuntimeError(f"expected scalar type {spoken(x)} but found {spoken(grid)}")
+    return x, grid, mode, padding, align
+
+
+def _row(dims: int):
+    def prepare(x, grid, mode, padding, align):
+        if x.ndim != dims + 2 or grid.ndim != dims + 2:
+            raise RuntimeError(
+                f"grid_sampler(): expected {dims + 2}D input and grid with same number of dimensions, but got input "
+                f"with sizes {list(x.shape)} and grid with sizes {list(grid.shape)}"
+            )
+        return _checked(x, grid, mode, padding, align)
+
+    return op(
+        f"grid_sampler_{dims}d(input, grid, interpolation_mode: any, padding_mode: any, align_corners: bool)",
+        "grid.grid_sample",
+        prepare=prepare,
+        backward=_backward,
+        wrt=("input", "grid"),
+        twin=_composed,
+        shape=lambda x, grid, *rest: (*x.shape[:2], *grid.shape[1:-1]),
+        doc=f"`grid_sample` in {dims} dimensions, with numbers for the mode and the padding (see `grid_sampler`).",
+        where="function",
+    )
+
+
+grid_sampler_2d, grid_sampler_3d = _row(2), _row(3)
+
+# --- what users call -----------------------------------------------------------------------------------------------
+
+
+@composite("function")
+def grid_sampler(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """`grid_sample` with a number for the mode (0 bilinear, 1 nearest, 2 bicubic) and the padding (0 zeros, 1 border,
+    2 reflection).
+
+    >>> import tensorgrad as torch
+    >>> x, centre = torch.arange(4.0).reshape(1, 1, 2, 2), torch.zeros(1, 1, 1, 2)
+    >>> torch.grid_sampler(x, centre, 0, 0, False).item()
+    1.5
+    """
+    if input._array.ndim not in (4, 5) or input._array.ndim != grid._array.ndim:
+        _checked(input._array, grid._array, interpolation_mode, padding_mode, align_corners)
+    sample = grid_sampler_3d if input._array.ndim == 5 else grid_sampler_2d
+    return sample(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+def _default_corners() -> bool:
+    warn(
+        "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify "
+        "align_corners=True if the old behavior is desired. See the documentation of grid_sample for details.",
+    )
+    return False
+
+
+@composite("functional")
+def grid_sample(
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """The values of images (N, C, H, W) at the places `grid` (N, H', W', 2): (N, C, H', W'). Volumes likewise.
+
+    Args:
+        grid: places (x, y) or (x, y, z); -1 and 1 are the edges of the image.
+        mode: "bilinear" (in three dimensions trilinear), "nearest", or "bicubic" (two dimensions only).
+        padding_mode: what lies outside: "zeros", the nearest element of the "border", or the "reflection" of the image.
+        align_corners: -1 and 1 are the centers of the outermost elements, instead of their outer edges.
+
+    Raises: ValueError for other modes, RuntimeError for shapes or dtypes that do not fit together.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.arange(4.0).reshape(1, 1, 2, 2)
+    >>> grid = torch.tensor([[[[0.0, 0.0], [1.0, -1.0]]]])
+    >>> torch.nn.functional.grid_sample(x, grid, align_corners=True)
+    tensor([[[[1.5000, 1.0000]]]])
+    """
+    if mode not in MODES:
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
+        )
+    if padding_mode not in PADDINGS:
+        raise ValueError(
+            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: "
+            f"'{padding_mode}'"
+        )
+    if align_corners is None:
+        align_corners = _default_corners()
+    return grid_sampler(input, grid, mode, padding_mode, align_corners)
+
+
+@composite("function")
+def affine_grid_generator(theta: Tensor, size, align_corners: bool) -> Tensor:
+    """`affine_grid` without its checks.
+
+    >>> import tensorgrad as torch
+    >>> double = torch.tensor([[[2.0, 0.0, 0.0], [0.0, 2.0, 0.0]]])
+    >>> torch.affine_grid_generator(double, (1, 1, 1, 2), False)
+    tensor([[[[-1.,  0.],
+              [ 1.,  0.]]]])
+    """
+    if len(size) not in (4, 5):
+        raise RuntimeError("AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs.")
+    sizes, dims = tuple(size)[2:], len(size) - 2
+    like = {"dtype": theta.dtype, "device": theta.device}
+    axes: list[Tensor] = []
+    for d, n in enumerate(sizes):
+        axis = linspace(-1, 1, n, **like) if n > 1 else zeros(n, **like)
+        if not align_corners and n > 1:
+            axis = axis * (n - 1) / n
+        axes.insert(0, axis.reshape([-1 if e == d else 1 for e in range(dims)]).expand(sizes))
+    places = stack([*axes, ones(sizes, **like)], -1).reshape(1, -1, dims + 1)
+    grid = places.expand(size[0], -1, -1).bmm(theta.transpose(1, 2))
+    return grid.reshape(size[0], *sizes, dims)
+
+
+@composite("functional")
+def affine_grid(theta: Tensor, size, align_corners: bool | None = None) -> Tensor:
+    """The places that affine maps `theta` (N, 2, 3) or (N, 3, 4) send the elements of an image of `size` to.
+
+    Args:
+        theta: the matrices, for homogeneous coordinates (x, y, 1).
+        size: that of the images wanted, (N, C, H, W) or (N, C, D, H, W).
+        align_corners: as for `grid_sample`, which the result (N, H, W, 2) or (N, D, H, W, 3) is for.
+
+    Raises: ValueError for a dtype or shape that does not fit, NotImplementedError for another number of dimensions.
+
+    >>> import tensorgrad as torch
+    >>> identity = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+    >>> torch.nn.functional.affine_grid(identity, (1, 1, 1, 2), align_corners=False)
+    tensor([[[[-0.5000,  0.0000],
+              [ 0.5000,  0.0000]]]])
+    """
+    if align_corners is None:
+        align_corners = _default_corners()
+    if not theta.is_floating_point():
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    if len(size) not in (4, 5):
+        raise NotImplementedError(
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. "
+            f"Got size {size}."
+        )
+    dims = len(size) - 2
+    if tuple(theta.shape[1:]) != (dims, dims + 1):
+        raise ValueError(
+            f"Expected a batch of {dims}D affine matrices of shape Nx{dims}x{dims + 1} for size {size}. Got "
+            f"{theta.shape}."
+        )
+    if align_corners and min(size[2:]) == 1:
+        warn(
+            "Since version 1.3.0, affine_grid behavior has changed for unit-size grids when align_corners=True. This "
+            "is not an intended use case of affine_grid. See the documentation of affine_grid for details.",
+        )
+    elif min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {size}")
+    return affine_grid_generator(theta, size, align_corners)

@@ -1,0 +1,544 @@
+"""Losses, as in `torch.nn.functional`.
+
+The common ones are one op each, reduction included, whose derivative is one op too (with a twin in simpler ops, for
+second derivatives and other devices). The rest are composites.
+"""
+
+from __future__ import annotations
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch.errors import check_broadcastable, warn
+from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
+from tensorgrad.dtypes import I64
+from tensorgrad.kernels.array import loss as kernels
+from tensorgrad.kernels.array.reduce import spoken
+from tensorgrad.tensor import Tensor
+
+# --- reductions ----------------------------------------------------------------------------------------------------
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def legacy_reduction(size_average, reduce) -> str:
+    """The reduction that the old arguments `size_average` and `reduce` mean. Warns."""
+    size_average = True if size_average is None else size_average
+    reduce = True if reduce is None else reduce
+    reduction = "none" if not reduce else "mean" if size_average else "sum"
+    warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
+    )
+    return reduction
+
+
+def _checked(reduction: str, size_average=None, reduce=None) -> str:
+    if size_average is not None or reduce is not None:
+        return legacy_reduction(size_average, reduce)
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return reduction
+
+
+def _reduced(loss: Tensor, reduction: str) -> Tensor:
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
+def _scaled(g: Tensor, shape_of: Tensor, reduction: str) -> Tensor:
+    """The gradient of each element's loss from that of the reduced one."""
+    return g / shape_of._array.size if reduction == "mean" else g
+
+
+# --- functions of the difference -----------------------------------------------------------------------------------
+
+
+def _difference_loss(name: str, value, slope, backward_name: str):
+    """The op `name_(input, target, knee, reduction)` and its derivative, of the difference d = input - target.
+
+    Tensor formulas: `value(|d|, knee)` and `slope(d, knee)`; the kernels are `loss.name` and `loss.name_grad`.
+    """
+
+    def twin(input, target, knee, reduction):
+        return _reduced(value((input - target).abs(), knee), reduction)
+
+    def grad_twin(g, input, target, knee, reduction):
+        away = input - target
+        return slope(away, knee) * _scaled(g, away, reduction)
+
+    grad = op(f"{name}_grad(g, input, target, knee: number, reduction: str)", f"loss.{name}_grad", twin=grad_twin,
+              where="")  # fmt: skip
+    return op(f"{name}_(input, target, knee: number, reduction: str)", f"loss.{name}", twin=twin, where="",
+              input=lambda g, input, target, knee, reduction: grad(g, input, target, knee, reduction),
+              target=lambda g, input, target, knee, reduction: -grad(g, input, target, knee, reduction),
+              backward_name=backward_name)  # fmt: skip
+
+
+def _quadratic_then_linear(size, knee, slope):
+    """slope / knee · size² / 2 up to the knee, then a line of that slope."""
+    return (size * size * (0.5 * slope / knee)).where(size < knee, slope * (size - 0.5 * knee))
+
+
+_mse = _difference_loss("mse", lambda d, knee: d * d, lambda d, knee: 2 * d, "MseLossBackward0")
+_l1 = _difference_loss("l1", lambda d, knee: d, lambda d, knee: d.sgn(), "MeanBackward0")
+_smooth_l1 = _difference_loss("smooth_l1", lambda d, knee: _quadratic_then_linear(d, knee, 1),
+                              lambda d, knee: (d / knee).clamp(-1, 1), "SmoothL1LossBackward0")  # fmt: skip
+_huber = _difference_loss("huber", lambda d, knee: _quadratic_then_linear(d, knee, knee),
+                          lambda d, knee: d.clamp(-knee, knee), "HuberLossBackward0")  # fmt: skip
+
+
+def _same(input: Tensor, target: Tensor):
+    """Both in one dtype, after a warning if their sizes differ. Raises: RuntimeError if they do not broadcast."""
+    x, y = input._array, target._array
+    if x.shape != y.shape:
+        warn(
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
+            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+        )
+        check_broadcastable([x, y])
+    if x.dtype is not y.dtype:
+        dtype = dtypes.promote_types(input.dtype, target.dtype)  # they are expanded first: neither is 0-dim
+        input, target = input.to(dtype), target.to(dtype)
+    return input, target
+
+
+def _weighted(loss: Tensor, input: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    """Elementwise losses times `weight`; a mean divides by the sum of the weights."""
+    if weight._array.shape != input._array.shape:
+        raise ValueError("Weights and input must have the same size.")
+    loss = loss * weight
+    return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.sum() / weight.sum()
+
+
+@composite("functional")
+def mse_loss(
+    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight=None
+) -> Tensor:
+    """(input - target)², averaged, summed, or (`reduction="none"`) elementwise.
+
+    With a `weight` per element the mean divides by the sum of the weights.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.mse_loss(torch.zeros(2), torch.tensor([1.0, 3.0]))
+    tensor(5.)
+    """
+    if size_average is not None or reduce is not None or reduction not in _REDUCTIONS:
+        reduction = _checked(reduction, size_average, reduce)
+    x, y = input._array, target._array
+    if x.dtype is not y.dtype or x.shape != y.shape:
+        input, target = _same(input, target)
+    if weight is not None:
+        return _weighted(_mse(input, target, None, "none"), input, weight, reduction)
+    return _mse(input, target, None, reduction)
+
+
+@composite("functional")
+def l1_loss(
+    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight=None
+) -> Tensor:
+    """|input - target|, averaged, summed, or elementwise; with a `weight` per element as in `mse_loss`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.l1_loss(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 2.0]))
+    tensor(1.)
+    """
+    reduction = _checked(reduction, size_average, reduce)
+    input, target = _same(input, target)
+    if weight is not None:
+        return _weighted((input - target).abs(), input, weight, reduction)
+    if not input.dtype.is_floating_point:
+        return _reduced((input - target).abs(), reduction)
+    return _l1(input, target, None, reduction)
+
+
+@composite("functional")
+def smooth_l1_loss(
+    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", beta: float = 1.0
+) -> Tensor:
+    """d² / (2 beta) where d = |input - target| is below `beta`, else d - beta / 2.
+
+    Raises: RuntimeError for a negative `beta`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.smooth_l1_loss(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]), reduction="none")
+    tensor([0.1250, 2.5000])
+    """
+    reduction = _checked(reduction, size_average, reduce)
+    input, target = _same(input, target)
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    return _smooth_l1(input, target, beta, reduction) if beta else _l1(input, target, None, reduction)
+
+
+@composite("functional")
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
+    """d² / 2 where d = |input - target| is below `delta`, else delta (d - delta / 2), times a `weight` per element.
+
+    Raises: RuntimeError for a `delta` that is not positive.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.huber_loss(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]), reduction="none")
+    tensor([0.1250, 2.5000])
+    """
+    reduction = _checked(reduction)
+    input, target = _same(input, target)
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    if weight is not None:
+        if weight._array.shape != input._array.shape:
+            raise ValueError("Weights and input must have the same size.")
+        return _reduced(_huber(input, target, delta, "none") * weight, reduction)
+    return _huber(input, target, delta, reduction)
+
+
+# --- binary cross-entropy and divergences --------------------------------------------------------------------------
+
+
+def _bce_twin(input, target, weight, reduction):
+    loss = (target - 1) * (1 - input).log().clamp(min=-100) - target * input.log().clamp(min=-100)
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def _bce_grad_twin(g, input, target, weight, reduction):
+    slope = (input - target) / ((1 - input) * input).clamp(min=1e-12) * _scaled(g, input, reduction)
+    return slope if weight is None else slope * weight
+
+
+def _bce_target_slope(g, input, target, weight, reduction):
+    slope = ((1 - input).log().clamp(min=-100) - input.log().clamp(min=-100)) * _scaled(g, input, reduction)
+    return slope if weight is None else slope * weight
+
+
+_bce_grad = op("bce_grad(g, input, target, weight=None, reduction: str = 'mean')", "loss.bce_grad",
+               twin=_bce_grad_twin, where="")  # fmt: skip
+_bce = op("bce_(input, target, weight=None, reduction: str = 'mean')", "loss.bce", twin=_bce_twin, where="",
+          input=lambda g, input, target, weight, reduction: _bce_grad(g, input, target, weight, reduction),
+          target=_bce_target_slope, backward_name="BinaryCrossEntropyBackward0")  # fmt: skip
+
+
+@composite("functional")
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight=None, size_average=None, reduce=None, reduction: str = "mean"
+) -> Tensor:
+    """-(t log p + (1 - t) log(1 - p)) for probabilities `input`, each logarithm at least -100.
+
+    Raises: ValueError for different sizes, RuntimeError for values outside [0, 1].
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.0]))
+    tensor(0.6931)
+    """
+    reduction = _checked(reduction, size_average, reduce)
+    if input._array.shape != target._array.shape:
+        raise ValueError(
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is "
+            "deprecated. Please ensure they have the same size."
+        )
+    return _bce(input, target, weight, reduction)
+
+
+def _logits_twin(input, target, weight, pos_weight, reduction):
+    tail = (-input.abs()).exp().log1p() + (-input).clamp(min=0)
+    if pos_weight is not None:
+        tail = tail * ((pos_weight - 1) * target + 1)
+    loss = (1 - target) * input + tail
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def _logits_grad_twin(g, input, target, weight, pos_weight, reduction):
+    share = input.sigmoid()
+    if pos_weight is None:
+        slope = share - target
+    else:
+        slope = (pos_weight * target + (1 - target)) * share - pos_weight * target
+    slope = slope * _scaled(g, slope, reduction)
+    return slope if weight is None else slope * weight
+
+
+def _logits_target_slope(g, input, target, weight, pos_weight, reduction):
+    if pos_weight is None:
+        slope = -input
+    else:
+        log_share = FUNCTIONAL["logsigmoid"]
+        slope = log_share(-input) - pos_weight * log_share(input)
+    slope = slope * _scaled(g, slope, reduction)
+    return slope if weight is None else slope * weight
+
+
+_bce_with_logits_grad = op(
+    "bce_with_logits_grad(g, input, target, weight=None, pos_weight=None, reduction: str = 'mean')",
+    "loss.bce_with_logits_grad", twin=_logits_grad_twin, where="",
+)  # fmt: skip
+_bce_with_logits = op(
+    "bce_with_logits_(input, target, weight=None, pos_weight=None, reduction: str = 'mean')",
+    "loss.bce_with_logits", twin=_logits_twin, where="", backward_name="BinaryCrossEntropyWithLogitsBackward0",
+    input=lambda g, input, target, weight, pos_weight, reduction: _bce_with_logits_grad(
+        g, input, target, weight, pos_weight, reduction
+    ),
+    target=_logits_target_slope,
+)  # fmt: skip
+
+
+@composite("functional")
+def binary_cross_entropy_with_logits(
+    input: Tensor, target: Tensor, weight=None, size_average=None, reduce=None, reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """`binary_cross_entropy` of sigmoid(input), computed without overflow; `pos_weight` multiplies the term of t.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.binary_cross_entropy_with_logits(torch.zeros(1), torch.ones(1))
+    tensor(0.6931)
+    """
+    reduction = _checked(reduction, size_average, reduce)
+    x, y = input._array, target._array
+    if x.shape != y.shape:
+        raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
+    if y.dtype.kind in "iub":
+        raise RuntimeError(
+            f"result type {spoken(x)} can't be cast to the desired output type {spoken(y)} "
+            "(binary_cross_entropy_with_logits: the target must be of a floating-point dtype)"
+        )
+    if x.dtype is not y.dtype:
+        input, target = _same(input, target)
+    for factor in (weight, pos_weight):
+        if factor is not None:
+            check_broadcastable([factor._array, x])
+    return _bce_with_logits(input, target, weight, pos_weight, reduction)
+
+
+@composite("functional")
+def kl_div(
+    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", log_target: bool = False
+) -> Tensor:
+    """target (log target - input), for log-probabilities `input`; `log_target`: the target is a logarithm too.
+
+    `reduction="batchmean"` divides the sum by the size of the first dimension: the divergence as defined.
+
+    >>> import tensorgrad as torch
+    >>> p = torch.tensor([[0.5, 0.5]])
+    >>> torch.nn.functional.kl_div(p.log(), p, reduction="batchmean")
+    tensor(0.)
+    """
+    if size_average is not None or reduce is not None:
+        reduction = legacy_reduction(size_average, reduce)
+    elif reduction == "mean":
+        warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides "
+            "only by the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the "
+            "same as 'batchmean' in the next major release.",
+        )
+    elif reduction != "batchmean":
+        _checked(reduction)
+    if target.dtype.category < dtypes.FLOATING:
+        raise RuntimeError("kl_div: Integral inputs not supported.")
+    loss = target.exp() * (target - input) if log_target else target.xlogy(target) - target * input
+    if reduction == "batchmean":
+        return loss.sum() / input._array.shape[0] if input.ndim else loss.sum()
+    return _reduced(loss, reduction)
+
+
+# --- classes -------------------------------------------------------------------------------------------------------
+
+
+def _check_classes(x, target, weight) -> None:
+    """Raises: what PyTorch raises for shapes and dtypes that do not fit."""
+    if not x.ndim:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    if x.ndim == 1:
+        if target.ndim > 1 or target.size != 1:
+            raise ValueError(
+                f"Expected target of one element for an input of shape {list(x.shape)}, got {list(target.shape)}"
+            )
+    elif not target.ndim or x.shape[0] != target.shape[0]:
+        got = target.shape[0] if target.ndim else 0
+        raise ValueError(f"Expected input batch_size ({x.shape[0]}) to match target batch_size ({got}).")
+    elif x.ndim == 2 and target.ndim > 1:
+        raise RuntimeError(
+            "0D or 1D target tensor expected, multi-target not supported: the target must be the numbers of the "
+            f"classes, of shape {list(x.shape[:1])}, but it has shape {list(target.shape)}"
+        )
+    elif x.shape[2:] != target.shape[1:]:
+        raise RuntimeError(f"Expected target size {[x.shape[0], *x.shape[2:]]}, got {list(target.shape)}")
+    if target.dtype not in (I64, "uint8"):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {spoken(target)}")
+    classes = x.shape[0 if x.ndim == 1 else 1]
+    if weight is not None:
+        if weight.shape != (classes,):
+            raise RuntimeError(
+                f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor "
+                f"of shape: {list(weight.shape)}"
+            )
+        if weight.dtype != x.dtype:
+            raise RuntimeError(f"expected scalar type {spoken(x)} but found {spoken(weight)}")
+
+
+def _prepare_classes(x, target, weight, *rest):
+    if not (x.ndim == 2 and target.dtype is I64 and target.shape == x.shape[:1] and weight is None):
+        _check_classes(x, target, weight)
+        if target.dtype != I64:
+            target = target.astype(I64)
+    return (x, target, weight, *rest)
+
+
+def _prepare_logits(x, *rest):
+    if x.dtype.kind not in "fV":
+        raise NotImplementedError(f"\"log_softmax_lastdim_kernel_impl\" not implemented for '{spoken(x)}'")
+    return _prepare_classes(x, *rest)
+
+
+_nll_grad = op(
+    "nll_grad(g, target, weights, shape: shape, ignore_index: int)", "loss.nll_grad", where="",
+    shape=lambda g, target, weights, shape, ignore_index: (shape, g.dtype),
+    g=lambda g, target, weights, g_shape, ignore_index: _of_each(
+        _nll(g, target, None, ignore_index, "none")[0] * weights, g_shape
+    ),
+)  # fmt: skip
+_nll = op(
+    "nll_(input, target, weight=None, ignore_index: int = -100, reduction: str = 'mean')", "loss.nll", where="",
+    outputs=("out", "weights"), prepare=_prepare_classes, backward_name="NllLossBackward0",
+    shape=lambda x, t, weight, ignore_index, reduction: [
+        (t.shape if reduction == "none" else (), x.dtype), (t.shape, x.dtype)
+    ],
+    input=lambda g, weights, target, input_shape, ignore_index, reduction: _nll_grad(
+        g / weights.sum() if reduction == "mean" else g, target, weights, input_shape, ignore_index
+    ),
+)  # fmt: skip
+
+
+def _of_each(losses: Tensor, shape: tuple) -> Tensor:
+    """One per element, or their sum if the gradient was one for all."""
+    return losses if len(shape) == losses.ndim else losses.sum()
+
+
+@composite("functional")
+def nll_loss(
+    input: Tensor, target: Tensor, weight=None, size_average=None, ignore_index: int = -100, reduce=None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """-input[target], for log-probabilities (N, C, ...) and class numbers (N, ...); or (C) and one number.
+
+    Args:
+        weight: a factor per class; a mean divides by the weights of the targets.
+        ignore_index: targets that do not count.
+
+    Raises: IndexError for a class that is not there, ValueError or RuntimeError for shapes that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.nll_loss(torch.tensor([[-0.1, -2.0]]), torch.tensor([1]))
+    tensor(2.)
+    """
+    reduction = _checked(reduction, size_average, reduce)
+    return _nll(input, target, weight, ignore_index, reduction)[0]
+
+
+def _smoothed(input, target, weight, ignore_index, label_smoothing, reduction):
+    """Cross-entropy in simpler ops."""
+    dim = 0 if input.ndim == 1 else 1
+    logp = input.log_softmax(dim)
+    loss, weights = _nll(logp, target, weight, ignore_index, "none")
+    if label_smoothing:
+        spread = -(logp if weight is None else logp * _per_class(weight, input.ndim)).sum(dim)
+        spread = spread.masked_fill(target.reshape(spread.shape) == ignore_index, 0) / input._array.shape[dim]
+        loss = loss * (1 - label_smoothing) + spread * label_smoothing
+    if reduction == "none":
+        return loss
+    return loss.sum() if reduction == "sum" else loss.sum() / weights.sum()
+
+
+def _per_class(weight: Tensor, ndim: int) -> Tensor:
+    return weight if ndim == 1 else weight.reshape((-1,) + (1,) * (ndim - 2))
+
+
+def _cross_entropy_twin(input, target, weight, ignore_index, label_smoothing, reduction):
+    dim = 0 if input.ndim == 1 else 1
+    return _smoothed(input, target, weight, ignore_index, label_smoothing, reduction), input.softmax(dim)
+
+
+def _cross_entropy_grad_twin(
+    g, cache, input, target, weight, ignore_index, label_smoothing, reduction
+):  # the cache holds what is computed here again, because it has no place in the graph
+    dim = 0 if input.ndim == 1 else 1
+    shares = input.softmax(dim)
+    _, counted = _nll(input.detach(), target, weight, ignore_index, "none")
+    if reduction == "mean":
+        g = g / counted.sum()
+    ignored = target.reshape(counted.shape) == ignore_index
+    g = g.expand(counted.shape).masked_fill(ignored, 0)  # not by a product: g is infinite if all are ignored
+    mass = hit = g * counted * (1 - label_smoothing)
+    if label_smoothing:
+        even = (g * (label_smoothing / input._array.shape[dim])).unsqueeze(dim)
+        even = even.expand(input.shape) if weight is None else even * _per_class(weight, input.ndim)
+        mass = hit + even.sum(dim)
+    ones = counted.new_ones(counted.shape)
+    result = shares * mass.unsqueeze(dim) + _nll_grad(hit, target, ones, tuple(input._array.shape), ignore_index)
+    return result - even if label_smoothing else result
+
+
+_cross_entropy_grad = op(
+    "cross_entropy_grad(g, cache: any, input, target, weight=None, ignore_index: int = -100, "
+    "label_smoothing: float = 0.0, reduction: str = 'mean')",
+    lambda xp, g, cache, x, target, *rest: kernels.cross_entropy_grad(xp, g, cache, target, *rest),
+    twin=_cross_entropy_grad_twin, where="",
+)  # fmt: skip
+_cross_entropy = op(
+    "cross_entropy_(input, target, weight=None, ignore_index: int = -100, label_smoothing: float = 0.0, "
+    "reduction: str = 'mean')",
+    "loss.cross_entropy", twin=_cross_entropy_twin, prepare=_prepare_logits, where="",
+    cache="cache", backward_kernel="loss.cross_entropy_backward", backward_name="NllLossBackward0",
+    input=lambda g, cache, input, target, weight, ignore_index, label_smoothing, reduction: _cross_entropy_grad(
+        g, cache, input, target, weight, ignore_index, label_smoothing, reduction
+    ),
+)  # fmt: skip
+
+
+@composite("functional")
+def cross_entropy(
+    input: Tensor, target: Tensor, weight=None, size_average=None, ignore_index: int = -100, reduce=None,
+    reduction: str = "mean", label_smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """-log softmax(input)[target], for scores (N, C, ...) and class numbers (N, ...) or probabilities like the scores.
+
+    Args:
+        weight: a factor per class; a mean over class numbers divides by the weights of the targets.
+        ignore_index: class numbers that do not count.
+        label_smoothing: the share of the target that is spread evenly over the classes (Szegedy et al., 2015).
+
+    Raises: IndexError for a class that is not there, ValueError or RuntimeError for what does not fit.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.cross_entropy(torch.zeros(2, 4), torch.tensor([0, 3]))
+    tensor(1.3863)
+    """
+    if size_average is not None or reduce is not None or reduction not in _REDUCTIONS:
+        reduction = _checked(reduction, size_average, reduce)
+    if label_smoothing and not 0 <= label_smoothing <= 1:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
+    if input._array.shape == target._array.shape:
+        return _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
+    return _cross_entropy(input, target, weight, ignore_index, label_smoothing, reduction)
+
+
+def _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing):
+    """Cross-entropy with a probability for every class."""
+    if target.dtype.category < dtypes.FLOATING:
+        raise RuntimeError(
+            f"Expected floating point type for target with class probabilities, got {spoken(target._array)}"
+        )
+    if ignore_index >= 0:
+        raise RuntimeError("ignore_index is not supported for floating point target")
+    dim = 0 if input.ndim == 1 else 1
+    classes = input._array.shape[dim]
+    if weight is not None and weight._array.shape != (classes,):
+        raise RuntimeError(
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes but got "
+            f"weight tensor of shape: {list(weight.shape)}"
+        )
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    loss = input.log_softmax(dim) * target
+    if weight is not None:
+        loss = loss * _per_class(weight, input.ndim)
+    if reduction == "none":
+        return -loss.sum(dim)
+    total = -loss.sum()
+    return total if reduction == "sum" else total / (input._array.size // classes if classes else 0)

@@ -1,0 +1,361 @@
+"""Losses with margins, of counts, and between vectors; distances. All in simpler ops."""
+
+from __future__ import annotations
+
+import math
+
+from tensorgrad import dtypes
+from tensorgrad.autograd.modes import no_grad
+from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS, composite
+from tensorgrad.kernels.array.reduce import spoken
+from tensorgrad.ops.nn.loss import _checked, _reduced, legacy_reduction
+from tensorgrad.ops.reduce import pick, vector_norm
+from tensorgrad.tensor import Tensor
+
+
+def _positive(x: Tensor) -> Tensor:
+    """max(0, x), with no gradient at 0; 0 for nan."""
+    return x.masked_fill(~(x > 0), 0)
+
+
+def _ever(condition: Tensor) -> bool:
+    """Whether a condition holds anywhere; on the meta device, where nobody knows, it does not."""
+    return not condition.is_meta and bool(condition.any())
+
+
+# --- distances -----------------------------------------------------------------------------------------------------
+
+
+@composite("function functional")
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """x₁·x₂ / (max(‖x₁‖, eps) max(‖x₂‖, eps)) along `dim`, of vectors that broadcast.
+
+    >>> import tensorgrad as torch
+    >>> torch.cosine_similarity(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0]), dim=0)
+    tensor(0.7071)
+    """
+    dtype = dtypes.result_type_of((x1._array, x2._array))
+    if dtype.category < dtypes.FLOATING:
+        raise RuntimeError(
+            f"expected common dtype to be floating point, yet common dtype is {spoken(x1._array.astype(dtype.numpy))}"
+        )
+    if x1._array.shape != x2._array.shape:
+        x1, x2 = FUNCTIONS["broadcast_tensors"](x1, x2)
+    x1, x2 = x1.to(dtype), x2.to(dtype)
+    return (x1 / _length(x1, dim, eps) * (x2 / _length(x2, dim, eps))).sum(dim)
+
+
+def _length(x: Tensor, dim: int, eps: float) -> Tensor:
+    """The norm, at least `eps`; its gradient is the norm's also where it was raised."""
+    size = vector_norm(x, 2, dim, True)
+    raised = size.detach()
+    return size + (eps - raised).clamp(min=0)
+
+
+@composite("function functional")
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """‖x₁ - x₂ + eps‖ₚ along the last dimension.
+
+    >>> import tensorgrad as torch
+    >>> torch.pairwise_distance(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]))
+    tensor([5.0000])
+    """
+    return vector_norm(x1 - x2 + eps, p, -1 if x1.ndim or x2.ndim else None, keepdim)
+
+
+# --- two or three vectors ------------------------------------------------------------------------------------------
+
+
+@composite("functional")
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average=None, reduce=None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """1 - cos(x₁, x₂) where `target` is 1, max(0, cos(x₁, x₂) - margin) where it is -1; for (N, D) or (D).
+
+    >>> import tensorgrad as torch
+    >>> a, b = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    >>> torch.nn.functional.cosine_embedding_loss(a, b, torch.tensor([1.0]))
+    tensor(1.)
+    """
+    reduction = _checked(reduction, size_average, reduce)
+    if target.ndim not in (0, 1):
+        raise RuntimeError(
+            f"0D or 1D target tensor expected, multi-target not supported: got a target of shape {list(target.shape)}"
+        )
+    if input1.ndim != target.ndim + 1 or input2.ndim != target.ndim + 1:
+        raise RuntimeError(
+            f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with sizes "
+            f"{list(input1.shape)} and {list(input2.shape)}."
+        )
+    tiny = 1e-12  # keeps the root's slope finite at zero vectors
+    size1, size2 = (input1 * input1).sum(-1) + tiny, (input2 * input2).sum(-1) + tiny
+    cosine = (input1 * input2).sum(-1) / (size1 * size2).sqrt()
+    apart = (cosine - margin).clamp(min=0)
+    zeros = cosine.new_zeros(())
+    return _reduced((1 - cosine).where(target == 1, zeros) + apart.where(target == -1, zeros), reduction)
+
+
+@composite("functional")
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average=None, reduce=None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, -target (x₁ - x₂) + margin): x₁ should be larger where `target` is 1, smaller where it is -1.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.margin_ranking_loss(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
+    tensor(2.)
+    """
+    reduction = _checked(reduction, size_average, reduce)
+    if input1.ndim != input2.ndim or input1.ndim != target.ndim:
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
+        )
+    return _reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+
+
+def _triplet(nearer: Tensor, farther: Tensor, between, margin: float, reduction: str) -> Tensor:
+    if between is not None:
+        farther = farther.minimum(between)
+    return _reduced((margin + nearer - farther).clamp(min=0), reduction)
+
+
+def _check_triplet(anchor, positive, negative, margin) -> None:
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    a, p, n = anchor.ndim, positive.ndim, negative.ndim
+    if not a == p == n:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {a}D, positive {p}D, and negative {n}D inputs"
+        )
+
+
+@composite("functional")
+def triplet_margin_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6,
+    swap: bool = False, size_average=None, reduce=None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, ‖anchor - positive‖ - ‖anchor - negative‖ + margin), in the `p`-norm of `pairwise_distance`.
+
+    `swap` takes ‖positive - negative‖ where it is the smaller distance (Balntas et al., 2016).
+    Raises: ValueError for a margin that is not positive, RuntimeError for different numbers of dimensions.
+
+    >>> import tensorgrad as torch
+    >>> a, p, n = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.5]])
+    >>> torch.nn.functional.triplet_margin_loss(a, p, n)
+    tensor(0.5000)
+    """
+    reduction = _checked(reduction, size_average, reduce)
+    _check_triplet(anchor, positive, negative, margin)
+    between = pairwise_distance(positive, negative, p, eps) if swap else None
+    nearer, farther = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
+    return _triplet(nearer, farther, between, margin, reduction)
+
+
+@composite("functional")
+def triplet_margin_with_distance_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function=None, margin: float = 1.0,
+    swap: bool = False, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """`triplet_margin_loss` with any distance: a function of two tensors, by default `pairwise_distance`.
+
+    Its rows are max(0, d(anchor, positive) - d(anchor, negative) + margin); with `swap` the smaller one of
+    d(anchor, negative) and d(positive, negative) counts.
+
+    >>> import tensorgrad as torch
+    >>> anchor, positive, negative = torch.zeros(1, 2), torch.tensor([[1.0, 1.0]]), torch.tensor([[1.0, 2.0]])
+    >>> city_blocks = lambda x, y: (x - y).abs().sum(-1)
+    >>> loss = torch.nn.functional.triplet_margin_with_distance_loss
+    >>> loss(anchor, positive, negative, distance_function=city_blocks, margin=2.0)
+    tensor(1.)
+    """
+    reduction = _checked(reduction)
+    _check_triplet(anchor, positive, negative, margin)
+    distance = pairwise_distance if distance_function is None else distance_function
+    nearer, farther = distance(anchor, positive), distance(anchor, negative)
+    return _triplet(nearer, farther, distance(positive, negative) if swap else None, margin, reduction)
+
+
+# --- one input and its target --------------------------------------------------------------------------------------
+
+
+@composite("functional")
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, size_average=None, reduce=None, reduction: str = "mean"
+) -> Tensor:
+    """x where `target` is 1, max(0, margin - x) where it is -1; for distances x.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.3, 0.4]), torch.tensor([1.0, -1.0]))
+    tensor(0.4500)
+    """
+    reduction = _checked(reduction, size_average, reduce)
+    zeros = input.new_zeros(())
+    apart = (margin - input).clamp(min=0)
+    return _reduced(apart.where(target != 1, zeros) + input.where(target != -1, zeros), reduction)
+
+
+@composite("functional")
+def soft_margin_loss(input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean") -> Tensor:
+    """log(1 + exp(-target · input)), for targets 1 and -1 of any shape, averaged (or summed, or neither: `reduction`).
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.soft_margin_loss(torch.tensor([2.0, -1.0]), torch.tensor([1.0, 1.0]), reduction="none")
+    tensor([0.1269, 1.3133])
+    """
+    reduction = _checked(reduction, size_average, reduce)
+    return _reduced(0.0 - FUNCTIONAL["logsigmoid"](input * target), reduction)
+
+
+@composite("functional")
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight=None, size_average=None, reduce=None, reduction: str = "mean"
+) -> Tensor:
+    """Binary cross-entropy of sigmoid(input), averaged over the classes (the last dimension) of each sample.
+
+    `target` has the input's shape (*, C) and 1 for the classes that hold; `weight` (C,) scales the classes.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.multilabel_soft_margin_loss(torch.tensor([[2.0, -1.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(0.2201)
+    """
+    if size_average is not None or reduce is not None:
+        reduction = legacy_reduction(size_average, reduce)
+    elif reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    log_share = FUNCTIONAL["logsigmoid"]
+    loss = -(target * log_share(input) + (1 - target) * log_share(-input))
+    if weight is not None:
+        loss = loss * weight
+    return _reduced(loss.sum(-1) / input.size(-1), reduction)
+
+
+@composite("functional")
+def multi_margin_loss(
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, size_average=None,
+    reduce=None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Σ max(0, margin - x[target] + x[i])ᵖ / C over the other classes i; for scores (N, C) or (C).
+
+    Raises: ValueError for a `p` other than 1 and 2, RuntimeError for targets that do not fit.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.multi_margin_loss(torch.tensor([[0.1, 0.2, 0.8]]), torch.tensor([2]), reduction="none")
+    tensor([0.2333])
+    """
+    reduction = _checked(reduction, size_average, reduce)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.ndim != 1:
+        raise ValueError("weight must be one-dimensional")
+    rows = input if input.ndim == 2 else input.reshape(1, -1)
+    count, classes = rows._array.shape
+    if target.ndim > 1 or target.numel() != count:
+        raise RuntimeError(
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch "
+            f"size). Expected target size [{count}], but got {list(target.shape)}. Input has shape {list(input.shape)}."
+        )
+    if weight is not None and weight.numel() != classes:
+        raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
+    if target.dtype is not dtypes.int64:
+        raise RuntimeError(f"expected scalar type Long but found {spoken(target._array)}")
+    column = target.reshape(count, 1)
+    if _ever((column < 0) | (column >= classes)):
+        raise RuntimeError("target out of range")
+    short = _positive(margin - pick(rows, column, 1, False) + rows)
+    loss = short * short if p == 2 else short
+    if weight is not None:
+        loss = loss * pick(weight, target.reshape(-1), 0, False).unsqueeze(1)
+    each = input.new_tensor(range(classes), dtype=dtypes.int64)
+    loss = loss.masked_fill(each == column, 0).sum(1) / classes
+    return _reduced(loss if input.ndim == 2 else loss.reshape(()), reduction)
+
+
+@composite("functional")
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean"
+) -> Tensor:
+    """Σ max(0, 1 - (x[right] - x[wrong])) / C over all pairs of a right and a wrong class of each sample.
+
+    `target`, of the scores' shape (N, C) or (C), lists the right classes, ended by -1.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.multilabel_margin_loss(torch.tensor([0.1, 0.2, 0.8]), torch.tensor([2, -1, 0]))
+    tensor(0.2333)
+    """
+    reduction = _checked(reduction, size_average, reduce)
+    if target._array.shape != input._array.shape:
+        raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
+    classes = input._array.shape[-1] if input.ndim else 1
+    rows, labels = input.reshape(-1, classes), target.reshape(-1, classes)
+    if _ever((labels < -1) | (labels >= classes)):
+        raise RuntimeError("argument #2 'target' is out of range")
+    listed = (labels < 0).cumsum(1) == 0  # up to the first -1
+    named = labels.clamp(min=0)
+    each = input.new_tensor(range(classes), dtype=dtypes.int64)
+    right = ((named.unsqueeze(2) == each) & listed.unsqueeze(2)).any(1)
+    pairs = _positive(1 - pick(rows, named, 1, False).unsqueeze(2) + rows.unsqueeze(1))
+    loss = pairs.masked_fill(~listed.unsqueeze(2), 0).masked_fill(right.unsqueeze(1), 0).sum((1, 2)) / classes
+    return _reduced(loss if input.ndim == 2 else loss.reshape(()), reduction)
+
+
+@composite("functional")
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average=None, eps: float = 1e-8,
+    reduce=None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """e^x - target·x, minus the log-probability of counts with rates e^x; without `log_input`, x - target·log(x + eps).
+
+    `full` adds Stirling's approximation of log target! for targets above 1.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.poisson_nll_loss(torch.tensor([0.0]), torch.tensor([2.0]))
+    tensor(1.)
+    """
+    reduction = _checked(reduction, size_average, reduce)
+    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + (target * (2 * math.pi)).log() * 0.5
+        loss = loss + stirling.masked_fill(target <= 1, 0)
+    return _reduced(loss, reduction)
+
+
+@composite("functional")
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
+    """(log var + (input - target)² / var) / 2, with `var` at least `eps`; `full` adds log(2π) / 2.
+
+    `var` is a number, of the input's shape, or of that without its last dimension or with a 1 in any one place.
+    Raises: ValueError for another shape or a negative variance.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.gaussian_nll_loss(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
+    tensor(2.)
+    """
+    if isinstance(var, Tensor):
+        spread = var
+    elif var < 0:
+        raise ValueError("var has negative entry/entries")
+    else:
+        spread = input.new_full(tuple(input._array.shape), float(var))
+    shape, given = input._array.shape, spread._array.shape
+    if given != shape:
+        if shape[:-1] == given:
+            spread = spread.unsqueeze(-1)
+        elif len(given) != len(shape) or [v for n, v in zip(shape, given, strict=True) if n != v] != [1]:
+            raise ValueError("var is of incorrect size")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    if _ever(spread < 0):
+        raise ValueError("var has negative entry/entries")
+    spread = spread.clone()
+    with no_grad():
+        spread.clamp_(min=eps)  # raised, with the gradient of what it was
+    loss = (spread.log() + (input - target) ** 2 / spread) * 0.5
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return _reduced(loss, reduction)

@@ -1,0 +1,711 @@
+"""Normalisations. Each is one fused op with a fused gradient; its twin, in simple ops, says what it means.
+
+The gradients' twins compute the statistics anew from the input, so that second derivatives see how they depend on it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
+from tensorgrad.dispatch.out import refuse_grad, store_out
+from tensorgrad.kernels.array import norm as kernels
+from tensorgrad.kernels.array.matmul import spoken
+from tensorgrad.ops.copy import in_format_of
+from tensorgrad.tensor import Tensor
+
+# --- shared parts --------------------------------------------------------------------------------------------------
+
+
+def _filled(xp, grads, like):
+    """Gradients as arrays only: an empty one stands for what nobody asked for."""
+    return tuple(xp.empty(0, like.dtype) if g is None else g for g in grads)
+
+
+def _needed(needs, grads):
+    return [g if need else None for need, g in zip(needs, grads, strict=True)]
+
+
+def _empty(g: Tensor) -> Tensor:
+    return g.new_empty(0)
+
+
+def _check_floating(x, name: str) -> None:
+    if x.dtype.kind not in "f" and x.dtype.name != "bfloat16":
+        raise NotImplementedError(f"\"{name}\" not implemented for '{spoken(x)}'")
+
+
+def _check_mixed(x, *parameters) -> None:
+    """Raises: RuntimeError for parameters of another dtype (16-bit inputs may have float32 parameters)."""
+    for parameter in parameters:
+        if parameter is None or parameter.dtype is x.dtype or parameter.dtype == x.dtype:
+            continue
+        if x.dtype.itemsize == 2 and parameter.dtype.name == "float32":
+            continue
+        if parameter.dtype.itemsize > x.dtype.itemsize:
+            expected = "Float" if x.dtype.itemsize == 2 else spoken(x)
+            raise RuntimeError(f"mixed dtype (CPU): expect parameter to have scalar type of {expected}")
+        raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+
+
+def _row_gradient(g, normal, rstd, axes, centred):
+    """The gradient through `normal = (x - mean) rstd`: `rstd (g - mean(g) - normal mean(g normal))`."""
+    inner = g - normal * (g * normal).mean(axes, True)
+    return (inner - g.mean(axes, True) if centred else inner) * rstd
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x._array.dtype.itemsize == 2 else x
+
+
+def _statistics_dtype(x):
+    return dtypes.float32.numpy if x.dtype.itemsize == 2 else x.dtype
+
+
+# --- over the last dimensions --------------------------------------------------------------------------------------
+
+
+def _lead(x, axes) -> tuple:
+    return (*x.shape[: x.ndim - len(axes)], *[1] * len(axes))
+
+
+def _layer_norm_twin(input, weight, bias, axes, eps):
+    x = _wide(input)
+    mean = x.mean(axes, True)
+    centred = x - mean
+    rstd = ((centred * centred).mean(axes, True) + eps).rsqrt()
+    out = centred * rstd
+    out = out if weight is None else out * weight
+    return (out if bias is None else out + bias).to(input.dtype), mean, rstd
+
+
+def _layer_norm_backward(g, input, weight, mean, rstd, axes, eps, needs):
+    return _needed(needs, _layer_norm_grad(g, input, weight, mean, rstd, axes, eps, needs))
+
+
+def _layer_norm_grad_twin(grad, input, weight, mean, rstd, axes, eps, needs):
+    _, mean, rstd = _layer_norm_twin(input, None, None, axes, eps)
+    normal = (_wide(input) - mean) * rstd
+    wide = _wide(grad)
+    lead = tuple(range(input.ndim - len(axes)))
+    gx = (
+        _row_gradient(wide if weight is None else wide * weight, normal, rstd, axes, True) if needs[0] else _empty(grad)
+    )
+    gw = _summed(wide * normal, lead) if needs[1] else _empty(grad)
+    return gx.to(grad.dtype), gw, _summed(wide, lead) if needs[2] else _empty(grad)
+
+
+def _summed(x: Tensor, dims: tuple) -> Tensor:
+    return x.sum(dims) if dims else x
+
+
+_layer_norm = op(
+    "layer_norm(input, weight=None, bias=None, axes: any = (), eps: float = 1e-5)",
+    lambda xp, x, w, b, axes, eps: kernels.layer_norm(xp, x, axes, w, b, eps),
+    twin=_layer_norm_twin,
+    backward=_layer_norm_backward,
+    wrt=("input", "weight", "bias"),
+    outputs=("out", "mean", "rstd"),
+    shape=lambda x, w, b, axes, eps: [
+        (x.shape, x.dtype), (_lead(x, axes), _statistics_dtype(x)), (_lead(x, axes), _statistics_dtype(x))
+    ],
+    backward_name="NativeLayerNormBackward0",
+    where="",
+)  # fmt: skip
+_layer_norm_grad = op(
+    "layer_norm_grad(grad, input, weight=None, mean=None, rstd=None, axes: any = (), eps: float = 0.0, need: any = "
+    "None)",
+    lambda xp, g, x, w, mean, rstd, axes, eps, need: _filled(
+        xp, kernels.layer_norm_grad(xp, g, x, mean, rstd, w, axes, need), g
+    ),
+    twin=_layer_norm_grad_twin,
+    outputs=("gx", "gw", "gb"),
+    where="",
+)
+
+
+def _normalized(name: str, input: Tensor, shape, weight, bias=None) -> tuple[int, ...]:
+    """The trailing dimensions that `shape` names. Raises: RuntimeError where input or parameters do not fit."""
+    if not isinstance(shape, tuple | list):
+        raise TypeError(
+            f"{name}(): argument 'normalized_shape' (position 2) must be tuple of ints, not {type(shape).__name__}"
+        )
+    shape = tuple(shape)
+    have = input._array.shape
+    if not shape:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+            "normalized_shape = []"
+        )
+    for parameter, what in ((weight, "weight"), (bias, "bias")):
+        if parameter is not None and parameter._array.shape != shape:
+            raise RuntimeError(
+                f"Expected {what} to be of same shape as normalized_shape, but got {what} of shape "
+                f"{list(parameter.shape)} and normalized_shape = {list(shape)}"
+            )
+    if have[len(have) - len(shape) :] != shape or len(have) < len(shape):
+        star = "*, " if name == "layer_norm" else "*"
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape [{star}{', '.join(map(str, shape))}], "
+            "but "
+            f"got input of size{list(have)}"
+        )
+    return tuple(range(len(have) - len(shape), len(have)))
+
+
+@composite("functional")
+def layer_norm(input: Tensor, normalized_shape, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
+    """(x - mean) / √(var + eps) · weight + bias, over the last dimensions, which `normalized_shape` names.
+
+    Source: Ba, Kiros, Hinton, "Layer normalization", 2016.
+
+    Raises: RuntimeError if the shapes of input or parameters do not end (or agree) with `normalized_shape`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.layer_norm(torch.tensor([[1.0, 3.0]]), (2,))
+    tensor([[-1.0000,  1.0000]])
+    """
+    axes = _normalized("layer_norm", input, normalized_shape, weight, bias)
+    _check_floating(input._array, "LayerNormKernelImpl")
+    _check_mixed(input._array, *(None if p is None else p._array for p in (weight, bias)))
+    return _layer_norm(input, weight, bias, axes, eps)[0]
+
+
+@composite("function", name="layer_norm")
+def _torch_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True) -> Tensor:
+    """`torch.nn.functional.layer_norm`.
+
+    >>> import tensorgrad as torch
+    >>> torch.layer_norm(torch.tensor([[1.0, 3.0], [10.0, 30.0]]), (2,), eps=0.5)
+    tensor([[-0.8165,  0.8165],
+            [-0.9975,  0.9975]])
+    """
+    return layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+@composite("function")
+def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """`layer_norm`, the means and the reciprocal standard deviations.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[1.0, 3.0], [10.0, 30.0]])
+    >>> result, mean, reciprocal_std = torch.native_layer_norm(x, (2,), None, None, 1e-5)
+    >>> mean
+    tensor([[ 2.],
+            [20.]])
+    """
+    axes = _normalized("layer_norm", input, normalized_shape, weight, bias)
+    _check_floating(input._array, "LayerNormKernelImpl")
+    out, mean, rstd = _layer_norm(input, weight, bias, axes, eps)
+    kept = _kept_dtype(input, weight, bias)
+    return out, mean.to(kept), rstd.to(kept)
+
+
+def _kept_dtype(input: Tensor, weight, bias):
+    """The dtype in which the native functions return statistics: the parameters', or else the input's."""
+    return next((p.dtype for p in (weight, bias) if p is not None), input.dtype)
+
+
+def _rms_norm_twin(input, weight, axes, eps):
+    x = _wide(input)
+    rrms = ((x * x).mean(axes, True) + eps).rsqrt()
+    out = x * rrms
+    return (out if weight is None else out * weight).to(input.dtype), rrms
+
+
+def _rms_norm_backward(g, input, weight, rrms, axes, eps, needs):
+    return _needed(needs, _rms_norm_grad(g, input, weight, rrms, axes, eps, needs))
+
+
+def _rms_norm_grad_twin(grad, input, weight, rrms, axes, eps, needs):
+    _, rrms = _rms_norm_twin(input, None, axes, eps)
+    normal = _wide(input) * rrms
+    wide = _wide(grad)
+    gx = (
+        _row_gradient(wide if weight is None else wide * weight, normal, rrms, axes, False)
+        if needs[0]
+        else _empty(grad)
+    )
+    lead = tuple(range(input.ndim - len(axes)))
+    return gx.to(grad.dtype), _summed(wide * normal, lead) if needs[1] else _empty(grad)
+
+
+_rms_norm = op(
+    "rms_norm(input, weight=None, axes: any = (), eps: float = 0.0)",
+    lambda xp, x, w, axes, eps: kernels.rms_norm(xp, x, axes, w, eps),
+    twin=_rms_norm_twin,
+    backward=_rms_norm_backward,
+    wrt=("input", "weight"),
+    outputs=("out", "rrms"),
+    shape=lambda x, w, axes, eps: [(x.shape, x.dtype), (_lead(x, axes), _statistics_dtype(x))],
+    backward_name="FusedRmsNormBackward0",
+    where="",
+)
+_rms_norm_grad = op(
+    "rms_norm_grad(grad, input, weight=None, rrms=None, axes: any = (), eps: any = None, need: any = None)",
+    lambda xp, g, x, w, rrms, axes, eps, need: _filled(xp, kernels.rms_norm_grad(xp, g, x, rrms, w, axes, need), g),
+    twin=_rms_norm_grad_twin,
+    outputs=("gx", "gw"),
+    where="",
+)
+
+
+@composite("functional function")
+def rms_norm(input: Tensor, normalized_shape, weight=None, eps: float | None = None) -> Tensor:
+    """x / √(mean(x²) + eps) · weight over the last dimensions; `eps` is the machine epsilon of what it is computed
+    in (float32 for two-byte floats) unless given.
+
+    Source: Zhang, Sennrich, "Root mean square layer normalization", 2019.
+
+    Raises: RuntimeError if the shapes of input or weight do not end (or agree) with `normalized_shape`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.rms_norm(torch.tensor([[3.0, 4.0]]), (2,))
+    tensor([[0.8485, 1.1314]])
+    """
+    axes = _normalized("rms_norm", input, normalized_shape, weight)
+    if eps is None:
+        eps = dtypes.finfo(dtypes.float32 if input.dtype.itemsize == 2 else input.dtype).eps
+    if input.is_complex():  # no fused kernel: the definition
+        square = (input * input).mean(axes, True)
+        out = input * (square + eps).rsqrt()
+        return out if weight is None else out * weight
+    _check_floating(input._array, "rms_norm")
+    return _rms_norm(input, weight, axes, eps)[0]
+
+
+# --- per channel ---------------------------------------------------------------------------------------------------
+
+
+def _channels(x: Tensor, like: Tensor) -> Tensor:
+    """A vector over channels, shaped to broadcast against (N, C, *)."""
+    return x.reshape((1, -1, *[1] * (like.ndim - 2)))
+
+
+def _channel_axes(x: Tensor) -> tuple[int, ...]:
+    return (0, *range(2, x.ndim))
+
+
+def _batch_norm_kernel(xp, x, weight, bias, running_mean, running_var, training, eps):
+    out, mean, rstd, var = kernels.batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps)
+    if not training:  # the running statistics themselves: later updates must not reach what the graph keeps
+        mean, var = xp.array(mean), xp.array(var)
+    return out, mean, rstd, var
+
+
+def _batch_norm_twin(input, weight, bias, running_mean, running_var, training, eps):
+    x = _wide(input)
+    if training:
+        mean = x.mean(_channel_axes(x))
+        centred = x - _channels(mean, x)
+        var = (centred * centred).mean(_channel_axes(x))
+    else:
+        mean, var = _wide(running_mean).clone(), _wide(running_var).clone()
+        centred = x - _channels(mean, x)
+    rstd = (var + eps).rsqrt()
+    out = centred * _channels(rstd if weight is None else rstd * weight, x)
+    out = out if bias is None else out + _channels(bias, x)
+    return out.to(input.dtype), mean, rstd, var
+
+
+def _batch_norm_backward(g, input, weight, mean, rstd, training, eps, needs):
+    return _needed(needs, _batch_norm_grad(g, input, weight, mean, rstd, training, eps, needs))
+
+
+def _batch_norm_grad_twin(grad, input, weight, mean, rstd, training, eps, needs):
+    x, wide, axes = _wide(input), _wide(grad), _channel_axes(input)
+    if training:
+        _, mean, rstd, _ = _batch_norm_twin(input, None, None, None, None, True, eps)
+    else:
+        mean, rstd = mean.detach(), rstd.detach()
+    normal = (x - _channels(mean, x)) * _channels(rstd, x)
+    gx = gw = gb = _empty(grad)
+    if needs[0]:
+        scaled = wide if weight is None else wide * _channels(weight, x)
+        gx = _row_gradient(scaled, normal, _channels(rstd, x), axes, True) if training else scaled * _channels(rstd, x)
+    if needs[1]:
+        gw = (wide * normal).sum(axes)
+    if needs[2]:
+        gb = wide.sum(axes)
+    return gx.to(grad.dtype), gw, gb
+
+
+def _per_channel(x) -> tuple:
+    return (x.shape[1],), _statistics_dtype(x)
+
+
+_batch_norm = op(
+    "batch_norm(input, weight=None, bias=None, running_mean=None, running_var=None, training: bool = False, "
+    "eps: float = 1e-5)",
+    _batch_norm_kernel,
+    twin=_batch_norm_twin,
+    backward=_batch_norm_backward,
+    wrt=("input", "weight", "bias"),
+    outputs=("out", "mean", "rstd", "var"),
+    shape=lambda x, *rest: [(x.shape, x.dtype), *[_per_channel(x)] * 3],
+    backward_name="NativeBatchNormBackward0",
+    format_of=("input",),
+    where="",
+)
+_batch_norm_by_running = op(  # where nobody asks for the statistics: four results take longer than one
+    "batch_norm_by_running(input, weight=None, bias=None, running_mean=None, running_var=None, eps: float = 1e-5)",
+    lambda xp, x, weight, bias, mean, var, eps: kernels.batch_norm(xp, x, weight, bias, mean, var, False, eps)[0],
+    twin=lambda input, weight, bias, mean, var, eps: _batch_norm(input, weight, bias, mean, var, False, eps)[0],
+    shape=lambda x, *rest: x.shape,
+    format_of=("input",),
+    where="",
+)
+_batch_norm_grad = op(
+    "batch_norm_grad(grad, input, weight=None, mean=None, rstd=None, training: bool = False, eps: float = 0.0, "
+    "need: any = None)",
+    lambda xp, g, x, w, mean, rstd, training, eps, need: _filled(
+        xp, kernels.batch_norm_grad(xp, g, x, mean, rstd, w, training, need), g
+    ),
+    twin=_batch_norm_grad_twin,
+    outputs=("gx", "gw", "gb"),
+    format_of=("input",),
+    where="",
+)
+
+
+def _check_batch_norm(input, running_mean, running_var, weight, bias, training) -> None:
+    """Raises: RuntimeError for parameters or statistics that are missing or do not fit."""
+    x = input._array
+    channels = x.shape[1] if x.ndim > 1 else 0
+    if not training and (running_mean is None or running_var is None):
+        raise RuntimeError(f"running_{'mean' if running_mean is None else 'var'} must be defined in evaluation mode")
+    arrays = [t._array for t in (running_mean, running_var, weight, bias) if t is not None]
+    wanted = (channels,)
+    for array in arrays:
+        if array.shape != wanted:
+            named = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+            name = next(name for name, t in named.items() if t is not None and t._array is array)
+            if array.size != channels:
+                raise RuntimeError(f"{name} should contain {channels} elements not {array.size}")
+            raise RuntimeError(f"batch_norm: expected {name} to have 1 dimension, got shape {list(array.shape)}")
+    if x.ndim < 2 and x.size:
+        raise RuntimeError(f"batch_norm: expected an input of at least 2 dimensions (N, C, *), got {list(x.shape)}")
+    _check_floating(x, "batch_norm")
+    _check_mixed(x, *arrays)
+
+
+def _update_running(running_mean, running_var, mean, var, count: int, momentum: float) -> None:
+    """Moves the running statistics towards the batch's, in place."""
+    if running_mean is None or running_var is None or running_mean.is_meta or not count:
+        return
+    if running_mean._storage.xp is None:
+        return
+    old_mean, old_var, new_mean, new_var = (t._array for t in (running_mean, running_var, mean, var))
+    kernel = running_mean._storage.guard(kernels.updated_running)
+    updated = kernel(old_mean, old_var, new_mean, new_var, count, momentum)
+    for target, values in zip((running_mean, running_var), updated, strict=True):
+        target._storage.write(target._array, values)
+        target._storage.bump()
+
+
+@composite("functional")
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / √(var + eps) · weight + bias per channel of (N, C, *).
+
+    In training the statistics are the batch's, and the running ones (if given) move towards them by `momentum`;
+    otherwise the running ones are used.
+
+    Source: Ioffe, Szegedy, "Batch normalization", 2015.
+
+    Raises: RuntimeError for parameters that do not fit, ValueError for a single value per channel in training, or an
+        `eps` that is not positive (in training) or negative.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[1.0], [3.0]])
+    >>> torch.nn.functional.batch_norm(x, None, None, training=True)
+    tensor([[-1.0000],
+            [ 1.0000]])
+    """
+    if eps <= 0.0 and (training or eps < 0.0):
+        needed = "positive during training" if training else "non-negative"
+        raise ValueError(f"batch_norm eps must be {needed}, but got {eps}")
+    return _batch_normalized(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def _batch_normalized(input, running_mean, running_var, weight, bias, training, momentum, eps) -> Tensor:
+    """`batch_norm` with any `eps`."""
+    array = input._array
+    if training:
+        if not array.ndim:
+            raise IndexError("tuple index out of range")
+        if math.prod((array.shape[0], *array.shape[2:])) == 1:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
+        if (running_mean is None) is not (running_var is None):
+            raise ValueError("running_mean and running_var must either both be None or neither be None")
+    _check_batch_norm(input, running_mean, running_var, weight, bias, training)
+    if array.ndim < 2:
+        return input.clone()
+    if not training:
+        return _batch_norm_by_running(input, weight, bias, running_mean, running_var, eps)
+    out, mean, _, var = _batch_norm(input, weight, bias, running_mean, running_var, True, eps)
+    if running_mean is not None:
+        _update_running(running_mean, running_var, mean, var, array.size // max(array.shape[1], 1), momentum)
+    return out
+
+
+@composite("function", name="batch_norm")
+def _torch_batch_norm(
+    input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=True
+) -> Tensor:
+    """`torch.nn.functional.batch_norm` with PyTorch's order of parameters.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0]])
+    >>> torch.batch_norm(x, None, None, None, None, True, 0.1, 0.5, False)
+    tensor([[-0.8165, -0.9975],
+            [ 0.8165,  0.9975]])
+    """
+    use_batch = training or (running_mean is None and running_var is None)
+    return _batch_normalized(input, running_mean, running_var, weight, bias, use_batch, momentum, eps)
+
+
+@composite("function")
+def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, *, out=None):
+    """`batch_norm`, and in training the batch's means and reciprocal standard deviations (else empty tensors).
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0]])
+    >>> result, mean, reciprocal_std = torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
+    >>> mean, reciprocal_std
+    (tensor([ 2., 20.]), tensor([1.0000, 0.1000]))
+    """
+    if out is not None:  # before the running statistics move
+        refuse_grad("native_batch_norm", (input, weight, bias, running_mean, running_var, out))
+    _check_batch_norm(input, running_mean, running_var, weight, bias, training)
+    result, mean, rstd, var = _batch_norm(input, weight, bias, running_mean, running_var, training, eps)
+    if training:
+        array = input._array
+        _update_running(running_mean, running_var, mean, var, array.size // max(array.shape[1], 1), momentum)
+    else:
+        mean, rstd = input.new_empty(0), input.new_empty(0)
+    kept = _kept_dtype(input, weight, bias)
+    results = (result, mean.to(kept), rstd.to(kept))
+    return store_out("native_batch_norm", out, results)
+
+
+@composite("functional")
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """`batch_norm` of every sample of (N, C, *) by itself; running statistics move towards the mean over samples.
+
+    Source: Ulyanov, Vedaldi, Lempitsky, "Instance normalization", 2016.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.instance_norm(torch.tensor([[[1.0, 3.0]]]))
+    tensor([[[-1.0000,  1.0000]]])
+    """
+    array = input._array
+    if use_input_stats:
+        spatial = array.size // max(array.shape[0] * array.shape[1], 1) if array.ndim > 2 and array.size else 1
+        if array.ndim < 3 or (spatial == 1 and array.size):
+            raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
+    elif running_mean is None or running_var is None:
+        raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
+    n, c = array.shape[:2]
+    mean0, var0, w, b = (None if t is None else t.repeat(n) for t in (running_mean, running_var, weight, bias))
+    flat = input.reshape((1, n * c, *array.shape[2:]))
+    _check_batch_norm(flat, mean0, var0, w, b, use_input_stats)
+    out, mean, _, var = _batch_norm(flat, w, b, mean0, var0, use_input_stats, eps)
+    if use_input_stats and running_mean is not None:
+        mean, var = mean.reshape(n, c).mean(0), var.reshape(n, c).mean(0)
+        _update_running(running_mean, running_var, mean, var, array.size // max(n * c, 1), momentum)
+    return out.reshape(array.shape)
+
+
+@composite("function", name="instance_norm")
+def _torch_instance_norm(
+    input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=True
+) -> Tensor:
+    """`torch.nn.functional.instance_norm` with PyTorch's order of parameters.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[[1.0, 3.0], [10.0, 30.0]]])
+    >>> torch.instance_norm(x, None, None, None, None, True, 0.1, 0.5, False)
+    tensor([[[-0.8165,  0.8165],
+             [-0.9975,  0.9975]]])
+    """
+    return instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+
+
+# --- groups of channels --------------------------------------------------------------------------------------------
+
+
+def _grouped(x: Tensor, groups: int) -> Tensor:
+    n, channels, *spatial = x._array.shape
+    return x.reshape((n, groups, channels // groups * math.prod(spatial)))
+
+
+def _group_norm_twin(input, weight, bias, groups, eps):
+    rows = _grouped(_wide(input), groups)
+    mean = rows.mean(2, True)
+    centred = rows - mean
+    rstd = ((centred * centred).mean(2, True) + eps).rsqrt()
+    out = (centred * rstd).reshape(input.shape)
+    out = out if weight is None else out * _channels(weight, input)
+    out = out if bias is None else out + _channels(bias, input)
+    return out.to(input.dtype), mean.squeeze(2), rstd.squeeze(2)
+
+
+def _group_norm_backward(g, input, weight, mean, rstd, groups, eps, needs):
+    return _needed(needs, _group_norm_grad(g, input, weight, mean, rstd, groups, eps, needs))
+
+
+def _group_norm_grad_twin(grad, input, weight, mean, rstd, groups, eps, needs):
+    _, mean, rstd = _group_norm_twin(input, None, None, groups, eps)
+    rstd = rstd.unsqueeze(2)
+    normal = (_grouped(_wide(input), groups) - mean.unsqueeze(2)) * rstd
+    wide, axes = _wide(grad), _channel_axes(input)
+    gx = gw = gb = _empty(grad)
+    if needs[0]:
+        scaled = wide if weight is None else wide * _channels(weight, input)
+        gx = _row_gradient(_grouped(scaled, groups), normal, rstd, (2,), True).reshape(input.shape)
+    if needs[1]:
+        gw = (wide * normal.reshape(input.shape)).sum(axes)
+    if needs[2]:
+        gb = wide.sum(axes)
+    return gx.to(grad.dtype), gw, gb
+
+
+_group_norm = op(
+    "group_norm(input, weight=None, bias=None, groups: int = 1, eps: float = 1e-5)",
+    lambda xp, x, w, b, groups, eps: kernels.group_norm(xp, x, groups, w, b, eps),
+    twin=_group_norm_twin,
+    backward=_group_norm_backward,
+    wrt=("input", "weight", "bias"),
+    outputs=("out", "mean", "rstd"),
+    shape=lambda x, w, b, groups, eps: [
+        (x.shape, x.dtype), *[((x.shape[0], groups), _statistics_dtype(x))] * 2
+    ],
+    backward_name="NativeGroupNormBackward0",
+    format_of=("input",),
+    where="",
+)  # fmt: skip
+_group_norm_grad = op(
+    "group_norm_grad(grad, input, weight=None, mean=None, rstd=None, groups: int = 1, eps: float = 0.0, need: any = "
+    "None)",
+    lambda xp, g, x, w, mean, rstd, groups, eps, need: _filled(
+        xp, kernels.group_norm_grad(xp, g, x, mean, rstd, w, groups, need), g
+    ),
+    twin=_group_norm_grad_twin,
+    outputs=("gx", "gw", "gb"),
+    format_of=("input",),
+    where="",
+)
+
+
+def check_groups(input: Tensor, channels: int, num_groups: int, weight, bias) -> None:
+    """Raises: RuntimeError if the groups do not divide the channels, or parameters do not fit them."""
+    shape = input._array.shape
+    if num_groups < 0 or channels % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            f"{list(shape)} and num_groups={num_groups}"
+        )
+    for value, name in ((weight, "weight"), (bias, "bias")):
+        if value is not None and value._array.shape != (channels,):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
+                f"shape {list(value.shape)} and input of shape {list(shape)}"
+            )
+    _check_floating(input._array, "GroupNormKernelImpl")
+    _check_mixed(input._array, *(None if p is None else p._array for p in (weight, bias)))
+
+
+@composite("functional")
+def group_norm(input: Tensor, num_groups: int, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
+    """`layer_norm` of each of `num_groups` groups of channels of (N, C, *), with weight and bias per channel.
+
+    Source: Wu, He, "Group normalization", 2018.
+
+    Raises: RuntimeError if the groups do not divide the channels, or parameters do not fit them.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.tensor([[1.0, 3.0, 10.0, 30.0]])
+    >>> torch.nn.functional.group_norm(x, 2)
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
+    """
+    shape = input._array.shape
+    if len(shape) < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
+    count = shape[0] * shape[1] // num_groups
+    for n in shape[2:]:
+        count *= n
+    if count == 1:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(shape)}")
+    check_groups(input, shape[1], num_groups, weight, bias)
+    return _group_norm(input, weight, bias, num_groups, eps)[0]
+
+
+@composite("function", name="group_norm")
+def _torch_group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True) -> Tensor:
+    """`torch.nn.functional.group_norm`.
+
+    >>> import tensorgrad as torch
+    >>> torch.group_norm(torch.tensor([[1.0, 3.0, 10.0, 30.0]]), 2, eps=0.5)
+    tensor([[-0.8165,  0.8165, -0.9975,  0.9975]])
+    """
+    return group_norm(input, num_groups, weight, bias, eps)
+
+
+# --- others --------------------------------------------------------------------------------------------------------
+
+
+@composite("functional")
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """x / (k + alpha · mean of x² over `size` neighbouring channels)^beta for (N, C, *).
+
+    Source: Krizhevsky, Sutskever, Hinton, "ImageNet classification with deep convolutional neural networks", 2012.
+
+    Raises: ValueError for fewer than three dimensions.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.local_response_norm(torch.tensor([[[1.0], [2.0], [3.0]]]), size=2, alpha=1.0).flatten()
+    tensor([0.7378, 0.7816, 0.6620])
+    """
+    if input.dim() < 3:
+        raise ValueError(
+            f"Expected 3D or higher dimensionality                          input (got {input.dim()} dimensions)"
+        )
+    if not input.numel():
+        return input
+    if size < 1:
+        raise RuntimeError(f"kernel size should be greater than zero, but got kH: {size} kW: 1")
+    square = (input * input).reshape((input.shape[0], 1, input.shape[1], -1))
+    padded = FUNCTIONAL["pad"](square, (0, 0, size // 2, (size - 1) // 2))
+    mean = FUNCTIONAL["avg_pool2d"](padded, (size, 1), stride=1).reshape(input.shape)
+    return input / (in_format_of(input, mean) * alpha + k).pow(beta)
+
+
+@composite("functional")
+def normalize(input: Tensor, p: float = 2.0, dim=1, eps: float = 1e-12, out=None) -> Tensor:
+    """x / max(‖x‖ₚ, eps), the norm taken over `dim`.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.normalize(torch.tensor([3.0, 4.0]), dim=0)
+    tensor([0.6000, 0.8000])
+    """
+    result = input / input.norm(p, dim, keepdim=True).clamp_min(eps)
+    return store_out("normalize", out, result)

@@ -1,0 +1,121 @@
+"""Softmax and its logarithm.
+
+Their derivatives use the output alone: y (g - Σ g y), and g - exp(y) Σ g. No Jacobian is ever formed.
+"""
+
+from __future__ import annotations
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch.errors import warn, wrap_dim
+from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.tensor import Tensor
+
+
+def _checker(name: str):
+    def prepare(x, dim):
+        if x.dtype.kind not in "fV":
+            from tensorgrad.kernels.array.reduce import spoken
+
+            raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for '{spoken(x)}'")
+        return x, wrap_dim(dim, x.ndim)
+
+    return prepare
+
+
+def _softmax_twin(input, dim):
+    if not input.numel():
+        return input.clone()  # nothing has a largest element
+    e = (input - input.detach().amax(dim, True)).exp()
+    return e / e.sum(dim, True)
+
+
+softmax_grad = op("softmax_grad(g, out, dim: int)", "softmax.softmax_grad", where="", kind="same shape",
+                  twin=lambda g, out, dim: out * (g - (g * out).sum(dim, True)))  # fmt: skip
+log_softmax_grad = op("log_softmax_grad(g, out, dim: int)", "softmax.log_softmax_grad", where="", kind="same shape",
+                      twin=lambda g, out, dim: g - out.exp() * g.sum(dim, True))  # fmt: skip
+_softmax = op("softmax_(input, dim: int)", "softmax.softmax", where="", kind="same shape", prepare=_checker("softmax"),
+              twin=_softmax_twin, input=lambda g, out, dim: softmax_grad(g, out, dim),
+              backward_name="SoftmaxBackward0")  # fmt: skip
+_log_softmax = op("log_softmax_(input, dim: int)", "softmax.log_softmax", where="", kind="same shape",
+                  prepare=_checker("log_softmax"), twin=lambda input, dim: input - input.logsumexp(dim, True),
+                  input=lambda g, out, dim: log_softmax_grad(g, out, dim),
+                  backward_name="LogSoftmaxBackward0")  # fmt: skip
+
+
+def _finish(function, name, input, dim, dtype, out):
+    if dtype is not None and dtype is not input.dtype:
+        input = input.to(dtype)
+    result = function(input, dim)
+    return store_out(name, out, result)
+
+
+@composite()
+def softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, out=None) -> Tensor:
+    """exp(x) / Σ exp(x) along `dim`, computed without overflow; `dtype` casts the input first.
+
+    Raises: NotImplementedError for integers, IndexError for a dimension that is not there.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([0.0, 0.0]).softmax(0)
+    tensor([0.5000, 0.5000])
+    """
+    return _finish(_softmax, "softmax", input, dim, dtype, out)
+
+
+@composite()
+def log_softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, out=None) -> Tensor:
+    """x - log Σ exp(x) along `dim`: the logarithm of `softmax`, computed without overflow.
+
+    >>> import tensorgrad as torch
+    >>> torch.log_softmax(torch.tensor([0.0, 0.0]), dim=0)
+    tensor([-0.6931, -0.6931])
+    """
+    return _finish(_log_softmax, "log_softmax", input, dim, dtype, out)
+
+
+def _implicit_dim(name: str, ndim: int) -> int:
+    """The dimension that old programs mean. Warns."""
+    warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+@composite("functional", name="softmax")
+def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
+    """`torch.softmax`; without `dim` over dimension 0 of tensors with 0, 1 or 3 dimensions, else 1, with a warning.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.softmax(torch.tensor([0.0, 0.0]), dim=0)
+    tensor([0.5000, 0.5000])
+    """
+    if dim is None:
+        dim = _implicit_dim("softmax", input.ndim)
+    return _finish(_softmax, "softmax", input, dim, dtype, None)
+
+
+@composite("functional", name="log_softmax")
+def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
+    """`torch.log_softmax`; without `dim` over dimension 0 of tensors with 0, 1 or 3 dimensions, else 1, with a warning.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.log_softmax(torch.tensor([[1.0, 1.0, 3.0]]), dim=1)
+    tensor([[-2.2395, -2.2395, -0.2395]])
+    """
+    if dim is None:
+        dim = _implicit_dim("log_softmax", input.ndim)
+    return _finish(_log_softmax, "log_softmax", input, dim, dtype, None)
+
+
+@composite("functional")
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
+    """`softmax(-input)`: the smallest elements get the largest shares.
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.functional.softmin(torch.tensor([0.0, 1.0]), dim=0)
+    tensor([0.7311, 0.2689])
+    """
+    if dim is None:
+        dim = _implicit_dim("softmin", input.ndim)
+    return _finish(_softmax, "softmax", -input, dim, dtype, None)

@@ -1,0 +1,36 @@
+"""A weight as a length times a direction, w = g · v / ‖v‖ (Salimans and Kingma, 2016)."""
+
+from __future__ import annotations
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch.errors import wrap_dim
+from tensorgrad.dispatch.kinds import composite
+from tensorgrad.ops.numeric import norm_except_dim
+from tensorgrad.tensor import Tensor
+
+
+@composite("function")
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """`v` scaled to the lengths `g`, one for each index of `dim`; or one for all of it if `dim` is -1.
+
+    >>> import tensorgrad as torch
+    >>> torch._weight_norm(torch.tensor([[3.0, 4.0]]), torch.tensor([[10.0]]))
+    tensor([[6., 8.]])
+    """
+    return v * (g / norm_except_dim(v, 2, dim))
+
+
+@composite("function")
+def _weight_norm_interface(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
+    """`_weight_norm`, and the lengths of `v` before, which have no derivative.
+
+    Raises: RuntimeError unless `dim` is the first or the last.
+
+    >>> import tensorgrad as torch
+    >>> torch._weight_norm_interface(torch.tensor([[3.0, 4.0]]), torch.tensor([[10.0]]))
+    (tensor([[6., 8.]]), tensor([[5.]]))
+    """
+    if dim not in (0, v.ndim - 1):
+        raise RuntimeError("fused kernels can only be applied for first or last dim")
+    norms = norm_except_dim(v, 2, wrap_dim(dim, v.ndim)).detach()
+    return _weight_norm(v, g, dim), norms.to(dtypes.float32) if norms.dtype is dtypes.bfloat16 else norms

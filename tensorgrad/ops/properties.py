@@ -1,0 +1,182 @@
+"""What one asks a tensor: its kind of numbers, its device, its shape, how it lies in memory, where it comes from."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tensorgrad.dispatch.kinds import composite
+from tensorgrad.layouts import channels_last, memory_format
+from tensorgrad.ops.create import check_tensor
+from tensorgrad.tensor import Tensor
+
+# --- the elements --------------------------------------------------------------------------------------------------
+
+
+@composite()
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a floating-point one.
+
+    >>> import tensorgrad as torch
+    >>> torch.is_floating_point(torch.ones(1)), torch.is_floating_point(torch.tensor([1]))
+    (True, False)
+    """
+    return input.dtype.is_floating_point
+
+
+@composite()
+def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is complex.
+
+    >>> import tensorgrad as torch
+    >>> torch.is_complex(torch.tensor([1j])), torch.is_complex(torch.ones(1))
+    (True, False)
+    """
+    return input._array.dtype.kind == "c"
+
+
+@composite()
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype can hold negative numbers.
+
+    >>> import tensorgrad as torch
+    >>> torch.is_signed(torch.tensor([-1])), torch.is_signed(torch.tensor([True]))
+    (True, False)
+    """
+    return input.dtype.is_signed
+
+
+@composite()
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element is not zero.
+
+    Raises: RuntimeError if there is not exactly one element.
+
+    >>> import tensorgrad as torch
+    >>> torch.is_nonzero(torch.tensor([0.5]))
+    True
+    """
+    check_tensor("is_nonzero", input)
+    return bool(input)
+
+
+# --- the tensor ----------------------------------------------------------------------------------------------------
+
+
+@composite("function")
+def numel(input: Tensor) -> int:
+    """The number of elements.
+
+    >>> import tensorgrad as torch
+    >>> torch.numel(torch.zeros(2, 3))
+    6
+    """
+    return input.numel()
+
+
+@composite()
+def is_inference(input: Tensor) -> bool:
+    """Whether the tensor was made in inference mode.
+
+    >>> import tensorgrad as torch
+    >>> with torch.inference_mode():
+    ...     x = torch.ones(2)
+    >>> torch.is_inference(x), torch.is_inference(torch.ones(2))
+    (True, False)
+    """
+    return input._storage.version is None
+
+
+@composite()
+def get_device(input: Tensor) -> int:
+    """The index of the CUDA device; -1 on the CPU.
+
+    >>> import tensorgrad as torch
+    >>> torch.get_device(torch.ones(2))
+    -1
+    """
+    return input.device.index or 0 if input.is_cuda else -1
+
+
+@composite()
+def is_distributed(input: Tensor) -> bool:
+    """Always False: PyTorch itself has no such tensors any more.
+
+    >>> import tensorgrad as torch
+    >>> torch.is_distributed(torch.ones(2))
+    False
+    """
+    check_tensor("is_distributed", input)
+    return False
+
+
+@composite()
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape.
+
+    >>> import tensorgrad as torch
+    >>> torch.is_same_size(torch.ones(2, 3), torch.ones(3, 2))
+    False
+    """
+    return input._array.shape == other._array.shape
+
+
+@composite("method")
+def dim_order(self: Tensor, *, ambiguity_check=False) -> tuple[int, ...]:
+    """The dimensions in the order in which they lie in memory, outermost first.
+
+    Args:
+        ambiguity_check: True to refuse strides that several orders explain; or a list of memory formats, exactly one
+            of which must then fit.
+
+    Raises: RuntimeError where that is so, TypeError for another `ambiguity_check`.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2, 3).t().dim_order()
+    (1, 0)
+    """
+    formats = ambiguity_check if isinstance(ambiguity_check, list) else []
+    if not isinstance(ambiguity_check, bool | list) or not all(isinstance(f, memory_format) for f in formats):
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
+    check = ambiguity_check is True or isinstance(ambiguity_check, list)
+    shape, stride = self._array.shape, self.stride()
+    several = 1 in shape or any(a == b for a, b in pairwise(stride))
+    if check and several and sum(self.is_contiguous(memory_format=f) for f in formats) != 1:
+        raise RuntimeError(
+            "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
+        )
+    dense, last = self.is_contiguous(), self.is_contiguous(memory_format=channels_last)
+    if dense is not last or len(shape) < 2:
+        return tuple(range(len(shape))) if not last else (0, 2, 3, 1)
+    inwards = list(reversed(range(len(shape))))
+    laid = [d for d in inwards if stride[d]]  # an expanded dimension lies nowhere: it keeps its place
+    ordered = iter(sorted(laid, key=lambda d: (stride[d], shape[d])))
+    outwards = [next(ordered) if stride[d] else d for d in inwards]
+    steps = [stride[d] for d in outwards]
+    if check and not all(0 < a < b for a, b in pairwise(steps)):
+        raise RuntimeError("The tensor does not have unique dim order.")
+    return tuple(reversed(outwards))
+
+
+# --- its graph -----------------------------------------------------------------------------------------------------
+
+
+@composite("method")
+def render(input: Tensor, direction: str = "forward", *, module=None, names=None, fold=None):
+    """A picture of the computation graph that leads to a tensor, which notebooks show; `.save("graph.svg")` writes it.
+
+    Args:
+        direction: "forward" for tensors and the ops that computed them, "backward" for the nodes that gradients pass.
+        module: the model that computed it, for the names of its parameters and for folding by module.
+        names: names for other tensors, as in `{"x": x}`.
+        fold: how many levels of modules are told apart; 0 shows every op.
+
+    `tensorgrad.viz.render` says more.
+
+    >>> import tensorgrad as torch
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> (w.exp() + 1).sum().render(names={"w": w})
+    <GraphPicture: Graph of sum: 3 ops, 1 leaf, 8 B saved>
+    """
+    from tensorgrad.viz.drawing import render as draw
+
+    return draw(input, direction, module=module, names=names, fold=fold)

@@ -1,0 +1,1 @@
+"""What only PyTorch's programs ask for: typed storages, `native_` names, removed functions, layouts."""

@@ -1,0 +1,142 @@
+"""Layouts, number formats and devices that only PyTorch has.
+
+Whatever asks for them has an answer (a tensor here is strided, dense and nowhere but on cpu, cuda or meta), and
+whatever would make them says that they are not included.
+"""
+
+from __future__ import annotations
+
+from tensorgrad.dispatch.errors import warn
+from tensorgrad.dispatch.kinds import alias, composite
+from tensorgrad.layouts import layout, strided
+from tensorgrad.ops.copy import to
+from tensorgrad.ops.linalg.matmul import mm
+from tensorgrad.tensor import Tensor
+
+# --- questions -----------------------------------------------------------------------------------------------------
+
+
+def _never(name: str, what: str) -> None:
+    example = f">>> import tensorgrad as torch\n>>> torch.ones(1).{name}\nFalse"
+    setattr(Tensor, name, property(lambda self: False, doc=f"Always False: there are no {what}.\n\n{example}"))
+
+
+_never("is_sparse", "sparse layouts")
+_never("is_sparse_csr", "sparse layouts")
+_never("is_quantized", "quantized tensors")
+_never("is_nested", "nested tensors")
+_never("is_mkldnn", "tensors in oneDNN's layouts")
+for _device in ("ipu", "maia", "mps", "mtia", "vulkan", "xla", "xpu"):
+    _never(f"is_{_device}", f"{_device} devices")
+
+
+def _layout(self: Tensor) -> layout:
+    """How the elements are stored: always `torch.strided`.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2).layout
+    torch.strided
+    """
+    return strided
+
+
+setattr(Tensor, "layout", property(_layout, doc=_layout.__doc__))  # noqa: B010
+
+
+def _volatile(self: Tensor) -> bool:
+    """Always False (removed from PyTorch: use `torch.no_grad`).
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2).volatile
+    False
+    """
+    warn("volatile was removed (Variable.volatile is always False)")
+    return False
+
+
+setattr(Tensor, "volatile", property(_volatile, doc=_volatile.__doc__))  # noqa: B010
+# Tensors have no names, but PyTorch's have the attribute; and programs give theirs one (`x.name = "x"`).
+setattr(Tensor, "name", None)  # noqa: B010
+
+
+@composite("method")
+def sparse_dim(self: Tensor) -> int:
+    """The number of sparse dimensions: none.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(2, 3).sparse_dim()
+    0
+    """
+    return 0
+
+
+@composite("method")
+def dense_dim(self: Tensor) -> int:
+    """The number of dense dimensions: all.
+
+    >>> import tensorgrad as torch
+    >>> torch.zeros(2, 3).dense_dim()
+    2
+    """
+    return self._array.ndim
+
+
+@composite("method")
+def to_dense(self: Tensor, dtype=None, *, masked_grad: bool | None = None) -> Tensor:
+    """The tensor as a dense one: itself, cast if a `dtype` is given.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(2).to_dense(dtype=torch.float64)
+    tensor([1., 1.], dtype=torch.float64)
+    """
+    return self if dtype is None else to(self, dtype)
+
+
+alias("spmm", mm, "function")  # PyTorch's takes dense matrices, too
+
+# --- what is not there ---------------------------------------------------------------------------------------------
+
+
+def _refusing(name: str, error: type[Exception], message: str) -> None:
+    def method(self, *args, **kwargs):
+        raise error(message)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"""Raises: {error.__name__}, since there are no such tensors here.
+
+    >>> import tensorgrad as torch
+    >>> torch.ones(1).{name}()
+    Traceback (most recent call last):
+        ...
+    {error.__name__}: {message}
+    """
+    composite("method")(method)
+
+
+for _name in ("sparse", "sparse_bsc", "sparse_bsr", "sparse_coo", "sparse_csc", "sparse_csr"):
+    _refusing(f"to_{_name}", NotImplementedError, f"to_{_name}: sparse layouts are not included, tensors are strided")
+for _name in ("sparse_mask", "sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_"):
+    _refusing(_name, NotImplementedError, f"{_name}: sparse layouts are not included, tensors are strided")
+_refusing("to_mkldnn", NotImplementedError, "to_mkldnn: oneDNN's layouts are not included, tensors are strided")
+_refusing("to_padded_tensor", NotImplementedError, "to_padded_tensor: nested tensors are not included")
+_refusing("chalf", NotImplementedError, "chalf: there is no dtype complex32, of two half-precision numbers")
+
+for _name, _expected in (
+    ("is_coalesced", "sparse coordinate tensor"), ("coalesce", "sparse coordinate tensor"),
+    ("indices", "sparse coordinate tensor"), ("values", "sparse tensor"),
+    ("crow_indices", "sparse row compressed tensor"), ("col_indices", "sparse row compressed tensor"),
+    ("ccol_indices", "sparse column compressed tensor"), ("row_indices", "sparse column compressed tensor"),
+):  # fmt: skip
+    _refusing(_name, RuntimeError, f"{_name} expected {_expected} layout but got Strided")
+for _name in ("smm", "sspaddmm"):
+    _refusing(_name, RuntimeError, f"tensor.{_name}(...) can only be called on sparse tensors")
+
+_refusing("xpu", AssertionError, "Torch not compiled with XPU enabled")
+_refusing("mtia", AssertionError, "Torch not compiled with MTIA enabled")
+_refusing("ipu", RuntimeError, "PyTorch is not linked with support for ipu devices")
+_refusing(
+    "reinforce",
+    RuntimeError,
+    "reinforce() was removed. Use torch.distributions instead: sample an action from a distribution, and call "
+    "backward() on the negative of distribution.log_prob(action) times the reward.",
+)

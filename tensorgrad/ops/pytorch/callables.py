@@ -1,0 +1,102 @@
+"""A Python function for every element: `apply_`, `map_`, `map2_`. Slow, as in PyTorch; nothing is recorded."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tensorgrad.dispatch.errors import check_number
+from tensorgrad.dispatch.inplace import check_no_overlap
+from tensorgrad.dispatch.kinds import composite
+from tensorgrad.ops.copy import check_broadcast
+from tensorgrad.ops.create import wrapped
+from tensorgrad.tensor import Tensor
+
+
+@composite("method")
+def apply_(self: Tensor, callable) -> Tensor:
+    """Replaces each element by what `callable` makes of it: a Python number of a Python number.
+
+    Raises: RuntimeError if the tensor requires grad, TypeError if it is not on the CPU or gets no number.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1.0, 4.0]).apply_(lambda v: v + 10)
+    tensor([11., 14.])
+    """
+    return _rewrite("apply_", self, (), callable)
+
+
+@composite("method")
+def map_(self: Tensor, other: Tensor, callable) -> Tensor:
+    """Replaces each element by `callable` of it and the element of `other`, which broadcasts and has the same dtype.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1.0, 4.0]).map_(torch.tensor([2.0, 3.0]), max)
+    tensor([2., 4.])
+    """
+    _check_operand("map_", "other", 1, self, other, "'other'")
+    return _rewrite("map_", self, (other,), callable)
+
+
+@composite("method")
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable) -> Tensor:
+    """Replaces each element by `callable` of it and the elements of `x` and `y`.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1.0, 4.0]).map2_(torch.tensor(2.0), torch.tensor(3.0), max)
+    tensor([3., 4.])
+    """
+    _check_operand("map2_", "x", 1, self, x, "argument 'x'")
+    _check_operand("map2_", "y", 2, self, y, "argument 'y'")
+    return _rewrite("map2_", self, (x, y), callable)
+
+
+def _check_operand(name: str, argument: str, position: int, self: Tensor, value, spoken: str) -> None:
+    if not isinstance(value, Tensor):
+        kind = type(value).__name__
+        raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {kind}")
+    if value.dtype is not self.dtype or value.device != self.device:
+        raise TypeError(f"{name}: expected {self.type()} for {spoken} (got {value.type()})")
+
+
+def _rewrite(name: str, self: Tensor, others: tuple, function) -> Tensor:
+    """Writes `function` of the elements, one by one in the order of the rows."""
+    if any(t.requires_grad for t in (self, *others)):
+        raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+    if self.is_meta:
+        return self
+    if not self.is_cpu:
+        raise TypeError(f"{name} is only implemented on CPU tensors")
+    if not callable(function):
+        raise TypeError(f"'{type(function).__name__}' object is not callable")
+    check_no_overlap(self)
+    array = self._array
+    for t in others:
+        check_broadcast(t._array.shape, array.shape)
+    number = _converter(self)
+    columns = (t.expand(array.shape).reshape(-1).tolist() for t in (self, *others))
+    results = [number(function(*values)) for values in zip(*columns, strict=True)]
+    self._storage.bump()
+    with np.errstate(all="ignore"):
+        self._storage.write(array, np.array(results, np.result_type(array.dtype, np.int8)).reshape(array.shape))
+    return self
+
+
+def _converter(tensor: Tensor):
+    """What turns a result into a number for an element. It raises TypeError for what is no number, RuntimeError for
+    an integer that the dtype cannot hold."""
+    dtype = tensor.dtype
+    if dtype.is_complex:
+        return complex
+    if dtype.is_floating_point:
+        return lambda value: math.ldexp(value, 0)  # unlike float(value) it takes no text
+    if dtype.name == "bool":
+        return bool
+
+    def integer(value):
+        value = math.trunc(value)
+        check_number(value, dtype)
+        return wrapped(value, dtype)
+
+    return integer

@@ -1,0 +1,47 @@
+"""What the views give, in memory of its own: `expand_copy`, `slice_copy`, ..."""
+
+from __future__ import annotations
+
+from tensorgrad.dispatch.errors import wrap_dim
+from tensorgrad.dispatch.kinds import FUNCTIONS, composite
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.ops.copy import clone
+from tensorgrad.ops.shape import _alias
+from tensorgrad.tensor import Tensor
+
+
+def _copying(name: str, viewing) -> None:
+    def function(input: Tensor, *args, out=None, **kwargs):
+        made = viewing(input, *args, **kwargs)
+        if isinstance(made, tuple):
+            made = tuple(clone(part, memory_format="contiguous") for part in made)
+            made = store_out(function.__name__, out, made)
+            return made if out is None else None
+        made = clone(made, memory_format="contiguous")
+        return store_out(function.__name__, out, made)
+
+    function.__name__ = function.__qualname__ = f"{name}_copy"
+    function.__doc__ = f"What `{name}` gives, in memory of its own."
+    composite("function method" if name == "narrow" else "function")(function)
+
+
+def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    """The view `input[..., start:end:step, ...]` at dimension `dim`."""
+    shape = input._array.shape
+    if not shape:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    if step < 1:
+        raise RuntimeError("slice step must be positive")
+    dim = wrap_dim(dim, len(shape))
+    return input[(slice(None),) * dim + (slice(start, end, step),)]
+
+
+for _name in (
+    "as_strided", "detach", "diagonal", "expand", "narrow", "permute", "select", "split", "split_with_sizes", "squeeze",
+    "t", "transpose", "unbind", "unfold", "unsqueeze", "view",
+):  # fmt: skip
+    _copying(_name, getattr(Tensor, _name))
+_copying("alias", _alias)
+_copying("slice", _slice)
+_copying("view_as_complex", FUNCTIONS["view_as_complex"])
+_copying("view_as_real", FUNCTIONS["view_as_real"])

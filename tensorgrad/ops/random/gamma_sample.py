@@ -1,0 +1,115 @@
+"""Gamma and Dirichlet variates, and how they move with their parameters: what `torch.distributions` draws from.
+
+PyTorch keeps these four under names with an underscore. The gradients are implicit ones (see
+`kernels/array/gamma_gradient.py`); they have no derivatives of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.no_derivative import not_implemented
+from tensorgrad.kernels.array import rejection
+from tensorgrad.ops.random.noise import _on_host
+from tensorgrad.ops.random.sample import spoken, stream_for
+from tensorgrad.ops.shape import broadcast_tensors
+from tensorgrad.tensor import Tensor
+
+
+def _only_full_precision(kernel: str, *arrays) -> None:
+    for array in arrays:
+        if array.dtype.name not in ("float32", "float64"):
+            raise NotImplementedError(f"\"{kernel}\" not implemented for '{spoken(array.dtype)}'")
+
+
+def _checked(kernel: str):
+    """A step before the kernel: all arrays are float32, or all float64."""
+
+    def prepare(*arrays):
+        _only_full_precision(kernel, *arrays)
+        for other in arrays[1:]:
+            if other.dtype != arrays[0].dtype:
+                raise RuntimeError(f"Found dtype {spoken(other.dtype)} but expected {spoken(arrays[0].dtype)}")
+        return arrays
+
+    return prepare
+
+
+_gamma = op("standard_gamma_sample(input, generator: any)",
+            _on_host(lambda alpha, gen: rejection.standard_gamma(gen, alpha)), where="",
+            input=lambda g, input, out: g * standard_gamma_grad(input, out), backward_name="StandardGammaBackward0",
+            shape=lambda alpha, gen: (alpha.shape, alpha.dtype))  # fmt: skip
+_dirichlet = op("dirichlet_sample(input, generator: any)",
+                _on_host(lambda alpha, gen: rejection.dirichlet(gen, alpha)), where="",
+                input=lambda g, input, out: _dirichlet_backward(g, input, out), backward_name="DirichletBackward0",
+                shape=lambda alpha, gen: (alpha.shape, alpha.dtype))  # fmt: skip
+standard_gamma_grad: Callable = op(
+    "standard_gamma_grad(self, output)", "gamma_gradient.standard_gamma_grad", where="",
+    prepare=_checked("_standard_gamma_grad_cpu"), self=not_implemented("_standard_gamma_grad"),
+    output=not_implemented("_standard_gamma_grad"), shape=lambda alpha, z: (alpha.shape, alpha.dtype),
+    doc="How a standard gamma variate `output` moves with its shape parameter `self`.")  # fmt: skip
+dirichlet_grad: Callable = op(
+    "dirichlet_grad(x, alpha, total)", "gamma_gradient.dirichlet_grad", where="",
+    prepare=_checked("_dirichlet_grad_cpu"), x=not_implemented("_dirichlet_grad"),
+    alpha=not_implemented("_dirichlet_grad"), total=not_implemented("_dirichlet_grad"),
+    shape=lambda x, alpha, total: (x.shape, x.dtype),
+    doc="How a beta variate moves with its parameter alpha, over 1 - x, when the other is total - alpha.",
+)  # fmt: skip
+
+
+def _dirichlet_backward(g, alpha, x):
+    """Moving one concentration moves that share by a beta variate's gradient; the others give way in proportion."""
+    total = alpha.sum(-1, True).expand(alpha.shape)
+    return dirichlet_grad(x, alpha, total) * (g - (x * g).sum(-1, True))
+
+
+@composite("function")
+def _standard_gamma(input: Tensor, generator=None) -> Tensor:
+    """Gamma variates of scale 1 whose shape parameters are the elements of `input`; differentiable.
+
+    Raises: NotImplementedError unless `input` is float32 or float64.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch._standard_gamma(torch.tensor([1.0, 2.0]))
+    tensor([2.8824, 1.3158])
+    """
+    _only_full_precision("gamma_cpu", input._array)
+    return _gamma(input, stream_for(input, generator, "_standard_gamma"))
+
+
+@composite("function")
+def _sample_dirichlet(input: Tensor, generator=None) -> Tensor:
+    """Points on the simplex whose concentrations are the rows (last dimension) of `input`; differentiable.
+
+    Raises: NotImplementedError unless `input` is float32 or float64.
+
+    >>> import tensorgrad as torch
+    >>> torch._sample_dirichlet(torch.tensor([2.0, 3.0])).sum()
+    tensor(1.)
+    """
+    _only_full_precision("dirichlet", input._array)
+    return _dirichlet(input, stream_for(input, generator, "_sample_dirichlet"))
+
+
+@composite("function")
+def _standard_gamma_grad(self: Tensor, output: Tensor) -> Tensor:
+    """The derivative of standard gamma variates `output` by their shape parameters `self`, at a fixed quantile.
+
+    >>> import tensorgrad as torch
+    >>> torch._standard_gamma_grad(torch.tensor([1.0]), torch.tensor([1.0]))
+    tensor([1.1736])
+    """
+    return standard_gamma_grad(*broadcast_tensors(self, output))
+
+
+@composite("function")
+def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
+    """The derivative by `alpha` of beta variates `x` with parameters `alpha` and `total - alpha`, over 1 - x.
+
+    >>> import tensorgrad as torch
+    >>> torch._dirichlet_grad(torch.tensor([0.5]), torch.tensor([1.0]), torch.tensor([2.0]))
+    tensor([0.6931])
+    """
+    return dirichlet_grad(*broadcast_tensors(x, alpha, total))

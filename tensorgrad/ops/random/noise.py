@@ -1,0 +1,424 @@
+"""Random numbers written into tensors, and random numbers whose parameters are tensors.
+
+Recorded, all of these have the gradient 0: what they overwrite, or draw by, does not move them smoothly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch import inplace
+from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.no_derivative import no_derivative
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array import sample as kernels
+from tensorgrad.kernels.array.matmul import NAMES, broadcast_lead, check_expands
+from tensorgrad.ops import create
+from tensorgrad.ops.random import sample as sampling
+from tensorgrad.ops.random.sample import (
+    check_floating,
+    check_shape,
+    chosen_dtype,
+    empty_like,
+    sampled,
+    spoken,
+    stream_for,
+)
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.tensor import Tensor
+
+# --- in place ------------------------------------------------------------------------------------------------------
+
+
+def _zero(g):
+    return g.new_zeros(g.shape)
+
+
+def _zeros(g, shape):
+    return g.new_zeros(shape)
+
+
+def _filler(name: str, sampler, backward: str):
+    """A function that overwrites a tensor with samples; recorded, it cuts the old value's gradient off."""
+
+    def kernel(xp, x, args, gen):
+        filled = empty_like(x, x.dtype, None, None if xp is np else STORAGES[x.__class__].device_of(x))
+        sampling.fill(filled, sampler, gen, *args)
+        return filled
+
+    row = op(f"{name}_fill(input, args: any, generator: any)", kernel, input=_zero, where="", backward_name=backward,
+             shape=lambda x, args, gen: x.shape)  # fmt: skip
+
+    def fill(self: Tensor, args: tuple, generator) -> Tensor:
+        gen = stream_for(self, generator, f"{name}_")
+        if inplace._tracked(self, ()) or self._storage.version is None:
+            return inplace.replace(self, row, (args, gen), {})
+        inplace.check_no_overlap(self)
+        array = self._array
+        if array.__class__ is np.ndarray or self.device.type != "meta":
+            sampling.fill(array, sampler, gen, *args)
+        self._storage.bump()
+        return self
+
+    return fill
+
+
+_uniform = _filler("uniform", kernels.uniform, "UniformBackward0")
+_normal = _filler("normal", kernels.normal, "NormalBackward0")
+_random = _filler("random", kernels.random, "RandomBackward0")
+_randint = _filler("random_between", kernels.randint, "RandomBackward0")
+_coins = _filler("bernoulli", kernels.bernoulli, "BernoulliBackward0")
+_exponential = _filler("exponential", kernels.exponential, "ExponentialBackward0")
+_cauchy = _filler("cauchy", kernels.cauchy, "CauchyBackward0")
+_log_normal = _filler("log_normal", kernels.log_normal, "LogNormalBackward0")
+_geometric = _filler("geometric", kernels.geometric, "GeometricBackward0")
+
+
+def _from_to(name: str, args: tuple, keywords: dict, first, last):
+    """The parameters that PyTorch calls `from` and `to` (no names for Python parameters)."""
+    values = {"from": first, "to": last}
+    if name == "random_" and len(args) == 1:  # one number is the end
+        args = (0, *args)
+    values.update(zip(("from", "to"), args, strict=False))
+    for word, value in keywords.items():
+        if word not in values:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{word}'")
+        values[word] = value
+    return values["from"], values["to"]
+
+
+@composite("method")
+def uniform_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
+    """Overwrites the tensor with uniform numbers in [from, to), by default [0, 1).
+
+    Raises: RuntimeError for bounds in the wrong order or beyond the dtype.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).uniform_(-1, 1)
+    tensor([-0.0075,  0.5364, -0.8230])
+    """
+    dtype = self._array.dtype
+    if not args and not keywords and dtype is F32:
+        return _uniform(self, (0.0, 1.0), generator)
+    low, high = _from_to("uniform_", args, keywords, 0.0, 1.0)
+    check_floating(dtype, "check_uniform_bounds")
+    info = dtypes.finfo(self.dtype)
+    for word, value in (("from", low), ("to", high)):
+        if not info.min <= value <= info.max:
+            raise RuntimeError(f"{word} is out of bounds for {NAMES[info.dtype][1]}")
+    if low > high:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}")
+    if high - low > info.max:
+        raise RuntimeError(
+            f"uniform_ expects to-from <= std::numeric_limits<{NAMES[info.dtype][0]}>::max(), but found to={high:g} "
+            "and "
+            f"from={low:g} which result in to-from to exceed the limit"
+        )
+    return _uniform(self, (low, high), generator)
+
+
+def _positive(op_name: str, name: str, value, least_excluded=True) -> None:
+    if not (value > 0 if least_excluded else value >= 0):
+        raise RuntimeError(
+            f"{op_name} expects {name} {'>' if least_excluded else '>='} 0.0, but found {_of(name)}{value:g}"
+        )
+
+
+def _of(name: str) -> str:
+    return "std " if name == "std" else f"{name}="
+
+
+@composite("method")
+def normal_(self: Tensor, mean=0.0, std=1.0, *, generator=None) -> Tensor:
+    """Overwrites the tensor with normal numbers. Raises: RuntimeError for a negative `std`.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).normal_(mean=10.0, std=0.1)
+    tensor([10.1541,  9.9707,  9.7821])
+    """
+    _positive("normal", "std", std, False)
+    check_floating(self._array.dtype, "normal_kernel_cpu")
+    return _normal(self, (mean, std), generator)
+
+
+@composite("method")
+def random_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
+    """Overwrites the tensor with integers: `random_()` (all that the dtype holds), `random_(to)`, `random_(from, to)`.
+
+    Raises: RuntimeError if the range is empty or does not fit the dtype.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(5, dtype=torch.int64).random_(1, 7)
+    tensor([3, 4, 6, 1, 2])
+    """
+    if self.is_complex():
+        raise NotImplementedError(f"\"random_kernel_cpu\" not implemented for '{spoken(self._array.dtype)}'")
+    if not args and not keywords:
+        return _random(self, (), generator)
+    low, high = _from_to("random_", args, keywords, 0, None)
+    return _randint(self, (low, high), generator)
+
+
+@composite("method")
+def exponential_(self: Tensor, lambd=1.0, *, generator=None) -> Tensor:
+    """Overwrites the tensor with exponential numbers of rate `lambd`. Raises: RuntimeError unless that is positive.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).exponential_(0.5)
+    tensor([7.0167, 2.4608, 1.2301])
+    """
+    _continuous("Exponential", self, 0)
+    if not lambd > 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}")
+    return _exponential(self, (lambd,), generator)
+
+
+def _continuous(name: str, tensor: Tensor, tongue: int) -> None:
+    if not tensor.dtype.is_floating_point:
+        raise RuntimeError(
+            f"{name} distribution is a continuous probability distribution. dtype must be a floating point but you "
+            f"specified {NAMES[tensor.dtype.name][tongue]}"
+        )
+
+
+@composite("method")
+def cauchy_(self: Tensor, median=0.0, sigma=1.0, *, generator=None) -> Tensor:
+    """Overwrites the tensor with Cauchy numbers. Raises: RuntimeError unless `sigma` is positive.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).cauchy_()
+    tensor([10.5977,  0.7648, -0.1283])
+    """
+    _positive("cauchy_", "sigma", sigma)
+    _continuous("Cauchy", self, 1)
+    return _cauchy(self, (median, sigma), generator)
+
+
+@composite("method")
+def log_normal_(self: Tensor, mean=1.0, std=2.0, *, generator=None) -> Tensor:
+    """Overwrites the tensor with exponentials of normal numbers. Raises: RuntimeError unless `std` is positive.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).log_normal_(0.0, 0.5)
+    tensor([2.1608, 0.8635, 0.3364])
+    """
+    if not std > 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
+    check_floating(self._array.dtype, "log_normal_cpu", complex_too=False)
+    return _log_normal(self, (mean, std), generator)
+
+
+@composite("method")
+def geometric_(self: Tensor, p, *, generator=None) -> Tensor:
+    """Overwrites the tensor with the number of tosses up to the first head. Raises: RuntimeError unless 0 < p < 1.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(5).geometric_(0.5)
+    tensor([1., 1., 2., 1., 1.])
+    """
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
+    if self.dtype is dtypes.bool or self.is_complex():
+        raise NotImplementedError(f"\"geometric_cpu\" not implemented for '{spoken(self._array.dtype)}'")
+    return _geometric(self, (p,), generator)
+
+
+# --- samples whose parameters are tensors --------------------------------------------------------------------------
+
+
+def _on_host(kernel):
+    """A kernel over host arrays as one for any array module."""
+
+    def run(xp, *values):
+        if xp is np:
+            return kernel(*values)
+        *given, gen = values
+        storage = next(STORAGES[v.__class__] for v in given if v.__class__ in STORAGES)
+        there = (storage.to_host(v) if v.__class__ is storage.array_type else v for v in given)
+        return xp.asarray(kernel(*there, sampling.host_stream(gen)))
+
+    return run
+
+
+_bernoulli = op("bernoulli_sample(input, generator: any)",
+                _on_host(lambda p, gen: kernels.bernoulli_tensor(gen, p, None)),
+                input=_zero, where="", backward_name="BernoulliBackward0",
+                shape=lambda p, gen: (p.shape, p.dtype))  # fmt: skip
+
+
+@composite()
+def bernoulli(input: Tensor, p=None, *, generator=None, out=None) -> Tensor:
+    """1 with the probability that each element states (or with probability `p`), else 0.
+
+    Raises: RuntimeError for a probability outside [0, 1].
+
+    >>> import tensorgrad as torch
+    >>> torch.bernoulli(torch.tensor([0.0, 1.0]))
+    tensor([0., 1.])
+    """
+    gen = stream_for(input, generator, "bernoulli")
+    if p is not None:
+        result = bernoulli_(create.empty_like(input), p, generator=gen)
+    else:
+        _check_probabilities(input)
+        result = _bernoulli(input, gen)
+    if out is not None:
+        result = result.to(out.dtype)
+    return store_out("bernoulli", out, result, (input,), pointwise=True, quietly=True)
+
+
+def _check_probabilities(p: Tensor) -> None:
+    if not p.dtype.is_floating_point:
+        raise NotImplementedError(f"\"bernoulli_tensor_cpu_p_\" not implemented for '{spoken(p._array.dtype)}'")
+
+
+_bernoulli_over = op("bernoulli_over(input, p, generator: any)",
+                     _on_host(lambda x, p, gen: kernels.bernoulli_tensor(gen, np.broadcast_to(p, x.shape), x.dtype)),
+                     input=_zero, p=lambda g, p_shape: _zeros(g, p_shape), where="", backward_name="BernoulliBackward0",
+                     shape=lambda x, p, gen: (x.shape, x.dtype))  # fmt: skip
+
+
+@composite("method")
+def bernoulli_(self: Tensor, p=0.5, *, generator=None) -> Tensor:
+    """Overwrites the tensor with 1 with probability `p` (a number, or a tensor that expands to this one), else 0."""
+    gen = stream_for(self, generator, "bernoulli_")
+    if isinstance(p, Tensor):
+        _check_probabilities(p)
+        check_expands(p._array.shape, self._array.shape)
+        if inplace._tracked(self, (p,)):
+            return inplace.replace(self, _bernoulli_over, (p, gen), {})
+        return self.copy_(_bernoulli_over(self, p, gen))
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
+    if self.is_complex():
+        raise NotImplementedError(f"\"bernoulli_scalar_cpu_\" not implemented for '{spoken(self._array.dtype)}'")
+    return _coins(self, (p,), gen)
+
+
+_normal_both = op("normal_both(mean, std, generator: any)",
+                  _on_host(lambda mean, std, gen: kernels.normal_tensor(gen, mean, std)),
+                  mean=lambda g, mean_shape: g.new_zeros(mean_shape), std=lambda g, std_shape: g.new_zeros(std_shape),
+                  where="", backward_name="NormalBackward3",
+                  shape=lambda mean, std, gen: (np.broadcast_shapes(mean.shape, std.shape), mean.dtype))  # fmt: skip
+_normal_mean = op("normal_mean(mean, std: float, generator: any)",
+                  _on_host(lambda mean, std, gen: kernels.normal_tensor(gen, mean, std)),
+                  mean=_zero, where="", backward_name="NormalBackward1",
+                  shape=lambda mean, std, gen: (mean.shape, mean.dtype))  # fmt: skip
+_normal_std = op("normal_std(std, mean: float, generator: any)",
+                 _on_host(lambda std, mean, gen: kernels.normal_tensor(gen, mean, std)),
+                 std=_zero, where="", backward_name="NormalBackward2",
+                 shape=lambda std, mean, gen: (std.shape, std.dtype))  # fmt: skip
+
+
+@composite("function")
+def normal(
+    mean=0.0, std=1.0, size=None, *, generator=None, out=None, dtype=None, layout=None, device=None,
+    requires_grad=False, pin_memory=False,
+) -> Tensor:  # fmt: skip
+    """Normal numbers: means and deviations from tensors that broadcast, or one of each with a `size`.
+
+    Raises: RuntimeError for a negative deviation, TypeError if neither a tensor nor a `size` is given.
+
+    >>> import tensorgrad as torch
+    >>> torch.normal(torch.tensor([1.0, 2.0]), 0.0)
+    tensor([1., 2.])
+    """
+    if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
+        if size is None:
+            raise TypeError("normal() received an invalid combination of arguments - expected tensors, or a size")
+        _positive("normal", "std", std, False)
+        dtype = chosen_dtype(dtype, out, dtypes.DEFAULT.floating)
+        check_floating(dtype.numpy, "normal_kernel_cpu")
+        return sampled(
+            "normal",
+            kernels.normal,
+            check_shape("normal", (size,)),
+            dtype,
+            (mean, std),
+            generator,
+            device,
+            requires_grad,
+            out,
+        )
+    if not isinstance(std, Tensor):
+        _positive("normal", "std", std, False)
+    for value in (mean, std):
+        if isinstance(value, Tensor):
+            check_floating(value._array.dtype, "normal_kernel_cpu")
+    if out is not None:  # the numbers are drawn in its dtype
+        check_floating(out._array.dtype, "normal_kernel_cpu")
+        mean, std = (v.to(out.dtype) if isinstance(v, Tensor) else v for v in (mean, std))
+    gen = stream_for(mean if isinstance(mean, Tensor) else std, generator, "normal")
+    if isinstance(mean, Tensor) and isinstance(std, Tensor):
+        broadcast_lead(mean._array.shape, std._array.shape)
+        result = _normal_both(mean, std, gen)
+    else:
+        result = _normal_mean(mean, std, gen) if isinstance(mean, Tensor) else _normal_std(std, mean, gen)
+    return store_out("normal", out, result)
+
+
+def _poisson_kernel(rate, gen):
+    from tensorgrad.kernels.array.rejection import poisson as draw
+
+    if rate.dtype.name not in ("float32", "float64"):
+        return kernels.to_dtype(draw(gen, rate.astype(np.float32)), rate.dtype)
+    return draw(gen, rate)
+
+
+_poisson = op("poisson_sample(input, generator: any)", _on_host(_poisson_kernel), input=_zero, where="",
+              backward_name="PoissonBackward0", shape=lambda x, gen: (x.shape, x.dtype))  # fmt: skip
+
+
+@composite("function")
+def poisson(input: Tensor, generator=None) -> Tensor:
+    """Poisson numbers whose rates are the elements of `input`. Raises: RuntimeError for a negative rate.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.poisson(torch.tensor([0.5, 4.0, 100.0]))
+    tensor([ 2.,  5., 94.])
+    """
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(f"\"poisson_cpu\" not implemented for '{spoken(input._array.dtype)}'")
+    if input._array.__class__ is np.ndarray and bool((input._array < 0).any()):
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    return _poisson(input, stream_for(input, generator, "poisson"))
+
+
+def _binomial_kernel(count, prob, gen):
+    from tensorgrad.kernels.array.rejection import binomial as draw
+
+    count, prob = np.broadcast_arrays(count, prob)
+    return draw(gen, count, prob.astype(count.dtype, copy=False))
+
+
+_binomial = op("binomial_sample(count, prob, generator: any)", _on_host(_binomial_kernel), where="",
+               count=no_derivative("binomial"), prob=no_derivative("binomial"),
+               shape=lambda n, p, gen: (np.broadcast_shapes(n.shape, p.shape), n.dtype),
+               backward_name="BinomialBackward0")  # fmt: skip
+
+
+@composite("function")
+def binomial(count: Tensor, prob: Tensor, generator=None) -> Tensor:
+    """The number of heads in `count` tosses with probability `prob`, elementwise with broadcasting.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.binomial(torch.tensor([10.0, 100.0]), torch.tensor([0.5, 0.5]))
+    tensor([ 7., 51.])
+    """
+    if not count.dtype.is_floating_point:
+        raise RuntimeError("binomial only supports floating-point dtypes for count, got: " + spoken(count._array.dtype))
+    if count._array.dtype.itemsize == 2:
+        raise NotImplementedError(f"\"binomial_cpu\" not implemented for '{spoken(count._array.dtype)}'")
+    broadcast_lead(count._array.shape, prob._array.shape)
+    return _binomial(count, prob, stream_for(count, generator, "binomial"))

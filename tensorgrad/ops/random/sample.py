@@ -1,0 +1,425 @@
+"""Random tensors: PyTorch's numbers from PyTorch's seeds (see `random/generator.py` and `kernels/array/sample.py`).
+
+Each GPU has a generator of its own, whose kernels draw there (`kernels/cuda/random.py`). For other devices the host
+draws, and the numbers are copied. On meta nothing is drawn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch.kernel_tables import own_kernel
+from tensorgrad.dispatch.kinds import composite
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.kernels.array import sample as kernels
+from tensorgrad.kernels.array.matmul import NAMES
+from tensorgrad.layouts import memory_strides
+from tensorgrad.ops import create
+from tensorgrad.random import philox
+from tensorgrad.random.generator import Generator, default_generator
+from tensorgrad.storage.stubs import STORAGES, storage_class
+from tensorgrad.tensor import Tensor, share, wrap
+
+# --- arguments -----------------------------------------------------------------------------------------------------
+
+
+def stream(generator, name: str, device=None) -> Generator:
+    """The generator to draw from for a tensor on `device` (None: on the host, or on meta).
+
+    Raises: TypeError for what is none, RuntimeError for one of another device.
+    """
+    if generator is None:
+        if device is None or device.type != "cuda":
+            return default_generator
+        return philox.default(philox.index_of(device))
+    if not isinstance(generator, Generator):
+        raise TypeError(f"{name}(): argument 'generator' must be torch.Generator, not {type(generator).__name__}")
+    wanted, found = "cpu" if device is None else device.type, generator.device.type
+    if wanted != found and "cuda" in (wanted, found) and wanted != "meta":
+        raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{found}'")
+    if wanted == "cuda" and generator.device.index != philox.index_of(device):
+        raise RuntimeError(
+            f"Expected a 'cuda:{philox.index_of(device)}' generator device but found '{generator.device}'"
+        )
+    return generator
+
+
+def stream_for(tensor: Tensor, generator, name: str) -> Generator:
+    """The generator to draw from for what goes with a tensor."""
+    if tensor._array.__class__ is np.ndarray:
+        return stream(generator, name)
+    return stream(generator, name, tensor.device)
+
+
+def drawn(sampler, gen: Generator, shape, dtype: np.dtype, args: tuple, device, **to):
+    """Samples as an array on `device`: by its own sampler of that name, else by the host's, copied."""
+    storage = storage_class(device)
+    own = own_kernel(f"sample.{sampler.__name__}", storage)
+    made = NotImplemented if own is None else own(gen, shape, dtype, *args, **to)
+    if made is not NotImplemented:
+        return made
+    made = storage.from_host(sampler(host_stream(gen), shape, dtype, *args), device)
+    if to:
+        storage.write(to["out"], made)
+    return made
+
+
+def host_stream(gen: Generator) -> Generator:
+    """A generator that the host's samplers can draw from."""
+    return gen.host() if isinstance(gen, philox.PhiloxGenerator) else gen
+
+
+def fill(array, sampler, gen: Generator, *args) -> None:
+    """Overwrites an array of any device, in place, in the order of its memory."""
+    if array.__class__ is np.ndarray:
+        kernels.fill(array, sampler, gen, *args)
+        return
+    storage = STORAGES[array.__class__]
+    device = storage.device_of(array)
+    there = array.transpose(kernels.memory_order(array))
+    if there.flags.c_contiguous:
+        drawn(sampler, gen, there.shape, array.dtype, args, device, out=there)
+    else:
+        storage.write(there, drawn(sampler, gen, there.shape, array.dtype, args, device))
+
+
+def check_shape(name: str, size: tuple) -> tuple[int, ...]:
+    """The shape asked for. Raises: TypeError for what is no size, RuntimeError for a negative one."""
+    if len(size) == 1 and isinstance(size[0], tuple | list):
+        size = tuple(size[0])
+    for n in size:
+        if not hasattr(n, "__index__"):
+            raise TypeError(f"{name}(): argument 'size' (position 1) must be tuple of ints, not {type(n).__name__}")
+    return create.resolve_shape(size)
+
+
+def spoken(dtype: np.dtype) -> str:
+    return NAMES[dtype.name][0]
+
+
+def check_floating(dtype: np.dtype, kernel: str, complex_too: bool = True) -> None:
+    """Raises: NotImplementedError for a dtype that the sampler cannot fill."""
+    if dtype.kind in "biu" or (dtype.kind == "c" and not complex_too):
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{spoken(dtype)}'")
+
+
+# --- new tensors ---------------------------------------------------------------------------------------------------
+
+
+def sampled(name, sampler, shape, dtype, args, generator, device, requires_grad, out=None) -> Tensor:
+    """A new tensor (or `out`) of `shape` filled by a sampler."""
+    if out is not None:
+        return _into(out, name, sampler, shape, dtype, args, generator)
+    device = create.resolve_device(device)
+    if requires_grad and dtype.category < dtypes.FLOATING and device.type != "meta":
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+    if device.type == "cpu":
+        made = wrap(sampler(stream(generator, name), shape, dtype.numpy, *args))
+    elif device.type == "meta":
+        stream(generator, name, device)
+        made = wrap(storage_class(device).empty(shape, dtype.numpy, device))
+    else:
+        made = wrap(drawn(sampler, stream(generator, name, device), shape, dtype.numpy, args, device))
+    if requires_grad:
+        made._requires_grad = True
+    return made
+
+
+def _into(out, name, sampler, shape, dtype, args, generator) -> Tensor:
+    """Draws in the dtype of `out` and stores there."""
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if dtype is not None and dtype is not out.dtype:
+        raise RuntimeError(f"dtype {dtype} does not match dtype of out parameter ({out.dtype})")
+    device = None if out._array.__class__ is np.ndarray else out.device
+    gen, kind = stream(generator, name, device), out.dtype.numpy
+    if device is None or device.type == "meta":
+        made = create.finish(sampler(gen, shape, kind, *args), False, out.device)
+    else:
+        made = wrap(drawn(sampler, gen, shape, kind, args, device))
+    return store_out(name, out, made, quietly=True)
+
+
+def chosen_dtype(dtype, out, default):
+    """The dtype of the result, and what to check `out` against."""
+    return default if dtype is None and out is None else dtype if dtype is not None else out.dtype
+
+
+@composite("function")
+def rand(
+    *size, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, **kw
+) -> Tensor:
+    """Uniform numbers in [0, 1). Raises: NotImplementedError for an integer dtype.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.rand(3)
+    tensor([0.4963, 0.7682, 0.0885])
+    """
+    dtype = chosen_dtype(dtype, out, dtypes.DEFAULT.floating)
+    check_floating(dtype.numpy, "check_uniform_bounds")
+    shape = check_shape("rand", create.given_size("rand", size, kw))
+    return sampled("rand", kernels.uniform, shape, dtype, (), generator, device, requires_grad, out)
+
+
+@composite("function")
+def randn(
+    *size, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, **kw
+) -> Tensor:
+    """Normal numbers with mean 0 and variance 1. Raises: NotImplementedError for an integer dtype.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randn(3)
+    tensor([ 1.5410, -0.2934, -2.1788])
+    """
+    dtype = chosen_dtype(dtype, out, dtypes.DEFAULT.floating)
+    check_floating(dtype.numpy, "normal_kernel_cpu")
+    shape = check_shape("randn", create.given_size("randn", size, kw))
+    return sampled("randn", kernels.normal, shape, dtype, (), generator, device, requires_grad, out)
+
+
+def _bounds(name: str, args: tuple, low, high, size):
+    """`(low, high, size)` from `(high, size)` or `(low, high, size)`. Raises: TypeError for anything else."""
+    bounds = list(args)
+    if size is None and bounds and isinstance(bounds[-1], tuple | list):
+        size = bounds.pop()
+    if size is None:
+        if len(bounds) >= 2:
+            raise TypeError(
+                f"{name}(): argument 'size' (position {len(bounds)}) must be tuple of ints, "
+                f"not {type(bounds[-1]).__name__}"
+            )
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments: expected (high, size) or (low, high, size)"
+        )
+    return *_range(name, bounds, low, high), size
+
+
+def _range(name: str, args: list, low, high):
+    if high is None and args:
+        high = args.pop()
+    if args:
+        low = args.pop()
+    if args or high is None:
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments: expected (high, ...) or (low, high, ...)"
+        )
+    values = []
+    for word, value, position in (("low", low, 1), ("high", high, 1 if low == 0 else 2)):
+        value = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+        if not hasattr(value, "__index__"):
+            raise TypeError(
+                f"{name}(): argument '{word}' (position {position}) must be int, not {type(value).__name__}"
+            )
+        values.append(value.__index__())
+    return values
+
+
+@composite("function")
+def randint(
+    *args, low=0, high=None, size=None, generator=None, out=None, dtype=None, layout=None, device=None,
+    requires_grad=False, pin_memory=False,
+) -> Tensor:  # fmt: skip
+    """Integers in [low, high), int64 unless `dtype` is given: `randint(high, size)` or `randint(low, high, size)`.
+
+    Raises: RuntimeError if the range is empty or does not fit the dtype.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randint(10, (5,))
+    tensor([4, 9, 3, 0, 3])
+    """
+    low, high, size = _bounds("randint", args, low, high, size)
+    dtype = chosen_dtype(dtype, out, dtypes.int64)
+    if dtype.is_complex:
+        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
+    shape = check_shape("randint", (size,))
+    return sampled("randint", kernels.randint, shape, dtype, (low, high), generator, device, requires_grad, out)
+
+
+@composite("function")
+def randperm(
+    n, *, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+) -> Tensor:
+    """A random permutation of 0 .. n - 1, int64 unless `dtype` says otherwise.
+
+    Raises: RuntimeError if `n` is negative or does not fit the dtype.
+
+    >>> import tensorgrad as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randperm(4)
+    tensor([0, 1, 3, 2])
+    """
+    from tensorgrad.kernels.array.permutation import randperm as permutation
+
+    if not hasattr(n, "__index__"):
+        raise TypeError(f"randperm(): argument 'n' (position 1) must be int, not {type(n).__name__}")
+    dtype = chosen_dtype(dtype, out, dtypes.int64)
+    if dtype is dtypes.bool or dtype.is_complex:
+        raise NotImplementedError(f"\"randperm\" not implemented for '{spoken(dtype.numpy)}'")
+    if n < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
+    most = 2 ** kernels.DIGITS[dtype.name] if dtype.is_floating_point else dtypes.iinfo(dtype).max
+    if n > most + 1:
+        if dtype.is_floating_point:
+            raise RuntimeError(f"n cannot be greater than {most + 1} for {spoken(dtype.numpy)} type.")
+        raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
+
+    def randperm(gen, shape, np_dtype):
+        return permutation(gen, n.__index__(), np_dtype)
+
+    return sampled("randperm", randperm, (n.__index__(),), dtype, (), generator, device, requires_grad, out)
+
+
+def _like(name: str, sampler, check):
+    def like(input, *args, generator=None, dtype=None, device=None, requires_grad=False, memory_format=None) -> Tensor:
+        if not isinstance(input, Tensor):
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        dtype = dtype or input.dtype
+        check(dtype.numpy)
+        device = create.resolve_device(device or input.device)
+        gen = stream(generator, name, device)
+        if device.type == "meta":
+            return create.empty_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+        array = empty_like(input._array, dtype.numpy, memory_format, device)
+        fill(array, sampler, gen, *args)
+        made = wrap(array)
+        if requires_grad:
+            made.requires_grad_()
+        return made
+
+    return like
+
+
+def empty_like(array, dtype: np.dtype, memory_format=None, device=None) -> np.ndarray:
+    """Memory (None: of the host) of the layout that PyTorch gives to a tensor made like another."""
+    storage = None if device is None or device.type == "cpu" else storage_class(device)
+    strides = array.strides
+    if memory_format is not None and "preserve" not in str(memory_format):
+        strides = memory_strides(array.shape, memory_format)
+    elif array.flags.c_contiguous or 0 in strides:
+        return np.empty(array.shape, dtype) if storage is None else storage.empty(array.shape, dtype, device)
+    order = sorted(range(array.ndim), key=lambda d: -abs(strides[d]))
+    shape = tuple(array.shape[d] for d in order)
+    inner = np.empty(shape, dtype) if storage is None else storage.empty(shape, dtype, device)
+    return inner.transpose([order.index(d) for d in range(array.ndim)])
+
+
+_rand_like = _like("rand_like", kernels.uniform, lambda d: check_floating(d, "check_uniform_bounds"))
+_randn_like = _like("randn_like", kernels.normal, lambda d: check_floating(d, "normal_kernel_cpu"))
+_randint_like = _like("randint_like", kernels.randint, lambda d: None)
+
+
+@composite("function")
+def rand_like(
+    input, *, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+) -> Tensor:
+    """`rand` with the shape, layout, dtype and device of `input`.
+
+    >>> import tensorgrad as torch
+    >>> torch.rand_like(torch.zeros(2, 3)).shape
+    torch.Size([2, 3])
+    """
+    return _rand_like(
+        input, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format
+    )
+
+
+@composite("function")
+def randn_like(
+    input, *, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+) -> Tensor:
+    """`randn` with the shape, layout, dtype and device of `input`.
+
+    >>> import tensorgrad as torch
+    >>> torch.randn_like(torch.zeros(2, 3)).shape
+    torch.Size([2, 3])
+    """
+    return _randn_like(
+        input, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format
+    )
+
+
+@composite("function")
+def randint_like(
+    input, *args, low=0, high=None, generator=None, dtype=None, layout=None, device=None, requires_grad=False,
+    memory_format=None,
+) -> Tensor:  # fmt: skip
+    """`randint(low, high)` with the shape, layout, dtype and device of `input`.
+
+    >>> import tensorgrad as torch
+    >>> torch.randint_like(torch.zeros(2, 3), 10).dtype
+    torch.float32
+    """
+    low, high = _range("randint_like", list(args), low, high)
+    return _randint_like(
+        input, low, high, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad,
+        memory_format=memory_format,
+    )  # fmt: skip
+
+
+# --- draws from tensors ---------------------------------------------------------------------------------------------
+
+
+@composite()
+def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator=None, out=None) -> Tensor:
+    """Indices (int64) drawn by the weights in `input`, (n,) or (m, n) with a row per distribution.
+
+    Raises: RuntimeError for weights that are negative, not finite, all zero or (on the CPU) more than 2²⁴, or for more
+    samples than there are weights when none may come twice.
+
+    >>> import tensorgrad as torch
+    >>> torch.multinomial(torch.tensor([0.0, 3.0]), 2, replacement=True)
+    tensor([1, 1])
+    """
+    array = input._array
+    if array.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {spoken(array.dtype)}")
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and num_samples > array.shape[-1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    if array.shape[-1] > 2**24 and not input.is_cuda:  # on the CPU PyTorch counts them in float32
+        raise RuntimeError("number of categories cannot exceed 2^24")
+    if out is not None and out.dtype is not dtypes.int64:
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {spoken(out._array.dtype)}")
+    storage = input._storage
+    if input.is_meta:
+        result = wrap(storage.empty((*array.shape[:-1], num_samples), np.dtype("int64"), input.device))
+    else:
+        result = _multinomial(input, stream_for(input, generator, "multinomial"), num_samples, replacement)
+    return store_out("multinomial", out, result, quietly=True)
+
+
+def _multinomial(input: Tensor, gen: Generator, num_samples: int, replacement: bool) -> Tensor:
+    storage = input._storage
+    own = own_kernel("sample.multinomial", storage.__class__)
+    made = NotImplemented if own is None else own(gen, input._array, num_samples, replacement)
+    if made is NotImplemented:
+        host = kernels.multinomial(host_stream(gen), storage.to_host(input._array), num_samples, replacement)
+        return create.finish(host, False, input.device)
+    return wrap(made)
+
+
+def mask_like(input: Tensor, shape: tuple | None, sampler, *args) -> Tensor:
+    """Noise for `input`, drawn from the default stream in its layout (or contiguous, if a `shape` is given)."""
+    array = input._array
+    storage = input._storage.__class__
+    if storage.device_type == "meta":
+        made = storage.empty(array.shape if shape is None else shape, array.dtype, input.device)
+    elif storage.device_type != "cpu":
+        device = input.device
+        if shape is None:
+            made = empty_like(array, array.dtype, None, device)
+        else:
+            made = storage.empty(shape, array.dtype, device)
+        fill(made, sampler, stream(None, "dropout", device), *args)
+    elif shape is not None or array.flags.c_contiguous:
+        made = sampler(default_generator, array.shape if shape is None else shape, array.dtype, *args)
+    else:
+        made = kernels.fill(empty_like(array, array.dtype), sampler, default_generator, *args)
+    return share(made, storage.of(made))

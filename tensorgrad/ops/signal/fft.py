@@ -1,0 +1,511 @@
+"""Discrete Fourier transforms, as `torch.fft` names them.
+
+    X[k] = Σⱼ x[j] · exp(-2πi·jk / n)        forward; the inverse has the opposite sign and is divided by n
+
+Three rows do all of it: complex to complex, real to complex, complex to real. The last two are each other's transpose
+but for the frequencies that a one-sided spectrum leaves out: in a real signal those mirror others, which therefore
+count twice. The rest of the file turns PyTorch's eighteen functions into calls of these rows.
+"""
+
+from __future__ import annotations
+
+from operator import index as as_int
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.dispatch.errors import wrap_dim
+from tensorgrad.dispatch.kinds import op
+from tensorgrad.dispatch.out import store_out
+from tensorgrad.ops.create import finish
+from tensorgrad.ops.rearrange import constant_pad_nd, roll
+from tensorgrad.ops.shape import ints
+from tensorgrad.tensor import Tensor
+
+# --- the rows ------------------------------------------------------------------------------------------------------
+
+
+def _complex_like(x) -> np.dtype:
+    return np.dtype("D" if x.dtype.char == "d" else "F")
+
+
+def _resized_shape(x, dim: int, size: int) -> tuple:
+    return (*x.shape[:dim], size, *x.shape[dim + 1 :])
+
+
+fft_c2c = op("fft_c2c(input, dim: any, normalization: int, forward: bool)", "fft.c2c",
+             input=lambda g, dim, normalization, forward: fft_c2c(g, dim, normalization, not forward),
+             shape=lambda x, dim, normalization, forward: x.shape, where="")  # fmt: skip
+fft_r2c = op("fft_r2c(input, dim: any, normalization: int, onesided: bool, forward: bool)", "fft.r2c",
+             input=lambda g, input_shape, dim, normalization, onesided, forward:
+             _r2c_gradient(g, input_shape[dim[-1]], dim, normalization, onesided, forward),
+             shape=lambda x, dim, normalization, onesided, forward:
+             (_resized_shape(x, dim[-1], x.shape[dim[-1]] // 2 + 1) if onesided else x.shape, _complex_like(x)),
+             where="")  # fmt: skip
+fft_c2r = op("fft_c2r(input, dim: any, normalization: int, size: int, forward: bool)", "fft.c2r",
+             input=lambda g, dim, normalization, size, forward:
+             weigh_half(fft_r2c(g, dim, normalization, True, not forward), dim[-1], size, 2.0),
+             shape=lambda x, dim, normalization, size, forward:
+             (_resized_shape(x, dim[-1], size), np.dtype(x.dtype.char.lower())), where="")  # fmt: skip
+weigh_half = op("fft_weigh_half(input, dim: int, size: int, factor: float)", "fft.weigh_half",
+                input=lambda g, dim, size, factor: weigh_half(g, dim, size, factor),
+                shape=lambda x, dim, size, factor: x.shape, where="",
+                doc="A one-sided spectrum with those frequencies multiplied that stand for two.")  # fmt: skip
+
+
+def _r2c_gradient(g, n: int, dim, normalization: int, onesided: bool, forward: bool):
+    """The real part of the adjoint transform. (The engine takes it where it has not been taken.)"""
+    if not onesided:
+        return fft_c2c(g, dim, normalization, not forward)
+    return fft_c2r(weigh_half(g, dim[-1], n, 0.5), dim, normalization, n, not forward)
+
+
+# --- arguments -----------------------------------------------------------------------------------------------------
+
+
+def floating(input: Tensor) -> Tensor:
+    """What is transformed: integers as the default float. Raises: RuntimeError for half precision."""
+    if input._array.dtype.char in "fdFD":
+        return input
+    dtype = input.dtype
+    if dtype.category < dtypes.FLOATING:
+        return input.to(dtypes.DEFAULT.floating)
+    raise RuntimeError(f"Unsupported dtype {dtypes.SPOKEN[dtype.name]}")
+
+
+def _input(name: str, input) -> Tensor:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"fft_{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    return floating(input)
+
+
+def _argument(name: str, argument: str, value) -> int:
+    try:
+        return as_int(value)
+    except TypeError:
+        raise TypeError(f"fft_{name}(): argument '{argument}' must be int, not {type(value).__name__}") from None
+
+
+def normalization_of(name: str, norm, forward: bool) -> int:
+    """0: no scale, 1: divide by the root of the number of points, 2: divide by that number."""
+    if norm is None:
+        return 0 if forward else 2
+    if not isinstance(norm, str):
+        raise TypeError(f"fft_{name}(): argument 'norm' must be str, not {type(norm).__name__}")
+    if norm == "ortho":
+        return 1
+    if norm not in ("backward", "forward"):
+        raise RuntimeError(f'Invalid normalization mode: "{norm}"')
+    return 2 if (norm == "forward") is forward else 0
+
+
+def _axis(name: str, input: Tensor, n, dim) -> tuple[list, tuple]:
+    """Size (None: as it is) and dimension of a transform over one dimension."""
+    ndim = input._array.ndim
+    if dim.__class__ is not int:
+        dim = _argument(name, "dim", dim)
+    if not ndim:
+        _check_dimensions(input, (dim,))
+    return [None if n is None else _argument(name, "n", n)], (wrap_dim(dim, ndim),)
+
+
+def _axes(input: Tensor, s, dim) -> tuple[list, tuple]:
+    """Sizes (None: as it is) and dimensions of a transform over several: all that there are, unless some are named."""
+    ndim = input.ndim
+    sizes = None if s is None else [None if n == -1 else n for n in ints(s)]
+    if dim is not None:
+        given = ints(dim)
+        _check_dimensions(input, given)
+        dims = tuple(wrap_dim(d, ndim) for d in given)
+        if len(set(dims)) != len(dims):
+            raise RuntimeError("FFT dims must be unique")
+        if sizes is not None and len(sizes) != len(dims):
+            raise RuntimeError("When given, dim and shape arguments must have the same length")
+    elif sizes is None:
+        dims = tuple(range(ndim))
+    elif len(sizes) > ndim:
+        raise RuntimeError(f"Got shape with {len(sizes)} values but input tensor only has {ndim} dimensions.")
+    else:
+        dims = tuple(range(ndim - len(sizes), ndim))
+    return sizes or [None] * len(dims), dims
+
+
+def _two_axes(name: str, dim):
+    """`dim` for `_axes`. Raises: TypeError for None, which the two-dimensional functions do not take."""
+    if dim is None:
+        raise TypeError(f"fft_{name}(): argument 'dim' must be tuple of ints, not NoneType")
+    return dim
+
+
+def _check_dimensions(input: Tensor, dims: tuple) -> None:
+    if dims and not input.ndim:
+        raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
+
+
+def _resized(input: Tensor, sizes: list, dims: tuple) -> Tensor:
+    """The input cut off, or padded with zeros, to the sizes. Raises: RuntimeError for a size below 1."""
+    pad, shape = None, input._array.shape
+    for n, d in zip(sizes, dims, strict=True):
+        have = shape[d]
+        n = have if n is None else n
+        if n < 1:
+            raise RuntimeError(f"Invalid number of data points ({n}) specified")
+        if n < have:
+            input = input.narrow(d, 0, n)
+        elif n > have:
+            pad = pad or [0] * (2 * input.ndim)
+            pad[-2 * d - 1] = n - have  # pads are counted from the last dimension, (before, after)
+    return constant_pad_nd(input, pad) if pad else input
+
+
+# --- the three kinds of transform ----------------------------------------------------------------------------------
+
+
+def _full(name: str, input: Tensor, sizes, dims, norm, forward: bool, out) -> Tensor:
+    """To a complex spectrum of all frequencies, from complex or real numbers."""
+    if out is not None and not out.dtype.is_complex:
+        raise RuntimeError(f"{name} expects a complex output tensor, but got {dtypes.SPOKEN[out.dtype.name]}")
+    input, normalization = _resized(input, sizes, dims), normalization_of(name, norm, forward)
+    if not dims or input._array.dtype.kind == "c":
+        return fft_c2c(_as_complex(input), dims, normalization, forward, out=out)
+    return fft_r2c(input, dims, normalization, False, forward, out=out)
+
+
+def _half(name: str, input: Tensor, sizes, dims, norm, forward: bool, out) -> Tensor:
+    """To the non-negative frequencies of the last dimension, from real numbers."""
+    _check_real(name, input)
+    if out is not None and not out.dtype.is_complex:
+        raise RuntimeError(f"{name} expects a complex output tensor, but got {dtypes.SPOKEN[out.dtype.name]}")
+    _check_any(name, dims)
+    input, normalization = _resized(input, sizes, dims), normalization_of(name, norm, forward)
+    return fft_r2c(input, dims, normalization, True, forward, out=out)
+
+
+def _real(name: str, input: Tensor, sizes, dims, norm, forward: bool, out) -> Tensor:
+    """From such a half spectrum back to real numbers."""
+    if out is not None and not out.dtype.is_floating_point:
+        raise RuntimeError(f"{name} expects a floating point output tensor, but got {dtypes.SPOKEN[out.dtype.name]}")
+    _check_any(name, dims)
+    size = sizes[-1]
+    size = 2 * (input._array.shape[dims[-1]] - 1) if size is None else size
+    if size < 1:
+        raise RuntimeError(f"Invalid number of data points ({size}) specified")
+    input = _as_complex(_resized(input, [*sizes[:-1], size // 2 + 1], dims))
+    return fft_c2r(input, dims, normalization_of(name, norm, forward), size, forward, out=out)
+
+
+def _as_complex(input: Tensor) -> Tensor:
+    return input if input._array.dtype.kind == "c" else input.to(input.dtype.to_complex())
+
+
+def _check_real(name: str, input: Tensor) -> None:
+    if input._array.dtype.kind == "c":
+        kind = "real-valued" if name.endswith("n") else "real"
+        raise RuntimeError(f"{name} expects a {kind} input tensor, but got {dtypes.SPOKEN[input.dtype.name]}")
+
+
+def _check_any(name: str, dims: tuple) -> None:
+    if not dims:
+        raise RuntimeError(f"{name} must transform at least one axis")
+
+
+# --- one dimension ---------------------------------------------------------------------------------------------------
+
+
+def fft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
+    """The Fourier transform over dimension `dim`: X[k] = Σⱼ x[j]·exp(-2πi·jk/n) for k = 0 … n - 1.
+
+    `n` cuts the input off, or pads it with zeros, to that size. `norm` is "backward" (no scale, as None), "ortho"
+    (divided by √n) or "forward" (divided by n). The result is complex, of the input's precision.
+    Raises: RuntimeError for n < 1, for another `norm`, and for half precision; IndexError for a wrong `dim`.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.fft(torch.tensor([1.0, 0.0, 0.0, 1.0]))
+    tensor([2.+0.j, 1.+1.j, 0.+0.j, 1.-1.j])
+    """
+    input = _input("fft", input)
+    return _full("fft", input, *_axis("fft", input, n, dim), norm, True, out)
+
+
+def ifft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
+    """The inverse of `fft`: x[j] = 1/n · Σₖ X[k]·exp(2πi·jk/n).
+
+    `norm` is "backward" (divided by n, as None), "ortho" (by √n) or "forward" (no scale); other arguments and errors
+    are those of `fft`.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.ifft(torch.tensor([2, 2j]))
+    tensor([1.+1.j, 1.-1.j])
+    """
+    input = _input("ifft", input)
+    return _full("ifft", input, *_axis("ifft", input, n, dim), norm, False, out)
+
+
+def rfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
+    """`fft` of real numbers, without the negative frequencies: they are the conjugates of the positive ones.
+
+    Of n points the result has n // 2 + 1. Raises: RuntimeError for a complex input, and as `fft` does.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.rfft(torch.tensor([1.0, 0.0, 0.0, 1.0]))
+    tensor([2.+0.j, 1.+1.j, 0.+0.j])
+    """
+    input = _input("rfft", input)
+    return _half("rfft", input, *_axis("rfft", input, n, dim), norm, True, out)
+
+
+def irfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
+    """The inverse of `rfft`: `n` real numbers from the n // 2 + 1 non-negative frequencies of their spectrum.
+
+    Without `n` the result has an even size; give it where the original one was odd. Errors are those of `fft`.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.irfft(torch.fft.rfft(torch.tensor([1.0, 2.0, 3.0])), n=3)
+    tensor([1., 2., 3.])
+    """
+    input = _input("irfft", input)
+    return _real("irfft", input, *_axis("irfft", input, n, dim), norm, False, out)
+
+
+def hfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
+    """`fft` of a signal with x[-j] = conj(x[j]), given by its first half (j ≥ 0): its spectrum is real.
+
+    `n` is the size of the result, 2·(size - 1) unless given. Arguments and errors are those of `fft`.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.hfft(torch.tensor([1.0, 2.0, 1.0]))
+    tensor([ 6.,  0., -2.,  0.])
+    """
+    input = _input("hfft", input)
+    return _real("hfft", input, *_axis("hfft", input, n, dim), norm, True, out)
+
+
+def ihfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
+    """The inverse of `hfft`: the first half of a signal with x[-j] = conj(x[j]) from its real spectrum.
+
+    Of n points the result has n // 2 + 1. Raises: RuntimeError for a complex input, and as `fft` does.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.ihfft(torch.tensor([6.0, 0.0, -2.0, 0.0])).real
+    tensor([1., 2., 1.])
+    """
+    input = _input("ihfft", input)
+    return _half("ihfft", input, *_axis("ihfft", input, n, dim), norm, False, out)
+
+
+# --- several dimensions ----------------------------------------------------------------------------------------------
+
+
+def fftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
+    """`fft` over each of the dimensions `dim`: all, or (given only sizes) the last `len(s)` ones.
+
+    `s` are the sizes to which those dimensions are cut off or padded (-1: as it is); `norm` is that of `fft`, with the
+    product of the sizes for n.
+    Raises: RuntimeError for a dimension named twice, for sizes that do not match `dim`, and as `fft` does.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.fftn(torch.ones(2, 2))
+    tensor([[4.+0.j, 0.+0.j],
+            [0.+0.j, 0.+0.j]])
+    """
+    input = _input("fftn", input)
+    return _full("fftn", input, *_axes(input, s, dim), norm, True, out)
+
+
+def ifftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
+    """The inverse of `fftn`.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.ifftn(torch.tensor([[4.0, 0.0], [0.0, 0.0]])).real
+    tensor([[1., 1.],
+            [1., 1.]])
+    """
+    input = _input("ifftn", input)
+    return _full("ifftn", input, *_axes(input, s, dim), norm, False, out)
+
+
+def rfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
+    """`fftn` of real numbers, without the negative frequencies of the last of the dimensions.
+
+    Raises: RuntimeError for a complex input or no dimension, and as `fftn` does.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.rfftn(torch.ones(2, 4)).shape
+    torch.Size([2, 3])
+    """
+    input = _input("rfftn", input)
+    return _half("rfftn", input, *_axes(input, s, dim), norm, True, out)
+
+
+def irfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
+    """The inverse of `rfftn`: real numbers from a spectrum without the negative frequencies of the last dimension.
+
+    Unless `s` says otherwise, that dimension gets 2·(size - 1) points. Errors are those of `fftn`.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.arange(6.0).view(2, 3)
+    >>> torch.fft.irfftn(torch.fft.rfftn(x), s=x.shape)
+    tensor([[0., 1., 2.],
+            [3., 4., 5.]])
+    """
+    input = _input("irfftn", input)
+    return _real("irfftn", input, *_axes(input, s, dim), norm, False, out)
+
+
+def hfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
+    """`fftn` of a signal that conjugates where all dimensions are reversed, given by the first half of the last one.
+
+    The result is real; the last dimension gets 2·(size - 1) points unless `s` says otherwise. Errors are `fftn`'s.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.hfftn(torch.ones(2, 2))
+    tensor([[4., 0.],
+            [0., 0.]])
+    """
+    input = _input("hfftn", input)
+    return _real("hfftn", input, *_axes(input, s, dim), norm, True, out)
+
+
+def ihfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
+    """The inverse of `hfftn`. Raises: RuntimeError for a complex input or no dimension, and as `fftn` does.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.ihfftn(torch.tensor([[4.0, 0.0], [0.0, 0.0]])).real
+    tensor([[1., 1.],
+            [1., 1.]])
+    """
+    input = _input("ihfftn", input)
+    return _half("ihfftn", input, *_axes(input, s, dim), norm, False, out)
+
+
+def fft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
+    """`fftn` over two dimensions: the last ones, unless `dim` names others.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.fft2(torch.ones(2, 2)).real
+    tensor([[4., 0.],
+            [0., 0.]])
+    """
+    return fftn(input, s, _two_axes("fft2", dim), norm, out=out)
+
+
+def ifft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
+    """`ifftn` over two dimensions: the last ones, unless `dim` names others.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.ifft2(torch.ones(2, 2)).real
+    tensor([[1., 0.],
+            [0., 0.]])
+    """
+    return ifftn(input, s, _two_axes("ifft2", dim), norm, out=out)
+
+
+def rfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
+    """`rfftn` over two dimensions: the last ones, unless `dim` names others.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.rfft2(torch.ones(2, 4)).shape
+    torch.Size([2, 3])
+    """
+    return rfftn(input, s, _two_axes("rfft2", dim), norm, out=out)
+
+
+def irfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
+    """`irfftn` over two dimensions: the last ones, unless `dim` names others.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.irfft2(torch.ones(2, 3)).shape
+    torch.Size([2, 4])
+    """
+    return irfftn(input, s, _two_axes("irfft2", dim), norm, out=out)
+
+
+def hfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
+    """`hfftn` over two dimensions: the last ones, unless `dim` names others.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.hfft2(torch.ones(2, 3)).shape
+    torch.Size([2, 4])
+    """
+    return hfftn(input, s, _two_axes("hfft2", dim), norm, out=out)
+
+
+def ihfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
+    """`ihfftn` over two dimensions: the last ones, unless `dim` names others.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.ihfft2(torch.ones(2, 4)).shape
+    torch.Size([2, 3])
+    """
+    return ihfftn(input, s, _two_axes("ihfft2", dim), norm, out=out)
+
+
+# --- frequencies -----------------------------------------------------------------------------------------------------
+
+
+def _frequencies(name: str, steps, n: int, d: float, dtype, device, requires_grad, out) -> Tensor:
+    """`steps`, an array of integers, over n·d."""
+    dtype = out.dtype if out is not None else dtype or dtypes.DEFAULT.floating
+    if dtype.category < dtypes.FLOATING:
+        raise RuntimeError(f"{name} requires a floating point or complex dtype")
+    if dtype.is_complex:
+        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtypes.SPOKEN[dtype.name]}'")
+    with np.errstate(all="ignore"):  # a spacing of 0 makes them infinite
+        unit = np.float64(1) / np.float64(n * d)
+        made = finish((steps * unit).astype(dtype.numpy), requires_grad, out.device if out is not None else device)
+    return store_out(name, out, made, quietly=True)
+
+
+def fftfreq(n: int, d: float = 1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+    """The frequencies of `fft`'s results, in cycles per unit, for `n` points `d` apart: 0, 1/nd, …, …, -1/nd.
+
+    The default dtype unless given. Raises: RuntimeError for another than a floating-point dtype, or n < 0.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.fftfreq(4)
+    tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
+    """
+    n = _argument("fftfreq", "n", n)
+    if n < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
+    steps = np.roll(np.arange(-(n // 2), (n + 1) // 2), -(n // 2))
+    return _frequencies("fftfreq", steps, n, d, dtype, device, requires_grad, out)
+
+
+def rfftfreq(n: int, d: float = 1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+    """The frequencies of `rfft`'s results, in cycles per unit, for `n` points `d` apart: 0, 1/nd, …, up to 1/2d.
+
+    The default dtype unless given. Raises: RuntimeError for another than a floating-point dtype.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.rfftfreq(4)
+    tensor([0.0000, 0.2500, 0.5000])
+    """
+    n = _argument("rfftfreq", "n", n)
+    return _frequencies("rfftfreq", np.arange(int(n / 2) + 1), n, d, dtype, device, requires_grad, out)
+
+
+def _shifted(input: Tensor, dim, half) -> Tensor:
+    dims = tuple(range(input.ndim)) if dim is None else ints(dim)
+    _check_dimensions(input, dims)
+    return roll(input, tuple(half(input._array.shape[wrap_dim(d, input.ndim)]) for d in dims), dims)
+
+
+def fftshift(input: Tensor, dim=None) -> Tensor:
+    """A spectrum with frequency 0 in the middle: the second half of each of the dimensions `dim` (all) comes first.
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.fftshift(torch.fft.fftfreq(4))
+    tensor([-0.5000, -0.2500,  0.0000,  0.2500])
+    """
+    return _shifted(input, dim, lambda n: n // 2)
+
+
+def ifftshift(input: Tensor, dim=None) -> Tensor:
+    """The inverse of `fftshift`: frequency 0 moves from the middle to the front of each of the dimensions `dim` (all).
+
+    >>> import tensorgrad as torch
+    >>> torch.fft.ifftshift(torch.tensor([-1, 0, 1]))
+    tensor([ 0,  1, -1])
+    """
+    return _shifted(input, dim, lambda n: (n + 1) // 2)

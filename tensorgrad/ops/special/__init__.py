@@ -1,0 +1,1 @@
+"""Functions of mathematical physics and statistics, elementwise."""

@@ -1,0 +1,223 @@
+"""Arrays of CuPy's as the memory of tensors on NVIDIA GPUs. Imported by `storage/cuda.py` where CuPy is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import cupyx
+import numpy as np
+from cupy import cuda, ndarray
+from cupy.cuda import runtime
+
+from tensorgrad import devices
+from tensorgrad.layouts import dense_order, inverse
+from tensorgrad.storage.cuda import _State, synchronizing
+from tensorgrad.storage.cuda.devices import guarded
+from tensorgrad.storage.cuda.memory import keep_until_done
+from tensorgrad.storage.stubs import Storage, storage_class
+
+CARDS = runtime.getDeviceCount()
+_names = tuple(devices.device("cuda", i) for i in range(CARDS))
+_numbers: dict[tuple, Any] = {}  # (dtype, bytes, GPU, stream) -> a number on that GPU
+
+
+# --- copies to, from and among GPUs ----------------------------------------------------------------------------------
+
+
+def _in_order(array, copy):
+    """`copy` of an array in the order of rows, put back into the order that a dense array has."""
+    if array.ndim < 2 or array.flags.c_contiguous:
+        return copy(array)
+    order = dense_order(array)
+    if order is None:
+        return copy(array)
+    return copy(array.transpose(order)).transpose(inverse(order))
+
+
+def _on(device: devices.device, make, *args):
+    """What `make` makes on a device; without an index, on the current one."""
+    index = device.index
+    if index is None or (index == 0 and CARDS == 1):
+        return make(*args)
+    if index >= CARDS:
+        raise RuntimeError(
+            "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs? "
+            f"(asked for {device}, there are {CARDS})"
+        )
+    with cuda.Device(index):
+        return make(*args)
+
+
+def _pinned(array: np.ndarray) -> bool:
+    try:
+        return runtime.pointerGetAttributes(array.ctypes.data).type == runtime.memoryTypeHost
+    except runtime.CUDARuntimeError:  # older drivers know nothing of ordinary memory
+        return False
+
+
+def _upload(array: np.ndarray):
+    """CuPy reads ordinary memory before it returns, but pinned memory only when the GPU comes to it."""
+    return cupy.asarray(array, order="C", blocking=_pinned(array))
+
+
+def _upload_soon(array: np.ndarray):
+    """The copy is only queued; the pinned memory that it reads is kept until then."""
+    made = cupy.empty(array.shape, array.dtype)
+    made.data.copy_from_host_async(array.ctypes.data, array.nbytes)
+    keep_until_done(array)
+    return made
+
+
+def _dense(array):
+    return array if array.flags.c_contiguous else cupy.ascontiguousarray(array)
+
+
+def _download(array):
+    return cupy.asnumpy(array, order="C")
+
+
+def _download_soon(array):
+    made = cupyx.empty_pinned(array.shape, array.dtype)
+    array = _dense(array)
+    array.data.copy_to_host_async(made.ctypes.data, made.nbytes)
+    keep_until_done((array, made))
+    return made
+
+
+def _across(array):
+    """A copy on the current GPU. Both GPUs' streams wait for each other, as the null streams do by themselves."""
+    source = array.data.device_id
+    with cuda.Device(source):
+        array = _dense(array)
+        ready = cuda.get_current_stream().record(cuda.Event(disable_timing=True))
+    stream = cuda.get_current_stream()
+    stream.wait_event(ready)
+    made = cupy.empty(array.shape, array.dtype)
+    made.data.copy_from_device_async(array.data, array.nbytes)
+    done = stream.record(cuda.Event(disable_timing=True))
+    with cuda.Device(source):
+        cuda.get_current_stream().wait_event(done)
+    return made
+
+
+class CUDAStorage(Storage):
+    __slots__ = ()
+
+    device_type = "cuda"
+    array_type = ndarray
+    xp = cupy
+    several = CARDS > 1
+
+    # --- copies to, from and among GPUs ---
+
+    @classmethod
+    def from_host(cls, array, device):
+        return _on(device, _in_order, array, _upload)
+
+    @classmethod
+    def to_host(cls, array):
+        if _State.sync_mode:
+            synchronizing()
+        made = _in_order(array, _download)
+        if _State.arrived is not None:
+            _State.arrived()
+        return made
+
+    @classmethod
+    def send(cls, array, device, non_blocking=False):
+        if device.type == "cuda":
+            return _on(device, _in_order, array, _across)
+        if device.type == "cpu":
+            return _in_order(array, _download_soon) if non_blocking and array.size else cls.to_host(array)
+        return storage_class(device).from_host(cls.to_host(array), device)
+
+    @classmethod
+    def receive(cls, array, device, non_blocking=False):
+        gapless = array.flags.c_contiguous or dense_order(array) is not None
+        if non_blocking and gapless and array.size and _pinned(array):
+            return _on(device, _in_order, array, _upload_soon)
+        return cls.from_host(array, device)
+
+    @classmethod
+    def fetch(cls, array, target):
+        rows = target.flags.c_contiguous and array.flags.c_contiguous
+        if not (rows and target.__class__ is np.ndarray and target.size and _pinned(target)):
+            return False
+        array.data.copy_to_host_async(target.ctypes.data, target.nbytes)
+        keep_until_done((array, target))
+        return True
+
+    @classmethod
+    def locked(cls, array: np.ndarray) -> np.ndarray:
+        """A copy of a host array in memory that is locked in place."""
+        made = cupyx.empty_like_pinned(array) if array.size else np.empty_like(array)
+        made[...] = array
+        return made
+
+    @classmethod
+    def is_locked(cls, array: np.ndarray) -> bool:
+        """Whether a host array lies in memory that is locked in place."""
+        return bool(array.size) and _pinned(array)
+
+    # --- arrays ---
+
+    @classmethod
+    def device_of(cls, array):
+        return _names[array.data.device_id]
+
+    @classmethod
+    def current_device(cls):
+        return _names[runtime.getDevice()]
+
+    @classmethod
+    def empty(cls, shape, dtype, device):
+        return _on(device, cupy.empty, shape, dtype)
+
+    @classmethod
+    def number(cls, value, like):
+        """Numbers are kept on the GPU, since programs use the same few again and again; each stream has its own."""
+        card = like.data.device_id
+        key = (value.dtype, value.tobytes(), card, cuda.get_current_stream(card).ptr)
+        found = _numbers.get(key)
+        if found is None:
+            if len(_numbers) >= 1024:
+                _numbers.clear()
+            found = _numbers[key] = _on(_names[card], cupy.asarray, value)
+        return found
+
+    @classmethod
+    def copy(cls, array):
+        return array.copy(order="K")
+
+    @classmethod
+    def write(cls, target, values):
+        if values.__class__ is ndarray:
+            target[...] = values
+        else:
+            target.fill(values)
+
+    @classmethod
+    def add_to(cls, target, values):
+        cupy.add(target, values, out=target)
+
+    # --- memory ---
+
+    def strided(self, shape, strides, offset, dtype):
+        start = self.array.data
+        if not self.array.size:
+            return _on(self.device, cupy.empty, shape, dtype)
+        memory = cuda.MemoryPointer(start.mem, start.ptr - start.mem.ptr + offset)
+        return ndarray(shape, np.dtype(dtype), memory, strides)
+
+    def offset_of(self, array):
+        return array.data.ptr - self.array.data.ptr if array.size else 0
+
+    def data_ptr(self):
+        return self.array.data.ptr
+
+
+if CARDS > 1:
+    for _name in ("to_host", "copy", "cast", "write", "add_to", "fetch"):
+        setattr(CUDAStorage, _name, classmethod(guarded(getattr(CUDAStorage, _name).__func__)))
+    CUDAStorage.guard, _download_soon = staticmethod(guarded), guarded(_download_soon)

@@ -1,0 +1,1 @@
+"""What Python and the system give: threads, forks, processes, limits, folders, lazy modules."""

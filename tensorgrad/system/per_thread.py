@@ -1,0 +1,96 @@
+"""What each thread has of its own (modes, settings), and a thread that takes it over to go on for another.
+
+Python limits how deep calls may be nested, in every thread by itself. Where a program may nest without an end, a fresh
+thread goes on while the first one waits: to the program it is as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+_ALL: list[weakref.ref[PerThread]] = []  # those that exist: a profiler's end with it
+
+
+class PerThread(threading.local):
+    """`threading.local` whose values a substitute takes over."""
+
+    def __new__(cls, *args: Any) -> PerThread:
+        made = super().__new__(cls, *args)
+        _ALL.append(weakref.ref(made, _ALL.remove))
+        return made
+
+
+class Substitute(threading.Thread):
+    """A thread that runs a function in place of the thread that started it, which waits."""
+
+    def __init__(self, function: Callable[[], Any]):
+        super().__init__(daemon=True)
+        self.function, self.state = function, _state()
+        self.context = contextvars.copy_context()
+        starter = threading.current_thread()
+        self.line = starter.line if isinstance(starter, Substitute) else []  # all that wait for each other now
+        self.ended = False  # (`join` takes a thread that it was interrupted in waiting for as ended)
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Runs the function as the thread that waits would have, and keeps what came of it."""
+        try:
+            _become(self.state)
+            self.result = self.context.run(self.function)
+        except BaseException as error:
+            self.error = error
+        finally:  # an interrupt may come at any moment, also here
+            try:
+                self.state = _state()
+            finally:
+                self.ended = True
+
+    def outcome(self) -> Any:
+        """Starts the thread and waits: what the function returned. Raises what it raised."""
+        self.line.append(self)
+        self.start()
+        while not self.ended:
+            try:
+                self.join()
+                time.sleep(0 if self.ended else 1e-3)
+            except BaseException as error:  # Ctrl+C, which is told to the main thread alone: the one that works stops
+                worker = ctypes.c_ulong(self.line[-1].ident or 0)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(worker, ctypes.py_object(type(error)))
+        self.line.remove(self)
+        _become(self.state)
+        if self.error is None:
+            return self.result
+        try:
+            raise self.error
+        finally:
+            del self.error
+
+
+def _state() -> list[tuple[PerThread, dict[str, Any]]]:
+    """What this thread has of its own."""
+    return [(local, dict(local.__dict__)) for reference in _ALL.copy() if (local := reference()) is not None]
+
+
+def _become(state: list[tuple[PerThread, dict[str, Any]]]) -> None:
+    for local, values in state:
+        local.__dict__.clear()
+        local.__dict__.update(values)
+
+
+def on_fresh_stack(function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Calls a function in another thread, which has this one's modes and settings, and waits for it.
+
+    >>> from tensorgrad.system.per_thread import on_fresh_stack
+    >>> import tensorgrad as torch
+    >>> with torch.no_grad():
+    ...     on_fresh_stack(torch.is_grad_enabled)
+    False
+    """
+    return Substitute(lambda: function(*args, **kwargs)).outcome()
