@@ -49,6 +49,18 @@ def add_untracked(lib):
     return lambda: a + b
 
 
+def add_beside_a_subclass(lib):
+    """One recorded addition, in a program that has a class of its own that overrides ops."""
+
+    class Own(lib.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    lib.ones(2).as_subclass(Own) + 1
+    return add_tracked(lib)
+
+
 def times_number(lib):
     """A tensor times a Python number, recorded."""
     a, _ = matrices(lib, True)
@@ -134,6 +146,7 @@ ROWS = (  # name, program, the target ratio (None: for information)
     ("XOR step: 2-8-2, modules, cross-entropy, SGD", xor_step, 0.4),
     ("MLP 784-128-10, batch 32: forward, backward, SGD", mlp_step, 0.8),
     ("`a + b`, 4×4, under no graph", add_untracked, None),
+    ("`a + b`, 4×4, recorded, beside a class that overrides ops", add_beside_a_subclass, 0.8),
     ("`a * 2.0`, 4×4, recorded", times_number, None),
     ("`a[1]`, 4×4, recorded", index_row, None),
     ("XOR step with tanh and Adam", adam_step, None),

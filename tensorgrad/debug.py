@@ -17,7 +17,7 @@ import os
 import sys
 
 from tensorgrad import settings
-from tensorgrad.dispatch import generate, kernel_tables, slow_path
+from tensorgrad.dispatch import kernel_tables, switches
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, tensors_in
 
@@ -42,11 +42,7 @@ def set_level(level: int) -> None:
     if level and not before:
         _devices()
     if (level >= 2) != (before >= 2):
-        generate.rare(+1 if level >= 2 else -1)
-        if level >= 2:
-            slow_path.OBSERVERS.append(_observe)
-        else:
-            slow_path.OBSERVERS.remove(_observe)
+        (switches.observe if level >= 2 else switches.unobserve)(_observe, "DEBUG")
     kernel_tables.NOTICE = say if level >= 4 else None
 
 

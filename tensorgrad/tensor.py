@@ -79,7 +79,7 @@ class Tensor(TensorMethods):
         return data.detach().as_subclass(cls).requires_grad_(require_grad)
 
     def __init_subclass__(cls, plain: bool = False, **kwargs):
-        """A subclass may override ops (`__torch_function__`), so calls must look out for it; a plain one may not.
+        """A subclass may override ops (`__torch_function__`): calls with its tensors take the slow path.
 
         What is made of a kind of parameter is no parameter: subclasses of plain classes are plain, unless they
         override.
@@ -91,10 +91,7 @@ class Tensor(TensorMethods):
             PLAIN.add(cls)
             OPERANDS.add(cls)
         else:
-            from tensorgrad.dispatch import generate
-
             OPERANDS.add(cls)
-            generate.rare(+1)
 
     @property
     def _storage(self) -> Storage:

@@ -21,7 +21,7 @@ import numpy as np
 
 import tensorgrad as torch
 from tensorgrad import settings
-from tensorgrad.dispatch import generate
+from tensorgrad.dispatch import switches
 from tensorgrad.nn import listening
 from tensorgrad.random import generator
 from tensorgrad.system import forks
@@ -98,9 +98,9 @@ def listens() -> None:
     listening.listen(listener)
     _model(torch.ones(1, 8))
     listening.ignore(listener)
-    generate.rare(+1)
+    switches.switch("a test", True)
     torch.ones(3) * 2
-    generate.rare(-1)
+    switches.switch("a test", False)
 
 
 def profiles() -> None:

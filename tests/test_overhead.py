@@ -49,11 +49,22 @@ COUNT = """
 """
 
 
-@pytest.fixture(scope="module")
-def functions() -> dict[str, list[str]]:
-    """The functions that each program runs, in a process of its own: a subclass of Tensor makes all ops ask more."""
+SUBCLASS = """
+    class Elsewhere(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+    made = torch.ones(2).as_subclass(Elsewhere) + 1
+"""
+
+
+@pytest.fixture(scope="module", params=["", SUBCLASS], ids=["", "a subclass elsewhere"])
+def functions(request) -> dict[str, list[str]]:
+    """The functions that each program runs, in a process of its own; a class that overrides ops slows no other."""
+    given = textwrap.dedent(COUNT)
+    at = given.index("a, b = ")
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(COUNT)],
+        [sys.executable, "-c", given[:at] + textwrap.dedent(request.param) + given[at:]],
         input=json.dumps([program for program, _ in PROGRAMS.values()]),
         capture_output=True, text=True, check=True,
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad.autograd import profiler as legacy
-from tensorgrad.dispatch import generate, slow_path
+from tensorgrad.dispatch import switches
 from tensorgrad.profiler import ProfilerAction, profile, record_function, schedule, tensorboard_trace_handler
 from tests.conftest import HAS_TORCH
 
@@ -38,12 +38,12 @@ def test_ops_nodes_and_regions_are_counted():
 
 
 def test_outside_of_a_profile_nothing_is_slower():
-    before = generate.RARE, list(slow_path.OBSERVERS)
+    before = list(switches.SLOW), list(switches.OBSERVERS)
     recorded()
-    assert before == (generate.RARE, slow_path.OBSERVERS)
+    assert before == (switches.SLOW, switches.OBSERVERS)
     with pytest.raises(ZeroDivisionError), profile():
         1 / 0
-    assert before == (generate.RARE, slow_path.OBSERVERS)
+    assert before == (switches.SLOW, switches.OBSERVERS)
 
 
 def test_averages():

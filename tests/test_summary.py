@@ -8,7 +8,7 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad import nn
-from tensorgrad.dispatch import generate, slow_path
+from tensorgrad.dispatch import switches
 from tensorgrad.nn import listening, model_summary
 from tensorgrad.utils.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 from tensorgrad.utils.module_tracker import ModuleTracker
@@ -226,11 +226,11 @@ def test_formulas_of_ones_own():
 
 
 def test_counting_leaves_nothing_behind():
-    before = generate.RARE, list(slow_path.OBSERVERS), nn.Module.__call__
+    before = list(switches.SLOW), list(switches.OBSERVERS), nn.Module.__call__
     with pytest.raises(ZeroDivisionError), FlopCounterMode(display=False):
         assert nn.Module.__call__ is not before[2]
         1 / 0
-    assert before == (generate.RARE, slow_path.OBSERVERS, nn.Module.__call__) and not listening._LISTENERS
+    assert before == (switches.SLOW, switches.OBSERVERS, nn.Module.__call__) and not listening._LISTENERS
 
 
 def test_threads_have_their_own_modules():
@@ -401,7 +401,7 @@ def test_errors_of_the_model_come_through_and_change_nothing():
     with pytest.raises(RuntimeError, match="expected input"):
         nn.summary(model, (2, 5, 10, 10))
     assert all(tg.equal(before[name], tensor) for name, tensor in model.state_dict().items())
-    assert generate.RARE == 0 or not slow_path.OBSERVERS
+    assert not switches.SLOW and not switches.OBSERVERS
     with pytest.raises(TypeError, match="expected model to be a Module, got int"):
         nn.summary(3)
     with pytest.raises(ValueError, match="weight has no shape yet"):

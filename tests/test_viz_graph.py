@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import tensorgrad as torch
 from tensorgrad import nn, viz
 from tensorgrad.autograd.graph import Node
-from tensorgrad.dispatch import generate, slow_path
+from tensorgrad.dispatch import switches
 from tensorgrad.nn import functional as F
 from tensorgrad.viz import drawing, svg
 from tensorgrad.viz.drawing import KINDS
@@ -287,11 +287,11 @@ def test_inferred_modules_are_never_wrong_about_the_outermost(program):
 
 def test_recording_restores_everything():
     model, program = mlp()
-    before = generate.RARE, list(slow_path.OBSERVERS)
+    before = list(switches.SLOW), list(switches.OBSERVERS)
     with pytest.raises(RuntimeError, match="on purpose"), viz.record(model) as notes:
         program()
         raise RuntimeError("on purpose")
-    assert before == (generate.RARE, slow_path.OBSERVERS)
+    assert before == (switches.SLOW, switches.OBSERVERS)
     assert notes.stack == [] and not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from tensorgrad import devices, dtypes
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch import generate, slow_path
+from tensorgrad.dispatch import switches
 from tensorgrad.dispatch.autocast_ops import ALONE, LISTS, TOLD
 from tensorgrad.dispatch.errors import warn
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.tensor import Tensor, tensors_in
 
 __all__ = [
@@ -70,11 +71,11 @@ class State:
         if name in LISTS[device].refused:
             raise RuntimeError(LISTS[device].refused[name])
         values = self._cast(name, device, (*args, *kwargs.values()))
-        slow_path.LOCAL.autocast = None
+        LOCAL.autocast = None
         try:
             return function(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
         finally:
-            slow_path.LOCAL.autocast = self
+            LOCAL.autocast = self
 
     def shortened(self, tensor: Tensor, dtype) -> Tensor:
         """A tensor in a shorter dtype; a parameter's copy is kept, until the parameter is written."""
@@ -119,20 +120,21 @@ _START = State(frozenset(), {}, True, 0, {})
 
 def current() -> State:
     """What holds now."""
-    return slow_path.LOCAL.autocast or _START
+    return LOCAL.autocast or _START
 
 
 def change(**what: Any) -> None:
     """Another state from now on, which differs in `what`. While it is as at the start, ops take the fast path."""
-    before = slow_path.LOCAL.autocast
+    before = LOCAL.autocast
     old = before or _START
     names = ("on", "dtypes", "keeps", "nesting")
     new: Any = tuple(what.get(name, getattr(old, name)) for name in names)
     after = None
     if new != tuple(getattr(_START, name) for name in names):
         after = State(new[0], new[1], new[2], new[3], {} if before is None else before.casts)
-    generate.rare((after is not None) - (before is not None))
-    slow_path.LOCAL.autocast = after
+    if (after is None) != (before is None):
+        switches.switch("autocast", after is not None)
+    LOCAL.autocast = after
 
 
 @contextlib.contextmanager

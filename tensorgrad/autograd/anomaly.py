@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tensorgrad.dispatch.errors import warn
+from tensorgrad.dispatch.switches import switch
 
 
 class _Anomaly:
@@ -97,10 +98,8 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 def _switch(enabled: bool, check_nan: bool) -> None:
-    from tensorgrad.dispatch import generate
-
     if enabled != ANOMALY.enabled:
-        generate.rare(+1 if enabled else -1)
+        switch("anomaly mode", enabled)
     ANOMALY.enabled, ANOMALY.check_nan = enabled, check_nan
 
 

@@ -112,7 +112,8 @@ def _written(ctx: Any, nr: int, tensor: Tensor, own: bool, results: int) -> None
 
 def keep_saved(ctx: Any, args: tuple, outputs: list, tracked: bool) -> None:
     """Turns what `save_for_backward` was given into saved values with their places in the graph."""
-    from tensorgrad.dispatch.slow_path import LOCAL, pack_one
+    from tensorgrad.dispatch.slow_path import pack_one
+    from tensorgrad.dispatch.switches import LOCAL
 
     saved, edges = [], []
     for i, tensor in enumerate(ctx.__dict__.pop("to_save")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 
+from tensorgrad.dispatch.switches import switch
 from tensorgrad.storage.stubs import INFERENCE
 from tensorgrad.system.per_thread import PerThread
 
@@ -179,21 +180,17 @@ class inference_mode(_Decorator):
         return inference_mode(self.mode)
 
     def __enter__(self) -> None:
-        from tensorgrad.dispatch import generate
-
         self.before = GRAD.enabled, GRAD.inference
         GRAD.inference = INFERENCE.on = self.mode
         GRAD.enabled = not self.mode
         if self.mode:
-            generate.rare(+1)
+            switch("inference_mode", True)
 
     def __exit__(self, *exception) -> None:
-        from tensorgrad.dispatch import generate
-
         GRAD.enabled, GRAD.inference = self.before
         INFERENCE.on = GRAD.inference
         if self.mode:
-            generate.rare(-1)
+            switch("inference_mode", False)
 
 
 def is_inference_mode_enabled() -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import contextmanager
 
-from tensorgrad.dispatch import generate
-from tensorgrad.dispatch.slow_path import LOCAL
+from tensorgrad.dispatch.switches import LOCAL, switch
 from tensorgrad.tensor import Tensor
 
 
@@ -30,11 +29,11 @@ class saved_tensors_hooks:
         if LOCAL.saved_hooks_refused is not None:
             raise RuntimeError(LOCAL.saved_hooks_refused)
         LOCAL.saved_hooks = (*LOCAL.saved_hooks, self.pair)
-        generate.rare(+1)
+        switch("saved_tensors_hooks", True)
 
     def __exit__(self, *exception) -> None:
         LOCAL.saved_hooks = LOCAL.saved_hooks[:-1]
-        generate.rare(-1)
+        switch("saved_tensors_hooks", False)
 
 
 class save_on_cpu(saved_tensors_hooks):

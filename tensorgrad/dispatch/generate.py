@@ -5,8 +5,8 @@ a node. Ops with the same parameters share the compiled text. Print what was mad
 
     python -m tensorgrad.dispatch.show mul
 
-Everything rare (hooks on saved tensors, subclasses, DEBUG, profiling, anomaly and inference mode, `out=`) waits
-behind one flag, `RARE`, that the function tests once.
+What is seldom on (hooks on saved tensors, DEBUG, profiling, anomaly and inference mode) waits behind one list, `SLOW`
+(switches.py), that the function tests once; `out=` and operands of the user's own classes also take the slow path.
 """
 
 from __future__ import annotations
@@ -21,32 +21,34 @@ from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dispatch.errors import MISSING, NUMPY_NAMES, explain, missing
 from tensorgrad.dispatch.kernel_tables import LARGE, REGISTERED, array_kernel, check_backward, with_own
 from tensorgrad.dispatch.op import LIST, OPTIONAL, PLAIN_VALUE, Op, arguments_of
-from tensorgrad.dispatch.promotion import as_array, operand, operands, other_operand, owner, promote, to_floating
+from tensorgrad.dispatch.promotion import (
+    OVERRIDDEN,
+    as_array,
+    operand,
+    operands,
+    other_operand,
+    owner,
+    plain_operand,
+    plain_operands,
+    promote,
+    to_floating,
+)
+from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import F32, SPOKEN, as_dtype, from_numpy_dtype
 from tensorgrad.dtypes import dtype as DTYPE
 from tensorgrad.storage import recycling
 from tensorgrad.storage.stubs import STORAGES
-from tensorgrad.system import forks
 from tensorgrad.tensor import OPERANDS, PLAIN, VIEW, Tensor, share, wrap
 
 new = object.__new__
 
-# --- the one flag ------------------------------------------------------------------------------------------------
+# --- the other paths -----------------------------------------------------------------------------------------------
 
 MANY = 131_072  # elements of a gradient from which formulas run on tensors
-RARE = 0  # how many rare things are on, in any thread; the slow path finds out which, and in which
-_lock = forks.lock()
-
-
-def rare(change: int) -> None:
-    """Switches a rare thing on (+1) or off (-1)."""
-    global RARE
-    with _lock:
-        RARE += change
 
 
 def slowly(op: Op, args: tuple, out=None):
-    """The slow path (dispatch/slow_path.py), loaded when something rare first happens."""
+    """The slow path (dispatch/slow_path.py), loaded when first needed."""
     from tensorgrad.dispatch import slow_path
 
     return slow_path.run(op, args, out)
@@ -70,25 +72,25 @@ def in_format_of(inputs: tuple, results):
 
 
 def source(op: Op, variant: str = "call", name: str = "call") -> str:
-    """The text of an op's function. Variants: `call` (users'), `plain` (no rare things), `operator` (for `a + b`)."""
+    """The text of an op's function: `call` (users'), `operator` (for `a + b`) or `plain` (for the slow path)."""
     tensors = [p for p in op.params if p.is_tensor]
     differentiated = [i for i, p in enumerate(tensors) if p.name in op.wrt]
     lines = [f"def {name}({_parameters(op, variant)}):"]
     names = ", ".join(p.name for p in op.params)
     if variant == "call":
         lines += _numpy_names(op)
-    if variant == "call" and has_out(op):
-        lines += ["    if RARE or out is not None:", f"        return slowly(OP, ({names},), out)"]
-    elif variant == "call":
-        lines += ["    if RARE:", f"        return slowly(OP, ({names},))"]
+    if variant == "call":
+        lines += [
+            f"    if SLOW{' or out is not None' if has_out(op) else ''}:",
+            f"        return {_slowly(op, variant)}",
+        ]
     elif variant == "operator":
         a, b = op.params[0].name, op.params[1].name
-        rest = "".join(f", {p.default}" for p in op.params[2:])
         lines += [
             f"    if {b}.__class__ not in OPERANDS:",
             f"        return other_operand(OP, {a}, {b})",
-            "    if RARE:",
-            f"        return slowly(OP, (owner(OP, {a}), {b}{rest},))",
+            "    if SLOW:",
+            f"        return {_slowly(op, variant)}",
         ]
     for i, p in enumerate(tensors):
         lines += _unwrap(op, i, p, variant)
@@ -162,7 +164,10 @@ def _numpy_names(op: Op) -> list[str]:
 
 def _unwrap(op: Op, i: int, p, variant: str) -> list[str]:
     if p.kind is LIST:
-        return [f"    x{i}, r{i} = operands(OP, {i}, {p.name})"]
+        lines = [f"    x{i}, r{i} = {'plain_' * (variant == 'plain')}operands(OP, {i}, {p.name})"]
+        if variant != "plain":
+            lines += [f"    if r{i} is OVERRIDDEN:", f"        return {_slowly(op, variant)}"]
+        return lines
     lines = [
         f"    if {p.name}.__class__ in PLAIN:",
         f"        x{i} = {p.name}._array",
@@ -177,7 +182,20 @@ def _unwrap(op: Op, i: int, p, variant: str) -> list[str]:
     if p.kind is OPTIONAL:
         lines += [f"    elif {p.name} is None:", f"        x{i} = None", f"        r{i} = False"]
     given = f"owner(OP, {p.name})" if variant == "operator" and i == 0 else p.name
-    return [*lines, "    else:", f"        x{i}, r{i} = operand(OP, {i}, {given})"]
+    lines += ["    else:", f"        x{i}, r{i} = {'plain_' * (variant == 'plain')}operand(OP, {i}, {given})"]
+    if variant != "plain":
+        lines += [f"        if r{i} is OVERRIDDEN:", f"            return {_slowly(op, variant)}"]
+    return lines
+
+
+def _slowly(op: Op, variant: str) -> str:
+    """The call of the slow path with the op's arguments."""
+    if variant == "operator":
+        a, b = op.params[0].name, op.params[1].name
+        rest = "".join(f", {p.default}" for p in op.params[2:])
+        return f"slowly(OP, (owner(OP, {a}), {b}{rest},))"
+    names = ", ".join(p.name for p in op.params)
+    return f"slowly(OP, ({names},), out)" if has_out(op) else f"slowly(OP, ({names},))"
 
 
 def _number_beside(op: Op, variant: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 from tensorgrad.dispatch.autocast_ops import AS_ONE
 from tensorgrad.dispatch.errors import MISSING, NUMPY_NAMES, missing, typename  # noqa: F401
 from tensorgrad.dispatch.generate import execute
-from tensorgrad.dispatch.slow_path import LOCAL  # noqa: F401
+from tensorgrad.dispatch.switches import LOCAL  # noqa: F401
 from tensorgrad.dtypes import as_dtype, dtype  # noqa: F401 (the guards' texts use it, as the names below)
 from tensorgrad.layouts import check_strided, strided  # noqa: F401
 from tensorgrad.tensor import Tensor

@@ -10,8 +10,8 @@ from __future__ import annotations
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, rebase
-from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.slow_path import overwriting, spoken
+from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import F32, F64
 from tensorgrad.tensor import PLAIN, Tensor
 
@@ -47,7 +47,7 @@ def _unary(op):
     def method(self):
         array = self._array
         if (
-            generate.RARE or self.__class__ not in PLAIN or (self._requires_grad and _tracked(self, ()))
+            SLOW or self.__class__ not in PLAIN or (self._requires_grad and _tracked(self, ()))
             or (floats_only and array.dtype.kind not in "fc")
         ):  # fmt: skip
             return replace(self, call, (), {})
@@ -74,7 +74,7 @@ def _binary(op):
     kernels, call = op.kernels, op.call
 
     def method(self, other):
-        if not generate.RARE and self.__class__ in PLAIN:
+        if not SLOW and self.__class__ in PLAIN:
             array = self._array
             if other.__class__ in PLAIN:
                 y = other._array
@@ -148,7 +148,7 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
     if not overlap:
         check_no_overlap(self)
     array = self._array
-    if generate.RARE:
+    if SLOW:
         with overwriting(self._storage):
             result = function(self, *args, **kwargs)
     else:

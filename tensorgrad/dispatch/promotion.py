@@ -5,13 +5,15 @@ The generated functions come here only when operands differ (a Python number, tw
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.errors import check_one_device, raise_bool_subtraction, typename
 from tensorgrad.dtypes import F32, F64, I64, NUMBERS
 from tensorgrad.storage.stubs import STORAGES
-from tensorgrad.tensor import Tensor
+from tensorgrad.tensor import PLAIN, Tensor
 
 
 def promote(op, *values):
@@ -95,13 +97,16 @@ def to_floating(op, x):
     return x if x.dtype == target else x.astype(target)
 
 
+OVERRIDDEN: Any = "ask the class"  # in the place of `requires_grad`: the operand is of a class that may override ops
+
+
 def operand(op, i: int, value):
-    """What is not a plain tensor: a subclass is unwrapped; some operands may be Python numbers.
+    """What is not a plain tensor: one of the user's own classes is `OVERRIDDEN`; some operands may be Python numbers.
 
     Raises: TypeError for anything else, and where a number takes no part.
     """
     if isinstance(value, Tensor):
-        return value._array, value._requires_grad
+        return None, OVERRIDDEN
     if op.takes_number[i]:
         if value.__class__ in NUMBERS:
             return value, False
@@ -110,6 +115,11 @@ def operand(op, i: int, value):
         if isinstance(value, bool | int | float | complex):  # a subclass, such as an IntEnum
             return value.real if isinstance(value, int) else value, False
     raise_not_a_tensor(op, i, value)
+
+
+def plain_operand(op, i: int, value):
+    """The same, where classes have been asked already: their tensors are unwrapped."""
+    return (value._array, value._requires_grad) if isinstance(value, Tensor) else operand(op, i, value)
 
 
 def owner(op, value):
@@ -129,10 +139,26 @@ def plain_number(value):
 
 
 def operands(op, i: int, values):
-    """The arrays of a list of tensors, and whether any of them requires grad.
+    """The arrays of a list of tensors, and whether any of them requires grad; or that one is `OVERRIDDEN`.
 
     Raises: TypeError if it is not a list of tensors, or one of them is not.
     """
+    if isinstance(values, list | tuple):
+        arrays, requires = [], False
+        for value in values:
+            if value.__class__ not in PLAIN:
+                break
+            arrays.append(value._array)
+            requires = requires or value._requires_grad
+        else:
+            return arrays, requires
+        if any(isinstance(value, Tensor) and value.__class__ not in PLAIN for value in values):
+            return None, OVERRIDDEN
+    return plain_operands(op, i, values)
+
+
+def plain_operands(op, i: int, values):
+    """The same, where classes have been asked already: their tensors are unwrapped."""
     if not isinstance(values, list | tuple):
         raise TypeError(
             f"{op.name}(): argument '{op.params[i].name}' (position {i + 1}) must be tuple of Tensors, not "

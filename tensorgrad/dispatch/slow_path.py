@@ -7,31 +7,15 @@ A call comes here when any of them is on anywhere; each checks whether it concer
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import Node, Packed
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.refused_views import INFERENCE
 from tensorgrad.dispatch.out import refuse_grad, store_out
+from tensorgrad.dispatch.switches import LOCAL, OBSERVERS
 from tensorgrad.dtypes import SPOKEN
-from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import PLAIN, Tensor, share, tensors_in
-
-OBSERVERS: list = []  # functions (op, args, result, start, seconds) called after every op
-
-
-class _Local(PerThread):
-    """What is on in this thread only."""
-
-    autocast: Any = None  # the state of the innermost `torch.autocast` (amp/autocast_mode.py)
-    saved_hooks: tuple = ()  # (pack, unpack) pairs, the innermost last
-    saved_hooks_refused: str | None = None  # why no more may be added (`disable_saved_tensors_hooks`)
-    overwritten: Any = None  # the storage that the running in-place op is about to write to
-    inside_override = False
-
-
-LOCAL = _Local()
 
 
 def run(op, args: tuple, out=None):

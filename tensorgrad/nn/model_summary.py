@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.graph import Node
-from tensorgrad.dispatch import generate, slow_path
+from tensorgrad.dispatch import switches
 from tensorgrad.nn.listening import Listener, ignore, listen
 from tensorgrad.nn.module import Module
 from tensorgrad.nn.parameter import Parameter, is_lazy
@@ -309,12 +309,10 @@ class _Watch(Listener):
 
     def __enter__(self) -> None:
         listen(self)
-        slow_path.OBSERVERS.append(self._op)
-        generate.rare(+1)
+        switches.observe(self._op, "summary")
 
     def __exit__(self, *exception: Any) -> None:
-        generate.rare(-1)
-        slow_path.OBSERVERS.remove(self._op)
+        switches.unobserve(self._op, "summary")
         ignore(self)
 
     def leave(self, module: Module, result: Any) -> None:

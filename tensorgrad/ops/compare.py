@@ -7,12 +7,13 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch import generate, inplace
+from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.errors import check_broadcastable, check_number
 from tensorgrad.dispatch.kinds import alias, composite, op, pointwise
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dispatch.slow_path import spoken
+from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.pointwise import reflected
 from tensorgrad.storage.stubs import STORAGES
@@ -279,7 +280,8 @@ def masked_fill_(self: Tensor, mask: Tensor, value) -> Tensor:
     array = self._array
     xp = STORAGES[array.__class__].xp
     if (
-        xp is None or generate.RARE or mask.__class__ not in PLAIN or value.__class__ not in dtypes.NUMBERS
+        xp is None or SLOW or self.__class__ not in PLAIN or mask.__class__ not in PLAIN
+        or value.__class__ not in dtypes.NUMBERS
         or inplace._tracked(self, ()) or array.__class__ is not mask._array.__class__
     ):  # fmt: skip
         return inplace.replace(self, masked_fill, (mask, value), {})

@@ -12,11 +12,12 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch import generate, inplace
+from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.errors import check_number, warn
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.slow_path import spoken
+from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.kernels.array import advanced as kernels
 from tensorgrad.kernels.array.shape import at, raise_index_error
 from tensorgrad.ops.create import tensor, wrapped
@@ -349,7 +350,7 @@ def _untracked(x: Tensor) -> bool:
     return (
         (x._requires_grad is False or not (GRAD.enabled and x.requires_grad))
         and x._array.__class__ is np.ndarray
-        and not generate.RARE
+        and not SLOW
         and x.__class__ in PLAIN
         and 0 not in x._array.strides
     )
@@ -377,7 +378,10 @@ def _put(x: Tensor, tensors, pattern, values: Tensor, accumulate: bool) -> Tenso
     """Writes (or adds) `values` to `x` where the index tensors point, in place."""
     _check_same_dtype(x, tensors, pattern, values)
     array = x._array
-    if accumulate or array.__class__ is not np.ndarray or generate.RARE or inplace._tracked(x, (values,)):
+    if (
+        accumulate or SLOW or x.__class__ not in PLAIN or array.__class__ is not np.ndarray
+        or inplace._tracked(x, (values,))
+    ):  # fmt: skip
         return inplace.replace(x, _index_put, (tensors, values, pattern, accumulate), {})
     inplace.check_no_overlap(x)
     indices = [t._array for t in tensors]

@@ -18,8 +18,9 @@ from tensorgrad.dispatch.errors import wrap_dim
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.op import Op
 from tensorgrad.dispatch.slow_path import spoken
+from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.ops.shape import ints, select_at, slice_at, window
-from tensorgrad.tensor import VIEW, Tensor
+from tensorgrad.tensor import PLAIN, VIEW, Tensor
 
 
 def _several(signature: str, step, windows, backward_name: str, formula):
@@ -56,7 +57,7 @@ def _several(signature: str, step, windows, backward_name: str, formula):
         return tuple(results)
 
     def call(input: Tensor, *args) -> tuple[Tensor, ...]:
-        return generate.slowly(row, (input, *args)) if generate.RARE else plain(input, *args)
+        return generate.slowly(row, (input, *args)) if SLOW or input.__class__ not in PLAIN else plain(input, *args)
 
     row._plain, row.call = plain, call
     call.op = row  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch import generate, slow_path
+from tensorgrad.dispatch import switches
 from tensorgrad.tensor import Tensor
 
 # The categories of Chrome's trace.
@@ -71,15 +71,13 @@ class Recorder:
             self._modules.__enter__()
         self.began = time.perf_counter()
         RECORDERS.append(self)
-        slow_path.OBSERVERS.append(self._op)
+        switches.observe(self._op, "profiler")
         engine.OBSERVERS.append(self._node)
-        generate.rare(+1)
 
     def stop(self) -> None:
         """Ends it."""
-        generate.rare(-1)
         engine.OBSERVERS.remove(self._node)
-        slow_path.OBSERVERS.remove(self._op)
+        switches.unobserve(self._op, "profiler")
         RECORDERS.remove(self)
         if self._modules is not None:
             self._modules.__exit__()

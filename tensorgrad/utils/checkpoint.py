@@ -339,7 +339,7 @@ def _traced(traces: tuple | None, which: int):
     if traces is None:
         yield
         return
-    from tensorgrad.dispatch.slow_path import OBSERVERS
+    from tensorgrad.dispatch.switches import OBSERVERS
 
     trace = traces[which]
     trace.clear()

@@ -16,7 +16,7 @@ from typing import Any
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
-from tensorgrad.dispatch import generate, slow_path
+from tensorgrad.dispatch import switches
 from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils.module_tracker import ModuleTracker
@@ -247,15 +247,13 @@ class FlopCounterMode:
     def __enter__(self) -> FlopCounterMode:
         self._thread, self._finished = _Thread(), []
         self.mod_tracker.__enter__()
-        slow_path.OBSERVERS.append(self._op)
+        switches.observe(self._op, "flop counter")
         engine.OBSERVERS.append(self._node)
-        generate.rare(+1)
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        generate.rare(-1)
         engine.OBSERVERS.remove(self._node)
-        slow_path.OBSERVERS.remove(self._op)
+        switches.unobserve(self._op, "flop counter")
         self.mod_tracker.__exit__()
         if self.display:
             print(self.get_table(self.depth))

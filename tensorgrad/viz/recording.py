@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from tensorgrad.autograd.graph import Node, save
-from tensorgrad.dispatch import generate, slow_path
+from tensorgrad.dispatch import switches
 from tensorgrad.tensor import Tensor
 
 _KEY = "tensorgrad.viz"  # in `node.metadata`
@@ -74,8 +74,7 @@ class record(AbstractContextManager):
         self.handles: list = []
 
     def __enter__(self) -> record:
-        slow_path.OBSERVERS.append(self._observe)
-        generate.rare(+1)
+        switches.observe(self._observe, "viz.record")
         if self.module is not None:
             self.stack = []
             for name, module in self.module.named_modules():
@@ -89,8 +88,7 @@ class record(AbstractContextManager):
         for handle in self.handles:
             handle.remove()
         self.handles = []
-        slow_path.OBSERVERS.remove(self._observe)
-        generate.rare(-1)
+        switches.unobserve(self._observe, "viz.record")
 
     def _enter(self, name: str):
         def enter(module, args):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorgrad
-from tensorgrad.dispatch import slow_path
+from tensorgrad.dispatch import switches
 from tests.cuda.test_optim import launched  # noqa: F401 (a fixture)
 from tests.test_amp import story
 
@@ -179,7 +179,7 @@ def test_a_function_of_ones_own_says_its_dtype(names):
 def test_a_parameter_is_cast_once(names):
     l = tensorgrad
     weight, x = l.nn.Parameter(names["a"].clone()), names["a"]
-    state = lambda: slow_path.LOCAL.autocast
+    state = lambda: switches.LOCAL.autocast
     with l.autocast("cuda"):
         first, second = x @ weight, x @ weight
         assert len(state().casts) == 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.dispatch import generate, slow_path
+from tensorgrad.dispatch import switches
 from tensorgrad.nn.listening import Listener, ignore, listen
 from tensorgrad.nn.module import Module
 from tensorgrad.tensor import Tensor
@@ -54,15 +54,13 @@ class _Call(Listener):
             module.training = False
         self._quiet = no_grad()
         self._quiet.__enter__()
-        slow_path.OBSERVERS.append(self._observe)
-        generate.rare(+1)
+        switches.observe(self._observe, "add_graph")
         listen(self)
         return self
 
     def __exit__(self, *exception: Any) -> None:
         ignore(self)
-        generate.rare(-1)
-        slow_path.OBSERVERS.remove(self._observe)
+        switches.unobserve(self._observe, "add_graph")
         self._quiet.__exit__(*exception)
         for module, training in self._modes:
             module.training = training
