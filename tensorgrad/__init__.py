@@ -64,7 +64,7 @@ from tensorgrad.size import Size
 from tensorgrad.tensor import Tensor
 
 # NumPy warns of overflow and division by zero; PyTorch does not. (A user who turns these warnings into exceptions
-# still gets the result: see dispatch/errors.py.)
+# still gets the result: see errors.py.)
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tensorgrad\b")
 
 from tensorgrad import autograd, random, return_types

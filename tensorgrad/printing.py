@@ -19,7 +19,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.storage.stubs import STORAGES
-from tensorgrad.tensor import PLAIN
+from tensorgrad.tensor import PLAIN, Tensor
 
 
 @dataclass
@@ -321,3 +321,10 @@ def tensor_repr(tensor) -> str:
         is_meta=tensor.is_meta,
         shape=tuple(tensor.shape),
     )
+
+
+def _repr(self: Tensor, *, tensor_contents=None) -> str:
+    return tensor_repr(self)
+
+
+Tensor.__repr__ = _repr  # type: ignore[assignment]

@@ -278,7 +278,7 @@ _said: set[str] = set()
 
 def warn_once(message: str) -> None:
     """Warns the first time only, or after `set_warn_always(True)` each time."""
-    from tensorgrad.dispatch.errors import warn
+    from tensorgrad.errors import warn
 
     if message not in _said or _Settings.warn_always:
         _said.add(message)

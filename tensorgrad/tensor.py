@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorgrad import devices, dtypes
+from tensorgrad.dispatch.switches import GRAD
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import INFERENCE, STORAGES, Storage
 from tensorgrad.system import forks
@@ -66,12 +67,6 @@ class Tensor(TensorMethods):
 
     __array_priority__ = 1000  # `ndarray * tensor` is ours to compute
     __hash__ = object.__hash__
-
-    def __new__(cls, *args, device=None, **kwargs):
-        from tensorgrad.ops import create
-
-        made = create.legacy_tensor(args, device)
-        return made if cls is Tensor else made.as_subclass(cls)
 
     @staticmethod
     def _make_subclass(cls, data: Tensor, require_grad: bool = False) -> Any:
@@ -318,13 +313,10 @@ class Tensor(TensorMethods):
         tensor([5., 0.])
         """
         if not force:
-            if self.requires_grad:
-                from tensorgrad.autograd.modes import GRAD
-
-                if GRAD.enabled:
-                    raise RuntimeError(
-                        "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-                    )
+            if GRAD.enabled and self.requires_grad:
+                raise RuntimeError(
+                    "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+                )
             if self._array.__class__ is not np.ndarray:
                 raise TypeError(
                     f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
@@ -395,11 +387,6 @@ class Tensor(TensorMethods):
             )
         return bool((self == element).any())
 
-    def __repr__(self, *, tensor_contents=None) -> str:
-        from tensorgrad import printing
-
-        return printing.tensor_repr(self)
-
     def __format__(self, spec: str) -> str:
         if not self._array.ndim and not self.is_meta and type(self) is Tensor:
             return self.item().__format__(spec)
@@ -408,93 +395,7 @@ class Tensor(TensorMethods):
     def __dir__(self):
         return sorted({*dir(type(self)), *self.__dict__})
 
-    # --- autograd fields ---
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether gradients flow to this tensor. May be set on leaves of floating-point or complex dtype.
-
-        >>> import tensorgrad as torch
-        >>> x, w = torch.ones(2), torch.ones(2, requires_grad=True)
-        >>> x.requires_grad, (w * x).requires_grad
-        (False, True)
-        """
-        requires = self._requires_grad
-        if requires is VIEW:
-            from tensorgrad.autograd.views import view_requires_grad
-
-            return view_requires_grad(self)
-        return requires
-
-    @requires_grad.setter
-    def requires_grad(self, value: bool) -> None:
-        if value and not differentiable(self._array.dtype):
-            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
-        self.requires_grad_(value)
-
-    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Sets in place whether gradients flow to this tensor; returns it.
-
-        Raises: RuntimeError for an integer tensor, or when switching off a tensor that was computed.
-
-        >>> import tensorgrad as torch
-        >>> torch.ones(2).requires_grad_()
-        tensor([1., 1.], requires_grad=True)
-        """
-        value = bool(requires_grad)
-        if value and not differentiable(self._array.dtype):
-            raise RuntimeError("only Tensors of floating point dtype can require gradients")
-        if self.requires_grad == value:
-            return self
-        if not value and not self.is_leaf:
-            raise RuntimeError(
-                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
-                "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
-            )
-        if value and self._storage.version is None and not INFERENCE.on:
-            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
-        self._requires_grad = value
-        return self
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether the tensor was made by the user, not computed from tensors that require grad.
-
-        >>> import tensorgrad as torch
-        >>> x = torch.ones(2, requires_grad=True)
-        >>> x.is_leaf, (2 * x).is_leaf, torch.ones(2).is_leaf
-        (True, False, True)
-        """
-        return self.grad_fn is None
-
-    @property
-    def grad_fn(self):
-        """The node that made this tensor; None for a leaf.
-
-        >>> import tensorgrad as torch
-        >>> x = torch.ones(2, requires_grad=True)
-        >>> x.exp().grad_fn.name()
-        'ExpBackward0'
-        """
-        from tensorgrad.autograd.graph import shown
-
-        if self._requires_grad is VIEW:
-            from tensorgrad.autograd.views import view_edge
-
-            edge = view_edge(self) if self._storage.version is not None else None
-            return shown(edge[0]) if edge is not None and not isinstance(edge[0], Tensor) else None
-        return None if self._edge is None else shown(self._edge[0])
-
-    @property
-    def output_nr(self) -> int:
-        """Which output of `grad_fn` this tensor is.
-
-        >>> import tensorgrad as torch
-        >>> first, second = torch.ones(2, requires_grad=True).unbind()
-        >>> first.output_nr, second.output_nr
-        (0, 1)
-        """
-        return 0 if self.grad_fn is None else self._edge[1]  # type: ignore[index]
+    # --- autograd fields (`requires_grad`, `grad_fn`: autograd/tensor_fields.py) ---
 
     @property
     def grad(self) -> Tensor | None:

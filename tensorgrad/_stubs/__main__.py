@@ -19,7 +19,8 @@ from pathlib import Path
 
 from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
-from tensorgrad.dispatch.op import LIST, OPTIONAL, Op
+from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.signature import LIST, OPTIONAL
 from tensorgrad.tensor import Tensor
 
 HERE = Path(__file__).parent.parent

@@ -11,8 +11,8 @@ from tensorgrad import devices, dtypes
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch import switches
 from tensorgrad.dispatch.autocast_ops import ALONE, LISTS, TOLD
-from tensorgrad.dispatch.errors import warn
 from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.errors import warn
 from tensorgrad.tensor import Tensor, tensors_in
 
 __all__ = [

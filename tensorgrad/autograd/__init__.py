@@ -4,7 +4,7 @@ import sys as _sys
 import typing as _typing
 from types import ModuleType as _ModuleType
 
-from tensorgrad.autograd import graph
+from tensorgrad.autograd import graph, node_attributes, tensor_fields
 from tensorgrad.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from tensorgrad.autograd.grad_mode import (
     _force_original_view_tracking,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tensorgrad.dispatch.errors import warn
+import sys
+
 from tensorgrad.dispatch.switches import switch
+from tensorgrad.errors import warn
 
 
 class _Anomaly:
@@ -108,3 +110,30 @@ def check(node, results) -> None:
     for i, grad in enumerate(results):
         if grad is not None and grad._array.dtype.kind in "fc" and bool(grad.isnan().any()):
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
+
+
+def report(node) -> None:
+    """Warns of a node that failed, with the forward call that made it; and in a graph of a backward pass with what
+    led to that, call by call.
+    """
+    text, caused = f"Error detected in {node.name()}.", " that caused the error"
+    while node is not None:
+        known = node.__dict__.get("_metadata", {})
+        if "traceback_" in known:
+            _tell(f"{text} Traceback of forward call{caused}:\n{''.join(known['traceback_'])}")
+        else:
+            _tell(
+                f"{text} No forward pass information available. Enable detect anomaly during forward pass for more "
+                "information."
+            )
+        node = known.get("parent_")
+        if node is not None:
+            text = f"\n\nPrevious calculation was induced by {node.name()}."
+            caused = " that induced the previous calculation"
+
+
+def _tell(text: str) -> None:
+    try:
+        warn(text)
+    except Warning as refused:  # the error that is under way comes first
+        print(f"{type(refused).__name__}: {refused}", file=sys.stderr)

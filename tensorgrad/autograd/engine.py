@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from tensorgrad.autograd import anomaly
-from tensorgrad.autograd.anomaly import ANOMALY
+from tensorgrad.autograd.anomaly import ANOMALY, report
 from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import from_numpy_dtype
@@ -175,9 +175,7 @@ def _run_carefully(node, grads: list, keep_graph: bool, captured, wanted):
             anomaly.check(node, results)
     except Exception:
         if ANOMALY.enabled:
-            from tensorgrad.autograd import tracebacks
-
-            tracebacks.report(node)
+            report(node)
         raise
     for observe in OBSERVERS:
         observe(node, start, perf_counter() - start)

@@ -11,7 +11,7 @@ from tensorgrad.autograd.function_results import keep_saved, place
 from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr, raise_freed, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.dispatch.errors import warn
+from tensorgrad.errors import warn
 from tensorgrad.tensor import Tensor, wrap
 
 

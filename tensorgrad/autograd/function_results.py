@@ -6,9 +6,11 @@ from typing import Any
 
 from tensorgrad.autograd import modes
 from tensorgrad.autograd.graph import save
+from tensorgrad.autograd.packing import pack_one
 from tensorgrad.autograd.refused_views import CUSTOM, MULTI
 from tensorgrad.autograd.views import check_writable, keep_retaining, rebase
-from tensorgrad.dispatch.errors import warn
+from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.errors import warn
 from tensorgrad.tensor import VIEW, Tensor, differentiable
 
 
@@ -112,9 +114,6 @@ def _written(ctx: Any, nr: int, tensor: Tensor, own: bool, results: int) -> None
 
 def keep_saved(ctx: Any, args: tuple, outputs: list, tracked: bool) -> None:
     """Turns what `save_for_backward` was given into saved values with their places in the graph."""
-    from tensorgrad.dispatch.slow_path import pack_one
-    from tensorgrad.dispatch.switches import LOCAL
-
     saved, edges = [], []
     for i, tensor in enumerate(ctx.__dict__.pop("to_save")):
         if tensor is not None and not isinstance(tensor, Tensor):

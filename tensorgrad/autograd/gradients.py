@@ -8,8 +8,8 @@ from typing import Any
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.edges import GradientEdge, edge_at, shape_and_type
-from tensorgrad.dispatch.errors import warn
 from tensorgrad.dtypes import from_numpy_dtype
+from tensorgrad.errors import warn
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap

@@ -77,12 +77,6 @@ class Node:
         """A dictionary for the user's notes on this node."""
         return self.__dict__.setdefault("_metadata", {})
 
-    def __call__(self, *gradients):
-        """The gradients of the inputs from those of the outputs, by hand: see `autograd/by_hand.py`."""
-        from tensorgrad.autograd import by_hand
-
-        return by_hand.call(self, gradients)
-
     def register_hook(self, hook):
         """Calls `hook(grad_inputs, grad_outputs)` after the node ran; a returned tuple replaces `grad_inputs`."""
         return RemovableHandle.add(hooks_of(self).after, hook)
@@ -90,18 +84,6 @@ class Node:
     def register_prehook(self, hook):
         """Calls `hook(grad_outputs)` before the node runs; a returned tuple replaces them."""
         return RemovableHandle.add(hooks_of(self).before, hook)
-
-    def __getattr__(self, name: str):
-        if not name.startswith(("_saved_", "_raw_saved_")):
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-        from tensorgrad.autograd import saved
-
-        return saved.value(self, name)
-
-    def __dir__(self):
-        from tensorgrad.autograd import saved
-
-        return [*super().__dir__(), *saved.names(self)]
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"

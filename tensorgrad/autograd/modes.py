@@ -5,18 +5,9 @@ from __future__ import annotations
 import functools
 import warnings
 
-from tensorgrad.dispatch.switches import switch
+from tensorgrad.dispatch.switches import GRAD, switch
 from tensorgrad.storage.stubs import INFERENCE
 from tensorgrad.system.per_thread import PerThread
-
-
-class _Mode(PerThread):
-    enabled = True  # are ops recorded in this thread?
-    inference = False  # are results marked as never usable in autograd?
-    view_replay = False  # are all steps to a view repeated, however many they are?
-
-
-GRAD = _Mode()
 
 
 class _Decorator:

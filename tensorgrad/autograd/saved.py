@@ -11,11 +11,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tensorgrad import dtypes
+import numpy as np
+
 from tensorgrad.autograd.graph import FREED, Node, Packed, raise_freed, unpack
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch.op import LIST, Op
-from tensorgrad.tensor import Tensor
+from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.signature import LIST
+from tensorgrad.tensor import Tensor, wrap
 
 # Rows whose first tensor PyTorch calls `input` as well.
 _INPUT = {
@@ -206,9 +208,7 @@ def _tensor(node: Node, k: int, item: int | None = None) -> Any:
     if isinstance(found, list):
         return tuple(found) if item is None else found[item]
     if isinstance(found, bool | int | float | complex) and node.op.backward_name not in _SCALARS:
-        from tensorgrad.ops.create import tensor
-
-        return tensor(found, dtype={float: dtypes.float64, complex: dtypes.complex128}.get(type(found)))
+        return wrap(np.asarray(found))
     return found
 
 

@@ -369,6 +369,6 @@ def get_sync_debug_mode() -> int:
     0
     """
     module()
-    from tensorgrad.storage.cuda import _State
+    from tensorgrad.storage.cuda import State
 
-    return _State.sync_mode
+    return State.sync_mode

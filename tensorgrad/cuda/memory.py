@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import Any
 
 from tensorgrad.cuda.devices import index_of, is_initialized, module, module_or_none
-from tensorgrad.dispatch.errors import warn
+from tensorgrad.errors import warn
 from tensorgrad.storage.cuda import memory
 from tensorgrad.storage.cuda.memory import AcceleratorError, OutOfMemoryError
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tensorgrad import devices
 from tensorgrad.cuda.devices import current_device, device, index_of, is_available, module
-from tensorgrad.storage.cuda import _State
+from tensorgrad.storage.cuda import State
 
 __all__ = [
     "Event", "ExternalStream", "Stream", "StreamContext", "current_stream", "default_stream",
@@ -25,8 +25,8 @@ def synchronize(device=None) -> None:
     cuda = module().cuda
     with cuda.Device(index_of(device)):
         cuda.runtime.deviceSynchronize()
-    if _State.arrived is not None:
-        _State.arrived()
+    if State.arrived is not None:
+        State.arrived()
 
 
 class Stream:

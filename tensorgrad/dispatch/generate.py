@@ -18,9 +18,8 @@ from tensorgrad.autograd.graph import FREED, Node, Packed, next_sequence_nr, rai
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of, view_edge
 from tensorgrad.dispatch import kernel_tables
-from tensorgrad.dispatch.errors import MISSING, NUMPY_NAMES, explain, missing
 from tensorgrad.dispatch.kernel_tables import LARGE, REGISTERED, array_kernel, check_backward, with_own
-from tensorgrad.dispatch.op import LIST, OPTIONAL, PLAIN_VALUE, Op, arguments_of
+from tensorgrad.dispatch.op import Op
 from tensorgrad.dispatch.promotion import (
     OVERRIDDEN,
     as_array,
@@ -33,9 +32,11 @@ from tensorgrad.dispatch.promotion import (
     promote,
     to_floating,
 )
+from tensorgrad.dispatch.signature import LIST, OPTIONAL, PLAIN_VALUE, arguments_of
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import F32, SPOKEN, as_dtype, from_numpy_dtype
 from tensorgrad.dtypes import dtype as DTYPE
+from tensorgrad.errors import MISSING, NUMPY_NAMES, explain, missing
 from tensorgrad.storage import recycling
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import OPERANDS, PLAIN, VIEW, Tensor, share, wrap
@@ -565,17 +566,18 @@ def build(op: Op, variant: str):
     return function
 
 
-class _LazyBackward:
-    """Stands for an op's backward until it is first needed."""
+class _Later:
+    """Stands for a function of an op until it is first needed: `backward`, or `plain`."""
 
-    __slots__ = ("op",)
+    __slots__ = ("op", "variant")
 
-    def __init__(self, op: Op):
-        self.op = op
+    def __init__(self, op: Op, variant: str):
+        self.op, self.variant = op, variant
 
-    def __call__(self, node, grads):
-        self.op.backward = build(self.op, "backward")
-        return self.op.backward(node, grads)
+    def __call__(self, *arguments):
+        made = build(self.op, self.variant)
+        setattr(self.op, self.variant, made)
+        return made(*arguments)
 
 
 def _placeholders(KERNELS, OP, PREPARE):
@@ -617,13 +619,14 @@ def promise(op: Op, variant: str):
 def declare(op: Op):
     """Makes what users call, from the row."""
     forget_backward(op)
+    op.plain = _Later(op, "plain")
     return promise(op, "call")
 
 
 def forget_backward(op: Op) -> None:
     """The op's backward is made anew when next needed: a kernel was registered, or taken out."""
     op.array_backwards = ArrayBackwards(op)
-    op.backward = _LazyBackward(op) if op.wrt else None
+    op.backward = _Later(op, "backward") if op.wrt else None
 
 
 kernel_tables.ON_CHANGE = forget_backward
@@ -666,27 +669,6 @@ def attach(op: Op, node: Node, results: tuple) -> None:
     node.outputs = tuple((t._array.shape, t._array.dtype, t._array.__class__) for t in results)
     for nr, tensor in enumerate(results[: op.differentiable_outputs]):
         tensor._edge, tensor._requires_grad = (node, nr), True
-
-
-def twin_kernel(op: Op):
-    """A kernel, arrays to arrays, that runs the op's composite twin without recording."""
-
-    def kernel(*values):
-        tensors = []
-        for p, value in zip(op.params, values, strict=True):
-            if p.kind is PLAIN_VALUE or value is None or value.__class__ not in STORAGES:
-                tensors.append([wrap(v) for v in value] if p.kind is LIST else value)
-            else:
-                tensors.append(wrap(value))
-        before, GRAD.enabled = GRAD.enabled, False
-        try:
-            result = op.twin(*tensors)  # type: ignore[misc]
-        finally:
-            GRAD.enabled = before
-        return result._array if isinstance(result, Tensor) else tuple(r._array for r in result)
-
-    kernel.twin = op.twin  # type: ignore[attr-defined]
-    return kernel
 
 
 def saved_array(node: Node, saved, edge):

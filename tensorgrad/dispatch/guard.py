@@ -16,10 +16,10 @@ from types import FunctionType
 from typing import Any
 
 from tensorgrad.dispatch.autocast_ops import AS_ONE
-from tensorgrad.dispatch.errors import MISSING, NUMPY_NAMES, missing, typename  # noqa: F401
 from tensorgrad.dispatch.generate import execute
 from tensorgrad.dispatch.switches import LOCAL  # noqa: F401
 from tensorgrad.dtypes import as_dtype, dtype  # noqa: F401 (the guards' texts use it, as the names below)
+from tensorgrad.errors import MISSING, NUMPY_NAMES, missing, typename  # noqa: F401
 from tensorgrad.layouts import check_strided, strided  # noqa: F401
 from tensorgrad.tensor import Tensor
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, rebase
+from tensorgrad.dispatch.out import check_no_overlap
 from tensorgrad.dispatch.slow_path import overwriting, spoken
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import F32, F64
@@ -192,18 +193,6 @@ def point_outputs(node: Node, result: Tensor, tensor: Tensor) -> None:
             if s.__class__ is tuple and s[1] is result._storage
             else s
             for s in node.saved
-        )
-
-
-def check_no_overlap(tensor: Tensor) -> None:
-    """Raises: RuntimeError for an expanded tensor, several elements of which are one in memory."""
-    array = tensor._array
-    if 0 not in array.strides or not array.size:
-        return
-    if any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-            "Please clone() the tensor before performing the operation."
         )
 
 

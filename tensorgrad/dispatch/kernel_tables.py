@@ -13,12 +13,16 @@ import importlib
 from functools import partial, wraps
 from typing import Any
 
+from tensorgrad.dispatch.signature import arguments_of
 from tensorgrad.storage.stubs import STORAGES, Storage
 
 NOTICE: Any = None  # where DEBUG=4 wants to hear of second choices: a function of one line of text
 
 REGISTERED: dict[tuple[str, str], Any] = {}  # (op name, device type) -> kernel, or class with `forward`
 ON_CHANGE: Any = None  # what dispatch/generate.py has to forget then
+
+# What serves an op without a kernel, in this order: (op, storage class) -> kernel or None (shapes.py, twins.py).
+FALLBACKS: list = []
 
 OPS: dict[str, Any] = {}  # op name -> its row (dispatch/op.py)
 
@@ -93,7 +97,6 @@ class KernelTable(dict):
 
 def check_backward(op, backward):
     """A registered derivative may read what the row's formulas save. Raises: TypeError if it asks for more."""
-    from tensorgrad.dispatch.op import arguments_of
 
     available = {"g", *op.saved, *op.kept}
     missing = [name for name in arguments_of(backward) if name not in available]
@@ -139,17 +142,7 @@ def general_kernel(op, storage: type[Storage]):
     """The kernel that every NumPy-like module can run; the shape rule on meta; else the twin; else None."""
     if storage.xp is not None and op.kernel is not None:
         return array_kernel(op.kernel, storage.xp)
-    if storage.device_type == "meta":
-        from tensorgrad.dispatch import shapes
-
-        rule = shapes.rule_for(op)
-        if rule is not None:
-            return rule
-    if op.twin is not None:
-        from tensorgrad.dispatch import generate
-
-        return generate.twin_kernel(op)
-    return None
+    return next((kernel for kernel in (fallback(op, storage) for fallback in FALLBACKS) if kernel is not None), None)
 
 
 def array_kernel(kernel, xp):

@@ -13,8 +13,11 @@ from collections.abc import Callable
 from typing import Any, Protocol, overload
 
 from tensorgrad.dispatch import generate, inplace
-from tensorgrad.dispatch.errors import wrap_dim, wrap_dims
+from tensorgrad.dispatch.kernel_tables import FALLBACKS
 from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.shapes import meta_kernel
+from tensorgrad.dispatch.twins import twin_kernel
+from tensorgrad.errors import wrap_dim, wrap_dims
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
@@ -33,6 +36,8 @@ class TensorFunction(Function, Protocol):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor: ...
 
+
+FALLBACKS += [meta_kernel, twin_kernel]
 
 FUNCTIONS: dict[str, Callable] = {}  # what becomes `torch.<name>`
 FUNCTIONAL: dict[str, Callable] = {}  # what becomes `torch.nn.functional.<name>`

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from numbers import Number
 
-from tensorgrad.dispatch.errors import warn
+from tensorgrad.errors import warn
 from tensorgrad.tensor import Tensor
 
 

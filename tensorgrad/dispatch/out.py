@@ -10,8 +10,9 @@ resized, with a warning unless it was empty. Everything is checked before the fi
 from __future__ import annotations
 
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch.errors import warn
+from tensorgrad.dispatch.own_dtype import check_own_dtype
 from tensorgrad.dtypes import SPOKEN
+from tensorgrad.errors import warn
 from tensorgrad.tensor import Tensor, tensors_in
 
 
@@ -88,9 +89,6 @@ def _span(tensor) -> tuple:
 
 
 def _check(name: str, out: Tensor, result: Tensor, inputs) -> None:
-    from tensorgrad.dispatch.inplace import check_no_overlap
-    from tensorgrad.dispatch.own_dtype import check_own_dtype
-
     check_own_dtype(name, out, result, inputs)
     if result.dtype.category > out.dtype.category:
         have, want = SPOKEN[result.dtype.name], SPOKEN[out.dtype.name]
@@ -105,6 +103,18 @@ def _check(name: str, out: Tensor, result: Tensor, inputs) -> None:
     check_no_overlap(out)
 
 
+def check_no_overlap(tensor: Tensor) -> None:
+    """Raises: RuntimeError for an expanded tensor, several elements of which are one in memory."""
+    array = tensor._array
+    if 0 not in array.strides or not array.size:
+        return
+    if any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+
+
 def _store(out: Tensor, result: Tensor, quietly: bool) -> None:
     storage = out._storage
     if out._array.shape != result._array.shape:
@@ -116,9 +126,7 @@ def _store(out: Tensor, result: Tensor, quietly: bool) -> None:
                 "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             )
         if out._memory is not None:  # a view: the storage is that of others too
-            from tensorgrad.ops.restride import resize_
-
-            resize_(out, result._array.shape)
+            out.resize_(result._array.shape)
         else:
             storage.array = storage.empty(result._array.shape, out._array.dtype, storage.device)
             out._array = storage.array

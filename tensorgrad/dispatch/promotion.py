@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import check_one_device, raise_bool_subtraction, typename
 from tensorgrad.dtypes import F32, F64, I64, NUMBERS
+from tensorgrad.errors import check_one_device, raise_bool_subtraction, typename
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor
 
@@ -187,9 +187,7 @@ def other_operand(op, input, other):
     if isinstance(other, np.generic) and other.dtype.kind in "biufc":
         return op.call(input, plain_number(other))
     if isinstance(other, np.ndarray):
-        from tensorgrad.ops import create
-
-        return op.call(input, create.tensor(other))
+        return op.call(input, input.new_tensor(other, device="cpu"))
     if isinstance(other, bool | int | float | complex):
         return op.call(input, other)
     return NotImplemented

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorgrad.dispatch.kernel_tables import array_kernel
 from tensorgrad.storage.meta import MetaArray
 
 
@@ -28,9 +29,12 @@ def rule_for(op):
     return None
 
 
-def _host(op):
-    from tensorgrad.dispatch.kernel_tables import array_kernel
+def meta_kernel(op, storage):
+    """The rule of an op as its kernel on meta; None elsewhere, and for an op without a rule."""
+    return rule_for(op) if storage.device_type == "meta" else None
 
+
+def _host(op):
     return array_kernel(op.kernel, np)
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 
 from tensorgrad.autograd.anomaly import ANOMALY
-from tensorgrad.autograd.graph import Node, Packed
+from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.packing import pack_saved
 from tensorgrad.autograd.refused_views import INFERENCE
 from tensorgrad.dispatch.out import refuse_grad, store_out
 from tensorgrad.dispatch.switches import LOCAL, OBSERVERS
 from tensorgrad.dtypes import SPOKEN
-from tensorgrad.tensor import PLAIN, Tensor, share, tensors_in
+from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
 
 def run(op, args: tuple, out=None):
@@ -61,37 +62,6 @@ def _unrecorded(op, args: tuple):
     return result
 
 
-def pack_saved(node: Node) -> None:
-    """Sends what `node` saved through the innermost pair of `saved_tensors_hooks`."""
-    node.saved = tuple(packed(saved) for saved in node.saved)
-
-
-def packed(saved):
-    """What the innermost hook makes of one saved value; of a list, of each of its members."""
-    if saved.__class__ is list:
-        return [packed(s) for s in saved]
-    if saved.__class__ is not tuple:
-        return saved
-    array, storage, _ = saved
-    if storage is LOCAL.overwritten:  # the hook may keep what it is given
-        array = storage.copy(array)
-        storage = storage.of(array)
-    return pack_one(share(array, storage))
-
-
-def pack_one(tensor: Tensor) -> Packed:
-    """What the innermost hook makes of a tensor. Raises: RuntimeError if the hook writes to it."""
-    pack, unpack = LOCAL.saved_hooks[-1]
-    before = tensor._version
-    with callpath_quiet():
-        made = Packed(pack(tensor), unpack)
-    if tensor._version != before:
-        raise RuntimeError(
-            "A saved tensor pack hook is modifying its input in place. It may be needed as it is: write to a copy."
-        )
-    return made
-
-
 class overwriting:
     """Inside, an op runs whose result will be written over `storage`."""
 
@@ -103,17 +73,6 @@ class overwriting:
 
     def __exit__(self, *exception):
         LOCAL.overwritten = self.before
-
-
-class callpath_quiet:
-    """Suspends hooks on saved tensors while such a hook itself runs."""
-
-    def __enter__(self):
-        self.hooks, LOCAL.saved_hooks = LOCAL.saved_hooks, ()
-        self.grad, GRAD.enabled = GRAD.enabled, False
-
-    def __exit__(self, *exception):
-        LOCAL.saved_hooks, GRAD.enabled = self.hooks, self.grad
 
 
 # --- subclasses ----------------------------------------------------------------------------------------------------

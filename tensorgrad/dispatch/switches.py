@@ -1,4 +1,4 @@
-"""What is switched on that ops ask about: observers, autocast, hooks on saved tensors, anomaly and inference mode.
+"""What is switched on that ops ask about: grad mode, observers, autocast, hooks on saved tensors, inference mode.
 
 An op's function tests `SLOW` once; while anything stands in that list, in any thread, calls take the slow path
 (`slow_path.py`), which finds out what concerns them. This file imports nothing of tensors and ops, so all can use it.
@@ -26,6 +26,15 @@ class _Local(PerThread):
 
 
 LOCAL = _Local()
+
+
+class _GradMode(PerThread):
+    enabled = True  # are ops recorded in this thread?
+    inference = False  # are results marked as never usable in autograd?
+    view_replay = False  # are all steps to a view repeated, however many they are?
+
+
+GRAD = _GradMode()
 
 
 def switch(name: str, on: bool) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 from tensorgrad import devices, dtypes
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch import inplace
-from tensorgrad.dispatch.errors import check_number
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.memory_formats import format_of
+from tensorgrad.errors import check_number
 from tensorgrad.kernels.array.rearrange import dense_like
 from tensorgrad.layouts import made_in_order, memory_strides
 from tensorgrad.ops.create import resolve_device, tensor, wrapped

@@ -13,10 +13,10 @@ from operator import index as as_int
 import numpy as np
 
 from tensorgrad import devices, dtypes
-from tensorgrad.dispatch.errors import as_integer, check_number, warn
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
+from tensorgrad.errors import as_integer, check_number, warn
 from tensorgrad.layouts import memory_strides
 from tensorgrad.settings import _Settings
 from tensorgrad.size import Size
@@ -101,14 +101,12 @@ def finish(array, requires_grad: bool, device) -> Tensor:
 
 def _pinned(made: Tensor) -> Tensor:
     """A new tensor moved to pinned memory. Raises: RuntimeError without a GPU, and for a tensor that is on one."""
-    from tensorgrad.storage.cuda import load
-
     if made.is_meta:
         return made
     if not made.is_cpu:
         raise RuntimeError("Only dense CPU tensors can be pinned")
     try:
-        storage = load()
+        storage = storage_class(devices.device("cuda"))
     except RuntimeError:
         raise RuntimeError(
             "pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is available on "
@@ -494,6 +492,15 @@ def legacy_tensor(args: tuple, device, dtype: dtypes.dtype | None = None) -> Ten
             raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
         return tensor(data, dtype=dtype, device=device)
     return empty(args or (0,), dtype=dtype, device=device)
+
+
+def _constructed(cls, *args, device=None, **kwargs):
+    """`Tensor(2, 3)`, and the same for subclasses."""
+    made = legacy_tensor(args, device)
+    return made if cls is Tensor else made.as_subclass(cls)
+
+
+Tensor.__new__ = staticmethod(_constructed)  # type: ignore[assignment]
 
 
 # --- from shapes ---------------------------------------------------------------------------------------------------

@@ -8,19 +8,19 @@ from operator import index as as_int
 
 import numpy as np
 
-from tensorgrad import dtypes
+from tensorgrad import devices, dtypes
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.views import check_writable
 from tensorgrad.dispatch import inplace
-from tensorgrad.dispatch.errors import warn
 from tensorgrad.dispatch.kinds import composite
+from tensorgrad.errors import warn
 from tensorgrad.kernels.array.dlpack import CUDA, CUDA_MANAGED, Relabelled, device_of, export_bfloat16
 from tensorgrad.kernels.array.matmul import NAMES
 from tensorgrad.kernels.array.shape import strided_nothing
 from tensorgrad.ops.create import empty, finish, resolve_shape
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, legacy_types, warn_of_typed
 from tensorgrad.ops.shape import ints
-from tensorgrad.storage.stubs import Storage
+from tensorgrad.storage.stubs import Storage, storage_class
 from tensorgrad.tensor import Tensor, share, wrap
 
 # --- strides of one's own ------------------------------------------------------------------------------------------
@@ -327,9 +327,7 @@ def from_dlpack(ext_tensor, *, device=None, copy: bool | None = None) -> Tensor:
         )
     source = Relabelled(ext_tensor)
     if device_of(ext_tensor)[0] in (CUDA, CUDA_MANAGED):
-        from tensorgrad.storage.cuda import load
-
-        load()  # says what is missing
+        storage_class(devices.device("cuda"))  # says what is missing
         import cupy
 
         array = cupy.from_dlpack(source)
@@ -608,9 +606,7 @@ def _deprecated_device(name: str, device) -> None:
 
 def _cuda():
     """The storage of CUDA devices; None where there are none."""
-    from tensorgrad.storage.cuda import load
-
     try:
-        return load()
+        return storage_class(devices.device("cuda"))
     except RuntimeError:
         return None

@@ -13,11 +13,11 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch import inplace
-from tensorgrad.dispatch.errors import check_number, warn
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.slow_path import spoken
 from tensorgrad.dispatch.switches import SLOW
+from tensorgrad.errors import check_number, warn
 from tensorgrad.kernels.array import advanced as kernels
 from tensorgrad.kernels.array.shape import at, raise_index_error
 from tensorgrad.ops.create import tensor, wrapped

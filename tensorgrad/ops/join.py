@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import wrap_dim
 from tensorgrad.dispatch.kinds import alias, composite, op
+from tensorgrad.errors import wrap_dim
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
-from tensorgrad.dispatch.errors import check_number
 from tensorgrad.dispatch.kinds import alias, composite, export, pointwise
+from tensorgrad.errors import check_number
 from tensorgrad.tensor import Tensor
 
 maximum = pointwise("maximum(input, other)", "pointwise.maximum", numbers=(), in_place=False,

@@ -6,10 +6,10 @@ import warnings
 from operator import index as as_int
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import wrap_dim, wrap_dims
 from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.errors import wrap_dim, wrap_dims
 from tensorgrad.ops.complex import complex_
 from tensorgrad.ops.create import linspace
 from tensorgrad.ops.join import cat

@@ -8,10 +8,10 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import check_number, warn, wrap_dim, wrap_dims
 from tensorgrad.dispatch.kinds import FUNCTIONS, composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.slow_path import spoken
+from tensorgrad.errors import check_number, warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.create import finish, tensor

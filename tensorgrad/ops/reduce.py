@@ -8,9 +8,9 @@ from operator import index as as_int
 from typing import Any
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import warn, wrap_dim, wrap_dims
 from tensorgrad.dispatch.kinds import composite, op, reduction, view
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.errors import warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array.reduce import count
 from tensorgrad.ops.limits import maximum, minimum
 from tensorgrad.ops.pointwise import conj

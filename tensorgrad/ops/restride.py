@@ -7,8 +7,8 @@ from operator import index as as_int
 
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import RESHAPED, check_writable
-from tensorgrad.dispatch.errors import warn
 from tensorgrad.dispatch.kinds import composite, export, op, view
+from tensorgrad.errors import warn
 from tensorgrad.layouts import channels_last, channels_last_3d, memory_strides
 from tensorgrad.ops.create import unset
 from tensorgrad.ops.shape import _transpose, _unsqueeze, ints, squeeze, t

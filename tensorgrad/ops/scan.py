@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import wrap_dim
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.reduce import place
 from tensorgrad.return_types import return_type

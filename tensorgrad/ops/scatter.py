@@ -6,12 +6,12 @@ import math
 from operator import index as as_int
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import check_number, warn, wrap_dim
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dispatch.slow_path import spoken
 from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64
+from tensorgrad.errors import check_number, warn, wrap_dim
 from tensorgrad.kernels.array.index import checks_itself
 from tensorgrad.ops import shape as shapes
 from tensorgrad.ops.create import tensor

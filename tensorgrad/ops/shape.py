@@ -14,9 +14,9 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
-from tensorgrad.dispatch.errors import as_integer, warn, wrap_dim, wrap_dims
 from tensorgrad.dispatch.kinds import alias, composite, export, op, view
 from tensorgrad.dispatch.slow_path import spoken
+from tensorgrad.errors import as_integer, warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array import shape as kernels
 from tensorgrad.layouts import inverse
 from tensorgrad.tensor import Tensor, share

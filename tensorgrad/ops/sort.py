@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import as_integer, wrap_dim
 from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative, not_implemented
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import I64
+from tensorgrad.errors import as_integer, wrap_dim
 from tensorgrad.ops.reduce import _spoken, _tie_of_all, pick, place
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor

@@ -14,11 +14,11 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.refused_views import MULTI
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch import generate
-from tensorgrad.dispatch.errors import wrap_dim
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.op import Op
 from tensorgrad.dispatch.slow_path import spoken
 from tensorgrad.dispatch.switches import SLOW
+from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.shape import ints, select_at, slice_at, window
 from tensorgrad.tensor import PLAIN, VIEW, Tensor
 
@@ -59,7 +59,7 @@ def _several(signature: str, step, windows, backward_name: str, formula):
     def call(input: Tensor, *args) -> tuple[Tensor, ...]:
         return generate.slowly(row, (input, *args)) if SLOW or input.__class__ not in PLAIN else plain(input, *args)
 
-    row._plain, row.call = plain, call
+    row.plain, row.call = plain, call
     call.op = row  # type: ignore[attr-defined]
     return call
 

@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 import tensorgrad as torch
-from tensorgrad.dispatch.errors import check_one_device
 from tensorgrad.dispatch.kernel_tables import LARGE, own_kernel
 from tensorgrad.dtypes import F32
+from tensorgrad.errors import check_one_device
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.optim import optimizer
 from tensorgrad.optim.optimizer import Optimizer, run_hooked

@@ -7,6 +7,7 @@ the bytes, and the version that every in-place write raises, shared by all views
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -182,6 +183,7 @@ class _Table(dict):
 
 STORAGES: dict[Any, type[Storage]] = _Table()  # array class -> storage class
 BY_DEVICE: dict[str, type[Storage]] = {}  # device type -> storage class
+LOADERS: dict[str, Callable[[], type[Storage]]] = {}  # device type -> what registers its storage when first needed
 
 
 def register(cls: type[Storage]) -> type[Storage]:
@@ -197,10 +199,8 @@ def storage_class(device: devices.device) -> type[Storage]:
     Raises: an error that says what to install when the device cannot be used here.
     """
     found = BY_DEVICE.get(device.type)
-    if found is None and device.type == "cuda":
-        from tensorgrad.storage import cuda
-
-        return cuda.load()
+    if found is None and device.type in LOADERS:
+        return LOADERS[device.type]()
     if found is None:
         raise RuntimeError(f"no storage is registered for device '{device}'")
     return found

@@ -11,9 +11,9 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import unsupported, wrap_dim
 from tensorgrad.dispatch.kinds import FUNCTIONS, composite, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.errors import unsupported, wrap_dim
 from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
 from tensorgrad.ops.linalg.matmul import linear, matmul, nt
 from tensorgrad.ops.pointwise import conj

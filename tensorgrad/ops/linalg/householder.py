@@ -10,10 +10,10 @@ revisited", 2006: T = (D⁻¹ + striu(Vᴴ V))⁻¹, D = diag(τ); here (I + D s
 
 from __future__ import annotations
 
-from tensorgrad.dispatch.errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import not_implemented
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.errors import unsupported
 from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops import create
 from tensorgrad.ops.linalg.linalg import adjoint, named, solve_triangles

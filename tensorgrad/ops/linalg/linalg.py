@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.errors import unsupported
 from tensorgrad.kernels.array import linalg as kernels
 from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
 from tensorgrad.ops import create

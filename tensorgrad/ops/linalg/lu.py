@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import unsupported
 from tensorgrad.dispatch.kinds import FUNCTIONS, composite, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.errors import unsupported
 from tensorgrad.kernels.array import linalg as checks
 from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
 from tensorgrad.ops import create

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import wrap_dim
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.errors import wrap_dim
 from tensorgrad.kernels.array import linalg as kernels
 from tensorgrad.ops.linalg.decompose import svdvals
 from tensorgrad.ops.linalg.linalg import inv_ex

@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import warn
 from tensorgrad.dispatch.kernel_tables import own_kernel
 from tensorgrad.dispatch.kinds import composite, export, op
+from tensorgrad.errors import warn
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.ops.create import check_tensor
 from tensorgrad.ops.random.sample import mask_like, spoken, stream_for

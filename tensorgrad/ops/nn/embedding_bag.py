@@ -6,9 +6,9 @@ import numpy as np
 
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.dispatch.errors import warn
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import F32, I64
+from tensorgrad.errors import warn
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.ops.nn.bag import bag_argmax, bag_numbers, bag_sum, lookup, lookup_max
 from tensorgrad.ops.nn.embedding import _embedding, check_indices, embedding_renorm_

@@ -9,8 +9,8 @@ from itertools import product
 from typing import Any
 
 from tensorgrad.autograd.modes import enable_grad
-from tensorgrad.dispatch.errors import warn
 from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.errors import warn
 from tensorgrad.kernels.array.grid import COUNT
 from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops.create import linspace, ones, zeros

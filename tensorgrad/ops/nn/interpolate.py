@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorgrad.dispatch.errors import warn
 from tensorgrad.dispatch.kinds import FUNCTIONAL, Function, composite, op
+from tensorgrad.errors import warn
 from tensorgrad.kernels.array import interpolate as kernels
 from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.tensor import Tensor

@@ -7,9 +7,9 @@ second derivatives and other devices). The rest are composites.
 from __future__ import annotations
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import check_broadcastable, warn
 from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
 from tensorgrad.dtypes import I64
+from tensorgrad.errors import check_broadcastable, warn
 from tensorgrad.kernels.array import loss as kernels
 from tensorgrad.kernels.array.reduce import spoken
 from tensorgrad.tensor import Tensor

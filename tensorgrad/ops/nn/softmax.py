@@ -6,9 +6,9 @@ Their derivatives use the output alone: y (g - Σ g y), and g - exp(y) Σ g. No 
 from __future__ import annotations
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import warn, wrap_dim
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.errors import warn, wrap_dim
 from tensorgrad.tensor import Tensor
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import wrap_dim
 from tensorgrad.dispatch.kinds import composite
+from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.numeric import norm_except_dim
 from tensorgrad.tensor import Tensor
 

@@ -6,8 +6,8 @@ whatever would make them says that they are not included.
 
 from __future__ import annotations
 
-from tensorgrad.dispatch.errors import warn
 from tensorgrad.dispatch.kinds import alias, composite
+from tensorgrad.errors import warn
 from tensorgrad.layouts import layout, strided
 from tensorgrad.ops.copy import to
 from tensorgrad.ops.linalg.matmul import mm

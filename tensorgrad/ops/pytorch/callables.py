@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from tensorgrad.dispatch.errors import check_number
 from tensorgrad.dispatch.inplace import check_no_overlap
 from tensorgrad.dispatch.kinds import composite
+from tensorgrad.errors import check_number
 from tensorgrad.ops.copy import check_broadcast
 from tensorgrad.ops.create import wrapped
 from tensorgrad.tensor import Tensor

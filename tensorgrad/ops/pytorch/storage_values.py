@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import devices, dtypes
-from tensorgrad.dispatch.errors import warn
+from tensorgrad.errors import warn
 from tensorgrad.ops.create import resolve_device, tensor
 from tensorgrad.storage.stubs import Storage, storage_class
 from tensorgrad.tensor import Tensor, share

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensorgrad.dispatch.errors import wrap_dim
 from tensorgrad.dispatch.kinds import FUNCTIONS, composite
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.copy import clone
 from tensorgrad.ops.shape import _alias
 from tensorgrad.tensor import Tensor

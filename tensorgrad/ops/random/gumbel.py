@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensorgrad.dispatch.errors import warn
 from tensorgrad.dispatch.kinds import composite
+from tensorgrad.errors import warn
 from tensorgrad.tensor import Tensor
 
 

@@ -14,9 +14,9 @@ from operator import index as as_int
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.errors import wrap_dim
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.create import finish
 from tensorgrad.ops.rearrange import constant_pad_nd, roll
 from tensorgrad.ops.shape import ints

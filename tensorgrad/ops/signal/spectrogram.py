@@ -15,8 +15,8 @@ from operator import index as as_int
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
-from tensorgrad.dispatch.errors import warn
 from tensorgrad.dispatch.kinds import composite
+from tensorgrad.errors import warn
 from tensorgrad.ops.complex import view_as_real
 from tensorgrad.ops.create import ones
 from tensorgrad.ops.rearrange import constant_pad_nd

@@ -12,7 +12,7 @@ from cupy.cuda import runtime
 
 from tensorgrad import devices
 from tensorgrad.layouts import dense_order, inverse
-from tensorgrad.storage.cuda import _State, synchronizing
+from tensorgrad.storage.cuda import State, synchronizing
 from tensorgrad.storage.cuda.devices import guarded
 from tensorgrad.storage.cuda.memory import keep_until_done
 from tensorgrad.storage.stubs import Storage, storage_class
@@ -117,11 +117,11 @@ class CUDAStorage(Storage):
 
     @classmethod
     def to_host(cls, array):
-        if _State.sync_mode:
+        if State.sync_mode:
             synchronizing()
         made = _in_order(array, _download)
-        if _State.arrived is not None:
-            _State.arrived()
+        if State.arrived is not None:
+            State.arrived()
         return made
 
     @classmethod

@@ -15,7 +15,7 @@ import cupy
 import numpy as np
 
 from tensorgrad.kernels.cuda.runtime import program
-from tensorgrad.storage.cuda import _State
+from tensorgrad.storage.cuda import State
 
 # What may be noted: indices that are an IndexError, those that are a RuntimeError, and weights of `multinomial`.
 KINDS = (IndexError, RuntimeError, "weights")
@@ -31,7 +31,7 @@ def _memory() -> np.ndarray:
 
     memory = cupyx.empty_pinned((len(KINDS), 5), np.int64)
     memory[...] = 0
-    _State.arrived = look
+    State.arrived = look
     return memory
 
 

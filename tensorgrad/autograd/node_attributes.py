@@ -1,0 +1,31 @@
+"""What users may do with a node beside hooks: call it, and look at what it saved (`grad_fn._saved_self`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorgrad.autograd.graph import Node
+
+
+def _call(self, *gradients):
+    """The gradients of the inputs from those of the outputs, by hand: see `autograd/by_hand.py`."""
+    from tensorgrad.autograd import by_hand
+
+    return by_hand.call(self, gradients)
+
+
+def _getattr(self, name: str) -> Any:
+    if not name.startswith(("_saved_", "_raw_saved_")):
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+    from tensorgrad.autograd import saved
+
+    return saved.value(self, name)
+
+
+def _dir(self) -> list[str]:
+    from tensorgrad.autograd import saved
+
+    return [*object.__dir__(self), *saved.names(self)]
+
+
+Node.__call__, Node.__getattr__, Node.__dir__ = _call, _getattr, _dir  # type: ignore[attr-defined]

@@ -1,0 +1,96 @@
+"""A tensor's place in the graph as users see it: `requires_grad`, `grad_fn`, `is_leaf`, `output_nr`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorgrad.autograd.graph import shown
+from tensorgrad.autograd.views import view_edge, view_requires_grad
+from tensorgrad.storage.stubs import INFERENCE
+from tensorgrad.tensor import VIEW, Tensor, differentiable
+
+
+class _Fields:
+    @property
+    def requires_grad(self: Any) -> bool:
+        """Whether gradients flow to this tensor. May be set on leaves of floating-point or complex dtype.
+
+        >>> import tensorgrad as torch
+        >>> x, w = torch.ones(2), torch.ones(2, requires_grad=True)
+        >>> x.requires_grad, (w * x).requires_grad
+        (False, True)
+        """
+        requires = self._requires_grad
+        if requires is VIEW:
+            return view_requires_grad(self)
+        return requires
+
+    @requires_grad.setter
+    def requires_grad(self: Any, value: bool) -> None:
+        if value and not differentiable(self._array.dtype):
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        self.requires_grad_(value)
+
+    def requires_grad_(self: Any, requires_grad: bool = True) -> Tensor:
+        """Sets in place whether gradients flow to this tensor; returns it.
+
+        Raises: RuntimeError for an integer tensor, or when switching off a tensor that was computed.
+
+        >>> import tensorgrad as torch
+        >>> torch.ones(2).requires_grad_()
+        tensor([1., 1.], requires_grad=True)
+        """
+        value = bool(requires_grad)
+        if value and not differentiable(self._array.dtype):
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
+        if self.requires_grad == value:
+            return self
+        if not value and not self.is_leaf:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
+                "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+            )
+        if value and self._storage.version is None and not INFERENCE.on:
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        self._requires_grad = value
+        return self
+
+    @property
+    def is_leaf(self: Any) -> bool:
+        """Whether the tensor was made by the user, not computed from tensors that require grad.
+
+        >>> import tensorgrad as torch
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> x.is_leaf, (2 * x).is_leaf, torch.ones(2).is_leaf
+        (True, False, True)
+        """
+        return self.grad_fn is None
+
+    @property
+    def grad_fn(self: Any):
+        """The node that made this tensor; None for a leaf.
+
+        >>> import tensorgrad as torch
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> x.exp().grad_fn.name()
+        'ExpBackward0'
+        """
+        if self._requires_grad is VIEW:
+            edge = view_edge(self) if self._storage.version is not None else None
+            return shown(edge[0]) if edge is not None and not isinstance(edge[0], Tensor) else None
+        return None if self._edge is None else shown(self._edge[0])
+
+    @property
+    def output_nr(self: Any) -> int:
+        """Which output of `grad_fn` this tensor is.
+
+        >>> import tensorgrad as torch
+        >>> first, second = torch.ones(2, requires_grad=True).unbind()
+        >>> first.output_nr, second.output_nr
+        (0, 1)
+        """
+        return 0 if self.grad_fn is None else self._edge[1]
+
+
+for _name in ("requires_grad", "requires_grad_", "is_leaf", "grad_fn", "output_nr"):
+    setattr(Tensor, _name, vars(_Fields)[_name])

@@ -1,0 +1,60 @@
+"""Signatures of ops as text: `"sum(input, dim: dims = None, keepdim: bool = False)"`, read into parameters.
+
+A parameter without an annotation is a tensor (optional if its default is None), `tensors` marks a list of tensors, and
+every other annotation is a plain value, passed to the kernel as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+TENSOR, OPTIONAL, LIST, PLAIN_VALUE = "tensor", "optional tensor", "list of tensors", "plain value"
+
+
+class Param(NamedTuple):
+    """One parameter of an op."""
+
+    name: str
+    kind: str
+    annotation: str  # as written; "" for tensors
+    default: str  # as written; "" if it is required
+    keyword: bool  # only by keyword
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.kind is not PLAIN_VALUE
+
+
+def parse(signature: str) -> tuple[str, tuple[Param, ...]]:
+    """The name and parameters of `"name(a, b=None, dim: int = 0, *, flag: bool = False)"`."""
+    name, _, inside = signature[:-1].partition("(")
+    params, keyword = [], False
+    for part in split_outside_brackets(inside):
+        if part == "*":
+            keyword = True
+            continue
+        left, _, default = part.partition("=")
+        param, _, annotation = (s.strip() for s in left.partition(":"))
+        kind = PLAIN_VALUE if annotation else OPTIONAL if default.strip() == "None" else TENSOR
+        if annotation == "tensors":
+            kind = LIST
+        params.append(Param(param, kind, annotation, default.strip(), keyword))
+    return name, tuple(params)
+
+
+def split_outside_brackets(text: str) -> list[str]:
+    """`"a, b=(1, 2)"` as `["a", "b=(1, 2)"]`."""
+    parts, depth, start = [], 0, 0
+    for i, character in enumerate(text):
+        depth += (character in "([") - (character in ")]")
+        if character == "," and not depth:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    return [*parts, text[start:].strip()] if text else []
+
+
+def arguments_of(function: Callable) -> tuple[str, ...]:
+    """The names of a function's parameters."""
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
