@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.const import DEVICE, OP
+from tensorgrad.const import DEVICE, DTYPE, OP
 from tensorgrad.dispatch.kernel_tables import OPS, OpDispatch
 from tensorgrad.ops.stubs import Op
 from tensorgrad.storage.stubs import BY_DEVICE, STORAGES, Storage, register
@@ -230,3 +230,14 @@ def test_cuda_says_what_is_missing():
         pytest.skip("CUDA is available here")
     with pytest.raises(RuntimeError, match="device 'cuda' needs"):
         tg.ones(2, device="cuda")
+
+
+def test_names_that_are_not_known_are_refused():
+    assert OP.MUL == "mul" and DEVICE.CPU == "cpu"
+    assert {name.lower() for name in dir(OP)} == set(OPS) and DTYPE.BFLOAT16 == "bfloat16"
+    with pytest.raises(AttributeError, match="there is no op 'MULL'; did you mean 'mul'"):
+        OP.MULL
+    with pytest.raises(ValueError, match=r"register\('mull', 'cpu'\): there is no op 'mull'; did you mean 'mul'"):
+        OpDispatch.register("mull", "cpu")
+    with pytest.raises(ValueError, match=r"there is no device 'cpuu'; did you mean 'cpu'\?; expected one of cpu, cuda"):
+        OpDispatch.register(OP.MUL, "cpuu")

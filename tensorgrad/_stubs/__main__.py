@@ -5,7 +5,6 @@
 
 - `methods.pyi`, `functions.pyi`, `functional.pyi`, `special.pyi`: the methods of Tensor, and the functions of
   `torch`, `torch.nn.functional` and `torch.special`. They exist for type checkers only: no program imports them.
-- the names in `const.OP`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import re
 import sys
 from pathlib import Path
 
-from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
 from tensorgrad.dispatch.op import Op
 from tensorgrad.dispatch.signature import LIST, OPTIONAL
@@ -223,14 +221,6 @@ def functions_stub(table: dict) -> str:
     return stub([signature_of(f, name, False) for name, f in sorted(table.items()) if not keyword.iskeyword(name)])
 
 
-def constants() -> str:
-    """const.py with today's names of ops."""
-    path = HERE / "const.py"
-    head, mark, _ = path.read_text().partition("    # generated: python -m tensorgrad._stubs\n")
-    names = [f'    {name.upper()} = "{name}"' for name in sorted(OPS)]
-    return head + mark + "\n".join(names) + "\n"
-
-
 def main(check: bool) -> int:
     """Writes or checks all files; returns the exit status."""
     from tensorgrad.nn import functional
@@ -242,7 +232,6 @@ def main(check: bool) -> int:
         "_stubs/functions.pyi": functions_stub(FUNCTIONS),
         "_stubs/functional.pyi": functions_stub(public),
         "_stubs/special.pyi": functions_stub(SPECIAL),
-        "const.py": constants(),
     }
     stale = [name for name, text in wanted.items() if not (HERE / name).exists() or (HERE / name).read_text() != text]
     for name in stale:

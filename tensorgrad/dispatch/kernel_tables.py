@@ -13,8 +13,10 @@ import importlib
 from functools import partial, wraps
 from typing import Any
 
+from tensorgrad.devices import TYPES
 from tensorgrad.dispatch.signature import arguments_of
 from tensorgrad.storage.stubs import STORAGES, Storage
+from tensorgrad.system.missing_names import suggestion
 
 NOTICE: Any = None  # where DEBUG=4 wants to hear of second choices: a function of one line of text
 
@@ -34,15 +36,23 @@ class OpDispatch:
     def register(op: str, device: str):
         """A decorator that makes a function, or a class after `ops.stubs.Op`, the kernel of `op` on `device`.
 
-        Raises: TypeError for what is no kernel, or for a backward that asks for what the op does not save.
+        Raises: ValueError for an op or a device that is not known, TypeError for what is no kernel, or for a backward
+        that asks for what the op does not save.
         """
+        if op not in OPS:
+            raise ValueError(f"register({op!r}, {device!r}): there is no op {op!r}{suggestion(op, OPS)}")
+        if device not in TYPES:
+            raise ValueError(
+                f"register({op!r}, {device!r}): there is no device {device!r}{suggestion(device, TYPES)}; expected one "
+                f"of {', '.join(sorted(TYPES))}. The Storage of a device of your own is registered first."
+            )
 
         def decorator(kernel):
             if not callable(getattr(kernel, "forward", kernel)):
                 raise TypeError(
                     f"register({op!r}, {device!r}): expected a function or a class with forward, got {kernel!r}"
                 )
-            if op in OPS and hasattr(kernel, "backward"):
+            if hasattr(kernel, "backward"):
                 check_backward(OPS[op], kernel.backward)
             REGISTERED[op, device] = kernel
             _changed(op)

@@ -128,8 +128,7 @@ def advice(room: str, name: str) -> str:
         if module is not None and other != room and name in dir(module):
             return f"; did you mean 'torch.{other}.{name}'?".replace("..", ".")
     here = sys.modules.get(f"tensorgrad.{room}".rstrip("."))
-    near = closest(name, _known(here, name)) if here is not None else None
-    return f"; did you mean {near!r}?" if near else ""
+    return suggestion(name, _known(here, name)) if here is not None else ""
 
 
 def _known(module: ModuleType, name: str) -> list[str]:
@@ -137,6 +136,17 @@ def _known(module: ModuleType, name: str) -> list[str]:
     own = loaded(module)
     names = {*dir(module), *own.get("__all__", ())}
     return [n for n in sorted(names) if not (name[0].isupper() and isinstance(own.get(n), ModuleType))]
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """What to add to an error about a name that is not among the known ones.
+
+    >>> from tensorgrad.system.missing_names import suggestion
+    >>> suggestion("mull", ["add", "mul"]), suggestion("xyz", ["add", "mul"])
+    ("; did you mean 'mul'?", '')
+    """
+    near = closest(name, known)
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
