@@ -129,7 +129,7 @@ _LAZY = (  # modules that run when they are first used
     "types", "utils", "viz", "xpu",
 )  # fmt: skip
 _TOOLS = (  # and of this library alone
-    "coverage", "debug", "info", "run", "warmup",
+    "absent_device", "coverage", "debug", "info", "run", "warmup",
 )  # fmt: skip
 _later(__name__, _LAZY + _TOOLS)
 
