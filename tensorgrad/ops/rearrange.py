@@ -8,13 +8,14 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kinds import FUNCTIONS, composite, op
+from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.slow_path import spoken
 from tensorgrad.errors import check_number, warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.ops.copy import in_format_of
-from tensorgrad.ops.create import finish, tensor
+from tensorgrad.ops.create import arange, finish, tensor
+from tensorgrad.ops.join import stack
 from tensorgrad.ops.shape import _diagonal, expand, ints, place, variadic
 from tensorgrad.ops.shape import diagonal as _view_of_diagonal
 from tensorgrad.tensor import Tensor
@@ -610,7 +611,7 @@ def cartesian_prod(*tensors) -> Tensor:
     if len(tensors) == 1:
         return tensors[0]
     grids = meshgrid(*tensors, indexing="ij")
-    return FUNCTIONS["stack"]([g.reshape(-1) for g in grids], 1)
+    return stack([g.reshape(-1) for g in grids], 1)
 
 
 @composite("function")
@@ -649,5 +650,5 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     n = x._array.size if N is None else N
     if n < 0:
         raise RuntimeError("N must be non-negative.")
-    powers = FUNCTIONS["arange"](n, device=x.device)
+    powers = arange(n, device=x.device)
     return x.unsqueeze(-1) ** (powers if increasing else powers.flip(0))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
-from tensorgrad.dispatch.kinds import FUNCTIONS, composite
+from tensorgrad.dispatch.kinds import composite
 from tensorgrad.kernels.array.reduce import spoken
+from tensorgrad.ops.create import arange
+from tensorgrad.ops.join import cat
 from tensorgrad.ops.nn.bag import bag_extreme, bag_sum
 from tensorgrad.tensor import Tensor
 
@@ -52,7 +54,7 @@ def segment_reduce(
     if by_length:
         if bool((cuts < 0).any()):
             raise RuntimeError("lengths contains negative value!")
-        ends = FUNCTIONS["cat"]([ends.new_zeros((*outer, 1)), ends.cumsum(-1)], -1)
+        ends = cat([ends.new_zeros((*outer, 1)), ends.cumsum(-1)], -1)
         if not unsafe and bool((ends[..., -1] != size).any()):
             raise RuntimeError(
                 "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when "
@@ -116,8 +118,8 @@ def _products(rows: Tensor, sizes: Tensor) -> Tensor:
         same = (sizes == size).nonzero().squeeze(1)
         products.append(rows[starts[same].unsqueeze(1) + _numbers(size, sizes)].prod(1))
         places.append(same)
-    return FUNCTIONS["cat"](products)[FUNCTIONS["cat"](places).argsort()]
+    return cat(products)[cat(places).argsort()]
 
 
 def _numbers(count: int, like: Tensor) -> Tensor:
-    return FUNCTIONS["arange"](count, device=like.device)
+    return arange(count, device=like.device)

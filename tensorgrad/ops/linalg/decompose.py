@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kinds import FUNCTIONS, composite, op
+from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.kernels.array import linalg as kernels
 from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
 from tensorgrad.ops import create
+from tensorgrad.ops.join import cat
 from tensorgrad.ops.linalg.linalg import (
     adjoint,
     check_same_dtype,
@@ -52,7 +53,7 @@ def _qr_gradient(grads, Q, R, mode, input_shape, needs):
     second = g_r[..., m:]
     through = nt(matmul(Q, R[..., m:]), conj(second))
     first = _square_qr(through if g_q is None else g_q + through, g_r[..., :m], Q, R[..., :m])
-    return [FUNCTIONS["cat"]([first, matmul(Q, second)], -1)]
+    return [cat([first, matmul(Q, second)], -1)]
 
 
 def _square_qr(g_q, g_r, Q, R):

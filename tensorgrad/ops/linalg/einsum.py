@@ -11,10 +11,11 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kinds import FUNCTIONS, composite, op
+from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.errors import unsupported, wrap_dim
 from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
+from tensorgrad.ops.create import from_numpy
 from tensorgrad.ops.linalg.matmul import linear, matmul, nt
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.tensor import Tensor
@@ -619,7 +620,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
         raise RuntimeError("pdist only supports non-negative p values")
     n = input._array.shape[0]
     rows, columns = np.triu_indices(n, 1)
-    pick = FUNCTIONS["from_numpy"]
+    pick = from_numpy
     first, second = (input.index_select(0, pick(index).to(input.device)) for index in (rows, columns))
     difference = first - second
     return difference.norm(p, 1) if p else _differing(difference)

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kinds import FUNCTIONS, composite, op
+from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.kernels.array import lobpcg as kernels
 from tensorgrad.kernels.array.matmul import spoken
+from tensorgrad.ops.join import cat
 from tensorgrad.ops.linalg.linalg import adjoint, identity, real_dtype, solve_matrices
 from tensorgrad.ops.linalg.matmul import matmul, nt, tn
 from tensorgrad.ops.pointwise import conj
+from tensorgrad.ops.random.sample import randn
 from tensorgrad.tensor import Tensor, wrap
 
 
@@ -43,7 +45,7 @@ def _gradient(grads, A, B, E, X):
         value = E[..., j, None, None]
         regular = value * identity(A) - A + matmul(X * (1 - value.squeeze(-1) + E).unsqueeze(-2), adjoint(X))
         columns.append(solve_matrices(regular, outside[..., j, None]))
-    return [nt(matmul(X, middle) + FUNCTIONS["cat"](columns, -1), conj(X)), None]
+    return [nt(matmul(X, middle) + cat(columns, -1), conj(X)), None]
 
 
 def _kernel(xp, A, B, start, iK, k, niter, tol, largest, method, watch):
@@ -150,7 +152,7 @@ def lobpcg(
     niter = 1000 if niter is None else niter
     tol = math.sqrt(dtypes.finfo(A.dtype).eps) if tol is None else tol
     if X is None:
-        X = FUNCTIONS["randn"](*A._array.shape[:-1], n, dtype=A.dtype, device=A.device)
+        X = randn(*A._array.shape[:-1], n, dtype=A.dtype, device=A.device)
     iparams = {"m": m, "n": n, "k": k, "niter": niter, **(ortho_iparams or {})}
     fparams, bparams = {"tol": tol, **(ortho_fparams or {})}, {"largest": largest, **(ortho_bparams or {})}
     watch = _watched(tracker, method, iparams, fparams, bparams)

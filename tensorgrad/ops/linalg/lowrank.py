@@ -7,16 +7,17 @@ constructing approximate matrix decompositions", 2009: algorithms 4.4 (subspace 
 from __future__ import annotations
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kinds import FUNCTIONS, composite
+from tensorgrad.dispatch.kinds import composite
 from tensorgrad.ops.linalg.decompose import linalg_qr, linalg_svd
 from tensorgrad.ops.linalg.linalg import adjoint
 from tensorgrad.ops.linalg.matmul import matmul
+from tensorgrad.ops.random.sample import randn
 from tensorgrad.tensor import Tensor
 
 
 def _basis(A: Tensor, q: int, niter: int) -> Tensor:
     """Orthonormal columns (*, m, q) that nearly span what A maps random vectors to."""
-    start = FUNCTIONS["randn"](A._array.shape[-1], q, dtype=A.dtype, device=A.device)
+    start = randn(A._array.shape[-1], q, dtype=A.dtype, device=A.device)
     Q = linalg_qr(matmul(A, start))[0]
     back = adjoint(A)
     for _ in range(niter):

@@ -9,12 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kinds import FUNCTIONS, composite, op
+from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.errors import unsupported
 from tensorgrad.kernels.array import linalg as checks
 from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
 from tensorgrad.ops import create
+from tensorgrad.ops.join import cat
 from tensorgrad.ops.linalg.linalg import adjoint, check_equation, failure, named, solve_triangles
 from tensorgrad.ops.linalg.matmul import nt, tn
 from tensorgrad.ops.pointwise import conj
@@ -48,11 +49,11 @@ def _gradient(grads, LU, pivots):
     beside, below = by_u[..., k:], by_l[..., k:, :]  # by U₂ and L₂: what a wide or a tall matrix has beyond its square
     lower = tn(conj(_ones_below(square)), by_l[..., :k, :]) - nt(beside, conj(LU[..., :k, k:]))
     upper = nt(by_u[..., :k], conj(square.triu())) - tn(conj(LU[..., k:, :k]), below)
-    middle = FUNCTIONS["cat"]([lower.tril(-1) + upper.triu(), below], -2)
+    middle = cat([lower.tril(-1) + upper.triu(), below], -2)
     middle = adjoint(solve_triangles(square, adjoint(middle), True, False))
-    result = solve_triangles(adjoint(square), FUNCTIONS["cat"]([middle[..., :k, :], beside], -1), True, True)
+    result = solve_triangles(adjoint(square), cat([middle[..., :k, :], beside], -1), True, True)
     if g._array.shape[-2] > k:
-        result = FUNCTIONS["cat"]([result, middle[..., k:, :]], -2)
+        result = cat([result, middle[..., k:, :]], -2)
     return [_reordered(result, pivots, True)]
 
 

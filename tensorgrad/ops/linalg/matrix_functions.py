@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kinds import FUNCTIONS, composite
+from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.kernels.array import linalg as kernels
 from tensorgrad.kernels.array.matmul import spoken
+from tensorgrad.ops.join import cat
 from tensorgrad.ops.linalg.linalg import identity, inv, solve_matrices
 from tensorgrad.ops.linalg.matmul import matmul
 from tensorgrad.ops.pointwise import conj
@@ -106,7 +107,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
         raise RuntimeError("N must be greater than 1.")
     kind = x.dtype if x.dtype.category >= dtypes.FLOATING else dtypes.int64
     powers = x.to(kind).unsqueeze(-1).expand((*x._array.shape, n - 1)).cumprod(-1)
-    return FUNCTIONS["cat"]([x.new_ones((*x._array.shape, 1), dtype=kind), powers], -1)
+    return cat([x.new_ones((*x._array.shape, 1), dtype=kind), powers], -1)
 
 
 def tensorinv(input: Tensor, ind: int = 2, *, out=None) -> Tensor:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
+from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import conv as kernels
 from tensorgrad.kernels.array import fold as fold_kernels
 from tensorgrad.kernels.array.matmul import NAMES, spoken
 from tensorgrad.ops.pointwise import conj
+from tensorgrad.ops.rearrange import pad
 from tensorgrad.tensor import Tensor
 
 _conv_shape = lru_cache(maxsize=256)(kernels.conv_shape)
@@ -197,7 +198,7 @@ def _same_padding(input: Tensor, weight: Tensor, stride, dilation):
     totals = [d * (k - 1) for k, d in zip(weight._array.shape[2:], dilation, strict=True)]
     if any(t % 2 for t in totals):  # one more at the far side
         amounts = [a for t in reversed(totals) for a in (0, t % 2)]
-        input = FUNCTIONAL["pad"](input, amounts)
+        input = pad(input, amounts)
     return input, tuple(t // 2 for t in totals)
 
 

@@ -7,11 +7,12 @@ second derivatives and other devices). The rest are composites.
 from __future__ import annotations
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
+from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import I64
 from tensorgrad.errors import check_broadcastable, warn
 from tensorgrad.kernels.array import loss as kernels
 from tensorgrad.kernels.array.reduce import spoken
+from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.tensor import Tensor
 
 # --- reductions ----------------------------------------------------------------------------------------------------
@@ -258,7 +259,7 @@ def _logits_target_slope(g, input, target, weight, pos_weight, reduction):
     if pos_weight is None:
         slope = -input
     else:
-        log_share = FUNCTIONAL["logsigmoid"]
+        log_share = logsigmoid
         slope = log_share(-input) - pos_weight * log_share(input)
     slope = slope * _scaled(g, slope, reduction)
     return slope if weight is None else slope * weight

@@ -6,10 +6,12 @@ import math
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS, composite
+from tensorgrad.dispatch.kinds import composite
 from tensorgrad.kernels.array.reduce import spoken
+from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.ops.nn.loss import _checked, _reduced, legacy_reduction
 from tensorgrad.ops.reduce import pick, vector_norm
+from tensorgrad.ops.shape import broadcast_tensors
 from tensorgrad.tensor import Tensor
 
 
@@ -40,7 +42,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
             f"expected common dtype to be floating point, yet common dtype is {spoken(x1._array.astype(dtype.numpy))}"
         )
     if x1._array.shape != x2._array.shape:
-        x1, x2 = FUNCTIONS["broadcast_tensors"](x1, x2)
+        x1, x2 = broadcast_tensors(x1, x2)
     x1, x2 = x1.to(dtype), x2.to(dtype)
     return (x1 / _length(x1, dim, eps) * (x2 / _length(x2, dim, eps))).sum(dim)
 
@@ -207,7 +209,7 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average=None, reduce=No
     tensor([0.1269, 1.3133])
     """
     reduction = _checked(reduction, size_average, reduce)
-    return _reduced(0.0 - FUNCTIONAL["logsigmoid"](input * target), reduction)
+    return _reduced(0.0 - logsigmoid(input * target), reduction)
 
 
 @composite("functional")
@@ -226,7 +228,7 @@ def multilabel_soft_margin_loss(
         reduction = legacy_reduction(size_average, reduce)
     elif reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
-    log_share = FUNCTIONAL["logsigmoid"]
+    log_share = logsigmoid
     loss = -(target * log_share(input) + (1 - target) * log_share(-input))
     if weight is not None:
         loss = loss * weight

@@ -13,6 +13,7 @@ from tensorgrad.dispatch.out import refuse_grad, store_out
 from tensorgrad.kernels.array import norm as kernels
 from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops.copy import in_format_of
+from tensorgrad.ops.rearrange import pad
 from tensorgrad.tensor import Tensor
 
 # --- shared parts --------------------------------------------------------------------------------------------------
@@ -694,7 +695,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     if size < 1:
         raise RuntimeError(f"kernel size should be greater than zero, but got kH: {size} kW: 1")
     square = (input * input).reshape((input.shape[0], 1, input.shape[1], -1))
-    padded = FUNCTIONAL["pad"](square, (0, 0, size // 2, (size - 1) // 2))
+    padded = pad(square, (0, 0, size // 2, (size - 1) // 2))
     mean = FUNCTIONAL["avg_pool2d"](padded, (size, 1), stride=1).reshape(input.shape)
     return input / (in_format_of(input, mean) * alpha + k).pow(beta)
 

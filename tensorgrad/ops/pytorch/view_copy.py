@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tensorgrad.dispatch.kinds import FUNCTIONS, composite
+from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.errors import wrap_dim
+from tensorgrad.ops.complex import view_as_complex, view_as_real
 from tensorgrad.ops.copy import clone
 from tensorgrad.ops.shape import _alias
 from tensorgrad.tensor import Tensor
@@ -43,5 +44,5 @@ for _name in (
     _copying(_name, getattr(Tensor, _name))
 _copying("alias", _alias)
 _copying("slice", _slice)
-_copying("view_as_complex", FUNCTIONS["view_as_complex"])
-_copying("view_as_real", FUNCTIONS["view_as_real"])
+_copying("view_as_complex", view_as_complex)
+_copying("view_as_real", view_as_real)
