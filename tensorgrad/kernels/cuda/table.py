@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorgrad.dispatch import kernel_tables
-from tensorgrad.kernels.cuda.runtime import host
+from tensorgrad.kernels.cuda import host
 
 # Ops whose kernel is the expression of the same name in expressions.py.
 EXPRESSIONS = (
@@ -61,7 +61,7 @@ ROWS = {
     "normal_both": "random.normal_both", "normal_mean": "random.normal_mean", "normal_std": "random.normal_std",
     "philox_dropout": "random.dropout", "poisson_sample": "random.poisson", "binomial_sample": "random.binomial",
     "standard_gamma_sample": "random.standard_gamma", "dirichlet_sample": "random.dirichlet",
-    **{name: f"runtime.host.{name}" for name in host.OPS},
+    **{name: f"host.{name}" for name in host.OPS},
     # Not ops: kernels over lists of arrays, which ask for them by these names.
     "step of SGD": "optim.sgd", "step of Adam": "optim.adam", "norm of gradients": "optim.norm",
     "clip of gradients": "optim.clip", "unscaling of gradients": "optim.unscale", "scale of losses": "optim.rescale",
