@@ -89,6 +89,12 @@ SPOKEN = {  # PyTorch's older names, in messages and types: `FloatTensor`
     "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half", "bfloat16": "BFloat16",
     "float32": "Float", "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
 }  # fmt: skip
+IN_C = {  # what a C++ compiler calls them, in other messages
+    "bool": "bool", "uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int",
+    "int64": "long int", "uint16": "short unsigned int", "uint32": "unsigned int", "uint64": "long unsigned int",
+    "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
+    "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+}  # fmt: skip
 BY_NAME = {d.name: d for d in ALL}
 FROM_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
 # What a Python number stands for; its exact type follows the default dtype.

@@ -3,7 +3,7 @@
     return store_out("softmax", out, result)
 
 While gradients are recorded, neither `out` nor what the result was computed from may require grad; the result's dtype
-must be castable to that of `out` (a few ops want the very dtype), on the same device; a tensor of another shape is
+must be one that the op stores there (dispatch/own_dtype.py), on the same device; a tensor of another shape is
 resized, with a warning unless it was empty. Everything is checked before the first write.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.own_dtype import check_own_dtype
-from tensorgrad.dtypes import SPOKEN
 from tensorgrad.errors import warn
 from tensorgrad.tensor import Tensor, tensors_in
 
@@ -31,10 +30,11 @@ def store_out(name: str, out, result, inputs=(), *, pointwise: bool = False, qui
     if several and (not isinstance(out, list | tuple) or len(out) != len(result)):
         raise TypeError(f"{name}(): out must be a tuple of {len(result)} tensors")
     pairs = list(zip(out, result, strict=True)) if several else [(out, result)]
-    for target, value in pairs:
+    for nr, (target, value) in enumerate(pairs):
         if not isinstance(target, Tensor):
             raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
-        _check(name, target, value, inputs)
+        _check(name, target, value)
+        check_own_dtype(name, target, value, inputs, nr, pointwise)
     check_overlap(name, pointwise, out, inputs)
     for target, value in pairs:
         _store(target, value, quietly)
@@ -52,7 +52,7 @@ def refuse_grad(name: str, values) -> None:
 
 # These read what they have written already, so PyTorch refuses to let them write over an input at all.
 _READ_AFTER_WRITE = frozenset((
-    "cat", "cross_product", "gather", "index", "index_select", "kthvalue_", "take",
+    "cat", "cross_product", "gather", "index", "index_select", "kthvalue_", "masked_select", "take",
 ))  # fmt: skip
 
 
@@ -88,13 +88,7 @@ def _span(tensor) -> tuple:
     return start, start + extent if dense else start, (array.shape, array.strides)
 
 
-def _check(name: str, out: Tensor, result: Tensor, inputs) -> None:
-    check_own_dtype(name, out, result, inputs)
-    if result.dtype.category > out.dtype.category:
-        have, want = SPOKEN[result.dtype.name], SPOKEN[out.dtype.name]
-        if name in ("cat", "stack"):
-            raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {want}")
-        raise RuntimeError(f"result type {have} can't be cast to the desired output type {want}")
+def _check(name: str, out: Tensor, result: Tensor) -> None:
     if out.device != result.device:
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {result.device} and "

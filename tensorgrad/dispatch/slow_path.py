@@ -14,6 +14,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.packing import pack_saved
 from tensorgrad.autograd.refused_views import INFERENCE
 from tensorgrad.dispatch.out import refuse_grad, store_out
+from tensorgrad.dispatch.own_dtype import in_dtype_of_out
 from tensorgrad.dispatch.switches import LOCAL, OBSERVERS
 from tensorgrad.dtypes import SPOKEN
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
@@ -28,6 +29,8 @@ def run(op, args: tuple, out=None):
         args = LOCAL.autocast.cast(op, args)
     if out is not None and (op.wrt or op.twin):  # before anything is computed
         refuse_grad(op.name, (args, out))
+    if out is not None:
+        args = in_dtype_of_out(op, args, out)
     start = time.perf_counter()
     result = _unrecorded(op, args) if GRAD.inference else op.plain(*args)
     seconds = time.perf_counter() - start

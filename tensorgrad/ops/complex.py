@@ -236,12 +236,6 @@ def complex_(real: Tensor, imag: Tensor, *, out=None) -> Tensor:
     tensor([1.+2.j])
     """
     _same_dtype(real, imag)
-    result_dtype = real.dtype.to_complex()
-    if out is not None and out.dtype is not result_dtype:
-        raise RuntimeError(
-            f"Expected object of scalar type {spoken(result_dtype)} but got scalar type {spoken(out.dtype)} for "
-            "argument 'out'"
-        )
     return _complex(real, imag, out=out)
 
 

@@ -264,9 +264,6 @@ tensor([4, 6])
 tensor([[1.5000],
         [3.5000]])
 
->>> torch.nansum(torch.tensor([1.0, torch.nan, 2.0]))
-tensor(3.)
-
 >>> torch.amax(torch.tensor([[1.0, 4.0], [3.0, 2.0]]), dim=1)
 tensor([4., 3.])
 

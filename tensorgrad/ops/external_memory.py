@@ -15,7 +15,6 @@ from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array.dlpack import CUDA, CUDA_MANAGED, Relabelled, device_of, export_bfloat16
-from tensorgrad.kernels.array.matmul import NAMES
 from tensorgrad.kernels.array.shape import strided_nothing
 from tensorgrad.ops.create import empty, finish, resolve_shape
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, legacy_types, warn_of_typed
@@ -450,7 +449,7 @@ def _source(self: Tensor, source, storage_offset, size, stride):
     """The array and storage that `set_` is asked for."""
     if isinstance(source, Tensor):
         if source.dtype is not self.dtype:
-            names = (NAMES[t.dtype.name][1] for t in (source, self))
+            names = (dtypes.IN_C[t.dtype.name] for t in (source, self))
             raise RuntimeError("Could not set tensor of type {} to a tensor of type {}".format(*names))
         if size is None:
             return source._array, source._storage
@@ -458,7 +457,7 @@ def _source(self: Tensor, source, storage_offset, size, stride):
     elif isinstance(source, TypedStorage):
         if source.dtype is not self.dtype:
             raise RuntimeError(
-                f"Expected a Storage of type {NAMES[self.dtype.name][1]} or an UntypedStorage, but got type "
+                f"Expected a Storage of type {dtypes.IN_C[self.dtype.name]} or an UntypedStorage, but got type "
                 f"{dtypes.SPOKEN[source.dtype.name]} for argument 1 'storage'"
             )
         memory = source.untyped()

@@ -554,4 +554,4 @@ def masked_select(input: Tensor, mask: Tensor, *, out=None) -> Tensor:
         input, mask = broadcast_tensors(input, mask)
     if not input._array.ndim:
         input, mask = input.reshape(1), mask.reshape(1)
-    return _index(input, [mask], (0,), out=out)
+    return store_out("masked_select", out, _index(input, [mask], (0,)), (input, mask))

@@ -408,7 +408,7 @@ def ldexp(input: Tensor, other: Tensor, *, out=None) -> Tensor:
         wrong = other if isinstance(input, Tensor) else input
         raise TypeError(f"ldexp(): both arguments must be Tensor, not {type(wrong).__name__}")
     if other.dtype.category >= dtypes.FLOATING or input.dtype.category < dtypes.FLOATING:
-        return mul(input, _pow(2.0, other), out=out)
+        return store_out("ldexp", out, mul(input, _pow(2.0, other)), (input, other), pointwise=True)
     if other.dtype is dtypes.bool and not input.is_complex():
         raise NotImplementedError("\"ldexp_cpu_exp\" not implemented for 'Bool'")
     power = _pow(2.0, other.to(dtypes.float64 if input.dtype.itemsize >= 8 else dtypes.float32))

@@ -36,11 +36,29 @@ mean = reduction(
     input=lambda g, input_shape, dim, keepdim: spread(g / count(input_shape, dim), input_shape, dim, keepdim),
     doc="Σ x / n over `dim`. Raises: RuntimeError for integers, unless a floating `dtype` is given.",
 )  # fmt: skip
-nansum = reduction(
-    "nansum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.nansum",
+_nansum = reduction(
+    "nansum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.nansum", where="",
     input=lambda g, input, dim, keepdim: spread(g, input._array.shape, dim, keepdim) * input.isnan().logical_not(),
-    doc="Σ x over `dim`, nan counting as 0.",
 )  # fmt: skip
+
+
+@composite()
+def nansum(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
+    """Σ x over `dim`, nan counting as 0; integers are summed in int64 unless `dtype` says otherwise.
+
+    Raises: RuntimeError for complex numbers.
+
+    >>> import tensorgrad as torch
+    >>> torch.nansum(torch.tensor([1.0, torch.nan, 2.0]))
+    tensor(3.)
+    """
+    if input.dtype.is_complex:
+        raise RuntimeError("nansum on CPU does not support complex inputs")
+    if not input.dtype.is_floating_point:
+        return sum(input, dim, keepdim, dtype=dtype, out=out)
+    if dtype is not None and dtype.is_complex:
+        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{_spoken(dtype)}'")
+    return _nansum(input, dim, keepdim, dtype=dtype, out=out)
 
 
 @composite()
@@ -60,9 +78,10 @@ def nanmean(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=N
             "nanmean(): could not infer output dtype. Optional dtype must be either a floating point or complex dtype. "
             f"Got: {_spoken(dtype)}"
         )
-    known = input.detach().isnan().logical_not()
-    result = nansum(input, dim, keepdim, dtype=dtype) / sum(known, dim, keepdim)
-    return store_out("nanmean", out, result)
+    known = sum(input.detach().isnan().logical_not(), dim, keepdim)
+    if out is not None:
+        return nansum(input, dim, keepdim, dtype=dtype, out=out).div_(known)
+    return nansum(input, dim, keepdim, dtype=dtype) / known
 
 
 _prod_of_others = op(
@@ -257,13 +276,9 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
         wrapped = wrap_dim(dim, input.ndim)
         if not input._array.shape[wrapped]:
             raise IndexError(f"aminmax: Expected reduction dim {wrapped} to have non-zero size.")
+    if input.dtype.is_complex:
+        raise NotImplementedError(f"\"aminmax_cpu\" not implemented for '{_spoken(input.dtype)}'")
     result = AMinMax((amin(input, dim, keepdim), amax(input, dim, keepdim)))
-    if out is None:
-        return result
-    for target in out:
-        if target.dtype is not input.dtype:
-            want, got = _spoken(input.dtype).lower(), _spoken(target.dtype).lower()
-            raise RuntimeError(f"Expected out tensor to have dtype {want}, but got {got} instead")
     return store_out("aminmax", out, result)
 
 

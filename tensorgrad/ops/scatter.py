@@ -173,8 +173,6 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     tensor([[1, 1],
             [4, 3]])
     """
-    if isinstance(out, Tensor) and out._array.dtype != input._array.dtype:
-        raise RuntimeError(f"Expected out tensor to have dtype {input.dtype}, but got {out.dtype} instead")
     return _gather(input, dim, index, out=out)
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tensorgrad.kernels.array.lapack import one_by_one
-from tensorgrad.kernels.array.matmul import NAMES, spoken
+from tensorgrad.kernels.array.matmul import spoken
 
 
 class LinAlgError(RuntimeError):
@@ -250,4 +250,4 @@ def pinv(xp, a, atol, rtol, hermitian: bool):
     return xp.matmul(left * inverse[..., None, :], right)
 
 
-__all__ = ["NAMES", "LinAlgError"]
+__all__ = ["LinAlgError"]

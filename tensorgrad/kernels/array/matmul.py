@@ -11,25 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from tensorgrad.dtypes import IN_C, SPOKEN
+
 BLAS_TYPES = frozenset("fdFD")
-# What PyTorch calls the element types in these messages, spoken and in C++.
-NAMES = {
-    "bool": ("Bool", "bool"),
-    "uint8": ("Byte", "unsigned char"),
-    "uint16": ("UInt16", "unsigned short"),
-    "uint32": ("UInt32", "unsigned int"),
-    "uint64": ("UInt64", "unsigned long"),
-    "int8": ("Char", "signed char"),
-    "int16": ("Short", "short int"),
-    "int32": ("Int", "int"),
-    "int64": ("Long", "long int"),
-    "float16": ("Half", "c10::Half"),
-    "bfloat16": ("BFloat16", "c10::BFloat16"),
-    "float32": ("Float", "float"),
-    "float64": ("Double", "double"),
-    "complex64": ("ComplexFloat", "c10::complex<float>"),
-    "complex128": ("ComplexDouble", "c10::complex<double>"),
-}
 
 
 def matmul(xp, a, b):
@@ -194,7 +178,7 @@ def vdot(xp, a, b):
 
 def spoken(array) -> str:
     """The spoken name of an array's dtype: `Float`."""
-    return NAMES[array.dtype.name][0]
+    return SPOKEN[array.dtype.name]
 
 
 def _same_dtype(a, b, message):
@@ -209,7 +193,7 @@ def _check_multiplied(a, b, added=False):
     _same_dtype(
         a,
         b,
-        f"expected m1 and m2 to have the same dtype, but got: {NAMES[a.dtype.name][1]} != {NAMES[b.dtype.name][1]}",
+        f"expected m1 and m2 to have the same dtype, but got: {IN_C[a.dtype.name]} != {IN_C[b.dtype.name]}",
     )
 
 

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch.kernel_tables import LARGE
+from tensorgrad.dtypes import IN_C
 from tensorgrad.random.generator import Generator
 
 F32, F64, I64, U32, U64, B1 = (np.dtype(n) for n in ("float32", "float64", "int64", "uint32", "uint64", "bool"))
@@ -419,22 +420,6 @@ def integer_range(shape, dtype: np.dtype, low: int, high: int | None) -> tuple[i
     return low, last - low + 1
 
 
-C_NAMES = {
-    "uint8": "unsigned char",
-    "uint16": "unsigned short",
-    "uint32": "unsigned int",
-    "uint64": "unsigned long",
-    "int8": "signed char",
-    "int16": "short int",
-    "int32": "int",
-    "int64": "long int",
-    "float16": "c10::Half",
-    "bfloat16": "c10::BFloat16",
-    "float32": "float",
-    "float64": "double",
-}
-
-
 def _check_range(low: int, last: int, dtype: np.dtype) -> None:
     if dtype.kind == "b":
         least, most = 0, 1
@@ -446,7 +431,7 @@ def _check_range(low: int, last: int, dtype: np.dtype) -> None:
         least, most = -(2**63), 2**63 - 1  # every other floating type reaches further than the arguments can
     for value, name in ((low, "from"), (last, "to - 1")):
         if not least <= value <= most:
-            raise RuntimeError(f"{name} is out of bounds for {C_NAMES.get(dtype.name, dtype.name)}")
+            raise RuntimeError(f"{name} is out of bounds for {IN_C.get(dtype.name, dtype.name)}")
 
 
 def _representable(bound: int, dtype: np.dtype, direction: int) -> int:

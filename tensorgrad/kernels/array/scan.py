@@ -205,16 +205,23 @@ def logcumsumexp(xp, x, dim):
             return xp.logaddexp.accumulate(x, dim)
         out = xp.array(x)
         moved = xp.moveaxis(out, dim, 0)
-        for i in range(1, len(moved)):
-            moved[i] = _add_logs(xp, moved[i - 1], moved[i])
+        last = xp.full(moved.shape[1:], -math.inf, x.dtype)
+        for i in range(len(moved)):
+            last = moved[i] = _add_logs(xp, moved[i], last)
         return out
 
 
 def _add_logs(xp, a, b):
-    """log(exp a + exp b), the larger one taken out."""
-    top = xp.where(a.real >= b.real, a, b)
-    low = xp.where(a.real >= b.real, b, a)
-    return xp.where(xp.isinf(top.real), top, top + xp.log1p(xp.exp(low - top)))
+    """log(exp a + exp b) of complex numbers, the larger one taken out; beside a nan it is nan.
+
+    Two that are infinite have no such difference: of exp(-inf) = 0 any logarithm serves, exp(inf) is added as it is.
+    """
+    less = a.real < b.real
+    low, top = xp.where(less, a, b), xp.where(less, b, a)
+    total = xp.log1p(xp.exp(low - top)) + top
+    endless = xp.isinf(low.real) & (low.real == top.real)
+    total = xp.where(endless, xp.where(low.real < 0, low, xp.log(xp.exp(low) + xp.exp(top))), total)
+    return xp.where(xp.isnan(a) | xp.isnan(b), xp.asarray(complex(math.nan, math.nan), a.dtype), total)
 
 
 def shift(xp, x, dim, by, fill):

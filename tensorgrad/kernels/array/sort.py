@@ -173,20 +173,21 @@ def kthvalue(xp, x, dim, keepdim, k):
         if x.ndim:
             check_not_empty("kthvalue", x, dim)
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
+    _check_ordered("kthvalue_cpu", x)
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
     values, order = _sorted_last(xp, _last(xp, x, dim), False)
     return _one_of(xp, values, order, k - 1, dim, keepdim)
 
 
-def _check_median(x):
+def _check_ordered(kernel, x):
     if x.dtype.kind in "cb":
-        raise NotImplementedError(f"\"median_cpu\" not implemented for '{spoken(x)}'")
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{spoken(x)}'")
 
 
 def median(xp, x, dim, keepdim, ignore_nan):
     """The lower middle element along `dim`, and its place. A nan is the median, unless nan are to be ignored."""
-    _check_median(x)
+    _check_ordered("median_out", x)
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
     check_not_empty("nanmedian" if ignore_nan else "median", x, dim)
@@ -204,7 +205,7 @@ def median(xp, x, dim, keepdim, ignore_nan):
 
 def median_all(xp, x, ignore_nan):
     """The lower middle element of all; nan for none."""
-    _check_median(x)
+    _check_ordered("median_cpu", x)
     flat = x.reshape(-1)
     if x.dtype.kind not in "iu":
         nan = xp.isnan(flat)

@@ -87,7 +87,7 @@ def cholesky(input: Tensor, upper: bool = False, *, out=None) -> Tensor:
     >>> torch.cholesky(torch.tensor([[4.0]]))
     tensor([[2.]])
     """
-    return linalg_cholesky(input, upper=upper, out=out)
+    return store_out("cholesky", out, linalg_cholesky(input, upper=upper))
 
 
 def _from_factor(xp, b, factor, upper):

@@ -89,7 +89,7 @@ def norm(input: Tensor, ord=None, dim=None, keepdim: bool = False, *, out=None, 
         return matrix_norm(input, ord, (-2, -1) if dims is None else dims[0], keepdim, dtype=dtype, out=out)
     if ord is None and dims is None:  # all elements, whatever the shape
         dims = tuple(range(input.ndim))
-    return vector_norm(input, 2 if ord is None else ord, dims, keepdim, dtype=dtype, out=out)
+    return store_out("linalg_norm", out, vector_norm(input, 2 if ord is None else ord, dims, keepdim, dtype=dtype))
 
 
 def cond(input: Tensor, p=None, *, out=None) -> Tensor:

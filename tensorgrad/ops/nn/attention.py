@@ -11,7 +11,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
 from tensorgrad.kernels.array import attention as kernels
 from tensorgrad.kernels.array import sample as sampling
-from tensorgrad.kernels.array.matmul import NAMES, broadcast_lead, matmul_shape
+from tensorgrad.kernels.array.matmul import broadcast_lead, matmul_shape
 from tensorgrad.ops.nn.dropout import dropout
 from tensorgrad.random.generator import default_generator
 from tensorgrad.tensor import Tensor, share
@@ -106,19 +106,19 @@ def _check(query, key, value, attn_mask, is_causal) -> None:
             f"{q.ndim} key.dim: {k.ndim} and value.dim: {v.ndim} instead."
         )
     if not q.dtype == k.dtype == v.dtype:
-        names = [NAMES[a.dtype.name][1] for a in (q, k, v)]
+        names = [dtypes.IN_C[a.dtype.name] for a in (q, k, v)]
         raise RuntimeError(
             f"Expected query, key, and value to have the same dtype, but got query.dtype: {names[0]} key.dtype: "
             f"{names[1]} and value.dtype: {names[2]} instead."
         )
     if not query.dtype.is_floating_point:
-        kind = NAMES[q.dtype.name][1]
+        kind = dtypes.IN_C[q.dtype.name]
         raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: float != {kind}")
     if attn_mask is not None:
         if attn_mask.dtype not in (dtypes.bool, dtypes.float32, query.dtype):
             raise RuntimeError(
                 "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
-                f"{NAMES[attn_mask.dtype.name][1]} and  query.dtype: {NAMES[q.dtype.name][1]} instead."
+                f"{dtypes.IN_C[attn_mask.dtype.name]} and  query.dtype: {dtypes.IN_C[q.dtype.name]} instead."
             )
         if is_causal:
             raise RuntimeError(

@@ -10,10 +10,10 @@ import math
 from functools import lru_cache
 
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.dtypes import F32
+from tensorgrad.dtypes import F32, IN_C
 from tensorgrad.kernels.array import conv as kernels
 from tensorgrad.kernels.array import fold as fold_kernels
-from tensorgrad.kernels.array.matmul import NAMES, spoken
+from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.rearrange import pad
 from tensorgrad.tensor import Tensor
@@ -28,7 +28,7 @@ def _check_types(x, w, bias, transposed=False):
         raise RuntimeError(f"expected scalar type {spoken(x)} but found {spoken(w)}")
     if bias is not None and bias.dtype != x.dtype:
         raise RuntimeError(
-            f"Input type ({NAMES[x.dtype.name][1]}) and bias type ({NAMES[bias.dtype.name][1]}) should be the same"
+            f"Input type ({IN_C[x.dtype.name]}) and bias type ({IN_C[bias.dtype.name]}) should be the same"
         )
     if x.dtype.kind == "b":
         raise NotImplementedError("\"slow_conv2d_cpu\" not implemented for 'Bool'")

@@ -14,7 +14,7 @@ from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import sample as kernels
-from tensorgrad.kernels.array.matmul import NAMES, broadcast_lead, check_expands
+from tensorgrad.kernels.array.matmul import broadcast_lead, check_expands
 from tensorgrad.ops import create
 from tensorgrad.ops.random import sample as sampling
 from tensorgrad.ops.random.sample import (
@@ -108,13 +108,13 @@ def uniform_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
     info = dtypes.finfo(self.dtype)
     for word, value in (("from", low), ("to", high)):
         if not info.min <= value <= info.max:
-            raise RuntimeError(f"{word} is out of bounds for {NAMES[info.dtype][1]}")
+            raise RuntimeError(f"{word} is out of bounds for {dtypes.IN_C[info.dtype]}")
     if low > high:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}")
     if high - low > info.max:
         raise RuntimeError(
-            f"uniform_ expects to-from <= std::numeric_limits<{NAMES[info.dtype][0]}>::max(), but found to={high:g} "
-            "and "
+            f"uniform_ expects to-from <= std::numeric_limits<{dtypes.SPOKEN[info.dtype]}>::max(), but found "
+            f"to={high:g} and "
             f"from={low:g} which result in to-from to exceed the limit"
         )
     return _uniform(self, (low, high), generator)
@@ -173,17 +173,17 @@ def exponential_(self: Tensor, lambd=1.0, *, generator=None) -> Tensor:
     >>> torch.empty(3).exponential_(0.5)
     tensor([7.0167, 2.4608, 1.2301])
     """
-    _continuous("Exponential", self, 0)
+    _continuous("Exponential", self, dtypes.SPOKEN)
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}")
     return _exponential(self, (lambd,), generator)
 
 
-def _continuous(name: str, tensor: Tensor, tongue: int) -> None:
+def _continuous(name: str, tensor: Tensor, names: dict[str, str]) -> None:
     if not tensor.dtype.is_floating_point:
         raise RuntimeError(
             f"{name} distribution is a continuous probability distribution. dtype must be a floating point but you "
-            f"specified {NAMES[tensor.dtype.name][tongue]}"
+            f"specified {names[tensor.dtype.name]}"
         )
 
 
@@ -197,7 +197,7 @@ def cauchy_(self: Tensor, median=0.0, sigma=1.0, *, generator=None) -> Tensor:
     tensor([10.5977,  0.7648, -0.1283])
     """
     _positive("cauchy_", "sigma", sigma)
-    _continuous("Cauchy", self, 1)
+    _continuous("Cauchy", self, dtypes.IN_C)
     return _cauchy(self, (median, sigma), generator)
 
 

@@ -13,7 +13,6 @@ from tensorgrad.dispatch.kernel_tables import own_kernel
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.kernels.array import sample as kernels
-from tensorgrad.kernels.array.matmul import NAMES
 from tensorgrad.layouts import memory_strides
 from tensorgrad.ops import create
 from tensorgrad.random import philox
@@ -95,7 +94,7 @@ def check_shape(name: str, size: tuple) -> tuple[int, ...]:
 
 
 def spoken(dtype: np.dtype) -> str:
-    return NAMES[dtype.name][0]
+    return dtypes.SPOKEN[dtype.name]
 
 
 def check_floating(dtype: np.dtype, kernel: str, complex_too: bool = True) -> None:
@@ -131,7 +130,7 @@ def _into(out, name, sampler, shape, dtype, args, generator) -> Tensor:
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if dtype is not None and dtype is not out.dtype:
-        raise RuntimeError(f"dtype {dtype} does not match dtype of out parameter ({out.dtype})")
+        raise RuntimeError(f"dtype {spoken(dtype)} does not match dtype of out parameter ({spoken(out.dtype)})")
     device = None if out._array.__class__ is np.ndarray else out.device
     gen, kind = stream(generator, name, device), out.dtype.numpy
     if device is None or device.type == "meta":

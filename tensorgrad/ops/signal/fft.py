@@ -164,7 +164,8 @@ def _resized(input: Tensor, sizes: list, dims: tuple) -> Tensor:
 def _full(name: str, input: Tensor, sizes, dims, norm, forward: bool, out) -> Tensor:
     """To a complex spectrum of all frequencies, from complex or real numbers."""
     if out is not None and not out.dtype.is_complex:
-        raise RuntimeError(f"{name} expects a complex output tensor, but got {dtypes.SPOKEN[out.dtype.name]}")
+        called = "fftn" if name == "ifftn" else name
+        raise RuntimeError(f"{called} expects a complex output tensor, but got {dtypes.SPOKEN[out.dtype.name]}")
     input, normalization = _resized(input, sizes, dims), normalization_of(name, norm, forward)
     if not dims or input._array.dtype.kind == "c":
         return fft_c2c(_as_complex(input), dims, normalization, forward, out=out)
