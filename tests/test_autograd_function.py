@@ -135,11 +135,12 @@ def test_several_outputs_and_missing_gradients(torch):
     return seen, x.grad, a.output_nr, b.output_nr, a.grad_fn is b.grad_fn
 
 
-def test_no_gradient_at_all():
-    """What receives no gradient does not run. (PyTorch runs custom functions all the same, with zeros or None.)"""
+@alike
+def test_no_gradient_at_all(torch):
+    """A custom function runs all the same, with zeros or None; other ops do not; hooks hear of it."""
     seen = []
 
-    class Stop(torch_.autograd.Function):
+    class Stop(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
             return x * 1
@@ -148,19 +149,72 @@ def test_no_gradient_at_all():
         def backward(ctx, g):
             return None
 
-    class Look(torch_.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 2
+    def look(materialized):
+        class Look(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.set_materialize_grads(materialized)
+                return x * 2
 
-        @staticmethod
-        def backward(ctx, g):
-            seen.append(g)
-            return g
+            @staticmethod
+            def backward(ctx, g):
+                seen.append(["backward", g])
+                return g
 
-    x = torch_.ones(2, requires_grad=True)
-    Stop.apply(Look.apply(x)).sum().backward()
-    assert seen == [] and x.grad is None
+        return Look.apply
+
+    def tell(name):
+        return lambda *given: seen.append([name, str(given)])
+
+    grads = []
+    for first, second in ((look(True), torch.exp), (look(False), torch.exp), (torch.exp, look(True))):
+        for more in (False, True):
+            x = torch.ones(2, requires_grad=True)
+            x.register_hook(tell("leaf"))
+            x.register_post_accumulate_grad_hook(tell("accumulated"))
+            middle = first(x)
+            middle.register_hook(tell("tensor"))
+            middle.grad_fn.register_prehook(tell("before"))
+            middle.grad_fn.register_hook(tell("after"))
+            result = Stop.apply(second(middle)).sum()
+            (result + 3 * x.sum() if more else result).backward()
+            grads.append(x.grad)
+    x = torch.ones(2, requires_grad=True)
+    x.register_hook(torch.ones_like)
+    text = error(Stop.apply(x).sum().backward)
+    x = torch.ones(2, requires_grad=True)
+    stopped = Stop.apply(look(False)(x)).sum()
+    return [
+        grads, str(seen).replace("tensorgrad", "torch"), text.partition(":")[0],
+        torch.autograd.grad(stopped, x, allow_unused=True, retain_graph=True)[0],
+        error(torch.autograd.grad, stopped, x, retain_graph=True),
+        torch.autograd.grad(stopped, x, materialize_grads=True)[0],
+    ]  # fmt: skip
+
+
+@alike
+def test_what_backward_returns(torch):
+    def outcome(result):
+        class Answer(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, *inputs):
+                return sum(x * 1 for x in inputs)
+
+            @staticmethod
+            def backward(ctx, g):
+                return result(g)
+
+        x, y = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+        text = error(Answer.apply(x, y).sum().backward)
+        return [text.partition(" as gradient")[0], x.grad, y.grad]
+
+    return [
+        outcome(lambda g: None), outcome(lambda g: (None, None)), outcome(lambda g: (None,) * 4),
+        outcome(lambda g: (g, None)), outcome(lambda g: (None, g)), outcome(lambda g: [g, g]),
+        outcome(lambda g: (g, g, g)), outcome(lambda g: (g, 1.0)), outcome(lambda g: (g, "g")),
+        outcome(lambda g: (g, torch.ones(3))), outcome(lambda g: (g, torch.ones(2, device="meta"))),
+        outcome(lambda g: (torch.ones(2, dtype=torch.float64), torch.ones(3, 2))),
+    ]  # fmt: skip
 
 
 @alike

@@ -83,9 +83,19 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
         node = None
         while True:
             for edge, grad in zip(edges, results):  # a node gives as many gradients as it has edges
-                if edge is None or grad is None:
+                if edge is None:
                     continue
                 target, nr = edge
+                if grad is None:  # is news as well: hooks hear of it, and custom functions may turn it into zeros
+                    if not isinstance(target, Tensor):
+                        checked = True  # from here on there are nodes to which no gradient came
+                        if target not in grads:
+                            grads[target] = [None] * len(target.outputs)
+                            heappush(ready, (-target.sequence_nr, target))
+                    elif captured is None and target._hooks is not None and target._requires_grad is True:
+                        awaited = awaited or _ahead(edges[_place(edges, edge) :], ready)
+                        _arrived(target, None, awaited, hooked, create_graph)
+                    continue
                 if target.__class__ is Node or not isinstance(target, Tensor):
                     shape, dtype, _ = target.outputs[nr]
                     if grad._array.shape != shape or grad._array.dtype is not dtype:
@@ -105,13 +115,8 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
                 elif target._requires_grad is not True:
                     pass  # switched off or detached since it was used; or a view that was made without grad
                 elif target._hooks is not None:
-                    if awaited is None:
-                        awaited = _ahead(edges[_place(edges, edge) :], ready)
-                    awaited[target] = awaited.get(target, 0) - 1
-                    hooked[target] = hooked[target] + grad if target in hooked else grad
-                    if not awaited[target]:
-                        grad = None
-                        finish_leaf(target, hooked, create_graph)
+                    awaited = awaited or _ahead(edges[_place(edges, edge) :], ready)
+                    _arrived(target, grad, awaited, hooked, create_graph)
                 elif target._grad is None and not several_threads:
                     target._grad = (
                         detachable(grad, target)
@@ -136,8 +141,6 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
             else:
                 break
             received = None
-        for leaf in list(hooked):  # those for which no gradient came on some of the edges
-            finish_leaf(leaf, hooked, create_graph)
         found = None if captured is None else [_after_hooks(target, captured[target]) for target in targets]
         for callback in callbacks:  # which may add to them
             callback()
@@ -170,7 +173,8 @@ def _run_carefully(node, grads: list, keep_graph: bool, captured, wanted):
         _before(node.hooks, grads)
     start = perf_counter()
     try:
-        results = list(node.apply(grads))
+        some = node.runs_always or any(grad is not None for grad in grads)
+        results = list(node.apply(grads)) if some else [None] * len(node.edges)
         if ANOMALY.enabled and ANOMALY.check_nan:
             anomaly.check(node, results)
     except Exception:
@@ -383,23 +387,28 @@ def detachable(grad: Tensor, leaf: Tensor) -> Tensor:
     return grad.permute(order).clone(memory_format=contiguous_format).permute(inverse(order))
 
 
-def finish_leaf(leaf: Tensor, hooked: dict, create_graph: bool) -> None:
-    """The whole gradient of a leaf with hooks: they see it, it is accumulated, and they hear of it."""
-    hooks = leaf._hooks
-    grad = call_tensor_hooks(hooks.on_grad, hooked.pop(leaf))
-    keep_gradient(leaf, grad, create_graph)
+def _arrived(leaf: Tensor, grad: Tensor | None, awaited: dict, hooked: dict, create_graph: bool) -> None:
+    """A gradient (or the news that there is none) for a leaf with hooks, which see the whole once all have come."""
+    awaited[leaf] = awaited.get(leaf, 0) - 1
+    so_far = hooked.get(leaf)
+    hooked[leaf] = so_far if grad is None else grad if so_far is None else so_far + grad
+    so_far = grad = None
+    if not awaited[leaf]:
+        keep_gradient(leaf, call_tensor_hooks(leaf._hooks.on_grad, hooked.pop(leaf)), create_graph)
 
 
-def keep_gradient(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
-    """Accumulates a leaf's gradient, with the hooks around that."""
+def keep_gradient(leaf: Tensor, grad: Tensor | None, create_graph: bool) -> None:
+    """Accumulates a leaf's gradient, if there is one, with the hooks around that."""
     hooks = leaf._hooks
     if hooks is None:
-        return accumulate(leaf, grad, create_graph)
+        return None if grad is None else accumulate(leaf, grad, create_graph)
     for hook in list(hooks.before.values()):
         replaced = hook((grad,))
         if replaced is not None:
             grad = replaced[0] if isinstance(replaced, tuple | list) else replaced
-    if leaf._grad is None and not several_threads:
+    if grad is None:
+        pass
+    elif leaf._grad is None and not several_threads:
         leaf._grad = detachable(grad, leaf) if create_graph else owned(getrefcount(grad), grad, leaf)
         grad = leaf._grad  # hooks see the memory that was taken over
     else:

@@ -12,6 +12,7 @@ from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr, raise_freed
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.errors import warn
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
 
 
@@ -22,6 +23,8 @@ class FunctionCtx(Node):
     """
 
     __slots__ = ()
+
+    runs_always = True
 
     function: type[Function]
     left_none: Collection[int]  # the outputs whose missing gradients stay None
@@ -81,7 +84,7 @@ class FunctionCtx(Node):
                 "implement one of them."
             )
         results = self.function.backward(self, *given)
-        results = list(results) if isinstance(results, tuple | list) else [results]
+        results = list(results) if isinstance(results, tuple) else [results]
         while len(results) > len(self.edges) and results[-1] is None:
             results.pop()
         if len(results) != len(self.edges):
@@ -99,13 +102,24 @@ class FunctionCtx(Node):
                 raise RuntimeError(
                     f"expected Variable or None (got {type(result).__name__}) as gradient {i} of {self.name()}"
                 )
+            edge = self.edges[i]
+            if result is not None and edge is not None and result._array.__class__ is not _array_class(edge):
+                expected = STORAGES[_array_class(edge)].device_type
+                raise RuntimeError(
+                    f"Function {self.name()} returned an invalid gradient at index {i} - expected device {expected} "
+                    f"but got {result.device}"
+                )
         return results
+
+
+def _array_class(edge: tuple) -> type:
+    """The class of the arrays, so the device, of what an edge leads to."""
+    target, nr = edge
+    return target._array.__class__ if isinstance(target, Tensor) else target.outputs[nr][2]
 
 
 def _zeros(shape, dtype, array_type, beside) -> Tensor:
     """A gradient that is not there, on the device of one of those `beside` it that are."""
-    from tensorgrad.storage.stubs import STORAGES
-
     storage = STORAGES[array_type]
     device = next((g.device for g in beside if g is not None), storage.current_device())
     made = storage.empty(shape, dtype, device)

@@ -52,6 +52,7 @@ class Node:
     sequence_nr: int
     hooks: NodeHooks | None
     tensor_arguments: Any = itertools.repeat(True)  # a custom function has others as well
+    runs_always = False  # even where no gradient came; a custom function decides for itself
 
     def apply(self, grads: list) -> tuple:
         """The gradients of the inputs, from those of the outputs."""
