@@ -6,9 +6,8 @@ import functools
 import os
 
 from tensorgrad import dtypes
-from tensorgrad.ops.pytorch.storage_values import TypedStorage
+from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage
 from tensorgrad.size import Size
-from tensorgrad.storage.stubs import Storage
 from tensorgrad.tensor import Tensor
 
 __all__ = [
@@ -28,9 +27,6 @@ def is_tensor(obj) -> bool:
     return isinstance(obj, Tensor)
 
 
-UntypedStorage = Storage
-
-
 def is_storage(obj) -> bool:
     """Whether `obj` is the memory of a tensor.
 
@@ -38,7 +34,7 @@ def is_storage(obj) -> bool:
     >>> torch.is_storage(torch.ones(1).untyped_storage()), torch.is_storage(torch.ones(1))
     (True, False)
     """
-    return isinstance(obj, Storage | TypedStorage)
+    return isinstance(obj, UntypedStorage | TypedStorage)
 
 
 def typename(obj) -> str:

@@ -242,16 +242,6 @@ class Tensor(TensorMethods):
         """
         return self._array.size * self._array.itemsize
 
-    def untyped_storage(self) -> Storage:
-        """The memory behind the tensor, shared by its views.
-
-        >>> import tensorgrad as torch
-        >>> x = torch.zeros(2, 3)
-        >>> x.untyped_storage().nbytes(), x[1].untyped_storage().nbytes()
-        (24, 24)
-        """
-        return self._storage
-
     def data_ptr(self) -> int:
         """The address of the first element; 0 for an empty tensor.
 

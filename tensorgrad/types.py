@@ -10,8 +10,8 @@ from typing import IO, TypeAlias, Union
 from tensorgrad.devices import device as _device
 from tensorgrad.dtypes import dtype as _dtype  # noqa: F401
 from tensorgrad.layouts import layout as _layout  # noqa: F401
+from tensorgrad.ops.pytorch.storage_values import UntypedStorage as Storage
 from tensorgrad.size import Size
-from tensorgrad.storage.stubs import Storage
 from tensorgrad.tensor import Tensor
 
 _int: TypeAlias = builtins.int

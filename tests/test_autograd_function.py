@@ -206,7 +206,7 @@ def test_what_backward_returns(torch):
 
         x, y = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
         text = error(Answer.apply(x, y).sum().backward)
-        return [text.partition(" as gradient")[0], x.grad, y.grad]
+        return [text.partition(" as gradient")[0], *((x.grad, y.grad) if text == "nothing" else ())]
 
     return [
         outcome(lambda g: None), outcome(lambda g: (None, None)), outcome(lambda g: (None,) * 4),

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from tensorgrad.autograd import modes
 from tensorgrad.autograd.anomaly import ANOMALY
-from tensorgrad.autograd.function_results import keep_saved, place
+from tensorgrad.autograd.function_results import check_devices, keep_saved, place
 from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr, raise_freed, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
@@ -102,20 +102,8 @@ class FunctionCtx(Node):
                 raise RuntimeError(
                     f"expected Variable or None (got {type(result).__name__}) as gradient {i} of {self.name()}"
                 )
-            edge = self.edges[i]
-            if result is not None and edge is not None and result._array.__class__ is not _array_class(edge):
-                expected = STORAGES[_array_class(edge)].device_type
-                raise RuntimeError(
-                    f"Function {self.name()} returned an invalid gradient at index {i} - expected device {expected} "
-                    f"but got {result.device}"
-                )
+        check_devices(self, results)
         return results
-
-
-def _array_class(edge: tuple) -> type:
-    """The class of the arrays, so the device, of what an edge leads to."""
-    target, nr = edge
-    return target._array.__class__ if isinstance(target, Tensor) else target.outputs[nr][2]
 
 
 def _zeros(shape, dtype, array_type, beside) -> Tensor:

@@ -11,6 +11,7 @@ from tensorgrad.autograd.refused_views import CUSTOM, MULTI
 from tensorgrad.autograd.views import check_writable, keep_retaining, rebase
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.errors import warn
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import VIEW, Tensor, differentiable
 
 
@@ -135,3 +136,17 @@ def keep_saved(ctx: Any, args: tuple, outputs: list, tracked: bool) -> None:
     ctx.saved = tuple(saved)
     ctx.saved_edges = tuple(e[1] if e is not None and e[0] is ctx else e for e in edges)
     ctx.__dict__.pop("dirty_tensors"), ctx.__dict__.pop("non_differentiable")
+
+
+def check_devices(ctx: Any, results: list) -> None:
+    """Raises: RuntimeError if a gradient that `backward` returned is on another device than what it belongs to."""
+    for i, (result, edge) in enumerate(zip(results, ctx.edges, strict=True)):
+        if result is None or edge is None:
+            continue
+        target, nr = edge
+        wanted = target._array.__class__ if isinstance(target, Tensor) else target.outputs[nr][2]
+        if result._array.__class__ is not wanted:
+            raise RuntimeError(
+                f"Function {ctx.name()} returned an invalid gradient at index {i} - expected device "
+                f"{STORAGES[wanted].device_type} but got {result.device}"
+            )

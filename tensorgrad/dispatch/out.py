@@ -33,8 +33,7 @@ def store_out(name: str, out, result, inputs=(), *, pointwise: bool = False, qui
     for nr, (target, value) in enumerate(pairs):
         if not isinstance(target, Tensor):
             raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
-        _check(name, target, value)
-        check_own_dtype(name, target, value, inputs, nr, pointwise)
+        _check(name, target, value, inputs, nr, pointwise)
     check_overlap(name, pointwise, out, inputs)
     for target, value in pairs:
         _store(target, value, quietly)
@@ -88,7 +87,8 @@ def _span(tensor) -> tuple:
     return start, start + extent if dense else start, (array.shape, array.strides)
 
 
-def _check(name: str, out: Tensor, result: Tensor) -> None:
+def _check(name: str, out: Tensor, result: Tensor, inputs: tuple, nr: int, pointwise: bool) -> None:
+    check_own_dtype(name, out, result, inputs, nr, pointwise)
     if out.device != result.device:
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {result.device} and "

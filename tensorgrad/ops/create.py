@@ -20,7 +20,7 @@ from tensorgrad.errors import as_integer, check_number, warn
 from tensorgrad.layouts import memory_strides
 from tensorgrad.settings import _Settings
 from tensorgrad.size import Size
-from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
+from tensorgrad.storage.stubs import STORAGES, storage_class
 from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import Tensor, share, wrap
 
@@ -178,10 +178,10 @@ _COMMON = frozenset({list, tuple, int, float, bool, Tensor, np.ndarray})
 def over_storage(data, dtype: dtypes.dtype | None) -> Tensor | None:
     """A vector over the memory of a storage; None for what is no storage. Raises: RuntimeError for a typed one of
     another dtype."""
-    from tensorgrad.ops.pytorch.storage_values import TypedStorage, elements
+    from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, elements
 
-    if isinstance(data, Storage):
-        return elements(data, dtype or dtypes.int64)
+    if isinstance(data, UntypedStorage):
+        return elements(data._storage, dtype or dtypes.int64)
     if not isinstance(data, TypedStorage):
         return None
     dtype = dtype or dtypes.DEFAULT.floating
@@ -190,7 +190,7 @@ def over_storage(data, dtype: dtypes.dtype | None) -> Tensor | None:
             f"Expected a Storage of type {dtypes.SPOKEN[dtype.name]} or an UntypedStorage, but got "
             f"{dtypes.SPOKEN[data.dtype.name]}"
         )
-    return elements(data.untyped(), dtype)
+    return elements(data._storage, dtype)
 
 
 def _is_sequence(data) -> bool:
@@ -440,10 +440,10 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool | No
     >>> torch.asarray([1.0, 2.0])
     tensor([1., 2.])
     """
-    if isinstance(obj, Storage):
-        dtype = dtype or dtypes.uint8
-        size = obj.nbytes() // dtype.itemsize
-        obj, dtype = share(obj.strided((size,), (dtype.itemsize,), 0, dtype.numpy), obj), None
+    from tensorgrad.ops.pytorch.storage_values import UntypedStorage, elements  # builds on this file
+
+    if isinstance(obj, UntypedStorage):
+        obj, dtype = elements(obj._storage, dtype or dtypes.uint8), None
     elif isinstance(obj, bytes | bytearray | memoryview | buffers.array):
         from tensorgrad.ops.external_memory import frombuffer
 

@@ -17,7 +17,7 @@ from tensorgrad.errors import warn
 from tensorgrad.kernels.array.dlpack import CUDA, CUDA_MANAGED, Relabelled, device_of, export_bfloat16
 from tensorgrad.kernels.array.shape import strided_nothing
 from tensorgrad.ops.create import empty, finish, resolve_shape
-from tensorgrad.ops.pytorch.storage_values import TypedStorage, legacy_types, warn_of_typed
+from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, legacy_types, shown, warn_of_typed
 from tensorgrad.ops.shape import ints
 from tensorgrad.storage.stubs import Storage, storage_class
 from tensorgrad.tensor import Tensor, share, wrap
@@ -205,14 +205,6 @@ def from_file(
     return finish(mapped.view(np.ndarray).view(dtype.numpy), requires_grad, device)
 
 
-def _storage_from_file(filename: str, shared: bool = False, nbytes: int = 0) -> Storage:
-    """A storage whose memory is a file, read as it is needed; see `from_file`."""
-    return from_file(str(filename), shared, nbytes, dtype=dtypes.uint8)._storage
-
-
-Storage.from_file = staticmethod(_storage_from_file)  # type: ignore[attr-defined]
-
-
 def _prepare_file(filename: str, wanted: int, shared: bool) -> int:
     """The size of the file in bytes, after making it at least as long as `wanted` if it is to be shared."""
     if not shared:
@@ -356,6 +348,18 @@ def to_dlpack(tensor: Tensor):
 
 
 @composite("method")
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The memory behind the tensor, shared by its views.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.zeros(2, 3)
+    >>> x.untyped_storage().nbytes(), x[1].untyped_storage() is x.untyped_storage()
+    (24, True)
+    """
+    return shown(self._storage)
+
+
+@composite("method")
 def storage(self: Tensor) -> TypedStorage:
     """The memory behind the tensor as elements of its dtype (PyTorch's legacy view of `untyped_storage()`).
 
@@ -460,9 +464,9 @@ def _source(self: Tensor, source, storage_offset, size, stride):
                 f"Expected a Storage of type {dtypes.IN_C[self.dtype.name]} or an UntypedStorage, but got type "
                 f"{dtypes.SPOKEN[source.dtype.name]} for argument 1 'storage'"
             )
-        memory = source.untyped()
-    elif isinstance(source, Storage):
-        memory = source
+        memory = source._storage
+    elif isinstance(source, UntypedStorage):
+        memory = source._storage
     else:
         raise TypeError(
             f"set_() received an invalid combination of arguments - got ({type(source).__name__}), but expected a "
@@ -516,7 +520,8 @@ def const_data_ptr(self: Tensor) -> int:
 def share_memory_(self: Tensor) -> Tensor:
     """Would move the tensor to memory that other processes can see; a tensor on a GPU stays as it is, as in PyTorch.
 
-    Raises: NotImplementedError, until there are worker processes to share it with. (Threads share every tensor.)
+    Raises: NotImplementedError, until there are worker processes to share it with (threads share every tensor);
+    RuntimeError on the meta device.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2).share_memory_()
@@ -524,9 +529,8 @@ def share_memory_(self: Tensor) -> Tensor:
         ...
     NotImplementedError: share_memory_: tensors cannot be shared between processes yet
     """
-    if self.is_cuda:
-        return self
-    raise NotImplementedError("share_memory_: tensors cannot be shared between processes yet")
+    shown(self._storage).share_memory_()
+    return self
 
 
 @composite("method")

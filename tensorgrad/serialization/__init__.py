@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Any
 
 from tensorgrad import devices
-from tensorgrad.storage.stubs import Storage
+from tensorgrad.ops.pytorch.storage_values import UntypedStorage
 
 __all__ = [
     "LoadEndianness", "add_safe_globals", "clear_safe_globals", "get_default_load_endianness",
@@ -31,7 +31,9 @@ __all__ = [
 ]  # fmt: skip
 
 DEFAULT_PROTOCOL = 2
-MAP_LOCATION = Callable[[Storage, str], Storage] | devices.device | str | dict[str, str] | None  # of `load`
+MAP_LOCATION = (
+    Callable[[UntypedStorage, str], UntypedStorage] | devices.device | str | dict[str, str] | None
+)  # of `load`
 
 
 # --- saving ----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.ops.pytorch.storage_values import TypedStorage
+from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage
 from tensorgrad.serialization.archive import Stream
 from tensorgrad.serialization.describe import described
 from tensorgrad.serialization.pickler import Pickler
@@ -128,7 +128,7 @@ class _Storages:
             self.bytes[key] = np.frombuffer(data, np.uint8, size, at + 8).copy()
             at += 8 + size
 
-    def placed(self, reference) -> Storage | TypedStorage:
+    def placed(self, reference) -> UntypedStorage | TypedStorage:
         """The storage of a reference, or the part of one that (long ago) could be referred to by itself."""
         kind, key, location, elements, view = _checked(reference)
         if self.kinds.get(key) != (kind, elements):

@@ -9,7 +9,7 @@ from typing import Any
 from tensorgrad import devices, dtypes, layouts
 from tensorgrad.nn.module import PYTORCHS_STATE, Module
 from tensorgrad.nn.parameter import Buffer, Parameter, is_lazy
-from tensorgrad.ops.pytorch.storage_values import TypedStorage
+from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage
 from tensorgrad.serialization.names import pytorch_name
 from tensorgrad.serialization.tables import STORAGE_NAMES, Global, named
 from tensorgrad.size import Size
@@ -43,10 +43,10 @@ class Pickler(pickle._Pickler):  # the one in Python: the other writes no name t
 
     def persistent_id(self, obj):
         """How a storage is written."""
-        if isinstance(obj, Storage):
-            obj = _Reference(obj, UNTYPED, 1)
+        if isinstance(obj, UntypedStorage):
+            obj = _Reference(obj._storage, UNTYPED, 1)
         elif isinstance(obj, TypedStorage):
-            obj = _Reference(obj.untyped(), named("torch", obj.pickle_storage_type()), obj.dtype.itemsize)
+            obj = _Reference(obj._storage, named("torch", obj.pickle_storage_type()), obj.dtype.itemsize)
         if not isinstance(obj, _Reference):
             return None
         storage = obj.storage

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import devices, serialization
-from tensorgrad.ops.pytorch.storage_values import TypedStorage
+from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, memory_of, shown
 from tensorgrad.serialization import archive, legacy
 from tensorgrad.serialization.describe import described
 from tensorgrad.serialization.names import pytorch_name
@@ -102,7 +102,7 @@ def _load_archive(reader: archive.Reader, place: _Places, weights_only: bool, op
     file = np.memmap(mapped, np.uint8, "r+" if kept else "c").view(np.ndarray) if mapped is not None else None
     made: dict[str, Storage] = {}
 
-    def persistent(reference) -> Storage | TypedStorage:
+    def persistent(reference) -> UntypedStorage | TypedStorage:
         kind, key, location, elements = _reference(reference)
         if key not in made:
             size = reader.size(f"data/{key}")
@@ -173,10 +173,10 @@ class _Places:
         rule = self.rule
         if callable(rule) and not isinstance(rule, devices.device):
             on_cpu = storage_class(devices.CPU).of(content)
-            placed = rule(on_cpu, location)
+            placed = rule(shown(on_cpu), location)
             if placed is None:
                 return self._on(content, location)
-            return getattr(placed, "_storage", placed)
+            return memory_of(placed)
         if isinstance(rule, dict):
             location = str(rule.get(location, location))
         elif rule is not None:

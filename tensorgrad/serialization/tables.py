@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.ops.pytorch.storage_values import TypedStorage
+from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, memory_of, shown
 from tensorgrad.serialization.describe import described
 from tensorgrad.storage.meta import MetaArray
 from tensorgrad.storage.stubs import Storage
@@ -66,10 +66,10 @@ STORAGE_TYPES = {
 } | {"torch.storage.UntypedStorage": UNTYPED, "torch.UntypedStorage": UNTYPED}
 
 
-def stored(storage: Storage, kind: StorageType) -> Storage | TypedStorage:
+def stored(storage: Storage, kind: StorageType) -> UntypedStorage | TypedStorage:
     """A storage that a file refers to, as programs get it: of the type under which the file names it."""
     if kind.dtype is None:
-        return storage
+        return shown(storage)
     return TypedStorage(wrap_storage=storage, dtype=kind.dtype, _internal=True)
 
 
@@ -81,9 +81,9 @@ def rebuild_tensor(memory, offset, size, stride, dtype=None, requires_grad=False
 
     Raises: ValueError for sizes, strides or an offset that point outside of the storage.
     """
-    if not isinstance(memory, Storage | TypedStorage):
+    if not isinstance(memory, Storage | UntypedStorage | TypedStorage):
         raise ValueError(f"a tensor needs a storage, but the file gives it {described(memory)}")
-    storage: Storage = memory.untyped()  # type: ignore[union-attr]  # which storages have, see ops/pytorch/storage_values.py
+    storage = memory_of(memory)
     dtype = getattr(memory, "dtype", None) if dtype is None else dtype
     if not isinstance(dtype, dtypes.dtype):
         raise ValueError(f"a tensor over an untyped storage needs a dtype, but the file gives {described(dtype)}")

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from tensorgrad import devices, dtypes, layouts
 from tensorgrad.nn.parameter import Buffer, Parameter
-from tensorgrad.ops.pytorch.storage_values import TypedStorage
+from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage
 from tensorgrad.serialization.describe import described, problem
 from tensorgrad.serialization.tables import REBUILD, STORAGE_TYPES, NoPlace, set_state
 from tensorgrad.size import Size
@@ -344,8 +344,8 @@ class Restricted:
         """What is outside of the pickle and referred to by this."""
         self.take(CALL)
         found = self.persistent(reference)
-        if isinstance(found, Storage | TypedStorage):
-            self.hold(found.untyped(), 0)  # type: ignore[union-attr]
+        if isinstance(found, UntypedStorage | TypedStorage):
+            self.hold(found._storage, 0)
         return found
 
 

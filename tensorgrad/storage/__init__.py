@@ -11,8 +11,6 @@ _VALUES = (
 
 
 def __getattr__(name: str):
-    if name == "UntypedStorage":
-        return Storage
     if name in _VALUES:  # of a higher floor, which needs this one
         from importlib import import_module
 

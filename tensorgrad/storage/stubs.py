@@ -38,15 +38,16 @@ class Storage:
 
     >>> import tensorgrad as torch
     >>> x = torch.arange(4, dtype=torch.int16)
-    >>> memory = x[1:].untyped_storage()
+    >>> memory = x[1:]._storage
     >>> memory.nbytes(), memory.data_ptr() == x.data_ptr()
     (8, True)
     """
 
-    __slots__ = ("__weakref__", "array", "version")
+    __slots__ = ("__weakref__", "array", "shown", "version")
 
     array: Any
     version: Any
+    shown: Any  # a weak reference to the `UntypedStorage` that programs hold, once one did (ops/storage_values.py)
     device_type: ClassVar[str]  # "cpu", "cuda", ...
     array_type: ClassVar[type]  # what a tensor's `_array` is on this device
     xp: ClassVar[Any] = None  # the NumPy-like module that `kernels/array/` runs on; None: only registered kernels run

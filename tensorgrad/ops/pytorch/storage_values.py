@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -85,7 +86,7 @@ class TypedStorage:
 
     is_sparse = False
 
-    def __init__(self, *args, device=None, dtype=None, wrap_storage: Storage | None = None, _internal: bool = False):
+    def __init__(self, *args, device=None, dtype=None, wrap_storage: Any = None, _internal: bool = False):
         called = "TypedStorage.__init__ received an invalid combination of arguments: "
         if not _internal:
             warn_of_typed()
@@ -94,21 +95,23 @@ class TypedStorage:
                 raise RuntimeError(f"{called}'wrap_storage' stands alone, beside 'dtype'")
             if dtype is None:
                 raise RuntimeError(f"{called}Argument 'dtype' must be specified")
-            if not isinstance(wrap_storage, Storage):
+            if not isinstance(wrap_storage, UntypedStorage | Storage):
                 raise TypeError(f"{called}Argument 'wrap_storage' must be UntypedStorage, not {type(wrap_storage)}")
         if dtype is not None and not isinstance(dtype, dtypes.dtype):
             raise TypeError(f"{called}Argument 'dtype' must be torch.dtype, not {type(dtype)}")
         self.dtype = dtype or dtypes.DEFAULT.floating
-        self._untyped = _memory(called, args, self.dtype, device) if wrap_storage is None else wrap_storage
+        self._storage: Storage = (
+            _memory(called, args, self.dtype, device) if wrap_storage is None else memory_of(wrap_storage)
+        )
 
-    def untyped(self) -> Storage:
-        """The memory itself."""
-        return self._untyped
+    def untyped(self) -> UntypedStorage:
+        """The memory itself, as bytes."""
+        return shown(self._storage)
 
     @property
     def device(self) -> devices.device:
         """Where the memory is."""
-        return self._untyped.device
+        return self._storage.device
 
     @property
     def is_cuda(self) -> bool:
@@ -133,11 +136,13 @@ class TypedStorage:
 
     def resizable(self) -> bool:
         """Whether `resize_` works: unless a tensor or array has the memory."""
-        return _resizable(self._untyped)
+        return self.untyped().resizable()
 
     def resize_(self, size: int) -> None:
         """Makes room for that many elements."""
-        _resize_(self._untyped, size * self.dtype.itemsize)
+        self.untyped().resize_(size * self.dtype.itemsize)
+
+    _resize_ = resize_
 
     @classmethod
     def from_buffer(cls, buffer, byte_order=None, *, dtype=None, device=None) -> TypedStorage:
@@ -146,35 +151,37 @@ class TypedStorage:
         Raises: ValueError for another order, RuntimeError for none where an element has several bytes.
         """
         dtype = dtype or dtypes.DEFAULT.floating
-        return cls(wrap_storage=_from_buffer(buffer, byte_order, dtype=dtype), dtype=dtype, _internal=True)
+        return cls(
+            wrap_storage=UntypedStorage.from_buffer(buffer, byte_order, dtype=dtype), dtype=dtype, _internal=True
+        )
 
     @classmethod
     def from_file(cls, filename, shared: bool = False, size: int = 0, dtype=None) -> TypedStorage:
         """A storage whose memory is a file, read as it is needed; see `torch.from_file`."""
         dtype = dtype or dtypes.DEFAULT.floating
-        memory = Storage.from_file(filename, shared, size * dtype.itemsize)  # type: ignore[attr-defined]
+        memory = UntypedStorage.from_file(filename, shared, size * dtype.itemsize)
         return cls(wrap_storage=memory, dtype=dtype, _internal=True)
 
     def __eq__(self, other) -> bool:
         """Whether both are the same memory, element for element of the same dtype."""
-        return isinstance(other, TypedStorage) and other._untyped is self._untyped and other.dtype is self.dtype
+        return isinstance(other, TypedStorage) and other._storage is self._storage and other.dtype is self.dtype
 
     def __hash__(self) -> int:
-        return hash((id(self._untyped), self.dtype))
+        return hash((id(self._storage), self.dtype))
 
     def __copy__(self) -> TypedStorage:
         return self.clone()
 
     def __deepcopy__(self, memo: dict) -> TypedStorage:
-        return TypedStorage(wrap_storage=_deepcopy(self._untyped, memo), dtype=self.dtype, _internal=True)
+        return TypedStorage(wrap_storage=self.untyped().__deepcopy__(memo), dtype=self.dtype, _internal=True)
 
     @property
-    def _untyped_storage(self) -> Storage:
-        return self._untyped
+    def _untyped_storage(self) -> UntypedStorage:
+        return shown(self._storage)
 
     @property
     def _cdata(self) -> int:
-        return id(self._untyped)
+        return id(self._storage)
 
     def size(self) -> int:
         """The number of elements."""
@@ -184,7 +191,7 @@ class TypedStorage:
 
     def nbytes(self) -> int:
         """The number of bytes."""
-        return self._untyped.nbytes()
+        return self._storage.nbytes()
 
     def element_size(self) -> int:
         """The bytes of one element."""
@@ -192,20 +199,20 @@ class TypedStorage:
 
     def data_ptr(self) -> int:
         """The address of the first element."""
-        return self._untyped.data_ptr()
+        return self._storage.data_ptr()
 
     def tolist(self) -> list:
         """The elements as Python numbers. Raises: NotImplementedError for a storage on the meta device."""
         if not self.nbytes():
             return []
-        _check_values(self._untyped)
-        return elements(self._untyped, self.dtype).tolist()
+        _check_values(self._storage)
+        return elements(self._storage, self.dtype).tolist()
 
     def __iter__(self) -> Iterator:
         return iter(self.tolist())
 
     def _check_index(self, index) -> None:
-        _check_values(self._untyped)
+        _check_values(self._storage)
         if isinstance(index, slice):
             raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
         if not isinstance(index, int):
@@ -215,21 +222,21 @@ class TypedStorage:
 
     def __getitem__(self, index: int):
         self._check_index(index)
-        return elements(self._untyped, self.dtype)[index].item()
+        return elements(self._storage, self.dtype)[index].item()
 
     def __setitem__(self, index, value) -> None:
         if not isinstance(index, slice) and self.device.type != "meta":
             self._check_index(index)
-        elements(self._untyped, self.dtype)[index] = value
+        elements(self._storage, self.dtype)[index] = value
 
     def fill_(self, value) -> TypedStorage:
         """Sets every element."""
-        elements(self._untyped, self.dtype).fill_(value)
+        elements(self._storage, self.dtype).fill_(value)
         return self
 
     def copy_(self, source: TypedStorage, non_blocking: bool = False) -> TypedStorage:
         """Overwrites the bytes with those of another storage. Raises: RuntimeError for one of another size."""
-        _copy_(self._untyped, source._untyped)
+        self.untyped().copy_(source.untyped())
         return self
 
     def to_dtype(self, dtype: dtypes.dtype) -> TypedStorage:
@@ -237,12 +244,12 @@ class TypedStorage:
         if dtype is self.dtype:
             return self
         return TypedStorage(
-            wrap_storage=elements(self._untyped, self.dtype).to(dtype)._storage, dtype=dtype, _internal=True
+            wrap_storage=elements(self._storage, self.dtype).to(dtype)._storage, dtype=dtype, _internal=True
         )
 
     def clone(self) -> TypedStorage:
         """A copy."""
-        return TypedStorage(wrap_storage=_clone(self._untyped), dtype=self.dtype, _internal=True)
+        return TypedStorage(wrap_storage=self.untyped().clone(), dtype=self.dtype, _internal=True)
 
     def cpu(self) -> TypedStorage:
         """The storage in main memory."""
@@ -253,7 +260,7 @@ class TypedStorage:
         return self._moved("cuda" if device is None else device)
 
     def _moved(self, device) -> TypedStorage:
-        here = elements(self._untyped, self.dtype)
+        here = elements(self._storage, self.dtype)
         there = here.to(device=device)
         return self if there is here else TypedStorage(wrap_storage=there._storage, dtype=self.dtype, _internal=True)
 
@@ -261,9 +268,27 @@ class TypedStorage:
         """Whether other processes see the memory."""
         return self.is_cuda
 
+    def share_memory_(self) -> TypedStorage:
+        """Would let other processes see the memory; see `Tensor.share_memory_`."""
+        self.untyped().share_memory_()
+        return self
+
+    def pin_memory(self, device=None) -> TypedStorage:
+        """A copy that is locked in place for fast copies to a GPU. Raises: TypeError beside the CPU."""
+        return TypedStorage(wrap_storage=self.untyped().pin_memory(device), dtype=self.dtype, _internal=True)
+
+    def _share_fd_cpu_(self):
+        return self.untyped()._share_fd_cpu_()
+
+    def _share_filename_cpu_(self):
+        return self.untyped()._share_filename_cpu_()
+
+    def _write_file(self, *args):
+        return self.untyped()._write_file(*args)
+
     def is_pinned(self) -> bool:
         """Whether the memory is locked in place for fast copies to a GPU."""
-        return elements(self._untyped, self.dtype).is_pinned()
+        return elements(self._storage, self.dtype).is_pinned()
 
     def _get_legacy_storage_class(self) -> LegacyStorage | None:
         return legacy_types().get(self.pickle_storage_type()) if self.device.type == "cpu" else None
@@ -304,7 +329,7 @@ class LegacyStorage:
     def _dtype(self) -> dtypes.dtype:
         return self.dtype
 
-    def __call__(self, *args, wrap_storage: Storage | None = None, _internal=False, **options) -> TypedStorage:
+    def __call__(self, *args, wrap_storage: Any = None, _internal=False, **options) -> TypedStorage:
         """A storage from a number of elements, from a sequence of them, or over memory that is there.
 
         Raises: RuntimeError for `dtype` and `device`, which the name says, TypeError for other things.
@@ -363,205 +388,289 @@ def _legacy_type(name: str) -> LegacyStorage:
     return legacy_types()[name]
 
 
-# --- untyped: the storages of floor 1 as sequences of bytes --------------------------------------------------------
+# --- untyped: bytes -------------------------------------------------------------------------------------------------
 
 
-def _new(cls: type[Storage], *args, device=None) -> Storage:
-    """`UntypedStorage(n)`: n bytes, `UntypedStorage([1, 2])`: these."""
-    return _memory("torch.UntypedStorage(): ", args, dtypes.uint8, device or getattr(cls, "device_type", "cpu"))
+def shown(storage: Storage) -> UntypedStorage:
+    """The memory as programs see it: one object as long as it is held, for any device."""
+    known = getattr(storage, "shown", None)
+    found = None if known is None else known()
+    if found is None:
+        found = object.__new__(UntypedStorage)
+        found._storage, storage.shown = storage, weakref.ref(found)
+    return found
 
 
-def _check_values(self: Storage) -> None:
+def memory_of(storage) -> Storage:
+    """The memory behind a storage of either kind; itself if it is that."""
+    return storage if isinstance(storage, Storage) else storage._storage
+
+
+def _restored(made, arguments: tuple) -> UntypedStorage:
+    return shown(made(*arguments))
+
+
+class UntypedStorage:
+    """Memory as a sequence of bytes, on any device: what `tensor.untyped_storage()` returns.
+
+    `UntypedStorage(n)` is new memory of n bytes, and `UntypedStorage([1, 2])` holds these.
+
+    >>> import tensorgrad as torch
+    >>> torch.tensor([1, 2], dtype=torch.int16).untyped_storage().tolist()
+    [1, 0, 2, 0]
+    """
+
+    is_sparse = is_hpu = False
+    filename = None
+    _storage: Storage
+
+    def __new__(cls, *args, device=None) -> UntypedStorage:
+        storage = _memory("torch.UntypedStorage(): ", args, dtypes.uint8, device or "cpu")
+        made = object.__new__(cls)
+        made._storage, storage.shown = storage, weakref.ref(made)
+        return made
+
+    def __init__(self, *args, device=None):
+        pass
+
+    @property
+    def device(self) -> devices.device:
+        """Where the memory is."""
+        return self._storage.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the memory is on a CUDA device."""
+        return self.device.type == "cuda"
+
+    @property
+    def _cdata(self) -> int:
+        return id(self._storage)
+
+    def nbytes(self) -> int:
+        """The size of the memory, in bytes."""
+        return self._storage.nbytes()
+
+    size = __len__ = nbytes
+
+    def data_ptr(self) -> int:
+        """The address of the first byte; 0 where a device has none to show."""
+        return self._storage.data_ptr()
+
+    def element_size(self) -> int:
+        """The size of an element, which is a byte."""
+        return 1
+
+    def get_device(self) -> int:
+        """The index of the device; -1 for main memory."""
+        return -1 if self.device.index is None else self.device.index
+
+    def type(self) -> str:
+        """PyTorch's name of untyped storages."""
+        prefix = "torch.cuda." if self.is_cuda else "torch.storage."
+        return f"{prefix}UntypedStorage"
+
+    def untyped(self) -> UntypedStorage:
+        """Itself: it has no dtype."""
+        return self
+
+    def new(self) -> UntypedStorage:
+        """An empty storage on the same device."""
+        return UntypedStorage(0, device=self.device)
+
+    def _bytes(self) -> Tensor:
+        return elements(self._storage, dtypes.uint8)
+
+    # --- values ---
+
+    def tolist(self) -> list[int]:
+        """The bytes as numbers. Raises: NotImplementedError for a storage on the meta device."""
+        if not self.nbytes():
+            return []
+        _check_values(self._storage)
+        return self._bytes().tolist()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.tolist())
+
+    def __getitem__(self, index):
+        """One byte; for a slice, a storage that shares these bytes."""
+        _check_values(self._storage)
+        found = self._bytes()[index]
+        return shown(self._storage.of(found._array)) if isinstance(index, slice) else found.item()
+
+    def __setitem__(self, index, value) -> None:
+        self._bytes()[index] = value
+
+    def fill_(self, value) -> UntypedStorage:
+        """Sets every byte."""
+        self._bytes().fill_(value)
+        return self
+
+    def copy_(self, source, non_blocking: bool = False) -> UntypedStorage:
+        """Overwrites the bytes with those of another storage. Raises: RuntimeError for one of another size."""
+        have, given = self.nbytes(), source.nbytes()
+        if have != given:
+            raise RuntimeError(f"size does not match, self was {have} bytes but src was {given} bytes")
+        self._bytes().copy_(elements(memory_of(source), dtypes.uint8))
+        return self
+
+    def byteswap(self, dtype: dtypes.dtype) -> None:
+        """Turns the bytes of every element of that dtype round (of complex numbers, those of both parts)."""
+        size = dtype.itemsize // (2 if dtype.is_complex else 1)
+        if size > 1:
+            whole = self.nbytes() // size * size
+            held = self._bytes()[:whole].view(-1, size)
+            held.copy_(held.flip(1))
+
+    # --- other memory ---
+
+    def clone(self) -> UntypedStorage:
+        """A copy of the memory."""
+        return shown(self._bytes().clone()._storage)
+
+    def __copy__(self) -> UntypedStorage:
+        return self.clone()
+
+    def __deepcopy__(self, memo: dict) -> UntypedStorage:
+        """A copy of the memory; the one that `memo` has of it."""
+        key = id(self._storage)
+        if key not in memo:
+            memo[key] = self.clone()._storage
+            memo.setdefault(id(memo), []).append(self._storage)  # keep it alive while its id is a key
+        return shown(memo[key])
+
+    def __reduce__(self):
+        return _restored, self._storage.__reduce__()
+
+    def resizable(self) -> bool:
+        """Whether `resize_` works: unless a tensor or array has the memory."""
+        return sys.getrefcount(self._storage.array) <= 2
+
+    def resize_(self, size: int) -> UntypedStorage:
+        """Makes the memory that many bytes long; what was there stays as far as it fits.
+
+        Raises: RuntimeError where a tensor or array has this memory: it would keep the old one.
+        """
+        storage = self._storage
+        if size == storage.nbytes():
+            return self
+        if self.device.type == "meta":  # no memory moves
+            storage.array = storage.strided((size,), (1,), 0, np.dtype("uint8"))
+            return self
+        if not self.resizable():
+            raise RuntimeError("Trying to resize storage that is not resizable: tensors or arrays have its memory")
+        old, device = self._bytes(), self.device
+        grown = storage.empty((size,), dtypes.uint8.numpy, device)
+        kept = min(size, old.numel())
+        share(grown, None)[:kept].copy_(old[:kept])
+        storage.array = grown
+        return self
+
+    def to(self, *, device, non_blocking: bool = False) -> UntypedStorage:
+        """The memory on another device; itself if it is there."""
+        here = self._bytes()
+        there = here.to(device=device, non_blocking=non_blocking)
+        return self if there is here else shown(there._storage)
+
+    def cpu(self) -> UntypedStorage:
+        """The memory in main memory."""
+        return self.to(device="cpu")
+
+    def cuda(self, device=None, non_blocking: bool = False) -> UntypedStorage:
+        """The memory on a CUDA device (the current one unless `device` names another)."""
+        return self.to(device="cuda" if device is None else device, non_blocking=non_blocking)
+
+    def pin_memory(self, device=None) -> UntypedStorage:
+        """A copy that is locked in place for fast copies to a GPU; itself if it is. Raises: TypeError beside the
+        CPU."""
+        if self.device.type != "cpu":
+            raise TypeError(f"cannot pin '{self.type()}' only CPU memory can be pinned")
+        here = self._bytes()
+        pinned = here.pin_memory()
+        return self if pinned is here else shown(pinned._storage)
+
+    def is_pinned(self, device=None) -> bool:
+        """Whether the memory is locked in place for fast copies to a GPU."""
+        return self._bytes().is_pinned()
+
+    # --- files and other processes ---
+
+    @staticmethod
+    def from_buffer(buffer, byte_order=None, *, dtype: dtypes.dtype) -> UntypedStorage:
+        """A copy of the bytes of a buffer, in this machine's order."""
+        if dtype.itemsize > 1 and byte_order is None:
+            raise RuntimeError(f"from_buffer: elements of {dtype.itemsize} bytes need a byte_order")
+        if dtype.itemsize > 1 and byte_order not in ("native", "little", "big"):
+            raise ValueError(f"invalid byte_order '{byte_order}' (expected 'big', 'little', or 'native')")
+        held = np.frombuffer(buffer, np.uint8)
+        if held.size % dtype.itemsize:
+            raise ValueError(f"buffer size ({held.size}) must be a multiple of element size ({dtype.itemsize})")
+        held = held.copy()
+        if dtype.itemsize > 1 and byte_order not in ("native", sys.byteorder):
+            parts = np.dtype(f"u{dtype.itemsize // (2 if dtype.is_complex else 1)}")
+            held.view(parts).byteswap(inplace=True)
+        return shown(storage_class(devices.CPU).of(held.view(dtype.numpy)))
+
+    @staticmethod
+    def from_file(filename, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """A storage whose memory is a file, read as it is needed; see `torch.from_file`."""
+        from tensorgrad.ops.external_memory import from_file  # builds on this file
+
+        return shown(from_file(str(filename), shared, nbytes, dtype=dtypes.uint8)._storage)
+
+    def _write_file(self, file, is_real_file: bool, save_size: bool, element_size: int) -> None:
+        """Writes the bytes, after the number of elements if `save_size`, as old checkpoints have them."""
+        storage = self._storage
+        held = storage.to_host(storage.strided((self.nbytes(),), (1,), 0, np.dtype("uint8")))
+        if save_size:
+            file.write((self.nbytes() // element_size).to_bytes(8, "little"))
+        file.write(np.ascontiguousarray(held))
+
+    def is_shared(self) -> bool:
+        """Whether other processes see the memory."""
+        return self.is_cuda
+
+    def share_memory_(self) -> UntypedStorage:
+        """Would let other processes see the memory; on a GPU they can.
+
+        Raises: RuntimeError on other devices than the CPU and GPUs; NotImplementedError on the CPU, where arrays have
+            the memory, which therefore cannot move to another place.
+        """
+        return self if self.is_cuda else self._share("_share_fd_")
+
+    def _share_fd_cpu_(self):
+        return self._share("_share_fd_")
+
+    def _share_filename_cpu_(self):
+        return self._share("_share_filename_")
+
+    def _share(self, name: str):
+        if self.device.type != "cpu":
+            raise RuntimeError(f"{name}: only available on CPU")
+        raise NotImplementedError("share_memory_: tensors cannot be shared between processes yet")
+
+    def __repr__(self) -> str:
+        lines = "".join(f" {value}\n" for value in self.tolist()) if self.device.type != "meta" else "...\n"
+        return f"{lines}[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
+
+
+def _check_values(storage: Storage) -> None:
     """Raises: NotImplementedError where there is no memory."""
-    if self.device.type == "meta":
+    if storage.device.type == "meta":
         raise NotImplementedError("Not available for 'meta' device type")
 
 
-def _byteswap(self: Storage, dtype: dtypes.dtype) -> None:
-    """Turns the bytes of every element of that dtype round (of complex numbers, those of both parts)."""
-    size = dtype.itemsize // (2 if dtype.is_complex else 1)
-    if size > 1:
-        whole = self.nbytes() // size * size
-        held = elements(self, dtypes.uint8)[:whole].view(-1, size)
-        held.copy_(held.flip(1))
-
-
-def _as_elements(dtype: dtypes.dtype):
+def _as_elements(name: str, dtype: dtypes.dtype) -> None:
     """A method that makes a typed storage with the bytes, one by one, as its elements."""
 
-    def method(self: Storage) -> TypedStorage:
+    def method(self: UntypedStorage) -> TypedStorage:
         return TypedStorage(wrap_storage=self, dtype=dtypes.uint8, _internal=True).to_dtype(dtype)
 
+    method.__name__ = method.__qualname__ = name
     method.__doc__ = f"A typed storage with the bytes, one by one, as {dtype}."
-    return method
+    setattr(UntypedStorage, name, method)
 
 
-def _from_buffer(buffer, byte_order=None, *, dtype: dtypes.dtype) -> Storage:
-    """A copy of the bytes of a buffer, in this machine's order."""
-    if dtype.itemsize > 1 and byte_order is None:
-        raise RuntimeError(f"from_buffer: elements of {dtype.itemsize} bytes need a byte_order")
-    if dtype.itemsize > 1 and byte_order not in ("native", "little", "big"):
-        raise ValueError(f"invalid byte_order '{byte_order}' (expected 'big', 'little', or 'native')")
-    held = np.frombuffer(buffer, np.uint8)
-    if held.size % dtype.itemsize:
-        raise ValueError(f"buffer size ({held.size}) must be a multiple of element size ({dtype.itemsize})")
-    held = held.copy()
-    if dtype.itemsize > 1 and byte_order not in ("native", sys.byteorder):
-        parts = np.dtype(f"u{dtype.itemsize // (2 if dtype.is_complex else 1)}")
-        held.view(parts).byteswap(inplace=True)
-    return storage_class(devices.CPU).of(held.view(dtype.numpy))
-
-
-def _resize_(self: Storage, size: int) -> Storage:
-    """Makes the memory that many bytes long; what was there stays as far as it fits.
-
-    Raises: RuntimeError where a tensor or array has this memory: it would keep the old one.
-    """
-    if size == self.nbytes():
-        return self
-    if self.device.type == "meta":  # no memory moves
-        self.array = self.strided((size,), (1,), 0, np.dtype("uint8"))
-        return self
-    if not _resizable(self):
-        raise RuntimeError("Trying to resize storage that is not resizable: tensors or arrays have its memory")
-    old, device = elements(self, dtypes.uint8), self.device
-    grown = self.empty((size,), dtypes.uint8.numpy, device)
-    kept = min(size, old.numel())
-    share(grown, None)[:kept].copy_(old[:kept])
-    self.array = grown
-    return self
-
-
-def _deepcopy(self: Storage, memo: dict) -> Storage:
-    """A copy of the memory; the one that `memo` has of it."""
-    if id(self) not in memo:
-        memo[id(self)] = _clone(self)
-    return memo[id(self)]
-
-
-def _iter(self: Storage) -> Iterator[int]:
-    return iter(_tolist(self))
-
-
-def _type(self: Storage) -> str:
-    """PyTorch's name of untyped storages."""
-    prefix = "torch.cuda." if self.device.type == "cuda" else "torch.storage."
-    return f"{prefix}UntypedStorage"
-
-
-def _get_device(self: Storage) -> int:
-    """The index of the device; -1 for main memory."""
-    return -1 if self.device.index is None else self.device.index
-
-
-def _resizable(self: Storage) -> bool:
-    """Whether `resize_` works: unless a tensor or array has the memory."""
-    return sys.getrefcount(self.array) <= 2
-
-
-def _clone(self: Storage) -> Storage:
-    """A copy of the memory."""
-    return elements(self, dtypes.uint8).clone()._storage
-
-
-def _getitem(self: Storage, index):
-    """One byte; for a slice, a storage that shares these bytes."""
-    _check_values(self)
-    found = elements(self, dtypes.uint8)[index]
-    return self.of(found._array) if isinstance(index, slice) else found.item()
-
-
-def _setitem(self: Storage, index, value) -> None:
-    elements(self, dtypes.uint8)[index] = value
-
-
-def _untyped(self: Storage) -> Storage:
-    """Itself: it has no dtype."""
-    return self
-
-
-def _fill_(self: Storage, value) -> Storage:
-    """Sets every byte."""
-    elements(self, dtypes.uint8).fill_(value)
-    return self
-
-
-def _copy_(self: Storage, source: Storage, non_blocking: bool = False) -> Storage:
-    """Overwrites the bytes with those of another storage. Raises: RuntimeError for one of another size."""
-    if self.nbytes() != source.nbytes():
-        raise RuntimeError(f"size does not match, self was {self.nbytes()} bytes but src was {source.nbytes()} bytes")
-    elements(self, dtypes.uint8).copy_(elements(source, dtypes.uint8))
-    return self
-
-
-def _tolist(self: Storage) -> list[int]:
-    """The bytes as numbers. Raises: NotImplementedError for a storage on the meta device."""
-    if not self.nbytes():
-        return []
-    _check_values(self)
-    return elements(self, dtypes.uint8).tolist()
-
-
-def _element_size(self: Storage) -> int:
-    """The size of an element, which is a byte."""
-    return 1
-
-
-def _is_shared(self: Storage) -> bool:
-    """Whether other processes see the memory."""
-    return self.device.type == "cuda"
-
-
-def _to(self: Storage, *, device, non_blocking: bool = False) -> Storage:
-    """The memory on another device; itself if it is there."""
-    here = elements(self, dtypes.uint8)
-    there = here.to(device=device, non_blocking=non_blocking)
-    return self if there is here else there._storage
-
-
-def _cpu(self: Storage) -> Storage:
-    """The memory in main memory."""
-    return _to(self, device="cpu")
-
-
-def _cuda(self: Storage, device=None, non_blocking: bool = False) -> Storage:
-    """The memory on a CUDA device (the current one unless `device` names another)."""
-    return _to(self, device="cuda" if device is None else device, non_blocking=non_blocking)
-
-
-def _is_cuda(self: Storage) -> bool:
-    """Whether the memory is on a CUDA device."""
-    return self.device.type == "cuda"
-
-
-def _pin_memory(self: Storage, device=None) -> Storage:
-    """A copy that is locked in place for fast copies to a GPU; itself if it is. Raises: TypeError beside the CPU."""
-    if self.device.type != "cpu":
-        raise TypeError(f"cannot pin '{_type(self)}' only CPU memory can be pinned")
-    here = elements(self, dtypes.uint8)
-    pinned = here.pin_memory()
-    return self if pinned is here else pinned._storage
-
-
-def _is_pinned(self: Storage) -> bool:
-    """Whether the memory is locked in place for fast copies to a GPU."""
-    return elements(self, dtypes.uint8).is_pinned()
-
-
-def _repr(self: Storage) -> str:
-    lines = "".join(f" {value}\n" for value in _tolist(self)) if self.device.type != "meta" else "...\n"
-    return f"{lines}[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
-
-
-for _name, _method in {
-    "__copy__": _clone, "__deepcopy__": _deepcopy, "__getitem__": _getitem, "__iter__": _iter,
-    "__len__": Storage.nbytes, "__new__": staticmethod(_new), "__repr__": _repr, "__setitem__": _setitem,
-    "_cdata": property(id), "byteswap": _byteswap, "clone": _clone, "copy_": _copy_, "cpu": _cpu, "cuda": _cuda,
-    "element_size": _element_size, "fill_": _fill_, "from_buffer": staticmethod(_from_buffer),
-    "get_device": _get_device, "is_cuda": property(_is_cuda), "is_pinned": _is_pinned, "is_shared": _is_shared,
-    "pin_memory": _pin_memory, "resizable": _resizable, "resize_": _resize_, "to": _to, "tolist": _tolist,
-    "type": _type, "untyped": _untyped,
-}.items():  # fmt: skip
-    setattr(Storage, _name, _method)
 for _name, _dtype in CASTS.items():
-    setattr(Storage, _name, _as_elements(_dtype))
+    _as_elements(_name, _dtype)
