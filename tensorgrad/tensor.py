@@ -455,9 +455,18 @@ class Tensor(TensorMethods):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         if self.requires_grad and not differentiable(value._array.dtype):
             raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
+        if value.is_meta != self.is_meta:
+            raise RuntimeError(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
+                f"type: they are on {self.device} and {value.device}."
+            )
         version = self._storage.version
         self._array = value._array
         self._storage = value._storage.__class__.of(value._storage.array, version)
+
+    @data.deleter
+    def data(self) -> None:
+        raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
 
     def detach(self) -> Tensor:
         """The same memory and version counter, outside the graph: writes are noticed, gradients do not flow.

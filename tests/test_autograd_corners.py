@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tensorgrad as tg
+from tests.alike import alike, error
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 
@@ -70,3 +71,34 @@ def test_nodes_by_their_names():
         return told
 
     assert story(tg) == story(torch)
+
+
+@alike
+def test_data_is_taken_over(torch):
+    def outcome(value, **options):
+        x = torch.ones(3, **options)
+        x.add_(1) if not x.requires_grad else None
+        text = error(setattr, x, "data", value(x))
+        return [text.partition(": they are")[0].rstrip("."), x.shape, str(x.device), str(x.dtype), x.requires_grad,
+                x.is_leaf, x._version]  # fmt: skip
+
+    values = (
+        lambda x: torch.zeros(2, 2), lambda x: torch.zeros(3).add_(1).add_(1),
+        lambda x: torch.zeros(6).view(2, 3).t()[1:],
+        lambda x: torch.ones(3, dtype=torch.int64), lambda x: torch.ones(3, dtype=torch.complex64),
+        lambda x: torch.ones(3, device="meta"), lambda x: x, lambda x: x.data, lambda x: 5, lambda x: None,
+        lambda x: torch.nn.Parameter(torch.zeros(2)), lambda x: torch.zeros(2, requires_grad=True) * 2,
+    )  # fmt: skip
+    found = [outcome(value, requires_grad=tracked) for value in values for tracked in (False, True)]
+    x, y = torch.ones(3), torch.zeros(3)
+    view = x[1:]
+    x.data = y
+    y.add_(1)
+    x.mul_(2)
+    view.add_(5)
+    found += [x, y, view, y._version, x.data_ptr() == y.data_ptr(), error(delattr, x, "data")]
+    w = torch.ones(3, requires_grad=True)
+    before = w.exp()
+    w.data = torch.zeros(3)
+    (before * w).sum().backward()
+    return [*found, w.grad]

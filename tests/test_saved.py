@@ -209,3 +209,51 @@ def test_next_functions_are_those_of_tensors(torch):
     node.register_hook(lambda inputs, outputs: seen.append([len(inputs), inputs]))
     torch.autograd.backward(Scale.apply(2, x, "text", y).sum())
     return [[child and child.name() for child, _ in node.next_functions], len(node.next_functions), x.grad]
+
+
+@alike
+def test_raw_saved_tensors_of_custom_functions(torch):
+    seen: list = []
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y, save=True):
+            z = x * y
+            if save:
+                ctx.save_for_backward(x, y, None, z)
+            return z
+
+        @staticmethod
+        def backward(ctx, g):
+            x, y, nothing, z = ctx.saved_tensors
+            seen.append([x, y, nothing, z])
+            return g * y, g * x, None
+
+    def made():
+        x, y = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0, 4.0])
+        return x, Product.apply(x, y)
+
+    x, z = made()
+    node = z.grad_fn
+    raw = node._raw_saved_tensors
+    found = [type(raw).__name__, [type(r).__name__ for r in raw], [r.data for r in raw]]
+    for _ in range(2):  # only one pair of hooks
+        found.append([error(r.register_hooks, lambda t: t * 2, lambda t: t + 0) for r in raw])
+    found += [[r.data for r in raw], node.saved_tensors, node.saved_tensors[0].is_leaf]
+    z.sum().backward()
+    found += [x.grad, error(lambda: node._raw_saved_tensors), error(lambda: node.saved_tensors)]
+
+    for pair in ((1, 2), (lambda t: t,), (), (lambda t: t, None)):
+        x, z = made()  # torch's objects must not outlive the node
+        found.append(error(z.grad_fn._raw_saved_tensors[0].register_hooks, *pair).partition(":")[0])
+    found.append(error(z.grad_fn._raw_saved_tensors[0].register_hooks, lambda t: t.add_(1), abs))
+    for unpack in (lambda t: 5, lambda t: 1 / 0):
+        x, z = made()
+        z.grad_fn._raw_saved_tensors[0].register_hooks(lambda t: t, unpack)
+        found.append(error(z.sum().backward))
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t + 1, lambda t: t * 10):
+        x, z = made()
+    found.append([error(r.register_hooks, abs, abs) for r in z.grad_fn._raw_saved_tensors])
+    z.sum().backward()
+    unsaved = Product.apply(x, x, False).grad_fn
+    return [*found, x.grad, unsaved._raw_saved_tensors, seen, error(torch.autograd.SavedTensor)]

@@ -50,6 +50,10 @@ else:  # so that a misspelt name does not pass for one of these
             from tensorgrad.autograd.function import Function
 
             return Function
+        if name == "SavedTensor":
+            from tensorgrad.autograd.saved import SavedTensor
+
+            return SavedTensor
         if name == "Variable":
             from tensorgrad.autograd.variable import Variable
 
@@ -57,7 +61,7 @@ else:  # so that a misspelt name does not pass for one of these
         raise importlib.import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), "Function", "Variable", "gradcheck", "gradgradcheck"})
+        return sorted({*globals(), "Function", "SavedTensor", "Variable", "gradcheck", "gradgradcheck"})
 
     later(
         __name__,

@@ -151,7 +151,7 @@ def names(node: Node) -> dict[str, Callable[[], Any]]:
     """Every `_saved_*` and `_raw_saved_*` of a node, and what gives its value."""
     op = getattr(node, "op", None)
     if not isinstance(op, Op):
-        return {}
+        return {"_raw_saved_tensors": lambda: _given(node)} if hasattr(node, "saved_edges") else {}
     found: dict[str, Callable[[], Any]] = {}
     for k, own in enumerate(op.saved):
         name = name_of(node, own)
@@ -182,6 +182,9 @@ def value(node: Node, name: str) -> Any:
 def _edge(node: Node, k: int) -> Any:
     """The place in the graph of the k-th saved value: of an input its edge, of an output the node."""
     op = node.op
+    if not isinstance(op, Op):  # a custom function
+        edge = node.saved_edges[k]  # type: ignore[attr-defined]
+        return (node, edge) if isinstance(edge, int) else edge
     own = list(op.saved)[k]
     if own in op.outputs:
         number = op.outputs.index(own)
@@ -236,8 +239,19 @@ class SavedTensor:
     tensor([2.7183, 7.3891], grad_fn=<ExpBackward0>)
     """
 
-    def __init__(self, node: Node, k: int, item: int | None = None):
-        self._node, self._k, self._item = node, k, item
+    _node: Node
+    _k: int  # which of the saved values, and which of a list of them
+    _item: int | None
+
+    def __init__(self, *args, **kwargs):
+        raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
+
+    @classmethod
+    def of(cls, node: Node, k: int, item: int | None = None) -> SavedTensor:
+        """The k-th saved value of a node, or one of the list that this is."""
+        made = object.__new__(cls)
+        made._node, made._k, made._item = node, k, item
+        return made
 
     def _saved(self) -> Any:
         saved = self._node.saved
@@ -256,7 +270,10 @@ class SavedTensor:
         if self._node.saved is FREED:
             return None
         saved = self._saved()
-        return saved.packed if isinstance(saved, Packed) else self.unpack()
+        if isinstance(saved, Packed):
+            return saved.packed
+        found = self.unpack()
+        return found if found is None or found.is_leaf else found.detach()
 
     def unpack(self) -> Any:
         """The tensor that the backward pass will see."""
@@ -300,4 +317,11 @@ class SavedTensor:
 
 def _raw(node: Node, k: int) -> Any:
     several = node.saved is not FREED and isinstance(node.saved[k], list)
-    return tuple(SavedTensor(node, k, i) for i in range(len(node.saved[k]))) if several else SavedTensor(node, k)
+    return tuple(SavedTensor.of(node, k, i) for i in range(len(node.saved[k]))) if several else SavedTensor.of(node, k)
+
+
+def _given(node: Node) -> tuple[SavedTensor, ...]:
+    """What a custom function gave to `save_for_backward`."""
+    if node.saved is FREED:
+        raise_freed()
+    return tuple(SavedTensor.of(node, k) for k in range(len(node.saved)))

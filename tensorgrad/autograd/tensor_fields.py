@@ -78,7 +78,8 @@ class _Fields:
         if self._requires_grad is VIEW:
             edge = view_edge(self) if self._storage.version is not None else None
             return shown(edge[0]) if edge is not None and not isinstance(edge[0], Tensor) else None
-        return None if self._edge is None else shown(self._edge[0])
+        edge = self._edge  # that leads to a leaf if this is the leaf in another guise
+        return None if edge is None or isinstance(edge[0], Tensor) else shown(edge[0])
 
     @property
     def output_nr(self: Any) -> int:

@@ -20,11 +20,13 @@ class Convertible:
     children: Callable[[], Iterator[Any]]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Replaces the data of parameters, gradients and buffers by ``fn`` of it. Parameters stay the same objects."""
+        """Replaces the data of parameters, gradients and buffers by ``fn`` of it. Parameters stay the same objects,
+        unless they move to the meta device or from there.
+        """
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for parameter in self._parameters.values():
+        for name, parameter in self._parameters.items():
             if parameter is None:
                 continue
             with torch.no_grad():
@@ -32,7 +34,10 @@ class Convertible:
                 if new is not parameter:
                     grad = parameter._grad  # taken off first: it must never differ from its parameter in dtype
                     parameter._grad = None
-                    parameter.data = new
+                    if new.is_meta != parameter.is_meta:
+                        parameter = self._parameters[name] = Parameter(new, parameter.requires_grad)
+                    else:
+                        parameter.data = new
                     if grad is not None:
                         parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
         for name, buffer in self._buffers.items():

@@ -54,7 +54,7 @@ ONLY_IN_TORCH: dict[str, str] = {
         while_loop windows
     """,
     "autograd": """
-        DeviceType NestedIOFunction ProfilerActivity ProfilerConfig ProfilerEvent ProfilerState SavedTensor
+        DeviceType NestedIOFunction ProfilerActivity ProfilerConfig ProfilerEvent ProfilerState
         anomaly_mode enforce_grad_layout_policy handle_torch_function has_torch_function is_tensor_like
         kineto_available profiler_legacy profiler_util
     """,
