@@ -45,11 +45,15 @@ def __getattr__(name: str):
         from tensorgrad.autograd import named_nodes
 
         return named_nodes
+    if name == "_autograd":
+        from tensorgrad.autograd import saved
+
+        return saved
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "_VariableFunctions", "_VariableFunctionsClass", "_functions", "_nn"})
+    return sorted({*globals(), "_VariableFunctions", "_VariableFunctionsClass", "_autograd", "_functions", "_nn"})
 
 
 whole(__name__)

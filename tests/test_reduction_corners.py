@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
 import pytest
 
 import tensorgrad as tg
@@ -36,5 +39,30 @@ def test_corners_of_reductions(call):
             return str(eval(call, {"l": l, "x": x, "b": x.to(l.uint8), "t": t})).replace("tensorgrad", "torch")
         except Exception as error:
             return type(error), str(error)[:60]
+
+    assert story(tg) == story(torch)
+
+
+def test_running_logarithms_of_complex_numbers():
+    """Of every pair of infinite, finite and unknown parts. What has no sure angle is compared by its size."""
+    parts = (float("inf"), float("-inf"), 1.0, float("nan"))
+    numbers = [complex(a, b) for a in parts for b in (0.0, 2.0, *parts)]
+    pairs = list(itertools.product(numbers, numbers))
+    for dtype in ("complex64", "complex128"):
+        found, expected = (l.logcumsumexp(l.tensor(pairs, dtype=getattr(l, dtype)), 1) for l in (tg, torch))
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian", "kthvalue", "mode", "aminmax", "nansum"])
+@pytest.mark.parametrize("dtype", ["bool", "complex64", "int32"])
+def test_dtypes_without_an_order(name, dtype):
+    def story(l):
+        x = l.ones(2, 3, dtype=getattr(l, dtype))
+        arguments = {"kthvalue": (1, 0), "aminmax": (), "nansum": ()}.get(name, (0,))
+        try:
+            found = getattr(l, name)(x, *arguments)
+            return [t.tolist() for t in (found if isinstance(found, tuple) else (found,))]
+        except (NotImplementedError, RuntimeError) as error:
+            return type(error), str(error)
 
     assert story(tg) == story(torch)

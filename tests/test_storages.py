@@ -1,7 +1,9 @@
 """Storages as values: on their own and among others in files, on the meta device, and byte by byte."""
 
+import copy
 import io
 import mmap
+import pickle
 import sys
 import warnings
 import zipfile
@@ -141,3 +143,47 @@ def test_the_warning_of_typed_storages_comes_once(lib):
         finally:
             lib.storage._set_always_warn_typed_storage_removal(before)
         assert (len(given) > 1 if always else len(given) == 1) and given[0].filename == __file__
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@LIBRARIES
+def test_storages_of_every_device_are_of_one_class(lib, device):
+    x = lib.ones(3, device=device)
+    memory, typed = x.untyped_storage(), x.storage()
+    assert type(memory) is lib.UntypedStorage is type(lib.UntypedStorage(3, device=device)) is type(typed.untyped())
+    assert type(typed) is lib.storage.TypedStorage and memory.__class__.__name__ == "UntypedStorage"
+    assert lib.is_storage(memory) and lib.is_storage(typed) and not lib.is_storage(x)
+    assert memory is x.untyped_storage() is x[1:].untyped_storage() is typed.untyped() and memory == typed.untyped()
+    assert memory is not x.clone().untyped_storage() and memory.untyped() is memory
+    memory.note = "kept as long as it is held"
+    assert x.untyped_storage().note == memory.note
+    assert type(memory.clone()) is type(copy.copy(memory)) is type(copy.deepcopy(memory)) is lib.UntypedStorage
+    assert not memory.is_shared() and not typed.is_shared()
+
+
+def test_storages_are_pickled_and_copied_with_their_tensors():
+    x = tg.arange(4.0)
+    memory, again, view = copy.deepcopy([x.untyped_storage(), x, x[1:]])
+    assert memory is again.untyped_storage() is view.untyped_storage() and memory is not x.untyped_storage()
+    loaded = pickle.loads(pickle.dumps(x.untyped_storage()))
+    assert type(loaded) is tg.UntypedStorage and loaded.tolist() == x.untyped_storage().tolist()
+    seen = []
+    found = tg.load(saved(tg, {"x": x}), map_location=lambda memory, place: seen.append(type(memory)) or memory)
+    assert seen == [tg.UntypedStorage] and found["x"].tolist() == x.tolist()
+
+
+@LIBRARIES
+def test_only_memory_of_the_cpu_is_shared(lib, tmp_path):
+    x = lib.ones(3, device="meta")
+    for memory in (x.untyped_storage(), x.storage()):
+        for name, spoken in (("share_memory_", "fd"), ("_share_fd_cpu_", "fd"), ("_share_filename_cpu_", "filename")):
+            with pytest.raises(RuntimeError, match=f"_share_{spoken}_: only available on CPU"):
+                getattr(memory, name)()
+        with (
+            open(tmp_path / "x", "wb") as file,
+            pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"),
+        ):
+            memory._write_file(file, True, True, 4)
+    with pytest.raises(RuntimeError, match="only available on CPU"):
+        x.share_memory_()
+    assert not x.is_shared() and not lib.ones(1).untyped_storage().is_shared()

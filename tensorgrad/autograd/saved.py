@@ -17,6 +17,7 @@ from tensorgrad.autograd.graph import FREED, Node, Packed, raise_freed, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.op import Op
 from tensorgrad.dispatch.signature import LIST
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.tensor import Tensor, wrap
 
 # Rows whose first tensor PyTorch calls `input` as well.
@@ -325,3 +326,8 @@ def _given(node: Node) -> tuple[SavedTensor, ...]:
     if node.saved is FREED:
         raise_freed()
     return tuple(SavedTensor.of(node, k) for k in range(len(node.saved)))
+
+
+def _saved_tensors_hooks_is_enabled() -> bool:
+    """Whether `saved_tensors_hooks` may be used here: not within `disable_saved_tensors_hooks`."""
+    return LOCAL.saved_hooks_refused is None

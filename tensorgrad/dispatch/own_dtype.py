@@ -45,6 +45,7 @@ _OWN: dict[str, str | tuple[str, ...]] = {
     "float_power": "the output given to {name} has dtype {have} but the operation's result requires dtype {want}",
     "frexp": ("torch.frexp() expects mantissa to have dtype {c_want} but got {c_have}",
               "torch.frexp() expects exponent to have {c_want} dtype but got {c_have}"),
+    "hash_tensor": "Expected result to be of dtype uint64, but got {have}",
     "heaviside": "{name} is not yet implemented for tensors with different dtypes.",
     "histc_": "torch.histogram: input tensor and hist tensor should have the same dtype, but got input {c_want} and "
               "hist {c_have}",
