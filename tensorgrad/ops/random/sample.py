@@ -130,7 +130,8 @@ def _into(out, name, sampler, shape, dtype, args, generator) -> Tensor:
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if dtype is not None and dtype is not out.dtype:
-        raise RuntimeError(f"dtype {spoken(dtype)} does not match dtype of out parameter ({spoken(out.dtype)})")
+        asked, given = dtypes.SPOKEN[dtype.name], dtypes.SPOKEN[out.dtype.name]
+        raise RuntimeError(f"dtype {asked} does not match dtype of out parameter ({given})")
     device = None if out._array.__class__ is np.ndarray else out.device
     gen, kind = stream(generator, name, device), out.dtype.numpy
     if device is None or device.type == "meta":
