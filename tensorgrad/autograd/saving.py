@@ -32,8 +32,9 @@ class saved_tensors_hooks:
         switch("saved_tensors_hooks", True)
 
     def __exit__(self, *exception) -> None:
-        LOCAL.saved_hooks = LOCAL.saved_hooks[:-1]
-        switch("saved_tensors_hooks", False)
+        if LOCAL.saved_hooks:  # it may have been left by hand before
+            LOCAL.saved_hooks = LOCAL.saved_hooks[:-1]
+            switch("saved_tensors_hooks", False)
 
 
 class save_on_cpu(saved_tensors_hooks):
