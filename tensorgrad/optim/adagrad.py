@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import tensorgrad as torch
 from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_lr
 from tensorgrad.optim.elementwise import Elementwise, descent
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.settings import check, check_lr
 from tensorgrad.optim.state import begin, starts_at
+from tensorgrad.tensor import Tensor
 
 __all__ = ["Adagrad", "adagrad"]
 
@@ -85,11 +86,11 @@ class Adagrad(Elementwise):
                 begin(self.state[p], p, starts)
 
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
-        start: complex = self.defaults["initial_accumulator_value"]
-        return {
-            "step": starts_at(0, group),
-            "sum": lambda p: torch.full_like(p, complex(start, start) if p.is_complex() else start),
-        }
+        def sum_at_start(p: Tensor) -> Tensor:
+            start: complex = self.defaults["initial_accumulator_value"]
+            return torch.full_like(p, complex(start, start) if p.is_complex() else start)
+
+        return {"step": starts_at(0, group), "sum": sum_at_start}
 
     @staticmethod
     def _numbers(group: dict[str, Any], t: float) -> Numbers:

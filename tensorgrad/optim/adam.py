@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import tensorgrad as torch
 from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_betas, check_lr
 from tensorgrad.optim.elementwise import Elementwise, descent, shrink_and_decay
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.settings import check, check_betas, check_lr
 from tensorgrad.optim.state import starts_at
 from tensorgrad.tensor import Tensor
 
@@ -61,7 +61,7 @@ class Adam(Elementwise):
         tensor([0.5000, 0.5000], requires_grad=True)
     """
 
-    _kernel = "step of Adam"
+    _kernel_name = "step of Adam"
     _flags = flags.ADAM
 
     def __init__(

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import tensorgrad as torch
 from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_lr
 from tensorgrad.optim.elementwise import Elementwise, descent
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.settings import check, check_lr, number
+from tensorgrad.optim.settings import number
 from tensorgrad.optim.state import count, rounded, starts_at
 
 __all__ = ["ASGD", "asgd"]

@@ -52,7 +52,7 @@ class Elementwise(Optimizer):
 
     # _count(state, group) counts a step and returns t. None: t is whether it is the parameter's first step.
     _count: ClassVar[Callable[..., Any] | None] = staticmethod(count)
-    _kernel = ""  # the name of the same update as a kernel over lists (kernels/numba/table.py, kernels/cuda/table.py)
+    _kernel_name = ""  # of the same update as a kernel over lists (kernels/numba/table.py, kernels/cuda/table.py)
     _complex_as_pairs = True  # are real and imaginary parts of complex parameters moved as separate numbers?
     _flags: ClassVar[flags.Flags]
 
@@ -125,7 +125,7 @@ class Elementwise(Optimizer):
         state: dict[str, Any] = {}
         t: Any = None
         moves: list = []  # what is left to that kernel
-        nothing = None, (), None
+        not_ready: Any = None, (), None
         for p in group["params"]:
             grad = p._grad
             if grad is None:
@@ -145,7 +145,7 @@ class Elementwise(Optimizer):
             if x.size >= few and takes(x, arrays) and row.available():
                 moves.append((x, arrays, settings.numbers(self, group, t)))
             else:
-                array, temporaries, constants = ready.get(p, nothing)
+                array, temporaries, constants = ready.get(p, not_ready)
                 if array is not x:
                     self._move(p, x, arrays, settings, group, t)
                 else:
@@ -177,9 +177,9 @@ class Elementwise(Optimizer):
         """The kernel that moves many parameters at once: its row, from how many elements on, and what it takes."""
         there = params[0]._array.__class__ if params else np.ndarray
         if there is np.ndarray:
-            row: Any = LARGE.get(self._kernel)
+            row: Any = LARGE.get(self._kernel_name)
             return row, sys.maxsize if row is None or SETTINGS.deterministic else row.elements, _plain
-        row = own_kernel(self._kernel, STORAGES[there])
+        row = own_kernel(self._kernel_name, STORAGES[there])
         return (None, sys.maxsize, _plain) if row is None else (row, row.elements, row.takes)
 
     def _move(self, p: Tensor, x: Any, arrays: list, settings: Settings, group: dict[str, Any], t: Any) -> None:

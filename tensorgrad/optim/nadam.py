@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import tensorgrad as torch
 from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_betas, check_lr
 from tensorgrad.optim.elementwise import Elementwise, descent, shrink_and_decay
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.settings import check, check_betas, check_lr
 from tensorgrad.optim.state import count, starts_at
 
 __all__ = ["NAdam", "nadam"]

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import tensorgrad as torch
 from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check_lr
 from tensorgrad.optim.elementwise import Elementwise
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.settings import check_lr, number
+from tensorgrad.optim.settings import number
 from tensorgrad.optim.state import starts_at
 from tensorgrad.tensor import Tensor
 
@@ -91,7 +92,8 @@ class Rprop(Elementwise):
 
     @staticmethod
     def _numbers(group: dict[str, Any]) -> Numbers:
-        return Numbers(*group["etas"], *group["step_sizes"], 0.0, 1.0, group["maximize"])
+        (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
+        return Numbers(shrink, grow, least, most, 0.0, 1.0, group["maximize"])
 
     @staticmethod
     def _update(xp: Any, x: Any, g: Any, prev: Any, step_size: Any, n: Numbers, s: Any, r: Any) -> None:

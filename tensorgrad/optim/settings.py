@@ -1,4 +1,4 @@
-"""The settings of a group of parameters: how they are checked, and what follows from them for a step."""
+"""The settings of a group of parameters, and what follows from them for a step."""
 
 from __future__ import annotations
 
@@ -27,27 +27,29 @@ class Constants:
         n: the constants, under the names of the numbers (as slots, which are faster to read than a named tuple).
     """
 
-    __slots__ = ("_dtype", "_numbers", "n", "t")
+    __slots__ = ("_dtype", "_last", "n", "t")
 
     def __init__(self, dtype: np.dtype, names: tuple[str, ...]) -> None:
         half = dtype.itemsize == 2  # computed in float32
         self._dtype = np.dtype("float32") if half else np.empty(0, dtype).real.dtype
-        self._numbers: tuple = (_NEVER,) * len(names)
+        self._last: Any = None  # the numbers that they were made from
         self.n: Any = _slots(names)()
         self.t: Any = _NEVER
 
     def become(self, t: Any, numbers: Any) -> None:
         """Takes over the numbers of step ``t``: those that differ from the last ones."""
-        n = self.n
-        for name, new, old in zip(numbers._fields, numbers, self._numbers, strict=True):
+        n, last = self.n, self._last or (_NEVER,) * len(numbers)
+        self._last = None  # if one is no number, none of them counts
+        for name, new, old in zip(numbers._fields, numbers, last, strict=True):
             if new != old:
+                kept = getattr(n, name, None)
                 if new is None or new.__class__ is bool:
                     setattr(n, name, new)
-                elif old is None or old is _NEVER:
-                    setattr(n, name, np.array(new, self._dtype))
+                elif kept.__class__ is np.ndarray:
+                    kept[()] = new
                 else:
-                    getattr(n, name)[()] = new
-        self.t, self._numbers = t, numbers
+                    setattr(n, name, np.array(new, self._dtype))
+        self.t, self._last = t, numbers
 
 
 @lru_cache
@@ -68,22 +70,23 @@ class Settings:
     __slots__ = ("_constants", "_keys", "_numbers", "_read", "_seen", "_steady", "flagged", "names", "ready", "starts")
 
     def __init__(self, optimizer: Any, group: dict[str, Any]) -> None:
-        self._keys = [name for name in group if name in optimizer.defaults]
+        known = {*optimizer.defaults, *optimizer._flags.missing}
+        self._keys = [name for name in group if name in known]
         self._read = itemgetter(*self._keys)
         self._constants: dict[np.dtype, Constants] = {}
         self.ready: dict[Tensor, tuple[Any, tuple, Constants]] = {}
-        self._see(optimizer, group)
+        self._renew(optimizer, group)
 
     def follow(self, optimizer: Any, group: dict[str, Any]) -> None:
         """Forgets what no longer holds. Raises KeyError: a setting has gone."""
         if not self._steady or self._read(group) != self._seen:
-            self._see(optimizer, group)
+            self._renew(optimizer, group)
 
-    def _see(self, optimizer: Any, group: dict[str, Any]) -> None:
+    def _renew(self, optimizer: Any, group: dict[str, Any]) -> None:
         self._steady = False  # until all is known
         self._seen = self._read(group)
         self.starts = starts = optimizer._initial_state(group)
-        self.names = [name if name in starts else None for name in optimizer._state_arrays]
+        self.names: list[Any] = [name if name in starts else None for name in optimizer._state_arrays]
         self.flagged = is_up(group)
         self._numbers: tuple | None = None
         for constants in self._constants.values():
@@ -122,25 +125,3 @@ def _plain(value: Any) -> Any:
 def number(value: Any) -> Any:
     """A setting, which may be a one-element tensor, as a number: of the tensor's dtype, as PyTorch reckons with it."""
     return value._array.dtype.type(value.item()) if isinstance(value, Tensor) else value
-
-
-# --- checks ----------------------------------------------------------------------------------------------------------
-
-
-def check(name: str, value: Any, fine: bool) -> None:
-    """Raises ValueError, in PyTorch's words, unless ``fine``."""
-    if not fine:
-        raise ValueError(f"Invalid {name}: {value}")
-
-
-def check_lr(lr: Any, nan: bool = False) -> None:
-    """Raises ValueError for a learning rate that is negative (or, unless ``nan``, not a number), or several numbers."""
-    if isinstance(lr, Tensor) and lr.numel() != 1:
-        raise ValueError("Tensor lr must be 1-element")
-    check("learning rate", lr, not lr < 0.0 if nan else bool(lr >= 0.0))
-
-
-def check_betas(betas: Any) -> None:
-    """Raises ValueError for a decay rate outside [0, 1)."""
-    for i, beta in enumerate(betas[:2]):
-        check(f"beta parameter at index {i}", beta, bool(0.0 <= beta < 1.0))

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import tensorgrad as torch
 from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_lr
 from tensorgrad.optim.elementwise import Elementwise, descent
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.settings import check, check_lr
 from tensorgrad.tensor import Tensor
 
 __all__ = ["SGD", "sgd"]
@@ -58,7 +58,7 @@ class SGD(Elementwise):
         tensor([0.5000, 0.5000], requires_grad=True)
     """
 
-    _kernel = "step of SGD"
+    _kernel_name = "step of SGD"
     _complex_as_pairs = False
     _flags = flags.SGD
     _count = None

@@ -22,7 +22,7 @@ _BLOCK = 2048  # elements that stay in the first cache from one loop over them t
 _PART = 65536  # elements whose squares are one sum: fixed, so that results do not depend on threads
 
 
-def _over_all(step: Callable, arrays: int, absent: dict[str, float], cost: float) -> Callable:
+def _over_all(step: Callable, arrays: int, absent: dict[str, int], cost: float) -> Callable:
     """The function that moves many parameters: it takes a list of (parameter, gradient and state arrays, numbers).
 
     `arrays` is how many arrays `step` takes; for those that are None the parameter stands in. `absent` are the names of
@@ -42,9 +42,8 @@ def _over_all(step: Callable, arrays: int, absent: dict[str, float], cost: float
         for x, others, values in moves:
             numbers = made.get(values)
             if numbers is None:
-                given = {name: getattr(values, name) for name in absent}
-                given = [absent[name] if value is None else value for name, value in given.items()]
-                numbers = made[values] = np.array(given, F32)
+                given = [(getattr(values, name), otherwise) for name, otherwise in absent.items()]
+                numbers = made[values] = np.array([o if value is None else value for value, o in given], F32)
             flat = [x if a is None else a for a in (x, *others)]
             flat += [x] * (arrays - len(flat))
             jobs.append((*(a if a.ndim == 1 else a.reshape(-1) for a in flat), numbers))
