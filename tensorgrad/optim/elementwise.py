@@ -40,21 +40,46 @@ class Elementwise(Optimizer):
 
     - ``_initial_state(group)``: what is kept of a parameter under a group's settings, in PyTorch's order, as ``{name: a
       function of the parameter that makes it}``;
-    - ``_numbers(group, t)``: the numbers of step ``t``, a named tuple; without ``t``, if they depend on settings only;
+    - ``_numbers(group, t)``: the numbers of step ``t``, a named tuple; without ``t``, if they depend on settings only.
+      Where the state has no ``"step"``, ``t`` is whether it is the parameter's first step;
     - ``_update(xp, x, g, ..., n, ...)``: the formula, which changes a parameter's array ``x`` in place. ``g`` is the
       gradient's array and ``n`` are the numbers. Between them stand the state's arrays by name, ``None`` for one that
       these settings do without; behind them, as many temporary arrays as are needed. ``xp`` is the array module.
+
+    >>> import tensorgrad as torch
+    >>> from typing import NamedTuple
+    >>> from tensorgrad.optim.elementwise import Elementwise
+    >>> class Numbers(NamedTuple):
+    ...     lr: float
+    ...     beta: float
+    >>> class Signs(Elementwise):  # p -= lr · sign(m) with m = beta · m + g
+    ...     def _initial_state(self, group):
+    ...         return {"m": torch.zeros_like}
+    ...
+    ...     @staticmethod
+    ...     def _numbers(group):
+    ...         return Numbers(group["lr"], group["beta"])
+    ...
+    ...     @staticmethod
+    ...     def _update(xp, x, g, m, n, s):
+    ...         xp.add(xp.multiply(m, n.beta, m), g, m)
+    ...         xp.subtract(x, xp.multiply(xp.sign(m, s), n.lr, s), x)
+    >>> w = torch.tensor([1.0, -2.0], requires_grad=True)
+    >>> optimizer = Signs([w], {"lr": 0.5, "beta": 0.9})
+    >>> (w**2).sum().backward()
+    >>> optimizer.step()
+    >>> w, optimizer.state[w]["m"]
+    (tensor([ 0.5000, -1.5000], requires_grad=True), tensor([ 2., -4.]))
     """
 
     _initial_state: Callable[[dict[str, Any]], dict[str, Callable[[Tensor], Tensor]]]
     _numbers: ClassVar[Callable[..., NamedTuple]]
     _update: ClassVar[Callable[..., None]]
 
-    # _count(state, group) counts a step and returns t. None: t is whether it is the parameter's first step.
-    _count: ClassVar[Callable[..., Any] | None] = staticmethod(count)
+    _count: ClassVar[Callable[..., Any]] = staticmethod(count)  # _count(state, group) counts a step and returns t
     _kernel_name = ""  # of the same update as a kernel over lists (kernels/numba/table.py, kernels/cuda/table.py)
     _complex_as_pairs = True  # are real and imaginary parts of complex parameters moved as separate numbers?
-    _flags: ClassVar[flags.Flags]
+    _flags: ClassVar[flags.Flags] = flags.Flags({}, single_numbers=())
 
     _state_arrays: ClassVar[tuple[str, ...]]  # those that the update names
     _temporaries: ClassVar[int]  # how many it names
@@ -120,7 +145,8 @@ class Elementwise(Optimizer):
 
                 return step_group(self, group, settings)
         starts, names, ready = settings.starts, settings.names, settings.ready
-        update, count, needs_t, states = self._update, self._count, self._needs_t, self.state
+        update, needs_t, states = self._update, self._needs_t, self.state
+        count = self._count if "step" in starts else None
         row, few, takes = self._kernel_for(group["params"])
         state: dict[str, Any] = {}
         t: Any = None

@@ -89,7 +89,7 @@ def step_group(optimizer: Any, group: dict[str, Any], settings: Settings) -> Non
                 first = state.get(names[0]) is None
                 if first:
                     begin(state, p, starts)
-                t = first if optimizer._count is None else optimizer._count(state, group)
+                t = optimizer._count(state, group) if "step" in starts else first
             tensors = [p.grad, *(state[name] if name else None for name in names)]
             # The settings as they are: a tensor stays one, so that it can get a gradient.
             _move(optimizer, p, tensors, optimizer._numbers_at(group, t))

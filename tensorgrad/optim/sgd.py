@@ -61,7 +61,6 @@ class SGD(Elementwise):
     _kernel_name = "step of SGD"
     _complex_as_pairs = False
     _flags = flags.SGD
-    _count = None
 
     def __init__(
         self,
