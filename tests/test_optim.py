@@ -319,6 +319,72 @@ def test_tensor_learning_rate():
         assert a.tolist() == pytest.approx(b.tolist(), rel=1e-6)  # reckoned in the rate's dtype, as by PyTorch
 
 
+CHANGES = {  # settings before each step: other values, other kinds of values, lists that change themselves
+    "SGD": [{"lr": 0.1, "momentum": 0.5}, {"lr": 1, "maximize": 1}, {"lr": 0.2, "weight_decay": 0.1, "maximize": False},
+            {"momentum": 0}, {"momentum": 0.9, "nesterov": True}],
+    "Adam": [{"lr": 0.1}, {"weight_decay": 0.1}, {"betas": [0.5, 0.9]}, {"amsgrad": False, "eps": 1e-3}, {"lr": 0}],
+    "RMSprop": [{"lr": 0.1}, {"alpha": 0.5}, {"lr": 0.2, "momentum": 0}, {"weight_decay": 0.1}, {"maximize": True}],
+    "Rprop": [{"etas": [0.4, 1.3]}, {"etas": [0.3, 1.3]}, {"etas": [0.3, 1.5]}, {"step_sizes": [1e-3, 0.1]}],
+    "ASGD": [{"t0": 0}, {"lambd": 0.1}, {"alpha": 0.5, "lr": 0.3}, {"weight_decay": 0.1}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_settings_that_change_between_steps(name):
+    """What is kept while the settings stay the same is not used for others; a list may change in place."""
+    results = []
+    for lib in (tg, torch):
+        w = lib.tensor([[1.0, -2.0, 0.5]], requires_grad=True)
+        options = {"amsgrad": True} if name == "Adam" else {}
+        optimizer = getattr(lib.optim, name)([w], **options)
+        (group,) = optimizer.param_groups
+        for i, change in enumerate(CHANGES[name]):
+            for setting, value in change.items():
+                if isinstance(value, list) and isinstance(group[setting], list):
+                    group[setting][:] = value
+                else:
+                    group[setting] = list(value) if isinstance(value, list) else value
+            for _ in range(2):
+                w.grad = lib.tensor([[0.5, 1.0 - i, -2.0]])
+                optimizer.step()
+            results.append(w.tolist())
+    steps = len(CHANGES[name])
+    np.testing.assert_allclose(results[:steps], results[steps:], rtol=1e-5)
+
+
+def test_a_setting_that_is_no_number():
+    """The step fails, and the next one is made with the settings it finds."""
+    w = tg.ones(2, requires_grad=True)
+    optimizer = optim.SGD([w], lr=0.5)
+    (group,) = optimizer.param_groups
+    w.grad = tg.ones(2)
+    optimizer.step()
+    group["lr"], group["momentum"] = 0.25, "none"
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        optimizer.step()
+    group["lr"], group["momentum"] = 0.5, 0
+    optimizer.step()
+    assert w.tolist() == [0.0, 0.0]
+    del group["lr"]
+    with pytest.raises(KeyError, match="lr"):
+        optimizer.step()
+
+
+def test_parameters_that_begin_later():
+    """Each has its own count of steps: those of one step of the optimizer may differ."""
+    for name, options in (("Adam", {}), ("SGD", {"momentum": 0.9}), ("NAdam", {}), ("ASGD", {"t0": 1})):
+        results = []
+        for lib in (tg, torch):
+            params = [lib.tensor([1.0, -2.0], requires_grad=True) for _ in range(3)]
+            optimizer = getattr(lib.optim, name)(params, lr=0.1, **options)
+            for i in range(4):
+                for k, p in enumerate(params):
+                    p.grad = lib.tensor([0.5 + i, -1.0]) if (i + k) % 3 else None
+                optimizer.step()
+            results.append([p.tolist() for p in params])
+        np.testing.assert_allclose(*results, rtol=1e-5, err_msg=name)
+
+
 def test_zero_grad_and_closure():
     w = tg.ones(2, requires_grad=True)
     opt = optim.SGD([w], lr=0.5)

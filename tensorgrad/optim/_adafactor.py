@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad.optim.elementwise import count, counter, number
 from tensorgrad.optim.optimizer import Optimizer
+from tensorgrad.optim.settings import number
+from tensorgrad.optim.state import count, single_number
 from tensorgrad.tensor import Tensor
 
 __all__ = ["Adafactor"]
@@ -84,7 +85,7 @@ class Adafactor(Optimizer):
             for p in group["params"]:
                 kept = self.state.get(p)
                 if kept and not isinstance(kept["step"], Tensor):
-                    kept["step"] = counter(kept["step"], p, group)
+                    kept["step"] = single_number(kept["step"], p, group)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -116,7 +117,7 @@ class Adafactor(Optimizer):
 def _begin(state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
     grad: Any = p.grad
     shape = list(grad.shape)
-    state["step"] = counter(0, p, group)
+    state["step"] = single_number(0, p, group)
     if grad.dim() > 1:
         state["row_var"] = grad.new_zeros([*shape[:-1], 1])
         state["col_var"] = grad.new_zeros([*shape[:-2], 1, shape[-1]])

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import tensorgrad as torch
-from tensorgrad.optim.elementwise import number
 from tensorgrad.optim.optimizer import Optimizer
+from tensorgrad.optim.settings import number
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
 

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import tensorgrad as torch
-from tensorgrad.optim.elementwise import CAPTURABLE_DEVICES, Elementwise, check, check_lr, count, counter, descent
+from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_lr
+from tensorgrad.optim.elementwise import Elementwise, descent
 from tensorgrad.optim.functional import functional
-from tensorgrad.tensor import Tensor
+from tensorgrad.optim.state import starts_at
 
 __all__ = ["Adadelta", "adadelta"]
 
 
-def _adadelta(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
-    (g, v, u), (s, t) = arrays, scratch
-    lr, keep, take, eps, decay, maximize = constants
-    g = descent(xp, x, g, decay, maximize, s, t)
-    xp.multiply(g, g, s)
-    xp.multiply(s, take, s)
-    xp.multiply(v, keep, v)
-    xp.add(v, s, v)
-    xp.sqrt(xp.add(v, eps, s), s)
-    xp.divide(g, s, t)
-    xp.sqrt(xp.add(u, eps, s), s)
-    xp.multiply(t, s, t)  # the change of x
-    xp.multiply(t, t, s)
-    xp.multiply(s, take, s)
-    xp.multiply(u, keep, u)
-    xp.add(u, s, u)
-    xp.subtract(x, xp.multiply(t, lr, t), x)
+class Numbers(NamedTuple):
+    """The numbers of all steps."""
+
+    lr: float
+    rho: float
+    take: float  # 1 - rho
+    eps: float
+    decay: float | None  # weight_decay, unless that is 0
+    maximize: bool
 
 
 class Adadelta(Elementwise):
@@ -61,11 +54,7 @@ class Adadelta(Elementwise):
     tensor([0.2929, 0.2929], requires_grad=True)
     """
 
-    _move = staticmethod(_adadelta)
-    scratch = 2
-    timeless = True
-    capturable_devices: ClassVar = CAPTURABLE_DEVICES[:-1]
-    older: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
+    _flags = flags.ADADELTA
 
     def __init__(
         self,
@@ -90,19 +79,25 @@ class Adadelta(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
-        state["step"] = counter(0, p, group)
-        state["square_avg"], state["acc_delta"] = torch.zeros_like(p), torch.zeros_like(p)
+    def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
+        return {"step": starts_at(0, group), "square_avg": torch.zeros_like, "acc_delta": torch.zeros_like}
 
-    def _names(self, group: dict[str, Any]) -> tuple[str | None, ...]:
-        return "square_avg", "acc_delta"
+    @staticmethod
+    def _numbers(group: dict[str, Any]) -> Numbers:
+        rho = group["rho"]
+        return Numbers(group["lr"], rho, 1 - rho, group["eps"], group["weight_decay"] or None, group["maximize"])
 
-    def _time(self, state: dict[str, Any], group: dict[str, Any], fresh: bool) -> None:
-        count(state)
-
-    def _fixed(self, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        rho, decay = group["rho"], group["weight_decay"] or None
-        return read(group["lr"]), rho, 1 - rho, group["eps"], decay, group["maximize"]
+    @staticmethod
+    def _update(xp: Any, x: Any, g: Any, square_avg: Any, acc_delta: Any, n: Numbers, s: Any, r: Any) -> None:
+        v, u = square_avg, acc_delta
+        g = descent(xp, x, g, n, s, r)
+        xp.multiply(xp.multiply(g, g, s), n.take, s)
+        xp.add(xp.multiply(v, n.rho, v), s, v)  # v = rho · v + (1 - rho) g²
+        xp.divide(g, xp.sqrt(xp.add(v, n.eps, s), s), r)
+        d = xp.multiply(r, xp.sqrt(xp.add(u, n.eps, s), s), r)  # d = g · √(u + eps) / √(v + eps)
+        xp.multiply(xp.multiply(d, d, s), n.take, s)
+        xp.add(xp.multiply(u, n.rho, u), s, u)  # u = rho · u + (1 - rho) d²
+        xp.subtract(x, xp.multiply(d, n.lr, d), x)  # p -= lr · d
 
 
 adadelta = functional(Adadelta, "adadelta", ["square_avg", "acc_delta", "step"])

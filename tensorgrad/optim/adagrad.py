@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import tensorgrad as torch
-from tensorgrad.optim.elementwise import Elementwise, check, check_lr, counter, descent
+from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_lr
+from tensorgrad.optim.elementwise import Elementwise, descent
 from tensorgrad.optim.functional import functional
+from tensorgrad.optim.state import begin, starts_at
 from tensorgrad.tensor import Tensor
 
 __all__ = ["Adagrad", "adagrad"]
 
 
-def _adagrad(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
-    (g, total), (s, t) = arrays, scratch
-    rate, eps, decay, maximize = constants
-    g = descent(xp, x, g, decay, maximize, s, t)
-    xp.add(total, xp.multiply(g, g, s), total)
-    xp.add(xp.sqrt(total, s), eps, s)
-    xp.divide(g, s, s)
-    xp.subtract(x, xp.multiply(s, rate, s), x)
+class Numbers(NamedTuple):
+    """The numbers of a step."""
+
+    rate: float
+    eps: float
+    decay: float | None  # weight_decay, unless that is 0
+    maximize: bool
 
 
 class Adagrad(Elementwise):
@@ -52,9 +53,7 @@ class Adagrad(Elementwise):
     tensor([0.5000, 0.5000], requires_grad=True)
     """
 
-    _move = staticmethod(_adagrad)
-    scratch = 2
-    older: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
+    _flags = flags.ADAGRAD
 
     def __init__(
         self,
@@ -82,28 +81,34 @@ class Adagrad(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
         for group in self.param_groups:
+            starts = self._initial_state(group)
             for p in group["params"]:
-                self._begin(self.state[p], p, group)
+                begin(self.state[p], p, starts)
+
+    def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
+        def sum_at_start(p: Tensor) -> Tensor:
+            start: complex = self.defaults["initial_accumulator_value"]
+            return torch.full_like(p, complex(start, start) if p.is_complex() else start)
+
+        return {"step": starts_at(0, group), "sum": sum_at_start}
+
+    @staticmethod
+    def _numbers(group: dict[str, Any], t: float) -> Numbers:
+        rate = group["lr"] / (1 + (t - 1) * group["lr_decay"])
+        return Numbers(rate, group["eps"], group["weight_decay"] or None, group["maximize"])
+
+    @staticmethod
+    def _update(xp: Any, x: Any, g: Any, sum: Any, n: Numbers, s: Any, r: Any) -> None:
+        g = descent(xp, x, g, n, s, r)
+        xp.add(sum, xp.multiply(g, g, s), sum)
+        xp.divide(g, xp.add(xp.sqrt(sum, s), n.eps, s), s)
+        xp.subtract(x, xp.multiply(s, n.rate, s), x)  # p -= rate · g / (√(Σ g²) + eps)
 
     def share_memory(self) -> None:
         """Moves the sums to memory that other processes can share. Raises: see ``Tensor.share_memory_``."""
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()
-
-    def _begin(self, state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
-        start: complex = self.defaults["initial_accumulator_value"]
-        state["step"] = counter(0, p, group)
-        state["sum"] = torch.full_like(p, complex(start, start) if p.is_complex() else start)
-
-    def _names(self, group: dict[str, Any]) -> tuple[str | None, ...]:
-        return ("sum",)
-
-    def _moving(self, time: float, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        return (read(group["lr"]) / (1 + (time - 1) * group["lr_decay"]),)
-
-    def _fixed(self, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        return group["eps"], group["weight_decay"] or None, group["maximize"]
 
 
 adagrad = functional(Adagrad, "adagrad", ["sum", "step"])

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import tensorgrad as torch
-from tensorgrad.optim.elementwise import Elementwise, check, check_betas, check_lr, counter, descent
+from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_betas, check_lr
+from tensorgrad.optim.elementwise import Elementwise, descent, shrink_and_decay
 from tensorgrad.optim.functional import functional
+from tensorgrad.optim.state import starts_at
 from tensorgrad.tensor import Tensor
 
 __all__ = ["Adam", "adam"]
 
 
-def _adam(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
-    """x -= rate · m / (√v + eps), with both bias corrections already in ``rate`` and ``eps``."""
-    (g, m, v, largest), (s, t) = arrays, scratch
-    rate, eps, shrink, decay, take1, keep2, take2, maximize = constants
-    if shrink is not None:
-        xp.multiply(x, shrink, x)
-    g = descent(xp, x, g, decay, maximize, s, t)
-    xp.subtract(g, m, s)
-    xp.add(m, xp.multiply(s, take1, s), m)
-    xp.multiply(g, g, s)
-    xp.multiply(s, take2, s)
-    xp.multiply(v, keep2, v)
-    xp.add(v, s, v)
-    if largest is not None:
-        v = xp.maximum(largest, v, out=largest)
-    xp.sqrt(v, s)
-    xp.add(s, eps, s)
-    xp.divide(m, s, s)
-    xp.multiply(s, rate, s)
-    xp.subtract(x, s, x)
+class Numbers(NamedTuple):
+    """The numbers of a step, p -= rate · m / (√v + eps): the bias corrections are in ``rate`` and ``eps``."""
+
+    rate: float
+    eps: float
+    shrink: float | None  # what decoupled weight decay multiplies p by
+    decay: float | None  # weight_decay otherwise
+    take1: float  # 1 - β₁
+    beta2: float
+    take2: float  # 1 - β₂
+    maximize: bool
 
 
 class Adam(Elementwise):
@@ -68,13 +61,8 @@ class Adam(Elementwise):
         tensor([0.5000, 0.5000], requires_grad=True)
     """
 
-    _move = staticmethod(_adam)
-    compiled = "step of Adam"
-    scratch = 2
-    older: ClassVar = {
-        "amsgrad": False, "maximize": False, "foreach": None, "capturable": False, "differentiable": False,
-        "decoupled_weight_decay": False, "fused": None,
-    }  # fmt: skip
+    _kernel_name = "step of Adam"
+    _flags = flags.ADAM
 
     def __init__(
         self,
@@ -114,35 +102,32 @@ class Adam(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
-        state["step"] = counter(0, p, group)
-        state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
-        if group["amsgrad"]:
-            state["max_exp_avg_sq"] = torch.zeros_like(p)
+    def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
+        state = {"step": starts_at(0, group), "exp_avg": torch.zeros_like, "exp_avg_sq": torch.zeros_like}
+        return {**state, "max_exp_avg_sq": torch.zeros_like} if group["amsgrad"] else state
 
-    def _names(self, group: dict[str, Any]) -> tuple[str | None, ...]:
-        if group["foreach"] and isinstance(group["lr"], Tensor) and not group["capturable"]:
-            raise RuntimeError("lr as a Tensor is not supported for capturable=False and foreach=True")
-        return "exp_avg", "exp_avg_sq", "max_exp_avg_sq" if group["amsgrad"] else None
+    @staticmethod
+    def _numbers(group: dict[str, Any], t: float) -> Numbers:
+        beta1, beta2 = group["betas"]
+        root = (1 - beta2**t) ** 0.5
+        rate, eps = group["lr"] * root / (1 - beta1**t), group["eps"] * root
+        return Numbers(rate, eps, *shrink_and_decay(group), 1 - beta1, beta2, 1 - beta2, group["maximize"])
 
-    def _time(self, state: dict[str, Any], group: dict[str, Any], fresh: bool) -> Any:
-        if group["differentiable"] and state["step"].requires_grad:
-            raise RuntimeError("`requires_grad` is not supported for `step` in differentiable mode")
-        return super()._time(state, group, fresh)
-
-    def _moving(self, time: float, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        beta1, beta2 = map(read, group["betas"])
-        root = (1 - beta2**time) ** 0.5
-        return read(group["lr"]) * root / (1 - beta1**time), group["eps"] * root
-
-    def _fixed(self, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        beta1, beta2 = map(read, group["betas"])
-        decay, shrink = read(group["weight_decay"]), None
-        if decay == 0:
-            decay = None
-        elif group["decoupled_weight_decay"]:
-            decay, shrink = None, 1 - read(group["lr"]) * decay
-        return shrink, decay, 1 - beta1, beta2, 1 - beta2, group["maximize"]
+    @staticmethod
+    def _update(
+        xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, max_exp_avg_sq: Any, n: Numbers, s: Any, r: Any
+    ) -> None:
+        m, v = exp_avg, exp_avg_sq
+        if n.shrink is not None:
+            xp.multiply(x, n.shrink, x)
+        g = descent(xp, x, g, n, s, r)
+        xp.add(m, xp.multiply(xp.subtract(g, m, s), n.take1, s), m)  # m = β₁ m + (1 - β₁) g
+        xp.multiply(xp.multiply(g, g, s), n.take2, s)
+        xp.add(xp.multiply(v, n.beta2, v), s, v)  # v = β₂ v + (1 - β₂) g²
+        if max_exp_avg_sq is not None:
+            v = xp.maximum(max_exp_avg_sq, v, out=max_exp_avg_sq)
+        xp.divide(m, xp.add(xp.sqrt(v, s), n.eps, s), s)
+        xp.subtract(x, xp.multiply(s, n.rate, s), x)  # p -= rate · m / (√v + eps)
 
 
 adam = functional(Adam, "adam", ["exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"])

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import tensorgrad as torch
-from tensorgrad.optim.elementwise import Elementwise, check, check_betas, check_lr, counter, descent
+from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_betas, check_lr
+from tensorgrad.optim.elementwise import Elementwise, descent
 from tensorgrad.optim.functional import functional
-from tensorgrad.tensor import Tensor
+from tensorgrad.optim.state import starts_at
 
 __all__ = ["Adamax", "adamax"]
 
 
-def _adamax(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
-    (g, m, largest), (s, t) = arrays, scratch
-    rate, decay, take1, keep2, eps, maximize = constants
-    g = descent(xp, x, g, decay, maximize, s, t)
-    xp.subtract(g, m, s)
-    xp.add(m, xp.multiply(s, take1, s), m)
-    xp.add(xp.absolute(g, s), eps, s)
-    xp.multiply(largest, keep2, largest)
-    xp.maximum(largest, s, out=largest)
-    xp.divide(m, largest, s)
-    xp.subtract(x, xp.multiply(s, rate, s), x)
+class Numbers(NamedTuple):
+    """The numbers of a step."""
+
+    rate: float  # lr / (1 - β₁ᵗ)
+    decay: float | None  # weight_decay, unless that is 0
+    take1: float  # 1 - β₁
+    beta2: float
+    eps: float
+    maximize: bool
 
 
 class Adamax(Elementwise):
@@ -55,9 +54,7 @@ class Adamax(Elementwise):
     tensor([0.5000, 0.5000], requires_grad=True)
     """
 
-    _move = staticmethod(_adamax)
-    scratch = 2
-    older: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
+    _flags = flags.ADAMAX
 
     def __init__(
         self,
@@ -82,19 +79,23 @@ class Adamax(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
-        state["step"] = counter(0, p, group)
-        state["exp_avg"], state["exp_inf"] = torch.zeros_like(p), torch.zeros_like(p)
+    def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
+        return {"step": starts_at(0, group), "exp_avg": torch.zeros_like, "exp_inf": torch.zeros_like}
 
-    def _names(self, group: dict[str, Any]) -> tuple[str | None, ...]:
-        return "exp_avg", "exp_inf"
-
-    def _moving(self, time: float, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        return (read(group["lr"]) / (1 - group["betas"][0] ** time),)
-
-    def _fixed(self, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
+    @staticmethod
+    def _numbers(group: dict[str, Any], t: float) -> Numbers:
         beta1, beta2 = group["betas"]
-        return group["weight_decay"] or None, 1 - beta1, beta2, group["eps"], group["maximize"]
+        rate, decay = group["lr"] / (1 - beta1**t), group["weight_decay"] or None
+        return Numbers(rate, decay, 1 - beta1, beta2, group["eps"], group["maximize"])
+
+    @staticmethod
+    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_inf: Any, n: Numbers, s: Any, r: Any) -> None:
+        m, u = exp_avg, exp_inf
+        g = descent(xp, x, g, n, s, r)
+        xp.add(m, xp.multiply(xp.subtract(g, m, s), n.take1, s), m)  # m = β₁ m + (1 - β₁) g
+        xp.add(xp.absolute(g, s), n.eps, s)
+        xp.maximum(xp.multiply(u, n.beta2, u), s, out=u)  # u = max(β₂ u, |g| + eps)
+        xp.subtract(x, xp.multiply(xp.divide(m, u, s), n.rate, s), x)  # p -= rate · m / u
 
 
 adamax = functional(Adamax, "adamax", ["exp_avg", "exp_inf", "step"])

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import tensorgrad as torch
-from tensorgrad.optim.elementwise import Elementwise, check, check_lr, count, counter, descent, number, single
+from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_lr
+from tensorgrad.optim.elementwise import Elementwise, descent
 from tensorgrad.optim.functional import functional
-from tensorgrad.tensor import Tensor
+from tensorgrad.optim.settings import number
+from tensorgrad.optim.state import count, rounded, starts_at
 
 __all__ = ["ASGD", "asgd"]
 
 
-def _asgd(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
-    (g, mean), (s, t) = arrays, scratch
-    rate, shrink, part, decay, maximize = constants
-    g = descent(xp, x, g, decay, maximize, s, t)
-    xp.multiply(x, shrink, x)
-    xp.subtract(x, xp.multiply(g, rate, s), x)
-    if part is None:
-        xp.copyto(mean, x)
-    else:
-        xp.subtract(x, mean, s)
-        xp.add(mean, xp.multiply(s, part, s), mean)
+class Numbers(NamedTuple):
+    """The numbers of a step."""
+
+    eta: float
+    shrink: float  # 1 - lambd · η
+    mu: float | None  # the part of the new p that the average takes, unless it takes all
+    decay: float | None  # weight_decay, unless that is 0
+    maximize: bool
 
 
 class ASGD(Elementwise):
@@ -59,11 +58,7 @@ class ASGD(Elementwise):
     (tensor([0.1250, 0.1250], requires_grad=True), tensor([0.1875, 0.1875]))
     """
 
-    _move = staticmethod(_asgd)
-    scratch = 2
-    counters = ("step", "eta", "mu")
-    counted = "params, mus, etas, and state_steps"
-    older: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
+    _flags = flags.ASGD
 
     def __init__(
         self,
@@ -86,30 +81,36 @@ class ASGD(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
-        state["step"] = counter(0, p, group, here=True)
-        state["eta"] = counter(number(group["lr"]), p, group, here=True)
-        state["mu"] = counter(1, p, group, here=True)
-        state["ax"] = torch.zeros_like(p)
+    def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
+        lr = number(group["lr"])
+        starts = {"step": 0, "eta": lr, "mu": 1}
+        return {k: starts_at(v, group, on_device=True) for k, v in starts.items()} | {"ax": torch.zeros_like}
 
-    def _names(self, group: dict[str, Any]) -> tuple[str | None, ...]:
-        return ("ax",)
-
-    def _time(self, state: dict[str, Any], group: dict[str, Any], fresh: bool) -> tuple[float, float]:
+    @staticmethod
+    def _count(state: dict[str, Any], group: dict[str, Any]) -> tuple[float, float]:
+        """Counts the step. Returns this step's η and μ, as the last one left them; leaves those of the next."""
         eta, mu = state["eta"], state["mu"]
-        time = eta.item(), mu.item()
-        step, lr = count(state), number(group["lr"])
+        now = eta.item(), mu.item()
+        t, lr = count(state), number(group["lr"])
         # Rounded even where a checkpoint was loaded, which makes the dtype that of the parameter.
-        eta.fill_(single(lr / (1 + group["lambd"] * lr * step) ** group["alpha"]))
-        mu.fill_(1 / max(1, step - group["t0"]))
-        return time
+        eta.fill_(rounded(lr / (1 + group["lambd"] * lr * t) ** group["alpha"]))
+        mu.fill_(1 / max(1, t - group["t0"]))
+        return now
 
-    def _moving(self, time: tuple[float, float], group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        eta, mu = time
-        return eta, 1 - group["lambd"] * eta, None if mu == 1 else mu
+    @staticmethod
+    def _numbers(group: dict[str, Any], eta_and_mu: tuple[float, float]) -> Numbers:
+        eta, mu = eta_and_mu
+        shrink, decay = 1 - group["lambd"] * eta, group["weight_decay"] or None
+        return Numbers(eta, shrink, None if mu == 1 else mu, decay, group["maximize"])
 
-    def _fixed(self, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        return group["weight_decay"] or None, group["maximize"]
+    @staticmethod
+    def _update(xp: Any, x: Any, g: Any, ax: Any, n: Numbers, s: Any, r: Any) -> None:
+        g = descent(xp, x, g, n, s, r)
+        xp.subtract(xp.multiply(x, n.shrink, x), xp.multiply(g, n.eta, s), x)  # p = (1 - lambd · η) p - η g
+        if n.mu is None:
+            xp.copyto(ax, x)
+        else:  # ax = (1 - μ) ax + μ p
+            xp.add(ax, xp.multiply(xp.subtract(x, ax, s), n.mu, s), ax)
 
 
 asgd = functional(ASGD, "asgd", ["ax", "mu", "eta", "step"])

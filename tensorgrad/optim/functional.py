@@ -52,19 +52,19 @@ def functional(optimizer: Any, name: str, kept: list[str]) -> Callable[..., None
             raise RuntimeError("API has changed, `state_steps` argument must contain a list of singleton tensors")
         runner: Any = optimizer.__new__(optimizer)
         runner._forget()
-        group = {"foreach": None, **optimizer.older, **settings}
+        group: dict[str, Any] = {"foreach": None, **optimizer._flags.missing, **settings}
         for pair in (("betas", "beta1", "beta2"), ("etas", "etaminus", "etaplus")):
             if pair[1] in settings:
                 group[pair[0]] = settings[pair[1]], settings[pair[2]]
         if "step_size_min" in settings:
             group["step_sizes"] = settings["step_size_min"], settings["step_size_max"]
+        runner.defaults = {"differentiable": False, **group}
         group["params"] = given = [_Given(p, g) for p, g in zip(params, grads, strict=True)]
-        runner.defaults = {"differentiable": group.get("differentiable", False)}
         runner.state = {
             p: {key: values[i] for key, values in zip(kept, lists, strict=True) if len(values) > i}
             for i, p in enumerate(given)
         }
-        runner._update(0, group)
+        runner._step_group(0, group)
         for key, values in zip(kept, lists, strict=True):  # a momentum buffer may have been made
             values[:] = [runner.state[p][key] for p in given if key in runner.state[p]]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.optim import wolfe
-from tensorgrad.optim.elementwise import check_lr
+from tensorgrad.optim.checks import check_lr
 from tensorgrad.optim.optimizer import Optimizer
 from tensorgrad.tensor import Tensor, wrap
 

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import tensorgrad as torch
-from tensorgrad.optim.elementwise import Elementwise, check, check_betas, check_lr, count, counter, descent
+from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_betas, check_lr
+from tensorgrad.optim.elementwise import Elementwise, descent, shrink_and_decay
 from tensorgrad.optim.functional import functional
-from tensorgrad.tensor import Tensor
+from tensorgrad.optim.state import count, starts_at
 
 __all__ = ["NAdam", "nadam"]
 
 
-def _nadam(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
-    """x -= (rate · g + ahead · m) / (√v + eps), with the bias correction of v already in all three."""
-    (g, m, v), (s, t) = arrays, scratch
-    rate, ahead, eps, shrink, decay, take1, keep2, take2, maximize = constants
-    if shrink is not None:
-        xp.multiply(x, shrink, x)
-    g = descent(xp, x, g, decay, maximize, s, t)
-    xp.subtract(g, m, s)
-    xp.add(m, xp.multiply(s, take1, s), m)
-    xp.multiply(g, g, s)
-    xp.multiply(s, take2, s)
-    xp.multiply(v, keep2, v)
-    xp.add(v, s, v)
-    g = xp.multiply(g, rate, t)
-    xp.add(g, xp.multiply(m, ahead, s), t)
-    xp.add(xp.sqrt(v, s), eps, s)
-    xp.subtract(x, xp.divide(t, s, s), x)
+class Numbers(NamedTuple):
+    """The numbers of a step, with the bias correction of v in three: p -= (rate · g + ahead · m) / (√v + eps)."""
+
+    rate: float
+    ahead: float
+    eps: float
+    shrink: float | None  # what decoupled weight decay multiplies p by
+    decay: float | None  # weight_decay otherwise
+    take1: float  # 1 - β₁
+    beta2: float
+    take2: float  # 1 - β₂
+    maximize: bool
 
 
 class NAdam(Elementwise):
@@ -65,14 +61,7 @@ class NAdam(Elementwise):
     tensor([0.4718, 0.4718], requires_grad=True)
     """
 
-    _move = staticmethod(_nadam)
-    scratch = 2
-    counters = ("step", "mu_product")
-    counted = "params, mu_products and state_steps"
-    older: ClassVar = {
-        "maximize": False, "foreach": None, "capturable": False, "differentiable": False,
-        "decoupled_weight_decay": False,
-    }  # fmt: skip
+    _flags = flags.NADAM
 
     def __init__(
         self,
@@ -101,33 +90,43 @@ class NAdam(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
-        state["step"], state["mu_product"] = counter(0, p, group), counter(1, p, group)
-        state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
+    def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "step": starts_at(0, group), "mu_product": starts_at(1, group), "exp_avg": torch.zeros_like,
+            "exp_avg_sq": torch.zeros_like,
+        }  # fmt: skip
 
-    def _names(self, group: dict[str, Any]) -> tuple[str | None, ...]:
-        return "exp_avg", "exp_avg_sq"
-
-    def _time(self, state: dict[str, Any], group: dict[str, Any], fresh: bool) -> tuple[float, Any]:
-        step, product = count(state), state["mu_product"]
+    @staticmethod
+    def _count(state: dict[str, Any], group: dict[str, Any]) -> tuple[float, Any]:
+        """Counts the step. Returns t and Πₜ."""
+        t, product = count(state), state["mu_product"]
         if product.requires_grad and group["differentiable"]:
-            state["mu_product"] = product * _mu(step, group)
-            return step, state["mu_product"]
-        product._array *= _mu(step, group)
-        return step, product._array.item()
+            state["mu_product"] = product * _mu(t, group)
+            return t, state["mu_product"]
+        product._array *= _mu(t, group)
+        return t, product._array.item()
 
-    def _moving(self, time: tuple[float, Any], group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        step, product = time
-        root = (1 - group["betas"][1] ** step) ** 0.5
-        lr, mu, following = read(group["lr"]) * root, _mu(step, group), _mu(step + 1, group)
-        return lr * (1 - mu) / (1 - product), lr * following / (1 - product * following), group["eps"] * root
+    @staticmethod
+    def _numbers(group: dict[str, Any], t_and_product: tuple[float, Any]) -> Numbers:
+        (t, product), (beta1, beta2) = t_and_product, group["betas"]
+        root = (1 - beta2**t) ** 0.5
+        lr, mu, following = group["lr"] * root, _mu(t, group), _mu(t + 1, group)
+        rate, ahead = lr * (1 - mu) / (1 - product), lr * following / (1 - product * following)
+        decays = shrink_and_decay(group)
+        return Numbers(rate, ahead, group["eps"] * root, *decays, 1 - beta1, beta2, 1 - beta2, group["maximize"])
 
-    def _fixed(self, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        beta1, beta2 = group["betas"]
-        decay, shrink = group["weight_decay"] or None, None
-        if decay and group["decoupled_weight_decay"]:
-            decay, shrink = None, 1 - read(group["lr"]) * decay
-        return shrink, decay, 1 - beta1, beta2, 1 - beta2, group["maximize"]
+    @staticmethod
+    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, n: Numbers, s: Any, r: Any) -> None:
+        m, v = exp_avg, exp_avg_sq
+        if n.shrink is not None:
+            xp.multiply(x, n.shrink, x)
+        g = descent(xp, x, g, n, s, r)
+        xp.add(m, xp.multiply(xp.subtract(g, m, s), n.take1, s), m)  # m = β₁ m + (1 - β₁) g
+        xp.multiply(xp.multiply(g, g, s), n.take2, s)
+        xp.add(xp.multiply(v, n.beta2, v), s, v)  # v = β₂ v + (1 - β₂) g²
+        xp.add(xp.multiply(g, n.rate, r), xp.multiply(m, n.ahead, s), r)
+        xp.divide(r, xp.add(xp.sqrt(v, s), n.eps, s), s)
+        xp.subtract(x, s, x)  # p -= (rate · g + ahead · m) / (√v + eps)
 
 
 def _mu(step: float, group: dict[str, Any]) -> float:

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import tensorgrad as torch
-from tensorgrad.optim.elementwise import Elementwise, check, check_betas, check_lr, counter, descent
+from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_betas, check_lr
+from tensorgrad.optim.elementwise import Elementwise, descent, shrink_and_decay
 from tensorgrad.optim.functional import functional
-from tensorgrad.tensor import Tensor
+from tensorgrad.optim.state import starts_at
 
 __all__ = ["RAdam", "radam"]
 
 
-def _radam(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
-    """x -= rate · m, divided by √v + eps where ``adaptive``."""
-    (g, m, v), (s, t) = arrays, scratch
-    rate, adaptive, eps, shrink, decay, take1, keep2, take2, maximize = constants
-    if shrink is not None:
-        xp.multiply(x, shrink, x)
-    g = descent(xp, x, g, decay, maximize, s, t)
-    xp.subtract(g, m, s)
-    xp.add(m, xp.multiply(s, take1, s), m)
-    xp.multiply(g, g, s)
-    xp.multiply(s, take2, s)
-    xp.multiply(v, keep2, v)
-    xp.add(v, s, v)
-    xp.multiply(m, rate, t)
-    if adaptive:
-        xp.add(xp.sqrt(v, s), eps, s)
-        xp.divide(t, s, t)
-    xp.subtract(x, t, x)
+class Numbers(NamedTuple):
+    """The numbers of a step: p -= rate · m, divided by √v + eps where ``adaptive``."""
+
+    rate: float
+    adaptive: bool
+    eps: float
+    shrink: float | None  # what decoupled weight decay multiplies p by
+    decay: float | None  # weight_decay otherwise
+    take1: float  # 1 - β₁
+    beta2: float
+    take2: float  # 1 - β₂
+    maximize: bool
 
 
 class RAdam(Elementwise):
@@ -65,12 +60,7 @@ class RAdam(Elementwise):
     tensor([0.5000, 0.5000], requires_grad=True)
     """
 
-    _move = staticmethod(_radam)
-    scratch = 2
-    older: ClassVar = {
-        "foreach": None, "maximize": False, "differentiable": False, "decoupled_weight_decay": False,
-        "capturable": False,
-    }  # fmt: skip
+    _flags = flags.RADAM
 
     def __init__(
         self,
@@ -97,29 +87,35 @@ class RAdam(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
-        state["step"] = counter(0, p, group)
-        state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
+    def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
+        return {"step": starts_at(0, group), "exp_avg": torch.zeros_like, "exp_avg_sq": torch.zeros_like}
 
-    def _names(self, group: dict[str, Any]) -> tuple[str | None, ...]:
-        return "exp_avg", "exp_avg_sq"
-
-    def _moving(self, time: float, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
+    @staticmethod
+    def _numbers(group: dict[str, Any], t: float) -> Numbers:
         beta1, beta2 = group["betas"]
-        lr, correction = read(group["lr"]) / (1 - beta1**time), 1 - beta2**time
-        limit = 2 / (1 - beta2) - 1
-        rho = limit - 2 * time * beta2**time / correction
-        if rho <= 5:
-            return lr, False
-        rectified = (rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)
-        return lr * (correction * rectified) ** 0.5, True
+        rate, correction = group["lr"] / (1 - beta1**t), 1 - beta2**t
+        limit = 2 / (1 - beta2) - 1  # ρ
+        rho = limit - 2 * t * beta2**t / correction
+        adaptive = bool(rho > 5)
+        if adaptive:
+            rectified = (rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)  # r²
+            rate = rate * (correction * rectified) ** 0.5
+        decays = shrink_and_decay(group)
+        return Numbers(rate, adaptive, group["eps"], *decays, 1 - beta1, beta2, 1 - beta2, group["maximize"])
 
-    def _fixed(self, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        beta1, beta2 = group["betas"]
-        decay, shrink = group["weight_decay"] or None, None
-        if decay and group["decoupled_weight_decay"]:
-            decay, shrink = None, 1 - read(group["lr"]) * decay
-        return group["eps"], shrink, decay, 1 - beta1, beta2, 1 - beta2, group["maximize"]
+    @staticmethod
+    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, n: Numbers, s: Any, r: Any) -> None:
+        m, v = exp_avg, exp_avg_sq
+        if n.shrink is not None:
+            xp.multiply(x, n.shrink, x)
+        g = descent(xp, x, g, n, s, r)
+        xp.add(m, xp.multiply(xp.subtract(g, m, s), n.take1, s), m)  # m = β₁ m + (1 - β₁) g
+        xp.multiply(xp.multiply(g, g, s), n.take2, s)
+        xp.add(xp.multiply(v, n.beta2, v), s, v)  # v = β₂ v + (1 - β₂) g²
+        xp.multiply(m, n.rate, r)
+        if n.adaptive:
+            xp.divide(r, xp.add(xp.sqrt(v, s), n.eps, s), r)
+        xp.subtract(x, r, x)  # p -= rate · m, or rate · m / (√v + eps)
 
 
 radam = functional(RAdam, "radam", ["exp_avg", "exp_avg_sq", "step"])

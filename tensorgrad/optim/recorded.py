@@ -13,6 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import tensorgrad as torch
+from tensorgrad.optim.settings import Settings
+from tensorgrad.optim.state import begin
 
 
 class Slot:
@@ -69,13 +71,33 @@ RECORDED = SimpleNamespace(
 )
 
 
-def advance(update: Callable, p: Any, tensors: list, scratch: int, constants: tuple, real: bool) -> None:
-    """Runs ``update`` on a parameter, its gradient and its state (``tensors``, or ``None``), recorded.
+def step_group(optimizer: Any, group: dict[str, Any], settings: Settings) -> None:
+    """Moves a group's parameters with tensor ops, which autograd records.
 
     Raises:
-        RuntimeError: the parameter is a leaf that requires a gradient: nobody could ask for that of its old value.
+        RuntimeError: a parameter is a leaf that requires a gradient: nobody could ask for that of its old value.
     """
-    split = real and p.is_complex()
+    starts, names = settings.starts, settings.names
+    with torch.set_grad_enabled(optimizer.defaults["differentiable"]):
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            state: dict[str, Any] = {}
+            t: Any = None
+            if starts:
+                state = optimizer.state[p]
+                first = state.get(names[0]) is None
+                if first:
+                    begin(state, p, starts)
+                t = optimizer._count(state, group) if "step" in starts else first
+            tensors = [p.grad, *(state[name] if name else None for name in names)]
+            # The settings as they are: a tensor stays one, so that it can get a gradient.
+            _move(optimizer, p, tensors, optimizer._numbers_at(group, t))
+
+
+def _move(optimizer: Any, p: Any, tensors: list, n: Any) -> None:
+    """Runs the update on a parameter, its gradient and its state (``tensors``, or ``None``)."""
+    split = optimizer._complex_as_pairs and p.is_complex()
     grad, *kept = tensors
     # Copies, because autograd may need the values that are about to be replaced.
     before = [None if t is None else t.clone() for t in (p, *kept)]
@@ -83,7 +105,7 @@ def advance(update: Callable, p: Any, tensors: list, scratch: int, constants: tu
         None if t is None else Slot(torch.view_as_real(t) if split else t) for t in (before[0], grad, *before[1:])
     )
     first = [None if slot is None else slot.value for slot in (x, *state)]
-    update(RECORDED, x, [g, *state], [Slot() for _ in range(scratch)], constants)
+    optimizer._update(RECORDED, x, g, *state, n, *(Slot() for _ in range(optimizer._temporaries)))
     for tensor, slot, old in zip((p, *kept), (x, *state), first, strict=True):
         if slot is not None and slot.value is not old:
             tensor.copy_(torch.view_as_complex(slot.value) if split else slot.value)

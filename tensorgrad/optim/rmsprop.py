@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import tensorgrad as torch
-from tensorgrad.optim.elementwise import Elementwise, check, check_lr, count, counter, descent
+from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_lr
+from tensorgrad.optim.elementwise import Elementwise, descent
 from tensorgrad.optim.functional import functional
-from tensorgrad.tensor import Tensor
+from tensorgrad.optim.state import starts_at
 
 __all__ = ["RMSprop", "rmsprop"]
 
 
-def _rmsprop(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
-    (g, v, mean, buffer), (s, t) = arrays, scratch
-    lr, eps, decay, momentum, keep, take, maximize = constants
-    g = descent(xp, x, g, decay, maximize, s, t)
-    xp.multiply(g, g, s)
-    xp.multiply(s, take, s)
-    xp.multiply(v, keep, v)
-    xp.add(v, s, v)
-    if mean is not None:
-        xp.subtract(g, mean, s)
-        xp.add(mean, xp.multiply(s, take, s), mean)
-        xp.multiply(mean, mean, s)
-        v = xp.subtract(v, s, s)
-    xp.sqrt(v, s)
-    xp.add(s, eps, s)
-    xp.divide(g, s, s)
-    if buffer is not None:
-        xp.multiply(buffer, momentum, buffer)
-        s = xp.add(buffer, s, buffer)
-    xp.subtract(x, xp.multiply(s, lr, t), x)
+class Numbers(NamedTuple):
+    """The numbers of all steps."""
+
+    lr: float
+    eps: float
+    decay: float | None  # weight_decay, unless that is 0
+    momentum: float
+    alpha: float
+    take: float  # 1 - alpha
+    maximize: bool
 
 
 class RMSprop(Elementwise):
@@ -66,13 +57,7 @@ class RMSprop(Elementwise):
     tensor([5.9605e-08, 5.9605e-08], requires_grad=True)
     """
 
-    _move = staticmethod(_rmsprop)
-    scratch = 2
-    timeless = True
-    older: ClassVar = {
-        "momentum": 0, "centered": False, "foreach": None, "maximize": False, "differentiable": False,
-        "capturable": False,
-    }  # fmt: skip
+    _flags = flags.RMSPROP
 
     def __init__(
         self,
@@ -100,24 +85,34 @@ class RMSprop(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
-        state["step"] = counter(0, p, group)
-        state["square_avg"] = torch.zeros_like(p)
+    def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
+        state = {"step": starts_at(0, group), "square_avg": torch.zeros_like}
         if group["momentum"] > 0:
-            state["momentum_buffer"] = torch.zeros_like(p)
+            state["momentum_buffer"] = torch.zeros_like
         if group["centered"]:
-            state["grad_avg"] = torch.zeros_like(p)
+            state["grad_avg"] = torch.zeros_like
+        return state
 
-    def _names(self, group: dict[str, Any]) -> tuple[str | None, ...]:
-        mean = "grad_avg" if group["centered"] else None
-        return "square_avg", mean, "momentum_buffer" if group["momentum"] > 0 else None
-
-    def _time(self, state: dict[str, Any], group: dict[str, Any], fresh: bool) -> None:
-        count(state)
-
-    def _fixed(self, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
+    @staticmethod
+    def _numbers(group: dict[str, Any]) -> Numbers:
         alpha, decay = group["alpha"], group["weight_decay"] or None
-        return read(group["lr"]), group["eps"], decay, group["momentum"], alpha, 1 - alpha, group["maximize"]
+        return Numbers(group["lr"], group["eps"], decay, group["momentum"], alpha, 1 - alpha, group["maximize"])
+
+    @staticmethod
+    def _update(
+        xp: Any, x: Any, g: Any, square_avg: Any, grad_avg: Any, momentum_buffer: Any, n: Numbers, s: Any, r: Any
+    ) -> None:
+        v, mean, b = square_avg, grad_avg, momentum_buffer
+        g = descent(xp, x, g, n, s, r)
+        xp.multiply(xp.multiply(g, g, s), n.take, s)
+        xp.add(xp.multiply(v, n.alpha, v), s, v)  # v = alpha · v + (1 - alpha) g²
+        if mean is not None:
+            xp.add(mean, xp.multiply(xp.subtract(g, mean, s), n.take, s), mean)
+            v = xp.subtract(v, xp.multiply(mean, mean, s), s)  # the variance
+        d = xp.divide(g, xp.add(xp.sqrt(v, s), n.eps, s), s)
+        if b is not None:
+            d = xp.add(xp.multiply(b, n.momentum, b), d, b)  # b = momentum · b + g / (√v + eps)
+        xp.subtract(x, xp.multiply(d, n.lr, r), x)  # p -= lr · g / (√v + eps)
 
 
 rmsprop = functional(RMSprop, "rmsprop", ["square_avg", "grad_avg", "momentum_buffer", "step"])

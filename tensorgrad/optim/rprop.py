@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import tensorgrad as torch
-from tensorgrad.optim.elementwise import Elementwise, check_lr, count, counter, number
+from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check_lr
+from tensorgrad.optim.elementwise import Elementwise
 from tensorgrad.optim.functional import functional
+from tensorgrad.optim.settings import number
+from tensorgrad.optim.state import starts_at
 from tensorgrad.tensor import Tensor
 
 __all__ = ["Rprop", "rprop"]
 
 
-def _rprop(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
-    (g, previous, size), (s, t) = arrays, scratch
-    shrink, grow, least, most, zero, one, maximize = constants
-    if maximize:
-        g = xp.negative(g, t)
-    xp.sign(xp.multiply(g, previous, s), s)
-    turned, still, straight = xp.less(s, zero), xp.equal(s, zero), xp.greater(s, zero)
-    for factor, where in ((shrink, turned), (one, still), (grow, straight)):  # where it is nan, it stays nan
-        xp.copyto(s, factor, where=where)
-    xp.multiply(size, s, size)
-    xp.clip(size, least, most, size)
-    xp.copyto(previous, g)
-    xp.copyto(previous, zero, where=turned)
-    xp.sign(previous, s)
-    xp.subtract(x, xp.multiply(s, size, s), x)
+class Numbers(NamedTuple):
+    """The numbers of all steps."""
+
+    shrink: float  # what a step size is multiplied by after a turn
+    grow: float  # otherwise
+    least: float
+    most: float
+    zero: float
+    one: float
+    maximize: bool
 
 
 class Rprop(Elementwise):
@@ -61,10 +59,7 @@ class Rprop(Elementwise):
     tensor([-0.1000, -0.1000], requires_grad=True)
     """
 
-    _move = staticmethod(_rprop)
-    scratch = 2
-    timeless = True
-    older: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
+    _flags = flags.RPROP
 
     def __init__(
         self,
@@ -87,20 +82,31 @@ class Rprop(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
-        lr = float(number(group["lr"]))
-        state["step"], state["prev"] = counter(0, p, group), torch.zeros_like(p)
-        grad: Any = p.grad
-        state["step_size"] = torch.full_like(grad, complex(lr, lr) if p.is_complex() else lr)
+    def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
+        def step_size(p: Tensor) -> Tensor:
+            lr, grad = float(number(group["lr"])), p.grad
+            assert grad is not None
+            return torch.full_like(grad, complex(lr, lr) if p.is_complex() else lr)
 
-    def _names(self, group: dict[str, Any]) -> tuple[str | None, ...]:
-        return "prev", "step_size"
+        return {"step": starts_at(0, group), "prev": torch.zeros_like, "step_size": step_size}
 
-    def _time(self, state: dict[str, Any], group: dict[str, Any], fresh: bool) -> None:
-        count(state)
+    @staticmethod
+    def _numbers(group: dict[str, Any]) -> Numbers:
+        (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
+        return Numbers(shrink, grow, least, most, 0.0, 1.0, group["maximize"])
 
-    def _fixed(self, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        return *group["etas"], *group["step_sizes"], 0.0, 1.0, group["maximize"]
+    @staticmethod
+    def _update(xp: Any, x: Any, g: Any, prev: Any, step_size: Any, n: Numbers, s: Any, r: Any) -> None:
+        if n.maximize:
+            g = xp.negative(g, r)
+        xp.sign(xp.multiply(g, prev, s), s)
+        turned, still, straight = xp.less(s, n.zero), xp.equal(s, n.zero), xp.greater(s, n.zero)
+        for factor, where in ((n.shrink, turned), (n.one, still), (n.grow, straight)):  # where it is nan, it stays nan
+            xp.copyto(s, factor, where=where)
+        xp.clip(xp.multiply(step_size, s, step_size), n.least, n.most, step_size)
+        xp.copyto(prev, g)
+        xp.copyto(prev, n.zero, where=turned)  # such an element rests
+        xp.subtract(x, xp.multiply(xp.sign(prev, s), step_size, s), x)  # p -= sign(g) · step_size
 
 
 rprop = functional(Rprop, "rprop", ["prev", "step_size", "step"])

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import tensorgrad as torch
-from tensorgrad.optim.elementwise import Elementwise, check, check_lr, descent
+from tensorgrad.optim import flags
+from tensorgrad.optim.checks import check, check_lr
+from tensorgrad.optim.elementwise import Elementwise, descent
 from tensorgrad.optim.functional import functional
 from tensorgrad.tensor import Tensor
 
 __all__ = ["SGD", "sgd"]
 
 
-def _sgd(xp: Any, x: Any, arrays: Any, scratch: Any, constants: tuple) -> None:
-    """x -= lr · direction. ``decay`` and ``take`` (1 - dampening) are ``None`` where they change nothing."""
-    (g, *buffers), (s, t) = arrays, scratch
-    fresh, lr, decay, momentum, take, maximize, nesterov = constants
-    g = descent(xp, x, g, decay, maximize, t, s)
-    if buffers:
-        (buffer,) = buffers
-        if fresh:
-            buffer[...] = g
-        else:
-            xp.multiply(buffer, momentum, buffer)
-            xp.add(buffer, g if take is None else xp.multiply(g, take, t), buffer)
-        g = xp.add(g, xp.multiply(buffer, momentum, t), s) if nesterov else buffer
-    xp.subtract(x, xp.multiply(g, lr, t), x)
+class Numbers(NamedTuple):
+    """The numbers of a step. ``None`` stands for what changes nothing."""
+
+    lr: float
+    decay: float | None  # weight_decay
+    momentum: float
+    take: float | None  # 1 - dampening
+    nesterov: bool
+    maximize: bool
+    first: bool  # is there no b yet?
 
 
 class SGD(Elementwise):
@@ -61,16 +58,9 @@ class SGD(Elementwise):
         tensor([0.5000, 0.5000], requires_grad=True)
     """
 
-    _move = staticmethod(_sgd)
-    compiled = "step of SGD"
-    scratch = 2
-    real = False
-    timeless = True
-    counters = ()
-    recorded_foreach = True
-    older: ClassVar = {
-        "nesterov": False, "maximize": False, "foreach": None, "differentiable": False, "fused": False,
-    }  # fmt: skip
+    _kernel_name = "step of SGD"
+    _complex_as_pairs = False
+    _flags = flags.SGD
 
     def __init__(
         self,
@@ -97,23 +87,28 @@ class SGD(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _names(self, group: dict[str, Any]) -> tuple[str | None, ...]:
-        return ("momentum_buffer",) if group["momentum"] else ()
+    def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
+        return {"momentum_buffer": lambda p: torch.empty_like(p.grad)} if group["momentum"] else {}
 
-    def _begin(self, state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
-        grad: Any = p.grad
-        state["momentum_buffer"] = torch.empty_like(grad)
+    @staticmethod
+    def _numbers(group: dict[str, Any], first: bool | None) -> Numbers:
+        lr, decay, dampening = group["lr"], group["weight_decay"], group["dampening"]
+        return Numbers(
+            lr, decay if decay != 0 else None, group["momentum"], 1 - dampening if dampening else None,
+            group["nesterov"], group["maximize"], bool(first),
+        )  # fmt: skip
 
-    def _time(self, state: dict[str, Any], group: dict[str, Any], fresh: bool) -> bool:
-        return fresh
-
-    def _moving(self, time: bool | None, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        return (bool(time),)
-
-    def _fixed(self, group: dict[str, Any], read: Callable[[Any], Any]) -> tuple:
-        decay, dampening = read(group["weight_decay"]), group["dampening"]
-        decay, take = decay if decay != 0 else None, 1 - dampening if dampening else None
-        return read(group["lr"]), decay, group["momentum"], take, group["maximize"], group["nesterov"]
+    @staticmethod
+    def _update(xp: Any, x: Any, g: Any, momentum_buffer: Any, n: Numbers, s: Any, r: Any) -> None:
+        g, b = descent(xp, x, g, n, s, r), momentum_buffer
+        if b is not None:
+            if n.first:
+                b[...] = g
+            else:  # b = momentum · b + (1 - dampening) · g
+                xp.multiply(b, n.momentum, b)
+                xp.add(b, g if n.take is None else xp.multiply(g, n.take, s), b)
+            g = xp.add(g, xp.multiply(b, n.momentum, s), r) if n.nesterov else b
+        xp.subtract(x, xp.multiply(g, n.lr, s), x)  # p -= lr · g
 
 
 sgd = functional(SGD, "sgd", ["momentum_buffer"])

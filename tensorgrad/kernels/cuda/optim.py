@@ -134,21 +134,19 @@ def _laid(g, x):
     return made
 
 
-def _sgd(launch: _Launch, arrays: int, numbers: tuple) -> None:
-    fresh, lr, decay, momentum, take, maximize, nesterov = numbers
+def _sgd(launch: _Launch, arrays: int, n: Any) -> None:
     number = launch.number
-    first = number(lr), number(decay or 0), number(-1 if maximize else 1)
+    step = number(n.lr), number(n.decay or 0), number(-1 if n.maximize else 1)
     if arrays == 2:
-        launch("sgd", *first)
+        launch("sgd", *step)
     else:
-        take = 1 if take is None else take
-        launch("sgd_momentum", *first, number(momentum), number(take), np.bool_(fresh), np.bool_(nesterov))
+        take = 1 if n.take is None else n.take
+        launch("sgd_momentum", *step, number(n.momentum), number(take), np.bool_(n.first), np.bool_(n.nesterov))
 
 
-def _adam(launch: _Launch, arrays: int, numbers: tuple) -> None:
-    rate, eps, shrink, decay, take1, keep2, take2, maximize = numbers
-    shrink = 1 if shrink is None else shrink
-    given = rate, eps, shrink, decay or 0, take1, keep2, take2, -1 if maximize else 1
+def _adam(launch: _Launch, arrays: int, n: Any) -> None:
+    shrink, sign = 1 if n.shrink is None else n.shrink, -1 if n.maximize else 1
+    given = n.rate, n.eps, shrink, n.decay or 0, n.take1, n.beta2, n.take2, sign
     launch("adam" if arrays == 4 else "adam_amsgrad", *map(launch.number, given))
 
 

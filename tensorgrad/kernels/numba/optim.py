@@ -22,11 +22,11 @@ _BLOCK = 2048  # elements that stay in the first cache from one loop over them t
 _PART = 65536  # elements whose squares are one sum: fixed, so that results do not depend on threads
 
 
-def _over_all(step: Callable, arrays: int, missing: tuple, cost: float) -> Callable:
+def _over_all(step: Callable, arrays: int, absent: dict[str, int], cost: float) -> Callable:
     """The function that moves many parameters: it takes a list of (parameter, gradient and state arrays, numbers).
 
-    `arrays` is how many arrays `step` takes; for those that are None the parameter stands in. `missing` are the numbers
-    that stand for None.
+    `arrays` is how many arrays `step` takes; for those that are None the parameter stands in. `absent` are the names of
+    the numbers that it takes, in its order, each with what stands for None.
     """
 
     def part(jobs, starts, first, last):
@@ -42,8 +42,8 @@ def _over_all(step: Callable, arrays: int, missing: tuple, cost: float) -> Calla
         for x, others, values in moves:
             numbers = made.get(values)
             if numbers is None:
-                given = [m if v is None else v for v, m in zip(values, missing, strict=True)]
-                numbers = made[values] = np.array(given, F32)
+                given = [(getattr(values, name), otherwise) for name, otherwise in absent.items()]
+                numbers = made[values] = np.array([o if value is None else value for value, o in given], F32)
             flat = [x if a is None else a for a in (x, *others)]
             flat += [x] * (arrays - len(flat))
             jobs.append((*(a if a.ndim == 1 else a.reshape(-1) for a in flat), numbers))
@@ -57,6 +57,9 @@ def _over_all(step: Callable, arrays: int, missing: tuple, cost: float) -> Calla
 
 
 def _sgd() -> Callable:
+    absent = {"lr": 0, "decay": 0, "momentum": 0, "take": 1, "nesterov": 0, "maximize": 0, "first": 0}
+    LR, DECAY, MOMENTUM, TAKE, NESTEROV, MAXIMIZE, FIRST = range(len(absent))
+
     @inner(fastmath={"contract"})
     def without_buffer(x, g, lr, decay, sign):
         if decay != F(0.0):
@@ -69,45 +72,49 @@ def _sgd() -> Callable:
 
     @inner(fastmath={"contract"})
     def with_buffer(x, g, buffer, numbers):
-        fresh, nesterov = numbers[0] != F(0.0), numbers[6] != F(0.0)
-        lr, decay, momentum, take = numbers[1], numbers[2], numbers[3], numbers[4]
-        sign = F(1.0) - F(2.0) * numbers[5]
+        is_first, nesterov = numbers[FIRST] != F(0.0), numbers[NESTEROV] != F(0.0)
+        lr, decay, momentum, take = numbers[LR], numbers[DECAY], numbers[MOMENTUM], numbers[TAKE]
+        sign = F(1.0) - F(2.0) * numbers[MAXIMIZE]
         decays = decay != F(0.0)
         for i in range(x.size):
             slope = sign * g[i]
             slope = slope + decay * x[i] if decays else slope
-            moved = slope if fresh else momentum * buffer[i] + take * slope
+            moved = slope if is_first else momentum * buffer[i] + take * slope
             buffer[i] = moved
             x[i] -= lr * (slope + momentum * moved if nesterov else moved)
 
     @plain(f"void({_ARRAY}, {_ARRAY}, {_ARRAY}, {_ARRAY}, int64, int64)")
     def step(x, g, buffer, numbers, first, last):
         if buffer.ctypes.data == x.ctypes.data:  # there is none
-            without_buffer(x[first:last], g[first:last], numbers[1], numbers[2], F(1.0) - F(2.0) * numbers[5])
+            sign = F(1.0) - F(2.0) * numbers[MAXIMIZE]
+            without_buffer(x[first:last], g[first:last], numbers[LR], numbers[DECAY], sign)
         else:
             with_buffer(x[first:last], g[first:last], buffer[first:last], numbers)
 
-    return _over_all(step, 3, (0, 0, 0, 0, 1, 0, 0), 0.5)
+    return _over_all(step, 3, absent, 0.5)
 
 
 # --- Adam ------------------------------------------------------------------------------------------------------------
 
 
 def _adam() -> Callable:
+    absent = {"rate": 0, "eps": 0, "shrink": 1, "decay": 0, "take1": 0, "beta2": 0, "take2": 0, "maximize": 0}
+    RATE, EPS, SHRINK, DECAY, TAKE1, BETA2, TAKE2, MAXIMIZE = range(len(absent))
+
     @inner(fastmath={"contract"})
     def average(x, g, m, v, numbers):
-        decay, take1, keep2, take2 = numbers[3], numbers[4], numbers[5], numbers[6]
-        sign = F(1.0) - F(2.0) * numbers[7]
+        decay, take1, beta2, take2 = numbers[DECAY], numbers[TAKE1], numbers[BETA2], numbers[TAKE2]
+        sign = F(1.0) - F(2.0) * numbers[MAXIMIZE]
         if decay != F(0.0):
             for i in range(x.size):
                 slope = sign * g[i] + decay * x[i]
                 m[i] += take1 * (slope - m[i])
-                v[i] = keep2 * v[i] + take2 * (slope * slope)
+                v[i] = beta2 * v[i] + take2 * (slope * slope)
         else:
             for i in range(x.size):
                 slope = sign * g[i]
                 m[i] += take1 * (slope - m[i])
-                v[i] = keep2 * v[i] + take2 * (slope * slope)
+                v[i] = beta2 * v[i] + take2 * (slope * slope)
 
     @inner(fastmath={"contract"})
     def largest_so_far(v, largest):
@@ -131,9 +138,9 @@ def _adam() -> Callable:
             if has_largest:
                 largest_so_far(squares, largest[start:end])
                 squares = largest[start:end]
-            move(here, averages, squares, numbers[0], numbers[1], numbers[2])
+            move(here, averages, squares, numbers[RATE], numbers[EPS], numbers[SHRINK])
 
-    return _over_all(step, 5, (0, 0, 1, 0, 0, 0, 0, 0), 1.0)
+    return _over_all(step, 5, absent, 1.0)
 
 
 # --- norms -----------------------------------------------------------------------------------------------------------

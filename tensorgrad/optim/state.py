@@ -1,0 +1,66 @@
+"""What optimizers keep of a parameter besides arrays like it: counts, and other single numbers."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tensorgrad as torch
+from tensorgrad.storage.stubs import Storage
+from tensorgrad.tensor import Tensor
+
+
+def begin(state: dict[str, Any], p: Tensor, starts: dict[str, Callable[[Tensor], Tensor]]) -> None:
+    """Puts into ``state`` what is kept of a parameter that is moved for the first time."""
+    for name, start in starts.items():
+        state[name] = start(p)
+
+
+def single_number(value: float, p: Tensor, group: dict[str, Any], on_device: bool = False) -> Tensor:
+    """A single number of a parameter's state, of the dtype and on the device that PyTorch gives it.
+
+    Args:
+        on_device: is it on the parameter's device in any case?
+    """
+    fused = group.get("fused")
+    dtype = torch.float64 if torch.get_default_dtype() == torch.float64 and not fused else torch.float32
+    device = p.device if on_device or fused or group.get("capturable") else "cpu"
+    return torch.full((), float(value), dtype=dtype, device=device)
+
+
+def starts_at(value: float, group: dict[str, Any], on_device: bool = False) -> Callable[[Tensor], Tensor]:
+    """The same as a function of the parameter."""
+    return lambda p: single_number(value, p, group, on_device)
+
+
+def count(state: dict[str, Any], group: dict[str, Any] | None = None) -> float:
+    """Adds one to the state's step count and returns it. The count is a tensor so that PyTorch can load it."""
+    array = state["step"]._array
+    if array.__class__ is not np.ndarray:
+        return _count_there(state["step"])
+    step = array.item() + 1
+    array[()] = step
+    return step
+
+
+_COUNTS: weakref.WeakKeyDictionary[Storage, tuple[int | None, float]] = weakref.WeakKeyDictionary()
+
+
+def _count_there(tensor: Tensor) -> float:
+    """The same for a count on another device, which is read only if somebody else has written to it: to read is to wait
+    until the device has done all its work."""
+    storage = tensor._storage
+    version, step = _COUNTS.get(storage, (None, 0.0))
+    step = (tensor.item() if version is None or version != storage.version else step) + 1
+    storage.write(tensor._array, step)
+    storage.bump()
+    _COUNTS[storage] = storage.version, step
+    return step
+
+
+def rounded(value: float) -> Any:
+    """A number rounded to the dtype that PyTorch keeps single numbers in."""
+    return (np.float64 if torch.get_default_dtype() == torch.float64 else np.float32)(value)
