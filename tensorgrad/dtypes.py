@@ -8,6 +8,7 @@ Promotion is a lattice in three categories (integers < floating < complex), with
 from __future__ import annotations
 
 import builtins
+from typing import Any
 
 import numpy as np
 
@@ -84,12 +85,12 @@ WIDE_UNSIGNED = (uint16, uint32, uint64)  # they mix with no other integers
 ALL = (
     bool, uint8, *WIDE_UNSIGNED, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128
 )  # fmt: skip
-SPOKEN = {  # PyTorch's older names, in messages and types: `FloatTensor`
+SCALAR_TYPES = {  # PyTorch's names of its scalar types, in messages and in `FloatTensor`
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half", "bfloat16": "BFloat16",
     "float32": "Float", "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
 }  # fmt: skip
-IN_C = {  # what a C++ compiler calls them, in other messages
+C_TYPES = {  # what a C++ compiler calls them, in other messages
     "bool": "bool", "uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int",
     "int64": "long int", "uint16": "short unsigned int", "uint32": "unsigned int", "uint64": "long unsigned int",
     "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
@@ -101,6 +102,26 @@ FROM_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
 NUMBERS = frozenset({True.__class__, (1).__class__, (1.0).__class__, (1j).__class__})
 
 F32, F64, I64, B1 = np.dtype("float32"), np.dtype("float64"), np.dtype("int64"), np.dtype("bool")
+
+
+def scalar_type(of: Any) -> str:
+    """The name that PyTorch's messages give to the dtype of a tensor or array, or to a dtype: `Float`, `Long`.
+
+    >>> from tensorgrad import dtypes
+    >>> dtypes.scalar_type(dtypes.int64)
+    'Long'
+    """
+    return SCALAR_TYPES[getattr(of, "dtype", of).name]
+
+
+def c_type(of: Any) -> str:
+    """The C++ name of the same, as other messages have it: `float`, `long int`.
+
+    >>> from tensorgrad import dtypes
+    >>> dtypes.c_type(dtypes.int64)
+    'long int'
+    """
+    return C_TYPES[getattr(of, "dtype", of).name]
 
 
 def _by_name(name: str) -> dtype:
@@ -217,7 +238,7 @@ class _Promotion(dict):
             return self[meant]
         raise RuntimeError(
             "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
-            f"{' and '.join(SPOKEN[d.name] for d in meant)}"
+            f"{' and '.join(SCALAR_TYPES[d.name] for d in meant)}"
         )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.storage.stubs import STORAGES
 
 
@@ -122,9 +123,9 @@ def raise_bool_subtraction(both: bool) -> None:
 
 def unsupported(name: str, array):
     """Raises: NotImplementedError, in PyTorch's words, for an op that has no meaning for an array's dtype."""
-    spoken = dtypes.SPOKEN[dtypes.from_numpy_dtype(array.dtype).name]
+    found = scalar_type(dtypes.from_numpy_dtype(array.dtype))
     device = getattr(STORAGES.get(array.__class__), "device_type", "cpu")
-    raise NotImplementedError(f"\"{name}_{device}\" not implemented for '{spoken}'") from None
+    raise NotImplementedError(f"\"{name}_{device}\" not implemented for '{found}'") from None
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

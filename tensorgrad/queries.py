@@ -166,10 +166,10 @@ def set_default_tensor_type(t) -> None:
     >>> torch.set_default_tensor_type("torch.FloatTensor")
     """
     names = {"Float": dtypes.float32, "Double": dtypes.float64, "Half": dtypes.float16, "BFloat16": dtypes.bfloat16}
-    spoken = str(getattr(t, "__name__", t)).rpartition(".")[2].removesuffix("Tensor")
-    if spoken not in names:
+    name = str(getattr(t, "__name__", t)).rpartition(".")[2].removesuffix("Tensor")
+    if name not in names:
         raise TypeError(f"only floating-point types are supported as the default type, got {t}")
-    dtypes.set_default_dtype(names[spoken])
+    dtypes.set_default_dtype(names[name])
 
 
 def _assert(condition, message) -> None:

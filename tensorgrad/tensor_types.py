@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Union
 
 from tensorgrad import devices, dtypes
-from tensorgrad.dtypes import SPOKEN
+from tensorgrad.dtypes import SCALAR_TYPES, scalar_type
 from tensorgrad.storage.stubs import storage_class
 from tensorgrad.tensor import Tensor
 
@@ -21,7 +21,7 @@ class TensorType:
 
     def __init__(self, dtype: dtypes.dtype, device: str = "cpu"):
         self.dtype, self.is_cuda = dtype, device == "cuda"
-        self.__name__ = self.__qualname__ = f"{SPOKEN[dtype.name]}Tensor"
+        self.__name__ = self.__qualname__ = f"{scalar_type(dtype)}Tensor"
         self.__module__ = "torch" if device == "cpu" else f"torch.{device}"
         self.device = devices.device(device)
 
@@ -52,7 +52,7 @@ class TensorType:
 
 
 def _named(dtype: str, device: str) -> TensorType:
-    return types(device)[f"{SPOKEN[dtype]}Tensor"]
+    return types(device)[f"{SCALAR_TYPES[dtype]}Tensor"]
 
 
 _made: dict[str, dict[str, TensorType]] = {}
@@ -68,6 +68,6 @@ def types(device: str = "cpu") -> dict[str, TensorType]:
     True
     """
     if device not in _made:
-        made = [TensorType(dtypes.BY_NAME[name], device) for name in SPOKEN if not name.startswith("complex")]
+        made = [TensorType(dtypes.BY_NAME[name], device) for name in SCALAR_TYPES if not name.startswith("complex")]
         _made[device] = {t.__name__: t for t in made}
     return _made[device]

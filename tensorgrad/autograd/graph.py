@@ -20,6 +20,7 @@ from typing import Any
 from tensorgrad import dtypes
 from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.system.lazy_modules import whole
 from tensorgrad.tensor import PLAIN, Tensor, share
 
@@ -326,4 +327,4 @@ def raise_freed() -> None:
 
 def legacy_type_name(array) -> str:
     """PyTorch's old name of a tensor type, which its messages still use: `torch.FloatTensor`."""
-    return f"torch.{dtypes.SPOKEN[dtypes.from_numpy_dtype(array.dtype).name]}Tensor"
+    return f"torch.{scalar_type(dtypes.from_numpy_dtype(array.dtype))}Tensor"

@@ -34,7 +34,7 @@ from tensorgrad.dispatch.promotion import (
 )
 from tensorgrad.dispatch.signature import LIST, OPTIONAL, PLAIN_VALUE, arguments_of
 from tensorgrad.dispatch.switches import SLOW
-from tensorgrad.dtypes import F32, SPOKEN, as_dtype, from_numpy_dtype
+from tensorgrad.dtypes import F32, as_dtype, from_numpy_dtype, scalar_type
 from tensorgrad.dtypes import dtype as DTYPE
 from tensorgrad.errors import MISSING, NUMPY_NAMES, explain, missing
 from tensorgrad.storage import recycling
@@ -638,7 +638,7 @@ kernel_tables.ON_CHANGE = forget_backward
 def refuse_integers(array) -> None:
     """Raises: RuntimeError for a result of `dtype=` that has no gradient, of inputs that require one."""
     if array.dtype.kind in "biu":
-        raise RuntimeError(f"Autograd not support dtype: {SPOKEN[from_numpy_dtype(array.dtype).name]}")
+        raise RuntimeError(f"Autograd not support dtype: {scalar_type(from_numpy_dtype(array.dtype))}")
 
 
 def attribute_of(value, name: str):

@@ -217,7 +217,7 @@ def _tensors(function) -> list[tuple[int, str, str]]:
     return found
 
 
-def _spoken(guard) -> str:
+def _public_name(guard) -> str:
     """PyTorch's own name of a function: `fft_fft` for `torch.fft.fft`."""
     room = guard.__module__.rpartition(".")[2]
     return f"{room}_{guard.__name__}" if room in ("fft", "linalg", "special") else guard.__name__
@@ -229,15 +229,15 @@ def _check(function, guard, values: tuple) -> None:
         where = f"argument '{'input' if name == 'self' else name}' (position {position})"
         kind = typename(value)
         if annotation in _SINGLE:
-            allowed, spoken = _SINGLE[annotation]
+            allowed, wanted = _SINGLE[annotation]
             if not isinstance(value, allowed):
-                raise TypeError(f"{_spoken(guard)}(): {where} must be {spoken}, not {kind}") from None
+                raise TypeError(f"{_public_name(guard)}(): {where} must be {wanted}, not {kind}") from None
         elif not isinstance(value, list | tuple):
-            raise TypeError(f"{_spoken(guard)}(): {where} must be tuple of Tensors, not {kind}") from None
+            raise TypeError(f"{_public_name(guard)}(): {where} must be tuple of Tensors, not {kind}") from None
         else:
             for i, item in enumerate(value):
                 if not isinstance(item, Tensor):
                     raise TypeError(
                         f"expected Tensor as element {i} in argument {position - 1}, but got {type(item).__name__} "
-                        f"({_spoken(guard)}())"
+                        f"({_public_name(guard)}())"
                     ) from None

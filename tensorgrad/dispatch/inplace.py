@@ -11,9 +11,9 @@ from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, rebase
 from tensorgrad.dispatch.out import check_no_overlap
-from tensorgrad.dispatch.slow_path import overwriting, spoken
+from tensorgrad.dispatch.slow_path import overwriting
 from tensorgrad.dispatch.switches import SLOW
-from tensorgrad.dtypes import F32, F64
+from tensorgrad.dtypes import F32, F64, scalar_type
 from tensorgrad.tensor import PLAIN, Tensor
 
 
@@ -204,4 +204,6 @@ def check_result(tensor: Tensor, result: Tensor) -> None:
         )
     have, want = result.dtype, tensor.dtype
     if have.category > want.category:
-        raise RuntimeError(f"result type {spoken(have)} can't be cast to the desired output type {spoken(want)}")
+        raise RuntimeError(
+            f"result type {scalar_type(have)} can't be cast to the desired output type {scalar_type(want)}"
+        )

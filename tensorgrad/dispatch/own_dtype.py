@@ -4,14 +4,14 @@ Three rules, PyTorch's: pointwise ops *cast* their result to any dtype of the sa
 want their result's *own* dtype; a few ops compute in the dtype of `out` to begin with. The tables name the ops that
 follow another rule than their kind, or that have words of their own for it.
 
-The words: `{want}` and `{have}` are PyTorch's spoken names of the result's dtype and of the one of `out` (`Float`),
+The words: `{want}` and `{have}` are PyTorch's names of the result's dtype and of the one of `out` (`Float`),
 `{c_want}` and `{c_have}` their names in C++ (`float`).
 """
 
 from __future__ import annotations
 
 from tensorgrad import dtypes
-from tensorgrad.dtypes import SPOKEN
+from tensorgrad.dtypes import c_type, scalar_type
 from tensorgrad.tensor import Tensor
 
 _CAST_WORDS = "result type {want} can't be cast to the desired output type {have}"
@@ -127,7 +127,7 @@ def in_dtype_of_out(op, args: tuple, out) -> tuple:
         if out.dtype.category < dtypes.FLOATING:
             raise RuntimeError(_said(_CAST_WORDS, op.name, out.dtype, dtypes.float32))
     if op.name == "nansum" and not out.dtype.is_floating_point:
-        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{SPOKEN[out.dtype.name]}'")
+        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{scalar_type(out)}'")
     return (*args[:at], out.dtype, *args[at + 1 :])
 
 
@@ -142,8 +142,8 @@ def check_own_dtype(name: str, out: Tensor, result: Tensor, inputs: tuple, nr: i
         return
     words: str | tuple[str, ...] = _CAST.get(name, _CAST_WORDS) if casts else _OWN.get(name, _OWN_WORDS)
     if name in _SAFELY:
-        spoken, *results = _SAFELY[name]
-        words = f"{spoken}: Expected {results[nr]} to be safely castable from {{want}} dtype, but got {results[nr]} "
+        start, *results = _SAFELY[name]
+        words = f"{start}: Expected {results[nr]} to be safely castable from {{want}} dtype, but got {results[nr]} "
         words += "with dtype {have}"
     words = words if isinstance(words, str) else words[nr]
     kind = TypeError if name in ("cat", "stack") else RuntimeError
@@ -152,6 +152,6 @@ def check_own_dtype(name: str, out: Tensor, result: Tensor, inputs: tuple, nr: i
 
 def _said(words: str, name: str, have: dtypes.dtype, want: dtypes.dtype) -> str:
     return words.format(
-        name=name, have=SPOKEN[have.name], want=SPOKEN[want.name], c_have=dtypes.IN_C[have.name],
-        c_want=dtypes.IN_C[want.name], int32=want is dtypes.int32,
+        name=name, have=scalar_type(have), want=scalar_type(want), c_have=c_type(have),
+        c_want=c_type(want), int32=want is dtypes.int32,
     )  # fmt: skip

@@ -16,7 +16,6 @@ from tensorgrad.autograd.refused_views import INFERENCE
 from tensorgrad.dispatch.out import refuse_grad, store_out
 from tensorgrad.dispatch.own_dtype import in_dtype_of_out
 from tensorgrad.dispatch.switches import LOCAL, OBSERVERS
-from tensorgrad.dtypes import SPOKEN
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
 
@@ -148,11 +147,3 @@ def _as(cls, value):
 
 
 Tensor.__torch_function__ = classmethod(default_torch_function)  # type: ignore[attr-defined]
-
-
-# --- messages ----------------------------------------------------------------------------------------------------
-
-
-def spoken(dtype) -> str:
-    """PyTorch's spoken name of a dtype in messages: `Float`, `Long`."""
-    return SPOKEN[dtype.name]

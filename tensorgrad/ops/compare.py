@@ -11,8 +11,8 @@ from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import alias, composite, op, pointwise
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
-from tensorgrad.dispatch.slow_path import spoken
 from tensorgrad.dispatch.switches import SLOW
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_broadcastable, check_number
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.pointwise import reflected
@@ -75,7 +75,7 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
     tensor([ True, False])
     """
     if input.dtype is not other.dtype:
-        raise RuntimeError(f"{spoken(input.dtype)} did not match {spoken(other.dtype)}")
+        raise RuntimeError(f"{scalar_type(input)} did not match {scalar_type(other)}")
     for name, value in (("rtol", rtol), ("atol", atol)):
         if not value >= 0:
             raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value}")
@@ -167,7 +167,7 @@ def _prepare_where(condition, x, y):
         if condition.dtype.kind != "b" and condition.dtype != np.uint8:
             raise RuntimeError(
                 "where expected condition to be a boolean tensor, but got a tensor with dtype "
-                f"{spoken(dtypes.from_numpy_dtype(condition.dtype))}"
+                f"{scalar_type(dtypes.from_numpy_dtype(condition.dtype))}"
             )
         condition = condition.astype(bool)
     if x.dtype is not y.dtype:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, export, pointwise, view
 from tensorgrad.dispatch.out import store_out
-from tensorgrad.dispatch.slow_path import spoken
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import unsupported
 from tensorgrad.ops.create import check_tensor
 from tensorgrad.ops.pointwise import zero
@@ -85,7 +85,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     if input.dtype not in (dtypes.float32, dtypes.float64):
         raise RuntimeError(
             "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
-            f"{spoken(input.dtype)}"
+            f"{scalar_type(input)}"
         )
     if not input.ndim:
         raise RuntimeError("Input tensor must have one or more dimensions")
@@ -213,7 +213,7 @@ def isreal(input: Tensor) -> Tensor:
 def _check_parts(real, imag):
     for x in (real, imag):
         if x.dtype.kind not in "fV":
-            names = " and ".join(spoken(dtypes.from_numpy_dtype(v.dtype)) for v in (real, imag))
+            names = " and ".join(scalar_type(dtypes.from_numpy_dtype(v.dtype)) for v in (real, imag))
             raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {names}")
         if x.dtype.itemsize == 2:
             unsupported("complex", x)
@@ -256,6 +256,6 @@ def _same_dtype(first: Tensor, second: Tensor) -> None:
     _check_parts(first._array, second._array)
     if first.dtype is not second.dtype:
         raise RuntimeError(
-            f"Expected object of scalar type {spoken(first.dtype)} but got scalar type {spoken(second.dtype)} for "
+            f"Expected object of scalar type {scalar_type(first)} but got scalar type {scalar_type(second)} for "
             "second argument"
         )

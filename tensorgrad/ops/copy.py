@@ -9,6 +9,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.memory_formats import format_of
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_number
 from tensorgrad.kernels.array.rearrange import dense_like
 from tensorgrad.layouts import made_in_order, memory_strides
@@ -261,10 +262,10 @@ def type(self: Tensor, dtype=None, non_blocking=False):
     """
     if dtype is None:
         prefix = "torch." if self.is_cpu else f"torch.{self.device.type}."
-        return f"{prefix}{dtypes.SPOKEN[self.dtype.name]}Tensor"
+        return f"{prefix}{scalar_type(self)}Tensor"
     if isinstance(dtype, str):
-        spoken = dtype.rpartition(".")[2].removesuffix("Tensor")
-        found = [dtypes.BY_NAME[name] for name, legacy in dtypes.SPOKEN.items() if legacy == spoken]
+        wanted = dtype.rpartition(".")[2].removesuffix("Tensor")
+        found = [dtypes.BY_NAME[name] for name, legacy in dtypes.SCALAR_TYPES.items() if legacy == wanted]
         if not found:
             raise ValueError(f"invalid type: '{dtype}'")
         dtype = found[0]

@@ -16,6 +16,7 @@ from tensorgrad import devices, dtypes
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer, check_number, warn
 from tensorgrad.layouts import memory_strides
 from tensorgrad.settings import _Settings
@@ -187,8 +188,7 @@ def over_storage(data, dtype: dtypes.dtype | None) -> Tensor | None:
     dtype = dtype or dtypes.DEFAULT.floating
     if data.dtype is not dtype:
         raise RuntimeError(
-            f"Expected a Storage of type {dtypes.SPOKEN[dtype.name]} or an UntypedStorage, but got "
-            f"{dtypes.SPOKEN[data.dtype.name]}"
+            f"Expected a Storage of type {scalar_type(dtype)} or an UntypedStorage, but got {scalar_type(data)}"
         )
     return elements(data._storage, dtype)
 
@@ -557,9 +557,7 @@ def _out(name: str, out, made: Tensor, fills: bool = False) -> Tensor:
 def _dtype_of(out: Tensor, dtype):
     """The dtype to make what `out` is to hold. Raises: RuntimeError if another one was asked for."""
     if dtype is not None and dtype is not out.dtype:
-        from tensorgrad.dispatch.slow_path import spoken
-
-        raise RuntimeError(f"dtype {spoken(dtype)} does not match dtype of out parameter ({spoken(out.dtype)})")
+        raise RuntimeError(f"dtype {scalar_type(dtype)} does not match dtype of out parameter ({scalar_type(out)})")
     return out.dtype
 
 
@@ -758,7 +756,7 @@ def arange(
     if dtype is None:
         dtype = dtypes.int64 if whole else dtypes.DEFAULT.floating
     if dtype is dtypes.bool or dtype.is_complex:
-        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtypes.SPOKEN[dtype.name]}'")
+        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{scalar_type(dtype)}'")
     if dtype is dtypes.int64:  # everything is truncated first
         start, end, step, whole = int(start), int(end), int(step), True
         if step == 0:
@@ -816,7 +814,7 @@ def _dtype_of_ends(name: str, start, end, dtype: dtypes.dtype | None) -> dtypes.
         inner = {"complex64": "float", "complex128": "double"}[default.complex.name]
         raise RuntimeError(
             f"torch.{name}(): inferred dtype c10::complex<{inner}> can't be safely cast to passed dtype "
-            f"{dtypes.SPOKEN[dtype.name]}"
+            f"{scalar_type(dtype)}"
         )
     return dtype or default.complex
 

@@ -13,6 +13,7 @@ from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.views import check_writable
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite
+from tensorgrad.dtypes import c_type, scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array.dlpack import CUDA, CUDA_MANAGED, Relabelled, device_of, export_bfloat16
 from tensorgrad.kernels.array.shape import strided_nothing
@@ -384,7 +385,7 @@ def storage_type(self: Tensor):
     >>> torch.ones(2).storage_type()
     <class 'torch.FloatStorage'>
     """
-    return legacy_types()[f"{dtypes.SPOKEN[self.dtype.name]}Storage"]
+    return legacy_types()[f"{scalar_type(self)}Storage"]
 
 
 @composite("method")
@@ -453,7 +454,7 @@ def _source(self: Tensor, source, storage_offset, size, stride):
     """The array and storage that `set_` is asked for."""
     if isinstance(source, Tensor):
         if source.dtype is not self.dtype:
-            names = (dtypes.IN_C[t.dtype.name] for t in (source, self))
+            names = (c_type(t) for t in (source, self))
             raise RuntimeError("Could not set tensor of type {} to a tensor of type {}".format(*names))
         if size is None:
             return source._array, source._storage
@@ -461,8 +462,8 @@ def _source(self: Tensor, source, storage_offset, size, stride):
     elif isinstance(source, TypedStorage):
         if source.dtype is not self.dtype:
             raise RuntimeError(
-                f"Expected a Storage of type {dtypes.IN_C[self.dtype.name]} or an UntypedStorage, but got type "
-                f"{dtypes.SPOKEN[source.dtype.name]} for argument 1 'storage'"
+                f"Expected a Storage of type {c_type(self)} or an UntypedStorage, but got type "
+                f"{scalar_type(source)} for argument 1 'storage'"
             )
         memory = source._storage
     elif isinstance(source, UntypedStorage):

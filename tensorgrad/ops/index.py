@@ -15,8 +15,8 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
-from tensorgrad.dispatch.slow_path import spoken
 from tensorgrad.dispatch.switches import SLOW
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_number, warn
 from tensorgrad.kernels.array import advanced as kernels
 from tensorgrad.kernels.array.shape import at, raise_index_error
@@ -457,8 +457,8 @@ def _check_same_dtype(input: Tensor, tensors, pattern, values: Tensor) -> None:
     if values._array.dtype != input._array.dtype:
         kernels.check_values(input._array.shape, [t._array for t in tensors], values._array, pattern)
         raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {inplace.spoken(input.dtype)} for the "
-            f"destination and {inplace.spoken(values.dtype)} for the source."
+            f"Index put requires the source and destination dtypes match, got {scalar_type(input)} for the "
+            f"destination and {scalar_type(values)} for the source."
         )
 
 
@@ -488,7 +488,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out=None) 
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
     if out is not None and out.dtype is not dtypes.int64:
         raise RuntimeError(
-            "nonzero_static: Expected out tensor to have scalar type Long but got scalar type" + spoken(out.dtype)
+            "nonzero_static: Expected out tensor to have scalar type Long but got scalar type" + scalar_type(out)
         )
     if input.is_meta:
         rows = input.new_empty((size, input.ndim), dtype=dtypes.int64)
@@ -516,7 +516,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out=None):
         raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
     if out is not None and out.dtype is not dtypes.int64:
         raise RuntimeError(
-            f"nonzero: Expected out tensor to have scalar type Long but got scalar type{spoken(out.dtype)}"
+            f"nonzero: Expected out tensor to have scalar type Long but got scalar type{scalar_type(out)}"
         )
     if as_tuple:
         return _nonzero(input if input._array.ndim else input.reshape(1)).unbind(1)

@@ -9,12 +9,13 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import wrap_dim, wrap_dims
 from tensorgrad.ops.complex import complex_
 from tensorgrad.ops.create import linspace
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.pointwise import short_name
-from tensorgrad.ops.reduce import _nuclear_norm, _spoken, vector_norm
+from tensorgrad.ops.reduce import _nuclear_norm, vector_norm
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
@@ -242,7 +243,7 @@ def _check_weights(name: str, weights: Tensor, observations: int, kind: str, fit
         )
     if not fits:
         raise RuntimeError(
-            f"cov(): expected {name} to have {kind} dtype but got {name} with {_spoken(weights.dtype)} dtype"
+            f"cov(): expected {name} to have {kind} dtype but got {name} with {scalar_type(weights)} dtype"
         )
     if weights.numel() != observations:
         raise RuntimeError(
@@ -378,7 +379,7 @@ def histogramdd(input: Tensor, bins, range=None, weight: Tensor | None = None, d
         counts = [as_int(b) for b in bins] if isinstance(bins, tuple | list) else [as_int(bins)] * n
         edges = _equal_edges(input, counts, range)
     if input.dtype not in (dtypes.float32, dtypes.float64):
-        raise NotImplementedError(f"\"histogramdd\" not implemented for '{_spoken(input.dtype)}'")
+        raise NotImplementedError(f"\"histogramdd\" not implemented for '{scalar_type(input)}'")
     hist = _histogramdd(input, edges, weight, density)
     return HistogramDD((hist, tuple(edges)))
 
@@ -516,7 +517,7 @@ def frobenius_norm(input: Tensor, dim, keepdim: bool = False, *, out=None) -> Te
 def _check_norm_dtype(input: Tensor) -> None:
     if input.dtype.category < dtypes.FLOATING:
         raise RuntimeError(
-            f"norm(): input dtype should be either floating point or complex. Got {_spoken(input.dtype)} instead."
+            f"norm(): input dtype should be either floating point or complex. Got {scalar_type(input)} instead."
         )
 
 
@@ -534,7 +535,7 @@ def nuclear_norm(input: Tensor, dim=None, keepdim: bool = False, *, out=None) ->
         dim, keepdim = None, dim
     if input.dtype.category < dtypes.FLOATING:
         raise RuntimeError(
-            f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {_spoken(input.dtype)}"
+            f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {scalar_type(input)}"
         )
     if input.ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")

@@ -21,6 +21,7 @@ from tensorgrad.dispatch.kinds import alias, composite, export, op, pointwise
 from tensorgrad.dispatch.legacy_calls import number_first
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import unsupported
 from tensorgrad.kernels.array import pointwise as kernels
 from tensorgrad.ops.create import tensor, zeros_like
@@ -390,8 +391,8 @@ def float_power_(self: Tensor, exponent) -> Tensor:
     needed = dtypes.complex128 if complex_result else dtypes.float64
     if self.dtype is not needed:
         raise RuntimeError(
-            f"the base given to float_power_ has dtype {inplace.spoken(self.dtype)} but the operation's result "
-            f"requires dtype {inplace.spoken(needed)}"
+            f"the base given to float_power_ has dtype {scalar_type(self)} but the operation's result "
+            f"requires dtype {scalar_type(needed)}"
         )
     return _pow_in_place(self, exponent.to(needed) if isinstance(exponent, Tensor) else exponent)
 

@@ -10,7 +10,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
-from tensorgrad.dispatch.slow_path import spoken
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_number, warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.ops.copy import in_format_of
@@ -209,7 +209,7 @@ def repeat_interleave(input: Tensor, repeats=None, dim: int | None = None, *, ou
 def _repeated_indices(repeats: Tensor, n: int, output_size) -> Tensor:
     array = repeats._array
     if array.dtype.name not in ("int32", "int64"):
-        raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{spoken(repeats.dtype)}'")
+        raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{scalar_type(repeats)}'")
     if array.ndim != 1:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
     if repeats.is_meta:
@@ -274,7 +274,7 @@ def _triangle_indices(name: str, kernel) -> None:
                 raise RuntimeError(f"{what} must be non-negative, got{n}")
         dtype = dtype or dtypes.int64
         if dtype.category != dtypes.INTEGER or dtype is dtypes.uint8:
-            raise NotImplementedError(f"\"{name}\" not implemented for '{spoken(dtype)}'")
+            raise NotImplementedError(f"\"{name}\" not implemented for '{scalar_type(dtype)}'")
         return finish(kernel(np, row, col, offset).astype(dtype.numpy), False, device)
 
     function.__name__ = function.__qualname__ = name

@@ -10,6 +10,7 @@ from typing import Any
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op, reduction, view
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array.reduce import count
 from tensorgrad.ops.limits import maximum, minimum
@@ -57,7 +58,7 @@ def nansum(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=No
     if not input.dtype.is_floating_point:
         return sum(input, dim, keepdim, dtype=dtype, out=out)
     if dtype is not None and dtype.is_complex:
-        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{_spoken(dtype)}'")
+        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{scalar_type(dtype)}'")
     return _nansum(input, dim, keepdim, dtype=dtype, out=out)
 
 
@@ -71,12 +72,12 @@ def nanmean(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=N
     """
     if input.dtype.category < dtypes.FLOATING:
         raise RuntimeError(
-            f"nanmean(): expected input to have floating point or complex dtype but got {_spoken(input.dtype)}"
+            f"nanmean(): expected input to have floating point or complex dtype but got {scalar_type(input)}"
         )
     if dtype is not None and dtype.category < dtypes.FLOATING:
         raise RuntimeError(
             "nanmean(): could not infer output dtype. Optional dtype must be either a floating point or complex dtype. "
-            f"Got: {_spoken(dtype)}"
+            f"Got: {scalar_type(dtype)}"
         )
     known = sum(input.detach().isnan().logical_not(), dim, keepdim)
     if out is not None:
@@ -149,7 +150,7 @@ def all_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
 
 def _truth(name: str, row, input: Tensor, dim, keepdim: bool, out) -> Tensor:
     if isinstance(out, Tensor) and out.dtype not in (dtypes.bool, dtypes.uint8):
-        raise RuntimeError(f"{name} only supports bool tensor for result, got: {dtypes.SPOKEN[out.dtype.name]}")
+        raise RuntimeError(f"{name} only supports bool tensor for result, got: {scalar_type(out)}")
     if isinstance(dim, tuple | list) and not dim:
         result = (input != 0).to(input.dtype) if input.dtype is dtypes.uint8 else input != 0
     else:
@@ -277,7 +278,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
         if not input._array.shape[wrapped]:
             raise IndexError(f"aminmax: Expected reduction dim {wrapped} to have non-zero size.")
     if input.dtype.is_complex:
-        raise NotImplementedError(f"\"aminmax_cpu\" not implemented for '{_spoken(input.dtype)}'")
+        raise NotImplementedError(f"\"aminmax_cpu\" not implemented for '{scalar_type(input)}'")
     result = AMinMax((amin(input, dim, keepdim), amax(input, dim, keepdim)))
     return store_out("aminmax", out, result)
 
@@ -446,16 +447,16 @@ def _norm_arguments(x, ord, dim, keepdim, dtype):
     if x.dtype.kind in "iub":
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-            f"{_spoken(dtypes.from_numpy_dtype(x.dtype))}"
+            f"{scalar_type(dtypes.from_numpy_dtype(x.dtype))}"
         )
     if dtype is not None:
         if x.dtype.kind == "c" and not dtype.is_complex:
             raise RuntimeError(
-                f"linalg.vector_norm: dtype should be complex for complex inputs, but got {_spoken(dtype)}"
+                f"linalg.vector_norm: dtype should be complex for complex inputs, but got {scalar_type(dtype)}"
             )
         if x.dtype.kind != "c" and not dtype.is_floating_point:
             raise RuntimeError(
-                f"linalg.vector_norm: dtype should be floating point for real inputs, but got {_spoken(dtype)}"
+                f"linalg.vector_norm: dtype should be floating point for real inputs, but got {scalar_type(dtype)}"
             )
         x = STORAGES[x.__class__].cast(x, dtype.numpy)
     if dim is not None:
@@ -580,12 +581,6 @@ _logsumexp = reduction(
     input=lambda g, input, out, dim, keepdim: spread(g, input._array.shape, dim, keepdim)
     * conj((input - spread(out, input._array.shape, dim, keepdim)).exp()),
 )  # fmt: skip
-
-
-def _spoken(dtype) -> str:
-    from tensorgrad.dispatch.slow_path import spoken
-
-    return spoken(dtype)
 
 
 @composite("method")

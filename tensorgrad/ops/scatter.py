@@ -9,8 +9,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
-from tensorgrad.dispatch.slow_path import spoken
-from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64
+from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64, scalar_type
 from tensorgrad.errors import check_number, warn, wrap_dim
 from tensorgrad.kernels.array.index import checks_itself
 from tensorgrad.ops import shape as shapes
@@ -22,7 +21,7 @@ from tensorgrad.tensor import Tensor
 
 
 def _name(x) -> str:
-    return spoken(from_numpy_dtype(x.dtype))
+    return scalar_type(from_numpy_dtype(x.dtype))
 
 
 def _check_index_type(name: str, index) -> None:
@@ -523,7 +522,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     tensor([[1, 2, 3]])
     """
     if indices.dtype is not int64:
-        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {spoken(indices.dtype)}")
+        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {scalar_type(indices)}")
     if dim is None:
         return _gather(input.reshape(-1), 0, indices.reshape(-1), out=out)
     ndim = input._array.ndim

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tensorgrad.dispatch.kinds import composite
-from tensorgrad.kernels.array.reduce import spoken
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops.create import arange
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.nn.bag import bag_extreme, bag_sum
@@ -39,7 +39,7 @@ def segment_reduce(
     if indices is not None:
         raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
     if not data.is_floating_point():
-        raise NotImplementedError(f"\"_segment_reduce_cpu\" not implemented for '{spoken(data._array)}'")
+        raise NotImplementedError(f"\"_segment_reduce_cpu\" not implemented for '{scalar_type(data)}'")
     cuts, by_length = (offsets, False) if lengths is None else (lengths, True)
     if cuts is None:
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
@@ -78,7 +78,7 @@ def _check_cuts(data: Tensor, cuts: Tensor, axis: int, name: str) -> None:
         )
     if cuts._array.dtype.kind not in "iu":
         kernel = f"_segment_reduce_{name}_cpu_kernel1"
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{spoken(cuts._array)}'")
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_type(cuts)}'")
 
 
 def _reduced(blocks: Tensor, ends: Tensor, reduce: str, initial: float | None) -> Tensor:

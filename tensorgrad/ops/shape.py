@@ -15,7 +15,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.dispatch.kinds import alias, composite, export, op, view
-from tensorgrad.dispatch.slow_path import spoken
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer, warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array import shape as kernels
 from tensorgrad.layouts import inverse
@@ -185,7 +185,7 @@ def _view_as_dtype(self: Tensor, dtype: dtypes.dtype) -> Tensor:
 
 def _check_bytes(self: Tensor, array, dtype: dtypes.dtype) -> None:
     """Whether the last dimension can be cut up or joined into elements of another size."""
-    names = f"{spoken(self.dtype)} as {spoken(dtype)} (different element sizes)"
+    names = f"{scalar_type(self)} as {scalar_type(dtype)} (different element sizes)"
     if not array.ndim:
         raise RuntimeError(f"self.dim() cannot be 0 to view {names}")
     if self.stride(-1) != 1:

@@ -12,9 +12,9 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative, not_implemented
 from tensorgrad.dispatch.out import store_out
-from tensorgrad.dtypes import I64
+from tensorgrad.dtypes import I64, scalar_type
 from tensorgrad.errors import as_integer, wrap_dim
-from tensorgrad.ops.reduce import _spoken, _tie_of_all, pick, place
+from tensorgrad.ops.reduce import _tie_of_all, pick, place
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
@@ -339,7 +339,7 @@ def _check_sorter(sorter, bounds) -> None:
         )
     if sorter.dtype is not dtypes.int64:
         raise RuntimeError(
-            f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {_spoken(sorter.dtype)}"
+            f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {scalar_type(sorter)}"
         )
 
 
@@ -431,7 +431,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     tensor([1, 0, 2])
     """
     if input.dtype.category != dtypes.INTEGER:
-        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{_spoken(input.dtype)}'")
+        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{scalar_type(input)}'")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     if input.ndim != 1 or (input.numel() and not input.is_meta and int(input.min()) < 0):
@@ -461,7 +461,7 @@ def histc(input: Tensor, bins: int = 100, min=0, max=0, *, out=None) -> Tensor:
 
 def _check_histogram(input: Tensor, bins: int) -> None:
     if not input.dtype.is_floating_point:
-        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{_spoken(input.dtype)}'")
+        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{scalar_type(input)}'")
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
 

@@ -16,8 +16,8 @@ from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.op import Op
-from tensorgrad.dispatch.slow_path import spoken
 from tensorgrad.dispatch.switches import SLOW
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.shape import ints, select_at, slice_at, window
 from tensorgrad.tensor import PLAIN, VIEW, Tensor
@@ -258,7 +258,7 @@ def tensor_split(input: Tensor, indices_or_sections, dim: int = 0) -> tuple[Tens
         if not given.is_cpu:
             raise RuntimeError(f"{expected} be on cpu, but it's on {given.device}")
         if given._array.dtype.name != "int64":
-            raise RuntimeError(f"{expected} have dtype of long, but got {spoken(given.dtype)}")
+            raise RuntimeError(f"{expected} have dtype of long, but got {scalar_type(given)}")
         if given.ndim > 1:
             raise RuntimeError(
                 f"{expected} be a zero-dimensional or one-dimensional tensor, but got a tensor with {given.ndim} dims"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from tensorgrad.profiler.recorder import MODULE, NODE, OP, REGION, Options, Span
-from tensorgrad.profiler.table import spoken_time, table
+from tensorgrad.profiler.table import time_text, table
 
 
 class Interval(NamedTuple):
@@ -42,17 +42,17 @@ class Times:
     @property
     def cpu_time_str(self) -> str:
         """The time per call, with its unit."""
-        return spoken_time(self.cpu_time)
+        return time_text(self.cpu_time)
 
     @property
     def cpu_time_total_str(self) -> str:
         """The time of all calls."""
-        return spoken_time(self.cpu_time_total)
+        return time_text(self.cpu_time_total)
 
     @property
     def self_cpu_time_total_str(self) -> str:
         """The time of all calls, without that of what was called."""
-        return spoken_time(self.self_cpu_time_total)
+        return time_text(self.self_cpu_time_total)
 
 
 class Event(Times):
@@ -86,9 +86,7 @@ class Event(Times):
         return self.category == REGION
 
     def __repr__(self) -> str:
-        return (
-            f"<FunctionEvent id={self.id} name={self.name} cpu_time={spoken_time(self.cpu_time)} thread={self.thread}>"
-        )
+        return f"<FunctionEvent id={self.id} name={self.name} cpu_time={time_text(self.cpu_time)} thread={self.thread}>"
 
 
 class Average(Times):
@@ -114,8 +112,8 @@ class Average(Times):
 
     def __repr__(self) -> str:
         return (
-            f"<FunctionEventAvg key={self.key} self_cpu_time={spoken_time(self.self_cpu_time_total)} "
-            f"cpu_time={spoken_time(self.cpu_time)} count={self.count} input_shapes={self.input_shapes}>"
+            f"<FunctionEventAvg key={self.key} self_cpu_time={time_text(self.self_cpu_time_total)} "
+            f"cpu_time={time_text(self.cpu_time)} count={self.count} input_shapes={self.input_shapes}>"
         )
 
 

@@ -57,16 +57,16 @@ def table(
         lines.append(_aligned(cells, widths, stacked))
         empty = [""] * (len(widths) - 1)
         lines += [_aligned([*empty, place], widths, True) for place in [*places[1:], ""][: len(places)]]
-    return "\n".join([*lines, rule, f"Self CPU time total: {spoken_time(total, time_unit)}"]) + "\n"
+    return "\n".join([*lines, rule, f"Self CPU time total: {time_text(total, time_unit)}"]) + "\n"
 
 
 def _columns(total: float, memory: bool, time_unit: str | None) -> list[Column]:
     columns: list[Column] = [
         ("Self CPU %", lambda e: f"{100 * e.self_cpu_time_total / total:.2f}%"),
-        ("Self CPU", lambda e: spoken_time(e.self_cpu_time_total, time_unit)),
+        ("Self CPU", lambda e: time_text(e.self_cpu_time_total, time_unit)),
         ("CPU total %", lambda e: f"{100 * e.cpu_time_total / total:.2f}%"),
-        ("CPU total", lambda e: spoken_time(e.cpu_time_total, time_unit)),
-        ("CPU time avg", lambda e: spoken_time(e.cpu_time, time_unit)),
+        ("CPU total", lambda e: time_text(e.cpu_time_total, time_unit)),
+        ("CPU time avg", lambda e: time_text(e.cpu_time, time_unit)),
     ]
     if memory:
         columns += [
@@ -93,7 +93,7 @@ def _end_of(path: str, width: int) -> str:
     return path if len(path) <= width else "..." + path[len(path) - width + 3 :]
 
 
-def spoken_time(microseconds: float, unit: str | None = None) -> str:
+def time_text(microseconds: float, unit: str | None = None) -> str:
     """A time with its unit: `1.250ms`."""
     if unit == "s" or (unit is None and microseconds >= 1e6):
         return f"{microseconds / 1e6:.3f}s"

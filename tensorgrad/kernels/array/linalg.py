@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array.lapack import one_by_one
-from tensorgrad.kernels.array.matmul import spoken
 
 
 class LinAlgError(RuntimeError):
@@ -40,10 +40,10 @@ def check_floating(x, name: str) -> None:
         return
     is_integer = x.dtype.kind in "biu"
     if name in (INTEGERS_REACH_IT if is_integer else ROUTINES):
-        raise NotImplementedError(f"\"{ROUTINES[name]}_cpu\" not implemented for '{spoken(x)}'")
+        raise NotImplementedError(f"\"{ROUTINES[name]}_cpu\" not implemented for '{scalar_type(x)}'")
     if is_integer:
-        raise RuntimeError(f"linalg.{name}: Expected a floating point or complex tensor as input. Got {spoken(x)}")
-    raise RuntimeError(f"linalg.{name}: Low precision dtypes not supported. Got {spoken(x)}")
+        raise RuntimeError(f"linalg.{name}: Expected a floating point or complex tensor as input. Got {scalar_type(x)}")
+    raise RuntimeError(f"linalg.{name}: Low precision dtypes not supported. Got {scalar_type(x)}")
 
 
 def check_matrices(x, name: str, argument: str = "A") -> None:

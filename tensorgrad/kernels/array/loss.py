@@ -9,10 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from tensorgrad.dtypes import F32
+from tensorgrad.dtypes import F32, scalar_type
 from tensorgrad.kernels.array import softmax
 from tensorgrad.kernels.array.index import extremes
-from tensorgrad.kernels.array.reduce import _two_bytes, spoken, sum_
+from tensorgrad.kernels.array.reduce import _two_bytes, sum_
 
 _FEW = 2048  # logits up to which the whole of cross-entropy costs less than its bookkeeping
 
@@ -42,7 +42,7 @@ def _share(g, n, reduction):
 
 def _check_floating(x, name):
     if x.dtype.kind not in "fV":
-        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{spoken(x)}'")
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{scalar_type(x)}'")
 
 
 def mse(xp, x, y, knee, reduction):
@@ -110,7 +110,7 @@ def huber_grad(xp, g, x, y, knee, reduction):
 def bce(xp, x, y, weight, reduction):
     """-(y log x + (1 - y) log(1 - x)), the logarithms not below -100."""
     if x.dtype != y.dtype:
-        raise RuntimeError(f"Found dtype {spoken(y)} but expected {spoken(x)}")
+        raise RuntimeError(f"Found dtype {scalar_type(y)} but expected {scalar_type(x)}")
     for name, values in (("input", x), ("target", y)):
         if not xp.all((values >= 0) & (values <= 1)):
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tensorgrad.dtypes import IN_C, SPOKEN
+from tensorgrad.dtypes import c_type, scalar_type
 
 BLAS_TYPES = frozenset("fdFD")
 
@@ -176,11 +176,6 @@ def vdot(xp, a, b):
 # --- shapes, and what PyTorch says where they do not fit -----------------------------------------------------------
 
 
-def spoken(array) -> str:
-    """The spoken name of an array's dtype: `Float`."""
-    return SPOKEN[array.dtype.name]
-
-
 def _same_dtype(a, b, message):
     if a.dtype != b.dtype:
         raise RuntimeError(message)
@@ -189,11 +184,11 @@ def _same_dtype(a, b, message):
 def _check_multiplied(a, b, added=False):
     """Raises: RuntimeError for two dtypes. `added`: something is added to the product."""
     if added:
-        _same_dtype(a, b, f"mat1 and mat2 must have the same dtype, but got {spoken(a)} and {spoken(b)}")
+        _same_dtype(a, b, f"mat1 and mat2 must have the same dtype, but got {scalar_type(a)} and {scalar_type(b)}")
     _same_dtype(
         a,
         b,
-        f"expected m1 and m2 to have the same dtype, but got: {IN_C[a.dtype.name]} != {IN_C[b.dtype.name]}",
+        f"expected m1 and m2 to have the same dtype, but got: {c_type(a)} != {c_type(b)}",
     )
 
 
@@ -222,7 +217,7 @@ def matmul_shape(a, b):
             f"Expected size for first two dimensions of batch2 tensor to be: [{n}, {left[-1]}] but got: "
             f"[{n}, {b.shape[-2]}]."
         )
-    _same_dtype(a, b, f"expected scalar type {spoken(a)} but found {spoken(b)}")
+    _same_dtype(a, b, f"expected scalar type {scalar_type(a)} but found {scalar_type(b)}")
     _no_bool(a, "bmm")
     return (*lead, left[-2], b.shape[-1]) if a.ndim > 1 else (*lead, b.shape[-1])
 
@@ -273,10 +268,13 @@ def bmm_shape(a, b, c=None):
             f"Expected size for first two dimensions of batch2 tensor to be: [{a.shape[0]}, {a.shape[2]}] but got: "
             f"[{b.shape[0]}, {b.shape[1]}]."
         )
-    _same_dtype(a, b, f"expected scalar type {spoken(a)} but found {spoken(b)}")
+    _same_dtype(a, b, f"expected scalar type {scalar_type(a)} but found {scalar_type(b)}")
     if c is not None:
         _same_dtype(
-            c, a, f"Input dtypes must be the same, got: input {spoken(c)}, batch1: {spoken(a)}, batch2: {spoken(b)}"
+            c,
+            a,
+            f"Input dtypes must be the same, got: input {scalar_type(c)}, batch1: {scalar_type(a)}, batch2: "
+            f"{scalar_type(b)}",
         )
     _no_bool(a, "bmm" if c is None else "baddbmm")
     return a.shape[0], a.shape[1], b.shape[2]
@@ -292,7 +290,8 @@ def mv_shape(a, v, c=None):
     first = v if c is None else c
     if not a.dtype == v.dtype == first.dtype:
         raise RuntimeError(
-            f"addmv input tensors must have the same dtype, but got {spoken(first)}, {spoken(a)}, and {spoken(v)}"
+            f"addmv input tensors must have the same dtype, but got {scalar_type(first)}, {scalar_type(a)}, and "
+            f"{scalar_type(v)}"
         )
     _no_bool(a, "addmv_impl_cpu")
     return (a.shape[0],)
@@ -302,7 +301,9 @@ def dot_shape(a, b):
     """The shape of the inner product of two vectors: ()."""
     if a.ndim != 1 or b.ndim != 1:
         raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
-    _same_dtype(a, b, f"dot : expected both vectors to have same dtype, but found {spoken(a)} and {spoken(b)}")
+    _same_dtype(
+        a, b, f"dot : expected both vectors to have same dtype, but found {scalar_type(a)} and {scalar_type(b)}"
+    )
     if a.shape != b.shape:
         raise RuntimeError(
             f"inconsistent tensor size, expected tensor [{a.shape[0]}] and src [{b.shape[0]}] to have the same "
@@ -332,7 +333,9 @@ def linear_shape(x, w, bias=None):
     shape = (*x.shape[:-1], w.shape[0])
     if bias is not None:
         if bias.dtype != x.dtype:
-            raise RuntimeError(f"self and mat2 must have the same dtype, but got {spoken(bias)} and {spoken(w)}")
+            raise RuntimeError(
+                f"self and mat2 must have the same dtype, but got {scalar_type(bias)} and {scalar_type(w)}"
+            )
         check_expands(bias.shape, shape if len(shape) > 1 else (1, *shape))
     return shape
 
@@ -345,7 +348,7 @@ def addmm_shape(c, a, b):
     if a.shape[1] != b.shape[0]:
         _mm_shape(a.shape, b.shape, a, b)
     if not c.dtype == a.dtype == b.dtype:
-        raise RuntimeError(f"self and mat2 must have the same dtype, but got {spoken(c)} and {spoken(b)}")
+        raise RuntimeError(f"self and mat2 must have the same dtype, but got {scalar_type(c)} and {scalar_type(b)}")
     shape = _mm_shape(a.shape, b.shape, a, b)
     check_expands(c.shape, shape)
     return shape

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tensorgrad.kernels.array.reduce import spoken
+from tensorgrad.dtypes import scalar_type
 
 
 def histogramdd(xp, x, edges, weight, density):
@@ -36,7 +36,7 @@ def hash_tensor(xp, x, dim, keepdim, mode):
     Raises: NotImplementedError for complex and the wider unsigned dtypes, IndexError for a dimension of size 0.
     """
     if x.dtype.kind == "c" or (x.dtype.kind == "u" and x.dtype.itemsize > 1):
-        raise NotImplementedError(f"\"xor_sum_cpu\" not implemented for '{spoken(x)}'")
+        raise NotImplementedError(f"\"xor_sum_cpu\" not implemented for '{scalar_type(x)}'")
     dims = tuple(range(x.ndim)) if dim is None else dim
     for d in dims:
         if not x.shape[d]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dtypes import F32
+from tensorgrad.dtypes import F32, scalar_type
 
 I64 = np.dtype("int64")
 _SMALL = 1024  # elements below which one product sums everything
@@ -109,7 +109,7 @@ def mean(xp, x, dim, keepdim, dtype):
     if x.dtype.kind in "iub":
         raise RuntimeError(
             f"mean(): could not infer output dtype. {'Input' if dtype is None else 'Optional'} dtype must be either a "
-            f"floating point or complex dtype. Got: {spoken(x)}"
+            f"floating point or complex dtype. Got: {scalar_type(x)}"
         )
     if _two_bytes(x):
         return xp.asarray(mean(xp, x.astype(np.float32), dim, keepdim, None)).astype(x.dtype)
@@ -173,14 +173,6 @@ def count_nonzero(xp, x, dim):
 # --- extrema -------------------------------------------------------------------------------------------------------
 
 
-def spoken(x) -> str:
-    """PyTorch's name of an array's dtype in messages."""
-    from tensorgrad import dtypes
-    from tensorgrad.dispatch.slow_path import spoken
-
-    return spoken(dtypes.from_numpy_dtype(x.dtype))
-
-
 def check_not_empty(name, x, dim, error=IndexError):
     """Raises: IndexError where a dimension without elements is to be reduced by an op that has no neutral element."""
     for d in (dim,) if dim.__class__ is int else dim:
@@ -191,7 +183,7 @@ def check_not_empty(name, x, dim, error=IndexError):
 def _extreme(xp, name, largest, x, dim, keepdim):
     if x.dtype.kind == "c":
         kind = "all" if name in ("max", "min") else "values_cpu"
-        raise NotImplementedError(f"\"{'max' if largest else 'min'}_{kind}\" not implemented for '{spoken(x)}'")
+        raise NotImplementedError(f"\"{'max' if largest else 'min'}_{kind}\" not implemented for '{scalar_type(x)}'")
     if not x.size:
         if dim is None:
             raise RuntimeError(

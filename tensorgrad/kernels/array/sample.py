@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch.kernel_tables import LARGE
-from tensorgrad.dtypes import IN_C
+from tensorgrad.dtypes import C_TYPES
 from tensorgrad.random.generator import Generator
 
 F32, F64, I64, U32, U64, B1 = (np.dtype(n) for n in ("float32", "float64", "int64", "uint32", "uint64", "bool"))
@@ -431,7 +431,7 @@ def _check_range(low: int, last: int, dtype: np.dtype) -> None:
         least, most = -(2**63), 2**63 - 1  # every other floating type reaches further than the arguments can
     for value, name in ((low, "from"), (last, "to - 1")):
         if not least <= value <= most:
-            raise RuntimeError(f"{name} is out of bounds for {IN_C.get(dtype.name, dtype.name)}")
+            raise RuntimeError(f"{name} is out of bounds for {C_TYPES.get(dtype.name, dtype.name)}")
 
 
 def _representable(bound: int, dtype: np.dtype, direction: int) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.kernels.array.reduce import I64, _two_bytes, spoken
+from tensorgrad.dtypes import scalar_type
+from tensorgrad.kernels.array.reduce import I64, _two_bytes
 
 _PIECE = 1 << 14  # elements accumulated at a time: in double precision they fit into the first caches
 _SUM_PIECE = 1 << 16  # the same for running sums, which need fewer passes
@@ -172,7 +173,7 @@ def running_extreme(xp, x, dim, largest):
     """Largest (or smallest) element so far, and the last place that attained it; after a nan always nan."""
     name = "cummax" if largest else "cummin"
     if x.dtype.kind == "c":
-        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{spoken(x)}'")
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{scalar_type(x)}'")
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
     if not x.flags.c_contiguous:
@@ -191,7 +192,7 @@ def running_extreme(xp, x, dim, largest):
 def logcumsumexp(xp, x, dim):
     """log of the running sum of exponentials."""
     if x.dtype.kind in "iub":
-        raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{spoken(x)}'")
+        raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{scalar_type(x)}'")
     if not x.ndim:
         return xp.array(x)
     if not x.flags.c_contiguous:

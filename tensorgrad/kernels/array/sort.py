@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array.blocks import BLOCK
-from tensorgrad.kernels.array.reduce import I64, _two_bytes, check_not_empty, pick, spoken
+from tensorgrad.kernels.array.reduce import I64, _two_bytes, check_not_empty, pick
 
 _FEW = 12  # of the largest elements, that are looked for one after the other
 _PACKED = 128  # elements per row from which packing pays
@@ -182,7 +183,7 @@ def kthvalue(xp, x, dim, keepdim, k):
 
 def _check_ordered(kernel, x):
     if x.dtype.kind in "cb":
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{spoken(x)}'")
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_type(x)}'")
 
 
 def median(xp, x, dim, keepdim, ignore_nan):
@@ -224,7 +225,7 @@ def median_all(xp, x, ignore_nan):
 def mode(xp, x, dim, keepdim):
     """The most frequent element along `dim` (the smallest of them), and the last place where it is."""
     if x.dtype.kind == "c":
-        raise NotImplementedError(f"\"mode_cpu\" not implemented for '{spoken(x)}'")
+        raise NotImplementedError(f"\"mode_cpu\" not implemented for '{scalar_type(x)}'")
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
     check_not_empty("mode", x, dim)

@@ -13,8 +13,9 @@ from typing import Any
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import linalg as kernels
-from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
+from tensorgrad.kernels.array.matmul import broadcast_lead
 from tensorgrad.ops import create
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.linalg.linalg import (
@@ -430,7 +431,7 @@ def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=
     array = input._array
     if array.ndim < 2 or array.dtype.kind not in "fc" or array.dtype.itemsize == 2:
         raise RuntimeError(
-            f"linalg.pinv({spoken(array)}{{{list(array.shape)}}}): expected a tensor with 2 or more dimensions of "
+            f"linalg.pinv({scalar_type(array)}{{{list(array.shape)}}}): expected a tensor with 2 or more dimensions of "
             "float, double, cfloat or cdouble types"
         )
     if not array.size:

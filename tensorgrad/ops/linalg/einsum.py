@@ -13,8 +13,9 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import unsupported, wrap_dim
-from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
+from tensorgrad.kernels.array.matmul import broadcast_lead
 from tensorgrad.ops.create import from_numpy
 from tensorgrad.ops.linalg.matmul import linear, matmul, nt
 from tensorgrad.ops.pointwise import conj
@@ -387,8 +388,8 @@ def multi_dot(tensors, *, out=None) -> Tensor:
             raise RuntimeError(f"multi_dot(): {what} but got {x.ndim}D")
         if x.dtype is not tensors[0].dtype:
             raise RuntimeError(
-                f"multi_dot(): all tensors must have be the same dtype but tensor 0 is {spoken(tensors[0]._array)} and "
-                f"tensor {i} {spoken(x._array)}"
+                f"multi_dot(): all tensors must have be the same dtype but tensor 0 is {scalar_type(tensors[0])} and "
+                f"tensor {i} {scalar_type(x)}"
             )
     shapes = [x._array.shape for x in tensors]
     row, column = tensors[0].ndim == 1, tensors[-1].ndim == 1
@@ -588,7 +589,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode="use_mm_for_eucli
         if x.ndim < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
         if not x.dtype.is_floating_point:
-            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {spoken(x._array)}")
+            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {scalar_type(x)}")
     if x1._array.shape[-1] != x2._array.shape[-1]:
         raise RuntimeError(
             f"X1 and X2 must have the same number of columns. X1: {x1._array.shape[-1]} X2: {x2._array.shape[-1]}"

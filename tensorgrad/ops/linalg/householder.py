@@ -13,8 +13,8 @@ from __future__ import annotations
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import not_implemented
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import unsupported
-from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops import create
 from tensorgrad.ops.linalg.linalg import adjoint, named, solve_triangles
 from tensorgrad.ops.linalg.matmul import matmul, tn
@@ -117,7 +117,7 @@ def _check_product(input: Tensor, tau: Tensor) -> None:
     _check_factors(name, input, tau)
     if input.dtype is not tau.dtype:
         raise RuntimeError(
-            f"torch.{name}: tau dtype {spoken(tau._array)} does not match input dtype {spoken(input._array)}"
+            f"torch.{name}: tau dtype {scalar_type(tau)} does not match input dtype {scalar_type(input)}"
         )
     _check_floating(input, "orgqr")
 
@@ -196,6 +196,6 @@ def _check_applied(input: Tensor, tau: Tensor, other: Tensor, left: bool) -> Non
         if x.dtype is not input.dtype:
             raise RuntimeError(
                 f"torch.ormqr: Expected input and {name} to have the same dtype, but input has dtype "
-                f"{spoken(input._array)} and {name} has dtype {spoken(x._array)}"
+                f"{scalar_type(input)} and {name} has dtype {scalar_type(x)}"
             )
     _check_floating(input, "ormqr")

@@ -7,8 +7,9 @@ import numpy as np
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import linalg as checks
-from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
+from tensorgrad.kernels.array.matmul import broadcast_lead
 from tensorgrad.ops.linalg.linalg import check_system, failure, named, square
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
@@ -99,7 +100,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
             f"{list(p.shape)} instead"
         )
     if p.dtype.kind not in "iu":
-        raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {spoken(p)}")
+        raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {scalar_type(p)}")
     check_system("linalg.ldl_solve", B, LD)
     if not pivots.is_meta and p.size:
         _check_range(pivots._storage.to_host(p), a.shape[-1])

@@ -13,9 +13,10 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import unsupported
 from tensorgrad.kernels.array import linalg as kernels
-from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
+from tensorgrad.kernels.array.matmul import broadcast_lead
 from tensorgrad.ops import create
 from tensorgrad.ops.linalg.matmul import matmul, nt
 from tensorgrad.ops.pointwise import conj
@@ -285,9 +286,9 @@ def is_vector(A: Tensor, B: Tensor) -> bool:
 def check_same_dtype(name: str, A: Tensor, B: Tensor) -> None:
     if A.dtype is not B.dtype:
         raise RuntimeError(
-            f"linalg.{name}: Expected A and B to have the same dtype, but found A of type {spoken(A._array)} and B "
+            f"linalg.{name}: Expected A and B to have the same dtype, but found A of type {scalar_type(A)} and B "
             "of type "
-            f"{spoken(B._array)} instead"
+            f"{scalar_type(B)} instead"
         )
 
 
@@ -405,8 +406,8 @@ def check_system(name: str, b: Tensor, A: Tensor) -> None:
         )
     if A.dtype is not b.dtype:
         raise RuntimeError(
-            f"Expected b and A to have the same dtype, but found b of type {spoken(y)} and A of type {spoken(x)} "
-            "instead."
+            f"Expected b and A to have the same dtype, but found b of type {scalar_type(y)} and A of type "
+            f"{scalar_type(x)} instead."
         )
     if x.shape[-2] != x.shape[-1]:
         raise RuntimeError(

@@ -14,8 +14,8 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import lobpcg as kernels
-from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.linalg.linalg import adjoint, identity, real_dtype, solve_matrices
 from tensorgrad.ops.linalg.matmul import matmul, nt, tn
@@ -167,7 +167,7 @@ def _check(name: str, A: Tensor, B, X, iK, k, n) -> tuple[int, int]:
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise RuntimeError(f"torch.{name}: A must be square, got shape {list(shape)}")
     if A._array.dtype.kind not in "fc" or A._array.dtype.itemsize == 2:
-        raise RuntimeError(f"torch.{name}: expected A of a 32- or 64-bit floating point type, got {spoken(A._array)}")
+        raise RuntimeError(f"torch.{name}: expected A of a 32- or 64-bit floating point type, got {scalar_type(A)}")
     for argument, x in (("B", B), ("iK", iK)):
         if x is not None and x._array.shape[-2:] != shape[-2:]:
             raise RuntimeError(

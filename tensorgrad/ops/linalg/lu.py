@@ -11,9 +11,10 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import unsupported
 from tensorgrad.kernels.array import linalg as checks
-from tensorgrad.kernels.array.matmul import broadcast_lead, spoken
+from tensorgrad.kernels.array.matmul import broadcast_lead
 from tensorgrad.ops import create
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.linalg.linalg import adjoint, check_equation, failure, named, solve_triangles
@@ -224,7 +225,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
         if LU_pivots.dtype is not dtypes.int32:
             raise RuntimeError(
                 "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype, as the one "
-                f"that torch.linalg.lu_factor returns. Got {spoken(LU_pivots._array)}"
+                f"that torch.linalg.lu_factor returns. Got {scalar_type(LU_pivots)}"
             )
         words = "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
         _check_range(LU_pivots, shape[-2], words, words)
@@ -287,12 +288,12 @@ def _check_solvable(LU: Tensor, pivots: Tensor, B: Tensor, left: bool) -> None:
     checks.check_matrices(b, "lu_solve", "B")
     if LU.dtype is not B.dtype:
         raise RuntimeError(
-            f"linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type {spoken(a)} and B of "
-            f"type {spoken(b)} instead"
+            f"linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type {scalar_type(a)} and B "
+            f"of type {scalar_type(b)} instead"
         )
     if pivots.dtype is not dtypes.int32:
         raise RuntimeError(
-            f"linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32. Got {spoken(pivots._array)}"
+            f"linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32. Got {scalar_type(pivots)}"
         )
     check_equation("lu_solve", LU, B, left)
     if a.shape[-1] != pivots._array.shape[-1]:

@@ -10,8 +10,8 @@ import math
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import linalg as kernels
-from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.linalg.linalg import identity, inv, solve_matrices
 from tensorgrad.ops.linalg.matmul import matmul
@@ -71,7 +71,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out=None) -> Tensor:
     if x.dtype is not y.dtype:
         raise RuntimeError(
             "linalg.vecdot: Expected x and y to have the same dtype, but found x of type "
-            f"{spoken(x._array)} and y of type {spoken(y._array)} instead"
+            f"{scalar_type(x)} and y of type {scalar_type(y)} instead"
         )
     result = (conj(x) * y).sum(dim)
     return store_out("vecdot", out, result)
@@ -99,7 +99,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """
     if x.dtype is dtypes.bool or (x.dtype.category >= dtypes.FLOATING and x.dtype.itemsize == 2):
         raise RuntimeError(
-            f"linalg.vander supports floating point, complex, and integer tensors, but got {spoken(x._array)}"
+            f"linalg.vander supports floating point, complex, and integer tensors, but got {scalar_type(x)}"
         )
     x = x if x.ndim else x.unsqueeze(0)
     n = x._array.shape[-1] if N is None else N

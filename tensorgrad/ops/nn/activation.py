@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, export, pointwise
-from tensorgrad.dispatch.slow_path import spoken
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import unsupported
 from tensorgrad.ops import pointwise as arithmetic
 from tensorgrad.ops.compare import where
@@ -222,7 +222,7 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
     limit = dtypes.finfo(input.dtype).max
     if not 0 <= lambd <= limit:
         raise RuntimeError(
-            f"lambda must be in range [0, {limit:g}] for input dtype {spoken(input.dtype)}, but found {lambd:g}"
+            f"lambda must be in range [0, {limit:g}] for input dtype {scalar_type(input)}, but found {lambd:g}"
         )
     return _softshrink(input, lambd, out=out)
 

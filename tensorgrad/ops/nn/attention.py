@@ -9,6 +9,7 @@ import math
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
+from tensorgrad.dtypes import c_type
 from tensorgrad.kernels.array import attention as kernels
 from tensorgrad.kernels.array import sample as sampling
 from tensorgrad.kernels.array.matmul import broadcast_lead, matmul_shape
@@ -106,19 +107,19 @@ def _check(query, key, value, attn_mask, is_causal) -> None:
             f"{q.ndim} key.dim: {k.ndim} and value.dim: {v.ndim} instead."
         )
     if not q.dtype == k.dtype == v.dtype:
-        names = [dtypes.IN_C[a.dtype.name] for a in (q, k, v)]
+        names = [c_type(a) for a in (q, k, v)]
         raise RuntimeError(
             f"Expected query, key, and value to have the same dtype, but got query.dtype: {names[0]} key.dtype: "
             f"{names[1]} and value.dtype: {names[2]} instead."
         )
     if not query.dtype.is_floating_point:
-        kind = dtypes.IN_C[q.dtype.name]
+        kind = c_type(q)
         raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: float != {kind}")
     if attn_mask is not None:
         if attn_mask.dtype not in (dtypes.bool, dtypes.float32, query.dtype):
             raise RuntimeError(
                 "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
-                f"{dtypes.IN_C[attn_mask.dtype.name]} and  query.dtype: {dtypes.IN_C[q.dtype.name]} instead."
+                f"{c_type(attn_mask)} and  query.dtype: {c_type(q)} instead."
             )
         if is_causal:
             raise RuntimeError(

@@ -10,10 +10,9 @@ import math
 from functools import lru_cache
 
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.dtypes import F32, IN_C
+from tensorgrad.dtypes import F32, c_type, scalar_type
 from tensorgrad.kernels.array import conv as kernels
 from tensorgrad.kernels.array import fold as fold_kernels
-from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.rearrange import pad
 from tensorgrad.tensor import Tensor
@@ -25,11 +24,9 @@ _conv_transpose_shape = lru_cache(maxsize=256)(kernels.conv_transpose_shape)
 def _check_types(x, w, bias, transposed=False):
     """Raises: RuntimeError for two dtypes, or a bias that does not fit."""
     if x.dtype is not w.dtype and x.dtype != w.dtype and (transposed or bias is None or bias.dtype == x.dtype):
-        raise RuntimeError(f"expected scalar type {spoken(x)} but found {spoken(w)}")
+        raise RuntimeError(f"expected scalar type {scalar_type(x)} but found {scalar_type(w)}")
     if bias is not None and bias.dtype != x.dtype:
-        raise RuntimeError(
-            f"Input type ({IN_C[x.dtype.name]}) and bias type ({IN_C[bias.dtype.name]}) should be the same"
-        )
+        raise RuntimeError(f"Input type ({c_type(x)}) and bias type ({c_type(bias)}) should be the same")
     if x.dtype.kind == "b":
         raise NotImplementedError("\"slow_conv2d_cpu\" not implemented for 'Bool'")
 
@@ -353,7 +350,7 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
 def _check_columns(name: str):
     def check(x, *rest):
         if x.dtype.kind in "iu":
-            raise NotImplementedError(f"\"{name}\" not implemented for '{spoken(x)}'")
+            raise NotImplementedError(f"\"{name}\" not implemented for '{scalar_type(x)}'")
         return (x, *rest)
 
     return check

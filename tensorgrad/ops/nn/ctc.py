@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from operator import index as as_int
 
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.kernels.array.reduce import spoken
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops.nn.loss import _checked
 from tensorgrad.tensor import Tensor
 
 
 def _prepare(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
     if log_probs.dtype.name not in ("float32", "float64"):
-        raise NotImplementedError(f"\"ctc_loss_cpu\" not implemented for '{spoken(log_probs)}'")
+        raise NotImplementedError(f"\"ctc_loss_cpu\" not implemented for '{scalar_type(log_probs)}'")
     if log_probs.ndim != 3:
         raise _wrong(f"Expected 3-dimensional tensor, but got {log_probs.ndim}-dimensional tensor", 1, "log_probs")
     if targets.ndim not in (1, 2):

@@ -13,10 +13,11 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kernel_tables import own_kernel
 from tensorgrad.dispatch.kinds import composite, export, op
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.ops.create import check_tensor
-from tensorgrad.ops.random.sample import mask_like, spoken, stream_for
+from tensorgrad.ops.random.sample import mask_like, stream_for
 from tensorgrad.tensor import Tensor
 
 SELU_FLOOR = 1.7580993408473766  # minus the limit of SELU at minus infinity: its scale times its alpha
@@ -36,8 +37,8 @@ def _dropped(input: Tensor, p: float, features: bool, alpha: bool, in_place: boo
     if p == 1:
         return input.mul_(0) if in_place else input * 0
     if input.dtype.category < dtypes.FLOATING:
-        default = spoken(dtypes.DEFAULT.floating.numpy)
-        raise RuntimeError(f"result type {default} can't be cast to the desired output type {spoken(array.dtype)}")
+        default = scalar_type(dtypes.DEFAULT.floating.numpy)
+        raise RuntimeError(f"result type {default} can't be cast to the desired output type {scalar_type(array)}")
     if not (features or alpha or in_place):
         fused = _fused(input, p)
         if fused is not None:

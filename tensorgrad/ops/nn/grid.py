@@ -10,9 +10,9 @@ from typing import Any
 
 from tensorgrad.autograd.modes import enable_grad
 from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array.grid import COUNT
-from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops.create import linspace, ones, zeros
 from tensorgrad.ops.join import stack
 from tensorgrad.tensor import Tensor
@@ -161,9 +161,11 @@ def _checked(x, grid, mode, padding, align):
     if mode == "bicubic" and x.ndim == 5:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     if x.dtype.kind in "biuc":
-        raise NotImplementedError(f"\"grid_sampler_{x.ndim - 2}d_cpu_kernel_impl\" not implemented for '{spoken(x)}'")
+        raise NotImplementedError(
+            f"\"grid_sampler_{x.ndim - 2}d_cpu_kernel_impl\" not implemented for '{scalar_type(x)}'"
+        )
     if x.dtype != grid.dtype:
-        raise RuntimeError(f"expected scalar type {spoken(x)} but found {spoken(grid)}")
+        raise RuntimeError(f"expected scalar type {scalar_type(x)} but found {scalar_type(grid)}")
     return x, grid, mode, padding, align
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad.dispatch.kinds import FUNCTIONAL, Function, composite, op
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array import interpolate as kernels
-from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.tensor import Tensor
 
 # --- rows: one for each mode and number of dimensions, as PyTorch has them -----------------------------------------
@@ -135,7 +135,7 @@ def _check(row: str, input: Tensor, size: tuple[int, ...]) -> None:
             kernel = "compute_index_ranges_weights"
         elif len(size) == 2 and sum(size) <= 128 and mode != "cubic":
             kernel = f"upsample_{'nearest' if mode != 'linear' else 'bilinear'}2d_channels_last"
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{spoken(input._array)}'")
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_type(input)}'")
 
 
 # --- what users call -----------------------------------------------------------------------------------------------

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.dtypes import I64
+from tensorgrad.dtypes import I64, scalar_type
 from tensorgrad.errors import check_broadcastable, warn
 from tensorgrad.kernels.array import loss as kernels
-from tensorgrad.kernels.array.reduce import spoken
 from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.tensor import Tensor
 
@@ -296,7 +295,7 @@ def binary_cross_entropy_with_logits(
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
     if y.dtype.kind in "iub":
         raise RuntimeError(
-            f"result type {spoken(x)} can't be cast to the desired output type {spoken(y)} "
+            f"result type {scalar_type(x)} can't be cast to the desired output type {scalar_type(y)} "
             "(binary_cross_entropy_with_logits: the target must be of a floating-point dtype)"
         )
     if x.dtype is not y.dtype:
@@ -361,7 +360,7 @@ def _check_classes(x, target, weight) -> None:
     elif x.shape[2:] != target.shape[1:]:
         raise RuntimeError(f"Expected target size {[x.shape[0], *x.shape[2:]]}, got {list(target.shape)}")
     if target.dtype not in (I64, "uint8"):
-        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {spoken(target)}")
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {scalar_type(target)}")
     classes = x.shape[0 if x.ndim == 1 else 1]
     if weight is not None:
         if weight.shape != (classes,):
@@ -370,7 +369,7 @@ def _check_classes(x, target, weight) -> None:
                 f"of shape: {list(weight.shape)}"
             )
         if weight.dtype != x.dtype:
-            raise RuntimeError(f"expected scalar type {spoken(x)} but found {spoken(weight)}")
+            raise RuntimeError(f"expected scalar type {scalar_type(x)} but found {scalar_type(weight)}")
 
 
 def _prepare_classes(x, target, weight, *rest):
@@ -383,7 +382,7 @@ def _prepare_classes(x, target, weight, *rest):
 
 def _prepare_logits(x, *rest):
     if x.dtype.kind not in "fV":
-        raise NotImplementedError(f"\"log_softmax_lastdim_kernel_impl\" not implemented for '{spoken(x)}'")
+        raise NotImplementedError(f"\"log_softmax_lastdim_kernel_impl\" not implemented for '{scalar_type(x)}'")
     return _prepare_classes(x, *rest)
 
 
@@ -523,7 +522,7 @@ def _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_sm
     """Cross-entropy with a probability for every class."""
     if target.dtype.category < dtypes.FLOATING:
         raise RuntimeError(
-            f"Expected floating point type for target with class probabilities, got {spoken(target._array)}"
+            f"Expected floating point type for target with class probabilities, got {scalar_type(target)}"
         )
     if ignore_index >= 0:
         raise RuntimeError("ignore_index is not supported for floating point target")

@@ -7,7 +7,7 @@ import math
 from tensorgrad import dtypes
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.kinds import composite
-from tensorgrad.kernels.array.reduce import spoken
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.ops.nn.loss import _checked, _reduced, legacy_reduction
 from tensorgrad.ops.reduce import pick, vector_norm
@@ -38,9 +38,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     """
     dtype = dtypes.result_type_of((x1._array, x2._array))
     if dtype.category < dtypes.FLOATING:
-        raise RuntimeError(
-            f"expected common dtype to be floating point, yet common dtype is {spoken(x1._array.astype(dtype.numpy))}"
-        )
+        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {scalar_type(dtype)}")
     if x1._array.shape != x2._array.shape:
         x1, x2 = broadcast_tensors(x1, x2)
     x1, x2 = x1.to(dtype), x2.to(dtype)
@@ -263,7 +261,7 @@ def multi_margin_loss(
     if weight is not None and weight.numel() != classes:
         raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
     if target.dtype is not dtypes.int64:
-        raise RuntimeError(f"expected scalar type Long but found {spoken(target._array)}")
+        raise RuntimeError(f"expected scalar type Long but found {scalar_type(target)}")
     column = target.reshape(count, 1)
     if _ever((column < 0) | (column >= classes)):
         raise RuntimeError("target out of range")

@@ -10,8 +10,8 @@ import math
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
 from tensorgrad.dispatch.out import refuse_grad, store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import norm as kernels
-from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.rearrange import pad
 from tensorgrad.tensor import Tensor
@@ -34,7 +34,7 @@ def _empty(g: Tensor) -> Tensor:
 
 def _check_floating(x, name: str) -> None:
     if x.dtype.kind not in "f" and x.dtype.name != "bfloat16":
-        raise NotImplementedError(f"\"{name}\" not implemented for '{spoken(x)}'")
+        raise NotImplementedError(f"\"{name}\" not implemented for '{scalar_type(x)}'")
 
 
 def _check_mixed(x, *parameters) -> None:
@@ -45,7 +45,7 @@ def _check_mixed(x, *parameters) -> None:
         if x.dtype.itemsize == 2 and parameter.dtype.name == "float32":
             continue
         if parameter.dtype.itemsize > x.dtype.itemsize:
-            expected = "Float" if x.dtype.itemsize == 2 else spoken(x)
+            expected = "Float" if x.dtype.itemsize == 2 else scalar_type(x)
             raise RuntimeError(f"mixed dtype (CPU): expect parameter to have scalar type of {expected}")
         raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
 

@@ -11,8 +11,8 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS, export, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import pool as kernels
-from tensorgrad.kernels.array.matmul import spoken
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.tensor import Tensor
 
@@ -159,7 +159,7 @@ def _batched(name: str, shape: tuple, dims: int) -> bool:
 def _check_dtype(name: str, input: Tensor, integers: bool) -> None:
     kind = input._array.dtype.kind
     if kind in "bc" or (kind in "iu" and not integers):
-        raise NotImplementedError(f"\"{name}\" not implemented for '{spoken(input._array)}'")
+        raise NotImplementedError(f"\"{name}\" not implemented for '{scalar_type(input)}'")
 
 
 def _run(row, input: Tensor, batched: bool, *parameters):
@@ -447,7 +447,7 @@ def _max_unpools(dims: int) -> None:
                 f"tensor with shape: {list(indices.shape)}"
             )
         if indices.dtype is not dtypes.int64:
-            raise RuntimeError(f"elements in indices should be type int64 but got: {spoken(indices._array)}")
+            raise RuntimeError(f"elements in indices should be type int64 but got: {scalar_type(indices)}")
         if input._array.ndim not in (dims + 1, dims + 2):
             raise RuntimeError(
                 f"Input to {name} should be a {dims + 1}d or {dims + 2}d Tensor, but got a tensor with "

@@ -8,6 +8,7 @@ from __future__ import annotations
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn, wrap_dim
 from tensorgrad.tensor import Tensor
 
@@ -15,9 +16,7 @@ from tensorgrad.tensor import Tensor
 def _checker(name: str):
     def prepare(x, dim):
         if x.dtype.kind not in "fV":
-            from tensorgrad.kernels.array.reduce import spoken
-
-            raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for '{spoken(x)}'")
+            raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for '{scalar_type(x)}'")
         return x, wrap_dim(dim, x.ndim)
 
     return prepare

@@ -52,12 +52,12 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable) -> Tensor:
     return _rewrite("map2_", self, (x, y), callable)
 
 
-def _check_operand(name: str, argument: str, position: int, self: Tensor, value, spoken: str) -> None:
+def _check_operand(name: str, argument: str, position: int, self: Tensor, value, wanted: str) -> None:
     if not isinstance(value, Tensor):
         kind = type(value).__name__
         raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {kind}")
     if value.dtype is not self.dtype or value.device != self.device:
-        raise TypeError(f"{name}: expected {self.type()} for {spoken} (got {value.type()})")
+        raise TypeError(f"{name}: expected {self.type()} for {wanted} (got {value.type()})")
 
 
 def _rewrite(name: str, self: Tensor, others: tuple, function) -> Tensor:

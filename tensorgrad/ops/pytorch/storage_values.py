@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import devices, dtypes
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.ops.create import resolve_device, tensor
 from tensorgrad.storage.stubs import Storage, storage_class
@@ -124,11 +125,11 @@ class TypedStorage:
             found: Any = legacy_types().get(dtype.rpartition(".")[2]) if isinstance(dtype, str) else dtype
             return self.to_dtype(getattr(found, "dtype", found))
         prefix = "torch." if self.device.type == "cpu" else f"torch.{self.device.type}."
-        return f"{prefix}{dtypes.SPOKEN[self.dtype.name]}Storage"
+        return f"{prefix}{scalar_type(self)}Storage"
 
     def pickle_storage_type(self) -> str:
         """The name of the kind of storage in files: `FloatStorage`."""
-        return f"{dtypes.SPOKEN[self.dtype.name]}Storage"
+        return f"{scalar_type(self)}Storage"
 
     def get_device(self) -> int:
         """The index of the device; -1 for main memory."""
@@ -322,7 +323,7 @@ class LegacyStorage:
 
     def __init__(self, dtype: dtypes.dtype):
         self.dtype = dtype
-        self.__name__ = self.__qualname__ = f"{dtypes.SPOKEN[dtype.name]}Storage"
+        self.__name__ = self.__qualname__ = f"{scalar_type(dtype)}Storage"
         self.__module__ = "torch"
 
     @property

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import not_implemented
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import rejection
 from tensorgrad.ops.random.noise import _on_host
-from tensorgrad.ops.random.sample import spoken, stream_for
+from tensorgrad.ops.random.sample import stream_for
 from tensorgrad.ops.shape import broadcast_tensors
 from tensorgrad.tensor import Tensor
 
@@ -20,7 +21,7 @@ from tensorgrad.tensor import Tensor
 def _only_full_precision(kernel: str, *arrays) -> None:
     for array in arrays:
         if array.dtype.name not in ("float32", "float64"):
-            raise NotImplementedError(f"\"{kernel}\" not implemented for '{spoken(array.dtype)}'")
+            raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_type(array)}'")
 
 
 def _checked(kernel: str):
@@ -30,7 +31,7 @@ def _checked(kernel: str):
         _only_full_precision(kernel, *arrays)
         for other in arrays[1:]:
             if other.dtype != arrays[0].dtype:
-                raise RuntimeError(f"Found dtype {spoken(other.dtype)} but expected {spoken(arrays[0].dtype)}")
+                raise RuntimeError(f"Found dtype {scalar_type(other)} but expected {scalar_type(arrays[0])}")
         return arrays
 
     return prepare

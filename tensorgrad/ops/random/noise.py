@@ -12,7 +12,7 @@ from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
-from tensorgrad.dtypes import F32
+from tensorgrad.dtypes import F32, scalar_type
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.kernels.array.matmul import broadcast_lead, check_expands
 from tensorgrad.ops import create
@@ -23,7 +23,6 @@ from tensorgrad.ops.random.sample import (
     chosen_dtype,
     empty_like,
     sampled,
-    spoken,
     stream_for,
 )
 from tensorgrad.storage.stubs import STORAGES
@@ -108,12 +107,12 @@ def uniform_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
     info = dtypes.finfo(self.dtype)
     for word, value in (("from", low), ("to", high)):
         if not info.min <= value <= info.max:
-            raise RuntimeError(f"{word} is out of bounds for {dtypes.IN_C[info.dtype]}")
+            raise RuntimeError(f"{word} is out of bounds for {dtypes.C_TYPES[info.dtype]}")
     if low > high:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}")
     if high - low > info.max:
         raise RuntimeError(
-            f"uniform_ expects to-from <= std::numeric_limits<{dtypes.SPOKEN[info.dtype]}>::max(), but found "
+            f"uniform_ expects to-from <= std::numeric_limits<{dtypes.SCALAR_TYPES[info.dtype]}>::max(), but found "
             f"to={high:g} and "
             f"from={low:g} which result in to-from to exceed the limit"
         )
@@ -157,7 +156,7 @@ def random_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
     tensor([3, 4, 6, 1, 2])
     """
     if self.is_complex():
-        raise NotImplementedError(f"\"random_kernel_cpu\" not implemented for '{spoken(self._array.dtype)}'")
+        raise NotImplementedError(f"\"random_kernel_cpu\" not implemented for '{scalar_type(self)}'")
     if not args and not keywords:
         return _random(self, (), generator)
     low, high = _from_to("random_", args, keywords, 0, None)
@@ -173,7 +172,7 @@ def exponential_(self: Tensor, lambd=1.0, *, generator=None) -> Tensor:
     >>> torch.empty(3).exponential_(0.5)
     tensor([7.0167, 2.4608, 1.2301])
     """
-    _continuous("Exponential", self, dtypes.SPOKEN)
+    _continuous("Exponential", self, dtypes.SCALAR_TYPES)
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}")
     return _exponential(self, (lambd,), generator)
@@ -197,7 +196,7 @@ def cauchy_(self: Tensor, median=0.0, sigma=1.0, *, generator=None) -> Tensor:
     tensor([10.5977,  0.7648, -0.1283])
     """
     _positive("cauchy_", "sigma", sigma)
-    _continuous("Cauchy", self, dtypes.IN_C)
+    _continuous("Cauchy", self, dtypes.C_TYPES)
     return _cauchy(self, (median, sigma), generator)
 
 
@@ -228,7 +227,7 @@ def geometric_(self: Tensor, p, *, generator=None) -> Tensor:
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
     if self.dtype is dtypes.bool or self.is_complex():
-        raise NotImplementedError(f"\"geometric_cpu\" not implemented for '{spoken(self._array.dtype)}'")
+        raise NotImplementedError(f"\"geometric_cpu\" not implemented for '{scalar_type(self)}'")
     return _geometric(self, (p,), generator)
 
 
@@ -278,7 +277,7 @@ def bernoulli(input: Tensor, p=None, *, generator=None, out=None) -> Tensor:
 
 def _check_probabilities(p: Tensor) -> None:
     if not p.dtype.is_floating_point:
-        raise NotImplementedError(f"\"bernoulli_tensor_cpu_p_\" not implemented for '{spoken(p._array.dtype)}'")
+        raise NotImplementedError(f"\"bernoulli_tensor_cpu_p_\" not implemented for '{scalar_type(p)}'")
 
 
 _bernoulli_over = op("bernoulli_over(input, p, generator: any)",
@@ -300,7 +299,7 @@ def bernoulli_(self: Tensor, p=0.5, *, generator=None) -> Tensor:
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
     if self.is_complex():
-        raise NotImplementedError(f"\"bernoulli_scalar_cpu_\" not implemented for '{spoken(self._array.dtype)}'")
+        raise NotImplementedError(f"\"bernoulli_scalar_cpu_\" not implemented for '{scalar_type(self)}'")
     return _coins(self, (p,), gen)
 
 
@@ -388,7 +387,7 @@ def poisson(input: Tensor, generator=None) -> Tensor:
     tensor([ 2.,  5., 94.])
     """
     if not input.dtype.is_floating_point:
-        raise NotImplementedError(f"\"poisson_cpu\" not implemented for '{spoken(input._array.dtype)}'")
+        raise NotImplementedError(f"\"poisson_cpu\" not implemented for '{scalar_type(input)}'")
     if input._array.__class__ is np.ndarray and bool((input._array < 0).any()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     return _poisson(input, stream_for(input, generator, "poisson"))
@@ -417,8 +416,8 @@ def binomial(count: Tensor, prob: Tensor, generator=None) -> Tensor:
     tensor([ 7., 51.])
     """
     if not count.dtype.is_floating_point:
-        raise RuntimeError("binomial only supports floating-point dtypes for count, got: " + spoken(count._array.dtype))
+        raise RuntimeError("binomial only supports floating-point dtypes for count, got: " + scalar_type(count))
     if count._array.dtype.itemsize == 2:
-        raise NotImplementedError(f"\"binomial_cpu\" not implemented for '{spoken(count._array.dtype)}'")
+        raise NotImplementedError(f"\"binomial_cpu\" not implemented for '{scalar_type(count)}'")
     broadcast_lead(count._array.shape, prob._array.shape)
     return _binomial(count, prob, stream_for(count, generator, "binomial"))

@@ -12,6 +12,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kernel_tables import own_kernel
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.layouts import memory_strides
 from tensorgrad.ops import create
@@ -93,14 +94,10 @@ def check_shape(name: str, size: tuple) -> tuple[int, ...]:
     return create.resolve_shape(size)
 
 
-def spoken(dtype: np.dtype) -> str:
-    return dtypes.SPOKEN[dtype.name]
-
-
 def check_floating(dtype: np.dtype, kernel: str, complex_too: bool = True) -> None:
     """Raises: NotImplementedError for a dtype that the sampler cannot fill."""
     if dtype.kind in "biu" or (dtype.kind == "c" and not complex_too):
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{spoken(dtype)}'")
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_type(dtype)}'")
 
 
 # --- new tensors ---------------------------------------------------------------------------------------------------
@@ -130,7 +127,7 @@ def _into(out, name, sampler, shape, dtype, args, generator) -> Tensor:
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if dtype is not None and dtype is not out.dtype:
-        asked, given = dtypes.SPOKEN[dtype.name], dtypes.SPOKEN[out.dtype.name]
+        asked, given = scalar_type(dtype), scalar_type(out)
         raise RuntimeError(f"dtype {asked} does not match dtype of out parameter ({given})")
     device = None if out._array.__class__ is np.ndarray else out.device
     gen, kind = stream(generator, name, device), out.dtype.numpy
@@ -258,13 +255,13 @@ def randperm(
         raise TypeError(f"randperm(): argument 'n' (position 1) must be int, not {type(n).__name__}")
     dtype = chosen_dtype(dtype, out, dtypes.int64)
     if dtype is dtypes.bool or dtype.is_complex:
-        raise NotImplementedError(f"\"randperm\" not implemented for '{spoken(dtype.numpy)}'")
+        raise NotImplementedError(f"\"randperm\" not implemented for '{scalar_type(dtype.numpy)}'")
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     most = 2 ** kernels.DIGITS[dtype.name] if dtype.is_floating_point else dtypes.iinfo(dtype).max
     if n > most + 1:
         if dtype.is_floating_point:
-            raise RuntimeError(f"n cannot be greater than {most + 1} for {spoken(dtype.numpy)} type.")
+            raise RuntimeError(f"n cannot be greater than {most + 1} for {scalar_type(dtype.numpy)} type.")
         raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
 
     def randperm(gen, shape, np_dtype):
@@ -378,7 +375,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     if array.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if not input.dtype.is_floating_point:
-        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {spoken(array.dtype)}")
+        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {scalar_type(array)}")
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > array.shape[-1]:
@@ -386,7 +383,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     if array.shape[-1] > 2**24 and not input.is_cuda:  # on the CPU PyTorch counts them in float32
         raise RuntimeError("number of categories cannot exceed 2^24")
     if out is not None and out.dtype is not dtypes.int64:
-        raise RuntimeError(f"multinomial expects Long tensor out, got: {spoken(out._array.dtype)}")
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {scalar_type(out)}")
     storage = input._storage
     if input.is_meta:
         result = wrap(storage.empty((*array.shape[:-1], num_samples), np.dtype("int64"), input.device))

@@ -16,6 +16,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.create import finish
 from tensorgrad.ops.rearrange import constant_pad_nd, roll
@@ -70,7 +71,7 @@ def floating(input: Tensor) -> Tensor:
     dtype = input.dtype
     if dtype.category < dtypes.FLOATING:
         return input.to(dtypes.DEFAULT.floating)
-    raise RuntimeError(f"Unsupported dtype {dtypes.SPOKEN[dtype.name]}")
+    raise RuntimeError(f"Unsupported dtype {scalar_type(dtype)}")
 
 
 def _input(name: str, input) -> Tensor:
@@ -165,7 +166,7 @@ def _full(name: str, input: Tensor, sizes, dims, norm, forward: bool, out) -> Te
     """To a complex spectrum of all frequencies, from complex or real numbers."""
     if out is not None and not out.dtype.is_complex:
         called = "fftn" if name == "ifftn" else name
-        raise RuntimeError(f"{called} expects a complex output tensor, but got {dtypes.SPOKEN[out.dtype.name]}")
+        raise RuntimeError(f"{called} expects a complex output tensor, but got {scalar_type(out)}")
     input, normalization = _resized(input, sizes, dims), normalization_of(name, norm, forward)
     if not dims or input._array.dtype.kind == "c":
         return fft_c2c(_as_complex(input), dims, normalization, forward, out=out)
@@ -176,7 +177,7 @@ def _half(name: str, input: Tensor, sizes, dims, norm, forward: bool, out) -> Te
     """To the non-negative frequencies of the last dimension, from real numbers."""
     _check_real(name, input)
     if out is not None and not out.dtype.is_complex:
-        raise RuntimeError(f"{name} expects a complex output tensor, but got {dtypes.SPOKEN[out.dtype.name]}")
+        raise RuntimeError(f"{name} expects a complex output tensor, but got {scalar_type(out)}")
     _check_any(name, dims)
     input, normalization = _resized(input, sizes, dims), normalization_of(name, norm, forward)
     return fft_r2c(input, dims, normalization, True, forward, out=out)
@@ -185,7 +186,7 @@ def _half(name: str, input: Tensor, sizes, dims, norm, forward: bool, out) -> Te
 def _real(name: str, input: Tensor, sizes, dims, norm, forward: bool, out) -> Tensor:
     """From such a half spectrum back to real numbers."""
     if out is not None and not out.dtype.is_floating_point:
-        raise RuntimeError(f"{name} expects a floating point output tensor, but got {dtypes.SPOKEN[out.dtype.name]}")
+        raise RuntimeError(f"{name} expects a floating point output tensor, but got {scalar_type(out)}")
     _check_any(name, dims)
     size = sizes[-1]
     size = 2 * (input._array.shape[dims[-1]] - 1) if size is None else size
@@ -202,7 +203,7 @@ def _as_complex(input: Tensor) -> Tensor:
 def _check_real(name: str, input: Tensor) -> None:
     if input._array.dtype.kind == "c":
         kind = "real-valued" if name.endswith("n") else "real"
-        raise RuntimeError(f"{name} expects a {kind} input tensor, but got {dtypes.SPOKEN[input.dtype.name]}")
+        raise RuntimeError(f"{name} expects a {kind} input tensor, but got {scalar_type(input)}")
 
 
 def _check_any(name: str, dims: tuple) -> None:
@@ -450,7 +451,7 @@ def _frequencies(name: str, steps, n: int, d: float, dtype, device, requires_gra
     if dtype.category < dtypes.FLOATING:
         raise RuntimeError(f"{name} requires a floating point or complex dtype")
     if dtype.is_complex:
-        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtypes.SPOKEN[dtype.name]}'")
+        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{scalar_type(dtype)}'")
     with np.errstate(all="ignore"):  # a spacing of 0 makes them infinite
         unit = np.float64(1) / np.float64(n * d)
         made = finish((steps * unit).astype(dtype.numpy), requires_grad, out.device if out is not None else device)

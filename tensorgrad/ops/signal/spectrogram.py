@@ -16,6 +16,7 @@ from operator import index as as_int
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.dispatch.kinds import composite
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.ops.complex import view_as_real
 from tensorgrad.ops.create import ones
@@ -208,7 +209,7 @@ def istft(
             "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
         )
     describe = partial(
-        _described, f"istft(CPU{dtypes.SPOKEN[input.dtype.name]}Type{list(input.shape)}", n_fft=n_fft,
+        _described, f"istft(CPU{scalar_type(input)}Type{list(input.shape)}", n_fft=n_fft,
         hop_length=hop_length, win_length=win_length, window=window, center=center, normalized=normalized,
         onesided=onesided, length=length, return_complex=return_complex,
     )  # fmt: skip

@@ -16,6 +16,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite
+from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops.create import finish
 from tensorgrad.tensor import Tensor
 
@@ -77,7 +78,7 @@ def _window(name: str, shape, length, periodic, dtype, layout, device, requires_
     if dtype.category < dtypes.FLOATING:
         raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
     if dtype.is_complex:
-        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtypes.SPOKEN[dtype.name]}'")
+        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{scalar_type(dtype)}'")
     if length < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
     return finish(sampled(length, not periodic, shape).astype(dtype.numpy), requires_grad, device)

@@ -112,15 +112,15 @@ def _story(cupy, pool, size: int) -> str:
     COUNTS[index].failures += 1
     free, total = cupy.cuda.runtime.memGetInfo()
     used, held, limit = pool.used_bytes(), pool.total_bytes(), pool.get_limit()
-    allowed = f"{spoken(limit)} allowed; " if limit else ""
+    allowed = f"{text(limit)} allowed; " if limit else ""
     return (
-        f"CUDA out of memory. Tried to allocate {spoken(size)}. GPU {index} has a total capacity of {spoken(total)} of "
-        f"which {spoken(free)} is free. {allowed}Of the allocated memory {spoken(used)} is allocated by tensors, and "
-        f"{spoken(held - used)} is reserved but unallocated."
+        f"CUDA out of memory. Tried to allocate {text(size)}. GPU {index} has a total capacity of {text(total)} of "
+        f"which {text(free)} is free. {allowed}Of the allocated memory {text(used)} is allocated by tensors, and "
+        f"{text(held - used)} is reserved but unallocated."
     )
 
 
-def spoken(size: int) -> str:
+def text(size: int) -> str:
     """A number of bytes as PyTorch says it: 20.00 MiB."""
     if size <= 1024:
         return f"{size} bytes"
