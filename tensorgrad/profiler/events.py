@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from tensorgrad.profiler.recorder import MODULE, NODE, OP, REGION, Options, Span
-from tensorgrad.profiler.table import time_text, table
+from tensorgrad.profiler.table import table, time_text
 
 
 class Interval(NamedTuple):
