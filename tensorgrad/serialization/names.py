@@ -57,7 +57,7 @@ _NAMES = {
     },
     "nn.parallel": {"DistributedDataParallel": "nn.parallel.distributed"},
     "autograd.handles": {"RemovableHandle": "utils.hooks"},
-    "generator": {"Generator": "_C"},
+    "random.generator": {"Generator": "_C"},
     "nn.module_state": {"_WrappedHook": "nn.modules.module"},
 }  # fmt: skip
 
