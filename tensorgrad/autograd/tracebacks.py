@@ -8,7 +8,8 @@ from pathlib import Path
 from tensorgrad.autograd import passes
 
 _PACKAGE = Path(__file__).parent.parent
-_OPS = (*(str(_PACKAGE / folder) for folder in ("ops", "dispatch", "autograd")), "<tensorgrad")  # frames of these are of no help to users
+# Frames of these are of no help to users.
+_OPS = (*(str(_PACKAGE / folder) for folder in ("ops", "dispatch", "autograd")), "<tensorgrad")
 
 
 def remember(node) -> None:
