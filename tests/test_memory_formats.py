@@ -5,8 +5,7 @@ import math
 import pytest
 
 import tensorgrad
-
-from .alike import of_torch
+from tests.alike import of_torch
 
 torch = pytest.importorskip("torch")
 
