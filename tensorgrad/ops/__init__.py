@@ -1,8 +1,8 @@
 """The ops, one file per family. How they are declared and called is in `dispatch/`."""
 
 FAMILIES = (
-    "create", "pointwise", "limits", "compare", "complex", "reduce", "scan", "sort", "shape", "restride", "split",
-    "index", "scatter", "segment", "join", "rearrange", "copy", "numeric", "properties", "external_memory",
+    "create", "pointwise", "limits", "compare", "complex", "pick", "scan", "reduce", "sort", "shape", "restride",
+    "split", "index", "scatter", "segment", "join", "rearrange", "copy", "numeric", "properties", "external_memory",
     *("special." + name for name in ("special", "bessel", "orthogonal")),
     *("linalg." + name for name in (
         "matmul", "einsum", "linalg", "cholesky", "matrix_functions", "decompose", "matrix_norm", "lu", "ldl",

@@ -14,7 +14,9 @@ from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array.reduce import count
 from tensorgrad.ops.limits import maximum, minimum
+from tensorgrad.ops.pick import place
 from tensorgrad.ops.pointwise import conj
+from tensorgrad.ops.scan import cumprod, shift
 from tensorgrad.return_types import return_type
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
@@ -96,8 +98,6 @@ _prod = reduction("prod_(input, dim: dims = None, keepdim: bool = False, *, dtyp
 
 def _others(x: Tensor, dim: int) -> Tensor:
     """`prod_of_others` in simpler ops: products from both ends, each without the element itself."""
-    from tensorgrad.ops.scan import cumprod, shift
-
     if not x.ndim:
         return x * 0 + 1
     before = shift(cumprod(x, dim), dim, 1, 1)
@@ -173,20 +173,6 @@ def count_nonzero(input: Tensor, dim=None) -> Tensor:
 
 
 # --- extrema -------------------------------------------------------------------------------------------------------
-
-# Elements by their places along one dimension, and back: the derivative of everything that selects (max, sort, ...).
-pick = op(
-    "pick(input, index, dim: int, folded: bool)", "reduce.pick", where="", backward_name="GatherBackward0",
-    shape=lambda x, index, dim, folded: (index.shape, x.dtype),
-    input=lambda g, index, input_shape, dim, folded: place(g, index, input_shape, dim, folded, True),
-    doc="The elements that `index` names along `dim`; `folded`: the dimension is gone from `index` and result.",
-)  # fmt: skip
-place = op(
-    "place(input, index, shape: shape, dim: int, folded: bool, repeats: bool)", "reduce.place", where="",
-    shape=lambda x, index, shape, *rest: (shape, x.dtype), backward_name="ScatterAddBackward0",
-    input=lambda g, index, dim, folded: pick(g, index, dim, folded),
-    doc="Zeros of `shape` with `input` where `pick` would take it from; `repeats`: places may occur twice.",
-)  # fmt: skip
 
 
 def _tie(g, input, out, dim, keepdim):

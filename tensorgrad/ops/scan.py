@@ -9,8 +9,8 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.errors import wrap_dim
+from tensorgrad.ops.pick import place
 from tensorgrad.ops.pointwise import conj
-from tensorgrad.ops.reduce import place
 from tensorgrad.return_types import return_type
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor

@@ -1,7 +1,7 @@
 """Order: sorting, ranks, medians, quantiles, searching, distinct values and counts.
 
 Sorts are stable and nan counts as the largest value, as in PyTorch. Everything that selects elements sends its
-gradient back to the places the elements came from (`place` in ops/reduce.py).
+gradient back to the places the elements came from (`place` in ops/pick.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from tensorgrad.dispatch.no_derivative import no_derivative, not_implemented
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import I64, scalar_type
 from tensorgrad.errors import as_integer, wrap_dim
-from tensorgrad.ops.reduce import _tie_of_all, pick, place
+from tensorgrad.ops.pick import pick, place
+from tensorgrad.ops.reduce import _tie_of_all
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 

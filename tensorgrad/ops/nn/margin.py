@@ -10,7 +10,8 @@ from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.ops.nn.loss import _checked, _reduced, legacy_reduction
-from tensorgrad.ops.reduce import pick, vector_norm
+from tensorgrad.ops.pick import pick
+from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.ops.shape import broadcast_tensors
 from tensorgrad.tensor import Tensor
 
