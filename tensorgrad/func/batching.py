@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad.random import philox
+from tensorgrad.random import default_generators
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._pytree import LeafSpec, TreeSpec, tree_flatten, tree_map, tree_unflatten
 
@@ -72,15 +72,15 @@ def vmap(
 @contextmanager
 def random_numbers(randomness: str) -> Iterator[Callable[[], None]]:
     """What the generator does; yields what is to be called before each sample. Raises: RuntimeError (see `vmap`)."""
-    state = philox.places()
+    state = default_generators.places()
 
     def before_each() -> None:
         if randomness == "same":
-            philox.go_to(state)
+            default_generators.go_to(state)
 
     yield before_each
-    if randomness == "error" and not philox.standing_at(state):
-        philox.go_to(state)
+    if randomness == "error" and not default_generators.standing_at(state):
+        default_generators.go_to(state)
         raise RuntimeError(
             "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
             "randomness flags on vmap or perform the randomness operation out of vmap"

@@ -21,7 +21,7 @@ from tensorgrad.nn.listening import Listener, ignore, listen
 from tensorgrad.nn.module import Module
 from tensorgrad.nn.parameter import Parameter, is_lazy
 from tensorgrad.nn.utils.stateless import _functional_call
-from tensorgrad.random import philox
+from tensorgrad.random import default_generators
 from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._pytree import tree_leaves, tree_map_only
@@ -256,11 +256,11 @@ def _on_meta(tensor: Tensor) -> Tensor:
 def _unchanged(model: Module) -> Iterator[None]:
     """Afterwards the modules' attributes, and the random numbers to come, are what they were."""
     attributes = [(module, dict(module.__dict__)) for module in model.modules()]
-    random = philox.places()
+    random = default_generators.places()
     try:
         yield
     finally:
-        philox.go_to(random)
+        default_generators.go_to(random)
         for module, before in attributes:
             module.__dict__.clear()
             module.__dict__.update(before)

@@ -12,7 +12,6 @@ Source: M. Matsumoto and T. Nishimura, "Mersenne Twister", ACM TOMACS 8 (1998), 
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -80,11 +79,9 @@ class Generator:
     __slots__ = ("__weakref__", "_bits", "_seed", "_untouched", "device", "lock", "next_float_normal", "next_normal")
 
     def __new__(cls, device="cpu"):
-        if cls is Generator and Device(device).type == "cuda":
-            from tensorgrad.random.philox import PhiloxGenerator
-
+        if cls is Generator and Device(device).type in CLASSES:
             storage_class(Device(device))  # raises without a GPU
-            cls = PhiloxGenerator
+            cls = CLASSES[Device(device).type]
         return object.__new__(cls)
 
     def __init__(self, device="cpu"):
@@ -233,74 +230,7 @@ class Generator:
             self._bits.state, self._untouched = mark
 
 
+CLASSES: dict[str, type[Generator]] = {}  # device type -> its generators; what is not in it draws on the host
+
 default_generator = Generator()
 default_generator.seed()
-
-
-def manual_seed(seed) -> Generator:
-    """Seed the default generators, of the host and of all GPUs, with `int(seed)`; return the host's.
-
-    >>> from tensorgrad.random import generator
-    >>> generator.manual_seed(1).initial_seed()
-    1
-
-    Raises: ValueError if the seed is outside [-2**63, 2**64).
-    """
-    from tensorgrad.random import philox
-
-    seed = int(seed)
-    default_generator.manual_seed(seed)
-    philox.seed_all(seed)
-    return default_generator
-
-
-def seed() -> int:
-    """Seed the default generators, of the host and of all GPUs, from the system's entropy; return the 64-bit seed.
-
-    >>> import tensorgrad as torch
-    >>> first, second = torch.seed(), torch.seed()
-    >>> first == second
-    False
-    """
-    from tensorgrad.random import philox
-
-    seed = default_generator.seed()
-    philox.seed_all(seed)
-    return seed
-
-
-def initial_seed() -> int:
-    """The default generator's seed.
-
-    >>> import tensorgrad as torch
-    >>> _ = torch.manual_seed(7)
-    >>> torch.initial_seed()
-    7
-    """
-    return default_generator.initial_seed()
-
-
-@contextmanager
-def fork_rng(devices=None, enabled=True, device_type=None):
-    """Run a block of code and then put the default generators back where they were before.
-
-    The host's is always put back; `devices` says of which GPUs too (None: of all). With `enabled=False` nothing is.
-
-    >>> from tensorgrad.random import generator
-    >>> before = generator.manual_seed(0).state_bytes()
-    >>> with generator.fork_rng():
-    ...     _ = generator.default_generator.random32(5)
-    >>> bool((generator.default_generator.state_bytes() == before).all())
-    True
-    """
-    if not enabled or device_type == "meta":
-        yield
-        return
-    from tensorgrad.random import philox
-
-    gpus = None if devices is None else [d if isinstance(d, int) else Device(d).index or 0 for d in devices]
-    before = philox.places(gpus)
-    try:
-        yield
-    finally:
-        philox.go_to(before)

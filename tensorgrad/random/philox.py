@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorgrad.devices import device as Device
-from tensorgrad.random.generator import DEFAULT_SEED, Generator, check_seed, default_generator, entropy
+from tensorgrad.random.generator import CLASSES, DEFAULT_SEED, Generator, check_seed, entropy
 from tensorgrad.storage.stubs import storage_class
 from tensorgrad.system import forks
 
@@ -123,6 +123,8 @@ class PhiloxGenerator(Generator):
     words = random32 = random64 = skip = mark = rewind = _no_words
 
 
+CLASSES["cuda"] = PhiloxGenerator
+
 # --- the default generators, one for each GPU; made when first asked for ---------------------------------------------
 
 _defaults: dict[int, PhiloxGenerator] = {}
@@ -170,45 +172,43 @@ def seed_all(seed: int) -> None:
 
 
 class Places(NamedTuple):
-    """Where default generators stand: the host's state, and those of GPUs; `seed` is what others would begin with."""
+    """Where default generators of GPUs stand; `seed` is what others would begin with."""
 
-    host: np.ndarray
-    gpus: dict[int, np.ndarray]
+    states: dict[int, np.ndarray]
     all_gpus: bool
     seed: int | None
 
 
 def places(gpus=None) -> Places:
-    """Where the default generators of the host and of some GPUs (their numbers; None: all) stand, for `go_to`.
+    """Where the default generators of some GPUs (their numbers; None: all) stand, for `go_to`.
 
-    >>> from tensorgrad.random import generator, philox
-    >>> before = philox.places()
-    >>> _ = generator.default_generator.random32(5)
+    >>> from tensorgrad.random import philox
+    >>> before = philox.places([0])
+    >>> _ = philox.default(0).take(4)
     >>> philox.standing_at(before)
     False
     >>> philox.go_to(before); philox.standing_at(before)
     True
     """
     states = {index: default(index).state_bytes() for index in (list(_defaults) if gpus is None else gpus)}
-    return Places(default_generator.state_bytes(), states, gpus is None, _seed)
+    return Places(states, gpus is None, _seed)
 
 
 def go_to(taken: Places) -> None:
     """Puts the default generators back where they were."""
     global _seed
-    default_generator.set_state_bytes(taken.host)
     _seed = taken.seed
-    for index, state in taken.gpus.items():
+    for index, state in taken.states.items():
         default(index).set_state_bytes(state)
     if taken.all_gpus:
-        for index in set(_defaults) - set(taken.gpus):  # nobody had asked for them
+        for index in set(_defaults) - set(taken.states):  # they were made since
             _defaults[index]._reseed(_first_seed(index))
 
 
 def standing_at(taken: Places) -> bool:
-    """Whether no default generator has moved since."""
-    now = places(None if taken.all_gpus else taken.gpus)
-    return np.array_equal(now.host, taken.host) and all(
-        np.array_equal(state, taken.gpus[index]) if index in taken.gpus else default(index).get_offset() == 0
-        for index, state in now.gpus.items()
+    """Whether none of them has moved since."""
+    now = places(None if taken.all_gpus else taken.states)
+    return all(
+        np.array_equal(state, taken.states[index]) if index in taken.states else default(index).get_offset() == 0
+        for index, state in now.states.items()
     )

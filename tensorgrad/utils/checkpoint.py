@@ -20,7 +20,7 @@ from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.gradients import backward
 from tensorgrad.autograd.modes import GRAD, enable_grad, no_grad
 from tensorgrad.autograd.saving import saved_tensors_hooks
-from tensorgrad.random import philox
+from tensorgrad.random import default_generators
 from tensorgrad.tensor import Tensor
 
 __all__ = [
@@ -433,7 +433,7 @@ class _Reentrant(Function):
 
 
 def _random_state():
-    return philox.places()
+    return default_generators.places()
 
 
 @contextlib.contextmanager
@@ -442,9 +442,9 @@ def _random(state):
     if state is None:
         yield
         return
-    before = philox.places()
-    philox.go_to(state)
+    before = default_generators.places()
+    default_generators.go_to(state)
     try:
         yield
     finally:
-        philox.go_to(before)
+        default_generators.go_to(before)
