@@ -7,8 +7,8 @@ import threading
 import numpy as np
 import pytest
 
+from tensorgrad import random as G
 from tensorgrad.kernels.array import permutation, rejection, sample
-from tensorgrad.random import generator as G
 from tensorgrad.random.generator import Generator
 from tests.alike import last_bit
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from tensorgrad.autograd import modes
 from tensorgrad.autograd.anomaly import ANOMALY
@@ -13,6 +14,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.errors import warn
 from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.system.lazy_modules import whole
 from tensorgrad.tensor import Tensor, wrap
 
 
@@ -226,5 +228,22 @@ class Function:
         return tuple(outputs) if several else outputs[0]
 
 
-from tensorgrad.autograd.once import InplaceFunction as InplaceFunction  # noqa: E402  (they build on this file)
-from tensorgrad.autograd.once import once_differentiable as once_differentiable  # noqa: E402
+_ONCE = ("InplaceFunction", "once_differentiable")  # PyTorch has them here; they build on this file
+
+if TYPE_CHECKING:
+    pass
+else:
+
+    def __getattr__(name: str):
+        if name in _ONCE:
+            from tensorgrad.autograd import once
+
+            return getattr(once, name)
+        from tensorgrad.system.missing_names import no_attribute
+
+        raise no_attribute(__name__, name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_ONCE})
+
+    whole(__name__)

@@ -124,6 +124,9 @@ from tensorgrad.system.lazy_modules import whole
 
 from tensorgrad.nn import functional, init  # isort: skip
 
+for _name in functional._COMPOSITES:
+    getattr(functional, _name)
+del _name
 
 # Used by few programs: loaded when first asked for. Module -> the names in it.
 _LATER = {

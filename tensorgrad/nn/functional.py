@@ -32,10 +32,6 @@ from tensorgrad._jit_internal import (  # noqa: E402
     BroadcastingList3,  # noqa: F401
     boolean_dispatch,  # noqa: F401
 )
-
-# Composites of layers, which need what is above.
-from tensorgrad.nn.functional_attention import multi_head_attention_forward  # noqa: E402, F401
-from tensorgrad.nn.linear_cross_entropy import linear_cross_entropy  # noqa: E402, F401
 from tensorgrad.overrides import (  # noqa: E402
     handle_torch_function,  # noqa: F401
     has_torch_function,  # noqa: F401
@@ -43,11 +39,18 @@ from tensorgrad.overrides import (  # noqa: E402
     has_torch_function_variadic,  # noqa: F401
 )
 
-if not _typing.TYPE_CHECKING:  # or every misspelt name would pass for this one
+# Composites of layers, which need what is above: name -> the file that has it. (`torch.nn` asks for them, so that the
+# dictionary of this module is whole; `whole` would make every look-up here slower.)
+_COMPOSITES = {"linear_cross_entropy": "linear_cross_entropy", "multi_head_attention_forward": "functional_attention"}
+
+if not _typing.TYPE_CHECKING:  # or every misspelt name would pass for one of these
 
     def __getattr__(name: str):
+        if name in _COMPOSITES:
+            module = _importlib.import_module(f"tensorgrad.nn.{_COMPOSITES[name]}")
+            return globals().setdefault(name, getattr(module, name))
         raise _importlib.import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
 
 def __dir__():
-    return sorted(n for n in globals() if not n.startswith("_"))
+    return sorted(n for n in {*globals(), *_COMPOSITES} if not n.startswith("_"))
