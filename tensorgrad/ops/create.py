@@ -6,9 +6,10 @@ import array as buffers
 import functools
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import index as as_int
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,9 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer, check_number, warn
+from tensorgrad.kernels.array.shape import strided_nothing
 from tensorgrad.layouts import memory_strides
+from tensorgrad.ops.shape import _alias, ints
 from tensorgrad.settings import _Settings
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES, storage_class
@@ -176,21 +179,22 @@ def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
 _COMMON = frozenset({list, tuple, int, float, bool, Tensor, np.ndarray})
 
 
+def elements(storage: Storage, dtype: dtypes.dtype) -> Tensor:
+    """All the memory as a vector of that dtype."""
+    size = storage.nbytes() // dtype.itemsize
+    return share(storage.strided((size,), (dtype.itemsize,), 0, dtype.numpy), storage)
+
+
+# class of storages -> a vector over one, of the dtype that was asked for (None: of the usual one). The classes, which
+# are made of tensors, register themselves (ops/pytorch/storage_values.py).
+OVER_STORAGE: dict[type, Callable[[Any, dtypes.dtype | None], Tensor]] = {}
+
+
 def over_storage(data, dtype: dtypes.dtype | None) -> Tensor | None:
     """A vector over the memory of a storage; None for what is no storage. Raises: RuntimeError for a typed one of
     another dtype."""
-    from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, elements
-
-    if isinstance(data, UntypedStorage):
-        return elements(data._storage, dtype or dtypes.int64)
-    if not isinstance(data, TypedStorage):
-        return None
-    dtype = dtype or dtypes.DEFAULT.floating
-    if data.dtype is not dtype:
-        raise RuntimeError(
-            f"Expected a Storage of type {scalar_type(dtype)} or an UntypedStorage, but got {scalar_type(data)}"
-        )
-    return elements(data._storage, dtype)
+    found = next((over for cls, over in OVER_STORAGE.items() if isinstance(data, cls)), None)
+    return None if found is None else found(data, dtype)
 
 
 def _is_sequence(data) -> bool:
@@ -429,46 +433,6 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     return wrap(ndarray if type(ndarray) is np.ndarray else ndarray.view(np.ndarray))
 
 
-@composite("function")
-def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool | None = None) -> Tensor:
-    """`obj` as a tensor; `copy=True` always copies, `copy=False` raises where a copy is needed.
-
-    A tensor that requires grad stays one, with a warning, unless `requires_grad` says otherwise. Anything else with a
-    buffer (`bytes`, `array.array`, `memoryview`) is taken for elements of `dtype`, in the same memory.
-
-    >>> import tensorgrad as torch
-    >>> torch.asarray([1.0, 2.0])
-    tensor([1., 2.])
-    """
-    from tensorgrad.ops.pytorch.storage_values import UntypedStorage, elements  # builds on this file
-
-    if isinstance(obj, UntypedStorage):
-        obj, dtype = elements(obj._storage, dtype or dtypes.uint8), None
-    elif isinstance(obj, bytes | bytearray | memoryview | buffers.array):
-        from tensorgrad.ops.external_memory import frombuffer
-
-        obj = frombuffer(obj, dtype=dtype or dtypes.DEFAULT.floating)
-    elif type(obj).__name__ == "PyCapsule":
-        from tensorgrad.ops.external_memory import from_dlpack
-
-        obj = from_dlpack(obj)
-    shares = isinstance(obj, Tensor | np.ndarray)
-    if copy is False and not shares:
-        raise ValueError("can't alias arbitrary sequence into a tensor.")
-    made = as_tensor(obj, dtype, device)
-    if copy and shares:
-        made = made.clone()
-    if isinstance(obj, Tensor) and obj.requires_grad and requires_grad is None:
-        warn(
-            "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass "
-            "requires_grad=False explicitly to get the old behavior."
-        )
-        return made
-    if not requires_grad:
-        return made.detach() if made.requires_grad else made
-    return made if made.requires_grad else made.requires_grad_()
-
-
 def legacy_tensor(args: tuple, device, dtype: dtypes.dtype | None = None) -> Tensor:
     """What `torch.Tensor(...)` and (with `dtype`) `torch.LongTensor(...)` make: of sizes uninitialised memory, of a
     sequence a copy, of a tensor a view. Raises: TypeError for anything else, and for a tensor of another dtype."""
@@ -476,8 +440,6 @@ def legacy_tensor(args: tuple, device, dtype: dtypes.dtype | None = None) -> Ten
     if isinstance(data, Tensor):
         if dtype is not None and data.dtype is not dtype:
             raise TypeError(f"expected a tensor of {dtype}, but got one of {data.dtype}: convert it with .to()")
-        from tensorgrad.ops.shape import _alias
-
         return _alias(data)
     dtype = dtype or dtypes.DEFAULT.floating
     if isinstance(data, Size):  # also one without dimensions
@@ -614,12 +576,50 @@ def empty(
     dtype = dtype if out is None else _dtype_of(out, dtype)
     shape = resolve_shape(given_size("empty", size, named))
     if memory_format is not None and (strides := memory_strides(shape, memory_format)) != memory_strides(shape, None):
-        from tensorgrad.ops.external_memory import empty_strided
-
         return _out(
             "empty", out, empty_strided(shape, strides, dtype=dtype, device=device, requires_grad=requires_grad)
         )
     return _out("empty", out, _filled(np.empty, None, shape, dtype, device, requires_grad, pin_memory))
+
+
+def reach(size: tuple, stride: tuple) -> int:
+    """How many elements of memory a tensor of that shape and strides reaches over."""
+    return 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+
+
+@composite("function")
+def empty_strided(
+    size, stride, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+) -> Tensor:
+    """An uninitialised tensor with the strides (in elements) that are asked for, over memory that just holds it.
+
+    Raises: RuntimeError for another number of strides than sizes, or for negative ones.
+
+    >>> import tensorgrad as torch
+    >>> torch.empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
+    size, stride = resolve_shape((size,)), ints(stride)
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
+        )
+    if any(s < 0 for s in stride):
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}: strides must not "
+            "be negative"
+        )
+    memory = empty(reach(size, stride), dtype=dtype, device=device)
+    made = share(strided(memory._storage, size, stride, 0, memory._array.dtype), memory._storage)
+    return made.requires_grad_() if requires_grad else made
+
+
+def strided(storage: Storage, size: tuple, stride: tuple, offset: int, dtype: np.dtype):
+    """An array over a storage's memory; offset and strides in elements."""
+    if 0 in size and storage.array_type is np.ndarray:  # no memory is looked at, so there need be none
+        return strided_nothing(size, stride, dtype)
+    strides = tuple(s * dtype.itemsize for s in stride)
+    return storage.strided(size, strides, offset * dtype.itemsize, dtype)
 
 
 def wrapped(value, dtype: dtypes.dtype):
@@ -669,8 +669,6 @@ def _like(name: str, function, fills: bool):
         if memory_format is not None and "preserve" not in str(memory_format):
             strides = memory_strides(tuple(array.shape), memory_format)
             if strides != made.stride():
-                from tensorgrad.ops.external_memory import empty_strided
-
                 ordered = empty_strided(array.shape, strides, dtype=made.dtype, device=made.device)
                 made = ordered.copy_(made.detach()).requires_grad_(requires_grad)
         elif array.__class__ is np.ndarray and array.ndim > 1 and not array.flags.c_contiguous:

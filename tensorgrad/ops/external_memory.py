@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array as buffers
 import math
 import os
 from operator import index as as_int
@@ -16,54 +17,13 @@ from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import c_type, scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array.dlpack import CUDA, CUDA_MANAGED, Relabelled, device_of, export_bfloat16
-from tensorgrad.kernels.array.shape import strided_nothing
-from tensorgrad.ops.create import empty, finish, resolve_shape
+from tensorgrad.ops.create import as_tensor, elements, empty_strided, finish, reach, resolve_shape, strided
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, legacy_types, shown, warn_of_typed
 from tensorgrad.ops.shape import ints
 from tensorgrad.storage.stubs import Storage, storage_class
-from tensorgrad.tensor import Tensor, share, wrap
+from tensorgrad.tensor import Tensor, wrap
 
 # --- strides of one's own ------------------------------------------------------------------------------------------
-
-
-def _reach(size: tuple, stride: tuple) -> int:
-    """How many elements of memory a tensor of that shape and strides reaches over."""
-    return 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
-
-
-@composite("function")
-def empty_strided(
-    size, stride, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
-) -> Tensor:
-    """An uninitialised tensor with the strides (in elements) that are asked for, over memory that just holds it.
-
-    Raises: RuntimeError for another number of strides than sizes, or for negative ones.
-
-    >>> import tensorgrad as torch
-    >>> torch.empty_strided((2, 3), (1, 2)).stride()
-    (1, 2)
-    """
-    size, stride = resolve_shape((size,)), ints(stride)
-    if len(size) != len(stride):
-        raise RuntimeError(
-            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
-        )
-    if any(s < 0 for s in stride):
-        raise RuntimeError(
-            f"Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}: strides must not "
-            "be negative"
-        )
-    memory = empty(_reach(size, stride), dtype=dtype, device=device)
-    made = share(_strided(memory._storage, size, stride, 0, memory._array.dtype), memory._storage)
-    return made.requires_grad_() if requires_grad else made
-
-
-def _strided(storage: Storage, size: tuple, stride: tuple, offset: int, dtype: np.dtype):
-    """An array over a storage's memory; offset and strides in elements."""
-    if 0 in size and storage.array_type is np.ndarray:  # no memory is looked at, so there need be none
-        return strided_nothing(size, stride, dtype)
-    strides = tuple(s * dtype.itemsize for s in stride)
-    return storage.strided(size, strides, offset * dtype.itemsize, dtype)
 
 
 @composite("function")
@@ -345,7 +305,38 @@ def to_dlpack(tensor: Tensor):
     return tensor.__dlpack__()
 
 
-# --- storages ------------------------------------------------------------------------------------------------------
+@composite("function")
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool | None = None) -> Tensor:
+    """`obj` as a tensor; `copy=True` always copies, `copy=False` raises where a copy is needed.
+
+    A tensor that requires grad stays one, with a warning, unless `requires_grad` says otherwise. Anything else with a
+    buffer (`bytes`, `array.array`, `memoryview`) is taken for elements of `dtype`, in the same memory.
+
+    >>> import tensorgrad as torch
+    >>> torch.asarray([1.0, 2.0])
+    tensor([1., 2.])
+    """
+    if isinstance(obj, UntypedStorage):
+        obj, dtype = elements(obj._storage, dtype or dtypes.uint8), None
+    elif isinstance(obj, bytes | bytearray | memoryview | buffers.array):
+        obj = frombuffer(obj, dtype=dtype or dtypes.DEFAULT.floating)
+    elif type(obj).__name__ == "PyCapsule":
+        obj = from_dlpack(obj)
+    shares = isinstance(obj, Tensor | np.ndarray)
+    if copy is False and not shares:
+        raise ValueError("can't alias arbitrary sequence into a tensor.")
+    made = as_tensor(obj, dtype, device)
+    if copy and shares:
+        made = made.clone()
+    if isinstance(obj, Tensor) and obj.requires_grad and requires_grad is None:
+        warn(
+            "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass "
+            "requires_grad=False explicitly to get the old behavior."
+        )
+        return made
+    if not requires_grad:
+        return made.detach() if made.requires_grad else made
+    return made if made.requires_grad else made.requires_grad_()
 
 
 @composite("method")
@@ -480,7 +471,7 @@ def _source(self: Tensor, source, storage_offset, size, stride):
     dense = tuple(math.prod(size[i + 1 :]) for i in range(len(size)))
     stride, offset = dense if stride is None else ints(stride), as_int(storage_offset)
     _check_geometry(memory, size, stride, offset, dtype.itemsize)
-    return _strided(memory, size, stride, offset, dtype), memory
+    return strided(memory, size, stride, offset, dtype), memory
 
 
 def _check_geometry(memory: Storage, size: tuple, stride: tuple, offset: int, itemsize: int) -> None:
@@ -494,7 +485,7 @@ def _check_geometry(memory: Storage, size: tuple, stride: tuple, offset: int, it
             f"Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}: strides must not "
             "be negative"
         )
-    needed = (offset + _reach(size, stride)) * itemsize if 0 not in size else 0
+    needed = (offset + reach(size, stride)) * itemsize if 0 not in size else 0
     if needed > memory.nbytes():
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {itemsize} "

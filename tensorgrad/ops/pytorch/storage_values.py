@@ -13,16 +13,9 @@ import numpy as np
 from tensorgrad import devices, dtypes
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
-from tensorgrad.ops.create import resolve_device, tensor
+from tensorgrad.ops.create import OVER_STORAGE, elements, resolve_device, tensor
 from tensorgrad.storage.stubs import Storage, storage_class
 from tensorgrad.tensor import Tensor, share
-
-
-def elements(storage: Storage, dtype: dtypes.dtype) -> Tensor:
-    """All the memory as a vector of that dtype."""
-    size = storage.nbytes() // dtype.itemsize
-    return share(storage.strided((size,), (dtype.itemsize,), 0, dtype.numpy), storage)
-
 
 _warning = {"always": False, "given": False}  # of typed storages
 
@@ -298,6 +291,18 @@ class TypedStorage:
         lines = "\n".join(f" {value}" for value in self.tolist()) if self.device.type != "meta" else "..."
         kind = f"torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {self.size()}"
         return f"{lines}\n[{kind}]"
+
+
+def _over_typed(data: TypedStorage, dtype: dtypes.dtype | None) -> Tensor:
+    dtype = dtype or dtypes.DEFAULT.floating
+    if data.dtype is not dtype:
+        raise RuntimeError(
+            f"Expected a Storage of type {scalar_type(dtype)} or an UntypedStorage, but got {scalar_type(data)}"
+        )
+    return elements(data._storage, dtype)
+
+
+OVER_STORAGE[TypedStorage] = _over_typed
 
 
 def _caster(name: str, dtype: dtypes.dtype) -> None:
@@ -660,6 +665,9 @@ def _check_values(storage: Storage) -> None:
     """Raises: NotImplementedError where there is no memory."""
     if storage.device.type == "meta":
         raise NotImplementedError("Not available for 'meta' device type")
+
+
+OVER_STORAGE[UntypedStorage] = lambda data, dtype: elements(data._storage, dtype or dtypes.int64)
 
 
 def _as_elements(name: str, dtype: dtypes.dtype) -> None:
