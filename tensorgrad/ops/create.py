@@ -24,7 +24,7 @@ from tensorgrad.layouts import memory_strides
 from tensorgrad.ops.shape import _alias, ints
 from tensorgrad.settings import _Settings
 from tensorgrad.size import Size
-from tensorgrad.storage.stubs import STORAGES, storage_class
+from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import Tensor, share, wrap
 

@@ -31,6 +31,7 @@ _MODULES = {
     "nn.parameter": "nn.parameter", "nn.rnn_cell": "nn.modules.rnn", "nn.uninitialized": "nn.parameter",
     "distributions.combined_transforms": "distributions.transforms",
     "distributions.transform": "distributions.transforms",
+    "ops.random.states": "random", "random.default_generators": "random",
     "optim._adafactor": "optim", "optim._muon": "optim", "utils.data.collate": "utils.data._utils.collate",
     "utils.data.worker": "utils.data._utils.worker",
     **dict.fromkeys(

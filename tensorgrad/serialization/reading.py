@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad import devices, serialization
+from tensorgrad import devices
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, memory_of, shown
 from tensorgrad.serialization import archive, legacy
+from tensorgrad.serialization.allowed_names import get_safe_globals
+from tensorgrad.serialization.defaults import LoadEndianness, get_default_load_endianness, get_default_mmap_options
 from tensorgrad.serialization.describe import described
 from tensorgrad.serialization.names import pytorch_name
 from tensorgrad.serialization.tables import UNTYPED, NoPlace, StorageType, stored
@@ -50,7 +52,7 @@ def names_refused(f: Any) -> list[str]:
 def named_safe() -> dict[str, Any]:
     """The names that the program has declared safe."""
     named = {}
-    for item in serialization.get_safe_globals():
+    for item in get_safe_globals():
         value, name = item if isinstance(item, tuple) else (item, f"{item.__module__}.{item.__qualname__}")
         named[name] = value
         if not isinstance(item, tuple) and (theirs := pytorch_name(value)) is not None:
@@ -90,7 +92,7 @@ def _unpickle(text, persistent, weights_only: bool, options: dict, start: int = 
 
 def _default_order() -> bytes:
     """The byte order of a file that does not say it."""
-    chosen = serialization.get_default_load_endianness() or serialization.LoadEndianness.LITTLE
+    chosen = get_default_load_endianness() or LoadEndianness.LITTLE
     return (sys.byteorder if chosen.name == "NATIVE" else chosen.name.lower()).encode()
 
 
@@ -98,7 +100,7 @@ def _load_archive(reader: archive.Reader, place: _Places, weights_only: bool, op
     order = bytes(reader.read("byteorder")) if reader.has("byteorder") else _default_order()
     if order not in (b"little", b"big"):
         raise pickle.UnpicklingError(f"unknown byte order {described(order)}")
-    kept = serialization.get_default_mmap_options() == getattr(mmap, "MAP_SHARED", 1)
+    kept = get_default_mmap_options() == getattr(mmap, "MAP_SHARED", 1)
     file = np.memmap(mapped, np.uint8, "r+" if kept else "c").view(np.ndarray) if mapped is not None else None
     made: dict[str, Storage] = {}
 

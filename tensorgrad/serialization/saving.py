@@ -1,0 +1,42 @@
+"""`torch.save`."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+DEFAULT_PROTOCOL = 2
+
+
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = pickle,
+    pickle_protocol: int = DEFAULT_PROTOCOL,
+    _use_new_zipfile_serialization: bool = True,
+) -> None:
+    """Saves tensors, and values that contain them, in PyTorch's format: `torch.load` reads the file, here and there.
+
+    Tensors that share memory share it again when they are loaded. A file that exists is replaced in one step: after a
+    crash in the middle there is still the old one.
+
+    Args:
+        obj: a tensor, a `state_dict`, or any nested lists, tuples and dicts of tensors and plain values. Objects of
+            other classes are pickled under the names of their classes.
+        f: a path, or an object with `write`.
+        pickle_protocol: that of the pickle inside.
+
+    Raises:
+        RuntimeError: tensors of different dtypes over the same memory.
+
+    >>> import io
+    >>> import tensorgrad as torch
+    >>> file = io.BytesIO()
+    >>> torch.save({"weight": torch.ones(2), "epoch": 3}, file)
+    >>> _ = file.seek(0)
+    >>> torch.load(file)
+    {'weight': tensor([1., 1.]), 'epoch': 3}
+    """
+    from tensorgrad.serialization import writing
+
+    writing.write(obj, f, pickle_protocol, _use_new_zipfile_serialization)
