@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from tensorgrad.profiler.recorder import MODULE, NODE, OP, REGION, Options, Span
+from tensorgrad.profiler.spans import MODULE, NODE, OP, REGION, Options, Span
 from tensorgrad.profiler.table import table, time_text
 
 

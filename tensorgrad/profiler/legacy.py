@@ -6,7 +6,8 @@ from typing import Any
 
 from tensorgrad.profiler.events import Average, EventList, nested
 from tensorgrad.profiler.events import Event as FunctionEvent
-from tensorgrad.profiler.recorder import Options, Recorder, record_function
+from tensorgrad.profiler.recorder import Recorder, record_function
+from tensorgrad.profiler.spans import Options
 from tensorgrad.profiler.trace import write_chrome_trace
 
 __all__ = ["EventList", "FunctionEvent", "emit_itt", "emit_nvtx", "profile", "record_function"]

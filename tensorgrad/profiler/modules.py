@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorgrad.nn.listening import Listener, ignore, listen
 from tensorgrad.nn.module import Module
-from tensorgrad.profiler.recorder import MODULE, Recorder
+from tensorgrad.profiler.spans import MODULE
 from tensorgrad.system.per_thread import PerThread
 from tensorgrad.utils.module_tracker import ModuleTracker
+
+if TYPE_CHECKING:
+    from tensorgrad.profiler.recorder import Recorder
 
 
 class _Running(PerThread):

@@ -10,42 +10,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch import switches
+from tensorgrad.profiler.spans import NODE, OP, REGION, Options, Span
 from tensorgrad.tensor import Tensor
-
-# The categories of Chrome's trace.
-OP, NODE, REGION, MODULE = "cpu_op", "backward", "user_annotation", "python_function"
-
-
-class Span(NamedTuple):
-    """Something that ran: its name and category, when by `time.perf_counter`, in which thread, and with what."""
-
-    name: str
-    category: str
-    start: float
-    end: float
-    thread: int
-    shapes: list
-    memory: int = 0  # bytes of new results
-    flops: int = 0
-    stack: tuple[str, ...] = ()  # the lines of the program that led here, the innermost first
-    module: str = ""  # the innermost module that it ran in
-    sequence_nr: int = -1  # of the node that an op left, or that ran
-
-
-class Options(NamedTuple):
-    """What a recorder takes note of, besides names and times."""
-
-    shapes: bool = False
-    memory: bool = False
-    stack: bool = False
-    flops: bool = False
-    modules: bool = False
 
 
 class Recorder:

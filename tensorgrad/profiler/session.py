@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tensorgrad.profiler.events import EventList, nested
-from tensorgrad.profiler.recorder import Options, Recorder, record_function
+from tensorgrad.profiler.recorder import Recorder, record_function
 from tensorgrad.profiler.schedules import ProfilerAction
+from tensorgrad.profiler.spans import Options
 from tensorgrad.profiler.trace import write_chrome_trace
 
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)  # (there is nothing to warm up)

@@ -9,11 +9,13 @@ import gzip
 import json
 import os
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tensorgrad.profiler.events import Event, EventList
-from tensorgrad.profiler.recorder import NODE, OP
+from tensorgrad.profiler.spans import NODE, OP
 from tensorgrad.serialization.archive import replacing
+
+if TYPE_CHECKING:
+    from tensorgrad.profiler.events import Event, EventList
 
 
 def write_chrome_trace(events: EventList, path: Any, notes: dict[str, Any]) -> None:
