@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensorgrad.viz.boxes import BACKWARD, arranged, label
 from tensorgrad.viz.graph import INPUT, LEAF, MODULE, Graph
 
 _STYLE = {
@@ -25,9 +26,7 @@ def source(graph: Graph, direction: str) -> str:
       n0 -> n1
     }
     """
-    from tensorgrad.viz.drawing import arranged, label
-
-    backward = direction == "backward"
+    backward = direction == BACKWARD
     drawn, _, _, links = arranged(graph, direction)
     lines = ["digraph tensorgrad {", '  node [fontname="Helvetica", fontsize=11]']
     for i in drawn:

@@ -12,8 +12,9 @@ from typing import Any
 from tensorgrad.autograd.graph import Node
 from tensorgrad.tensor import Tensor
 from tensorgrad.viz import formulas, svg
+from tensorgrad.viz.boxes import FORWARD, counted
 from tensorgrad.viz.digest import CELLS, digest
-from tensorgrad.viz.drawing import FORWARD, counted, draw, title
+from tensorgrad.viz.drawing import draw, title
 from tensorgrad.viz.graph import INPUT, LEAF, OP, Graph, Saved, Vertex, trace
 from tensorgrad.viz.picture import Page, write
 from tensorgrad.viz.recording import record
