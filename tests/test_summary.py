@@ -9,9 +9,11 @@ import pytest
 import tensorgrad as tg
 from tensorgrad import nn
 from tensorgrad.dispatch import switches
-from tensorgrad.nn import listening, model_summary
+from tensorgrad.nn import listening
 from tensorgrad.utils.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 from tensorgrad.utils.module_tracker import ModuleTracker
+from tensorgrad.viz import summary as model_summary
+from tensorgrad.viz import summary_table
 from tests.conftest import HAS_TORCH
 
 pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration")  # torch's own, when one of its flags is read
@@ -325,7 +327,7 @@ def test_layers_shapes_parameters():
         ("", "Net", 0), ("stem", "Conv2d", 1), ("blocks", "Sequential", 1), ("blocks.0", "Block", 2),
     ]  # fmt: skip
     assert summary.device == "meta" and summary.parameters == sum(p.numel() for p in Net().parameters())
-    shown = model_summary.shape_text(summary.layers[0].output)
+    shown = summary_table.shape_text(summary.layers[0].output)
     assert shown == "{logits: [2, 10], features: ([2, 4, 8, 8], int)}"
     assert layer_of(summary, "blocks.1.relu").calls == 2 and layer_of(summary, "blocks.1.conv").parameters == 144
     assert layer_of(summary, "blocks").parameters == 2 * (144 + 8)
@@ -372,7 +374,7 @@ def test_shapes_alone_say_the_same_as_a_run(make, shape, dtype, monkeypatch):
     by_running = nn.summary(model, shape, dtypes=dtype)
     assert (by_shapes.device, by_running.device) == ("meta", "cpu")
     for a, b in zip(by_shapes.layers, by_running.layers, strict=True):
-        assert model_summary.cells(a) == model_summary.cells(b)
+        assert summary_table.cells(a) == summary_table.cells(b)
         assert (a.multiply_adds, a.made, a.kept, a.calls) == (b.multiply_adds, b.made, b.kept, b.calls)
 
 
@@ -414,7 +416,7 @@ def test_what_is_shared_counts_once():
     summary = nn.summary(Language(), (2, 6), dtypes=tg.long)
     assert summary.parameters == sum(p.numel() for p in Language().parameters())
     head = layer_of(summary, "head")
-    assert (head.parameters, head.shared) == (0, 160) and model_summary.cells(head)[1] == "shared"
+    assert (head.parameters, head.shared) == (0, 160) and summary_table.cells(head)[1] == "shared"
     layer = nn.Linear(3, 3)
     summary = nn.summary(nn.Sequential(layer, nn.ReLU(), layer), (1, 3))
     assert summary.parameters == 12 and len(summary.layers) == 3 and layer_of(summary, "0").calls == 2
@@ -438,10 +440,10 @@ def test_a_layer_whose_weights_are_taken_from_outside_is_not_called_unused(looks
             return nn.functional.linear(y @ self.projected.weight.t(), self.tied.weight)
 
     summary = nn.summary(Model().train(training), (2, 3), dtypes=tg.int64)
-    shown = {layer.path: model_summary.cells(layer)[0] for layer in summary.layers}
+    shown = {layer.path: summary_table.cells(layer)[0] for layer in summary.layers}
     assert summary.device == ("cpu" if looks else "meta")
     assert shown["tied"] == shown["attend.out_proj"] == shown["projected"] == "weights used"
-    assert shown["spare"] == "not called" and shown["nothing"] == model_summary.NONE
+    assert shown["spare"] == "not called" and shown["nothing"] == summary_table.NONE
     assert shown["embedding"] == "[2, 3, 4]" and shown[""] == "[2, 3, 5]"
 
 
@@ -457,7 +459,7 @@ def test_inputs_of_all_kinds():
     a, b, expected = tg.ones(5, 2), tg.ones(5, 3), "([5, 4])"
     for given in ((a, b), [(5, 2), (5, 3)], [a, (5, 3)], {"a": a, "b": (5, 3)}, {"b": b, "a": a}):
         summary = nn.summary(Two(), given, kwargs={"times": 2})
-        assert model_summary.shape_text(summary.layers[0].output) == expected
+        assert summary_table.shape_text(summary.layers[0].output) == expected
     with pytest.raises(RuntimeError, match="dtype"):
         nn.summary(Two(), [(5, 2), (5, 3)], dtypes=[tg.float64, tg.float64])
     assert nn.summary(nn.ReLU(), tg.Size([])).layers[0].output.shape == ()

@@ -143,7 +143,7 @@ _LATER = {
         "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
     ),
 }  # fmt: skip
-_OURS = {"summary": "model_summary"}  # what PyTorch has not: name -> module
+_OURS = {"summary": "tensorgrad.viz.summary"}  # what PyTorch has not: name -> module
 _MODULES = ("common_types", "grad", "modules", "parallel", "utils")
 
 if TYPE_CHECKING:
@@ -166,7 +166,6 @@ if TYPE_CHECKING:
         UninitializedBuffer,
         UninitializedParameter,
     )
-    from tensorgrad.nn.model_summary import summary
     from tensorgrad.nn.parallel import DataParallel
     from tensorgrad.nn.rnn import GRU, LSTM, RNN, RNNBase
     from tensorgrad.nn.rnn_cell import GRUCell, LSTMCell, RNNCell, RNNCellBase
@@ -177,6 +176,7 @@ if TYPE_CHECKING:
         TransformerEncoder,
         TransformerEncoderLayer,
     )
+    from tensorgrad.viz.summary import summary
 else:  # so that a misspelt name does not pass for one of these
 
     def __getattr__(name: str) -> Any:
@@ -185,7 +185,7 @@ else:  # so that a misspelt name does not pass for one of these
         if name in _MODULES:
             return import_module(f"tensorgrad.nn.{name}")
         if name in _OURS:
-            globals()[name] = getattr(import_module(f"tensorgrad.nn.{_OURS[name]}"), name)
+            globals()[name] = getattr(import_module(_OURS[name]), name)
             return globals()[name]
         for module, names in _LATER.items():
             if name in names:

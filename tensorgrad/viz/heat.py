@@ -169,7 +169,7 @@ def _tensor_html(tensor: Tensor) -> str | None:
 
 
 def _module_html(module: Any) -> str | None:
-    from tensorgrad.nn.model_summary import summary
+    from tensorgrad.viz.summary import summary
 
     try:
         return summary(module)._repr_html_()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensorgrad.viz import svg
+from tensorgrad.viz.summary_table import HEADER, NONE, cells, totals
 from tensorgrad.viz.svg import colour, element, escape
 
 if TYPE_CHECKING:
-    from tensorgrad.nn.model_summary import Layer, Summary
+    from tensorgrad.viz.summary import Layer, Summary
 
 STYLE = svg.fenced(
     "tg-summary",
@@ -48,8 +49,6 @@ def page(summary: Summary) -> str:
 
 def content(summary: Summary) -> str:
     """The table, and the totals below it."""
-    from tensorgrad.nn.model_summary import HEADER, totals
-
     layers = summary.shown()
     ran = summary.device is not None
     titles = HEADER if ran else (HEADER[0], HEADER[2])
@@ -70,8 +69,6 @@ def content(summary: Summary) -> str:
 
 
 def _row(summary: Summary, layer: Layer, ran: bool) -> str:
-    from tensorgrad.nn.model_summary import NONE, cells
-
     name = layer.path.rpartition(".")[2]
     called = f" ×{layer.calls}" if layer.calls > 1 else ""
     head = element(

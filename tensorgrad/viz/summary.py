@@ -26,6 +26,8 @@ from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._pytree import tree_leaves, tree_map_only
 from tensorgrad.utils.flop_counter import FlopCounterMode
+from tensorgrad.viz import picture, summary_page
+from tensorgrad.viz.summary_table import Shape, shape_text, text
 
 
 class Layer:
@@ -65,7 +67,7 @@ class Summary:
 
     def __init__(self, layers: list[Layer], depth: int, device: str | None, inputs: Any, buffer_bytes: int):
         self.layers, self.depth, self.device, self.buffer_bytes = layers, depth, device, buffer_bytes
-        self.input = tree_map_only(Tensor, _Shape.of, inputs)
+        self.input = tree_map_only(Tensor, Shape.of, inputs)
         self.input_bytes = sum(t._array.nbytes for t in tree_leaves(inputs) if isinstance(t, Tensor))
         whole = layers[0]
         self.parameters, self.trainable, self.parameter_bytes = whole.parameters, whole.trainable, whole.parameter_bytes
@@ -82,14 +84,10 @@ class Summary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from tensorgrad.viz import summary_page
-
         return summary_page.fragment(self)
 
     def save(self, path: str | os.PathLike) -> Path:
         """Writes the summary as a page (`.html`) or as text (`.txt`). Raises: ValueError for another ending."""
-        from tensorgrad.viz import picture, summary_page
-
         kind = Path(path).suffix.lower()
         if kind not in (".html", ".txt"):
             raise ValueError(f"expected a path that ends with .html or .txt, got {str(path)!r}")
@@ -97,20 +95,7 @@ class Summary:
 
     def show(self) -> None:
         """Opens the page in the browser."""
-        from tensorgrad.viz import picture, summary_page
-
         picture.open_page(summary_page.page(self))
-
-
-class _Shape:
-    """The shape and dtype of a tensor that is gone."""
-
-    def __init__(self, shape: tuple, dtype: Any):
-        self.shape, self.dtype = shape, dtype
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> _Shape:
-        return cls(tuple(tensor.shape), tensor.dtype)
 
 
 def summary(
@@ -320,7 +305,7 @@ class _Watch(Listener):
         if layer is not None:
             layer.calls += 1
             if layer.calls == 1:
-                layer.output = tree_map_only(Tensor, _Shape.of, result)
+                layer.output = tree_map_only(Tensor, Shape.of, result)
 
     def _op(self, op: Any, args: tuple, result: Any, start: float, seconds: float) -> None:
         for arg in args:
@@ -363,104 +348,3 @@ def _saved_bytes(saved: Any, seen: set[int]) -> Iterator[int]:
     elif hasattr(saved, "nbytes") and id(saved) not in seen:  # what a kernel keeps for its own gradient
         seen.add(id(saved))
         yield saved.nbytes
-
-
-# --- the table -----------------------------------------------------------------------------------------------------
-
-HEADER = ("Layer", "Output", "Parameters", "Multiply-adds", "Kept for backward")
-NONE = "–"
-
-
-def shape_text(output: Any) -> str:
-    """What a module returned: `[2, 10]` for a tensor; of containers their members."""
-    if isinstance(output, _Shape):
-        return str(list(output.shape))
-    if isinstance(output, dict):
-        return f"{{{', '.join(f'{key}: {shape_text(value)}' for key, value in output.items())}}}"
-    if isinstance(output, list | tuple):
-        return f"({', '.join(map(shape_text, output))})"
-    return NONE if output is None else type(output).__name__
-
-
-def cells(layer: Layer) -> tuple[str, str, str, str]:
-    """The columns of a layer after its name."""
-    from tensorgrad.viz import svg
-
-    parameters = f"{layer.parameters:,}" if layer.parameters else "shared" if layer.shared else NONE
-    output = NONE
-    if layer.calls:
-        output = shape_text(layer.output)
-    elif layer.has_own:
-        output = "weights used" if layer.used else "not called"
-    return (
-        output,
-        parameters,
-        svg.count(layer.multiply_adds) if layer.multiply_adds else NONE,
-        svg.size(layer.kept) if layer.kept else NONE,
-    )
-
-
-def totals(summary: Summary) -> list[tuple[str, str]]:
-    """What is said below the table: (name, value)."""
-    from tensorgrad.viz import svg
-
-    frozen = summary.parameters - summary.trainable
-    what = "all trainable" if not frozen else f"{summary.trainable:,} trainable, {frozen:,} not"
-    rows = [("Parameters", f"{summary.parameters:,} ({what}), {svg.size(summary.parameter_bytes)}")]
-    if summary.buffer_bytes:
-        rows.append(("Buffers", svg.size(summary.buffer_bytes)))
-    if summary.device is None:
-        return rows
-    step = summary.parameter_bytes + summary.gradient_bytes + summary.buffer_bytes + summary.input_bytes + summary.kept
-    shown = summary.input[0] if len(summary.input) == 1 else summary.input
-    rows += [
-        ("Input", f"{shape_text(shown)}, {svg.size(summary.input_bytes)}"),
-        ("Multiply-adds", svg.count(summary.multiply_adds)),
-        ("Results of all ops", svg.size(summary.made)),
-        ("Kept for backward", svg.size(summary.kept)),
-    ]
-    rows.append(("Measured", "by shapes alone" if summary.device == "meta" else f"by running it on {summary.device}"))
-    if summary.kept:
-        rows.insert(-1, ("A training step holds", f"{svg.size(step)} (parameters, gradients, buffers, input, kept)"))
-    return rows
-
-
-def branches(layers: list[Layer]) -> list[str]:
-    """The lines of the tree before each layer's name."""
-    found, open_at = [], set[int]()
-    for layer in reversed(layers):
-        depth = layer.depth
-        open_at = {d for d in open_at if d <= depth}
-        stem = "".join("│  " if d in open_at else "   " for d in range(1, depth))
-        found.append(stem + ("├─ " if depth in open_at else "└─ ") if depth else "")
-        open_at.add(depth)
-    return found[::-1]
-
-
-def label(layer: Layer) -> str:
-    """A layer's name and class, and how often it was called if more than once."""
-    name = layer.path.rpartition(".")[2]
-    return f"{name}: {layer.kind}" if name else layer.kind
-
-
-def text(summary: Summary) -> str:
-    """The table as text."""
-    layers = summary.shown()
-    names = [
-        stem + label(layer) + (f" ×{layer.calls}" if layer.calls > 1 else "")
-        for stem, layer in zip(branches(layers), layers)
-    ]
-    rows = [HEADER, *((name, *cells(layer)) for name, layer in zip(names, layers))]
-    rows = [(row[0], row[1] if len(row[1]) <= 48 else row[1][:47] + "…", *row[2:]) for row in rows]
-    if summary.device is None:
-        rows = [(row[0], "", row[2], "", "") for row in rows]
-    widths = [max(len(row[i]) for row in rows) for i in range(5)]
-    lines = [
-        "  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths)) if w).rstrip()
-        for row in rows
-    ]
-    rule = "-" * max(map(len, lines))
-    pairs = totals(summary)
-    wide = max(len(name) for name, _ in pairs)
-    below = [f"{name.ljust(wide)}  {value}" for name, value in pairs]
-    return "\n".join([lines[0], rule, *lines[1:], rule, *below])
