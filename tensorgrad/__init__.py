@@ -64,7 +64,7 @@ from tensorgrad.size import Size
 from tensorgrad.tensor import Tensor
 
 # NumPy warns of overflow and division by zero; PyTorch does not. (A user who turns these warnings into exceptions
-# still gets the result: see errors.py.)
+# still gets the result: see dispatch/kernel_errors.py.)
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tensorgrad\b")
 
 from tensorgrad import autograd, random, return_types
@@ -109,6 +109,7 @@ for _family in _FAMILIES:
     _importlib.import_module(f"tensorgrad.ops.{_family}")
 _typed = {"can_cast": can_cast, "promote_types": promote_types, "result_type": result_type}  # noqa: F405
 globals().update(_guarded({**_FUNCTIONS, **_typed}, "tensorgrad", numpy_names=True))
+_importlib.import_module("tensorgrad.tensor_render")
 _guard_methods()
 _importlib.import_module("tensorgrad.autograd.hooks")
 

@@ -1,131 +1,14 @@
-"""What went wrong in a kernel, in PyTorch's words.
-
-Kernels do not check: NumPy does, and its complaint arrives here, on the cold path, where there is time to look at the
-arguments and say which op, which shapes and what was expected.
-"""
+"""Warnings, and the checks of arguments that many functions share, in PyTorch's words."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from inspect import CO_VARARGS
 from numbers import Number
 from operator import index as as_int
-from types import FrameType
 from typing import Any
 
-import numpy as np
-
 from tensorgrad import dtypes
-from tensorgrad.dtypes import scalar_type
-from tensorgrad.storage.stubs import STORAGES
-
-
-def explain(op, error: Exception, values: tuple, arguments: tuple):
-    """Raises the PyTorch error that `error`, raised by the op's kernel on `values`, stands for.
-
-    Returns the result after all when `error` was only a floating-point warning that the user's filters turned into
-    an exception: overflow and division by zero are no errors in PyTorch.
-    """
-    if _of_a_signal(error):
-        raise error
-    if isinstance(error, RuntimeWarning | FloatingPointError):
-        with np.errstate(all="ignore"):
-            first = values[0][0] if isinstance(values[0], list) else values[0]
-            return op.kernels[first.__class__](*values)
-    check_one_device(op.name, [v for value in values for v in (value if isinstance(value, list) else (value,))])
-    if isinstance(error, RuntimeError | IndexError) and not isinstance(error, RecursionError):
-        raise error
-    arrays: list[Any] = [v for v in values if v.__class__ in STORAGES]
-    if op.kind == "pointwise" or (isinstance(error, ValueError) and "broadcast" in str(error)):
-        check_broadcastable(arrays)
-    if op.kind == "pointwise":
-        _dtype_error(op, error, arrays)
-    described = ", ".join(
-        f"{dtypes.from_numpy_dtype(v.dtype).name}{list(v.shape)}" if v.__class__ in STORAGES else repr(v)
-        for v in values
-    )
-    if isinstance(error, OverflowError) or not isinstance(error, _OF_ARRAYS):
-        raise error
-    raise RuntimeError(f"{op.name}({described}): {error}") from error
-
-
-# What NumPy and its like raise for shapes and numbers that do not fit; anything else is not about the op's arguments.
-_OF_ARRAYS = (ValueError, ArithmeticError, LookupError, AttributeError, AssertionError, BufferError)
-
-
-def _of_a_signal(error: Exception) -> bool:
-    """Whether a signal handler raised it, at whatever moment: such a function is given the frame it interrupted."""
-    place = error.__traceback__
-    while place is not None:
-        code, held = place.tb_frame.f_code, place.tb_frame.f_locals
-        given = [held.get(name) for name in code.co_varnames[: code.co_argcount + bool(code.co_flags & CO_VARARGS)]]
-        if any(isinstance(v[-1] if v.__class__ is tuple and v else v, FrameType) for v in given):
-            return True
-        place = place.tb_next
-    return False
-
-
-def check_one_device(name: str, values: list) -> None:
-    """Raises: RuntimeError that names the devices, unless all arrays among the values are on one."""
-    arrays = [v for v in values if v.__class__ in STORAGES]
-    found = {str(STORAGES[a.__class__].device_of(a)) for a in arrays}
-    if len(found) > 1:
-        names = sorted(found, key=lambda device: (device == "cpu", device))
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {' and '.join(names)}! "
-            f"(when checking arguments of {name}: shapes {[list(a.shape) for a in arrays]})"
-        )
-
-
-def check_broadcastable(arrays) -> None:
-    """Raises: RuntimeError, in PyTorch's words, unless the arrays' shapes broadcast together."""
-    if len(arrays) < 2:
-        return
-    ndim = max(a.ndim for a in arrays)
-    for dim in range(-1, -ndim - 1, -1):
-        size = 1
-        for a in arrays:
-            n = a.shape[dim] if a.ndim >= -dim else 1
-            if n != 1 and size not in (1, n):
-                raise RuntimeError(
-                    f"The size of tensor a ({size}) must match the size of tensor b ({n}) at non-singleton dimension "
-                    f"{ndim + dim}"
-                ) from None
-            size = n if n != 1 else size
-
-
-def _dtype_error(op, error: Exception, arrays) -> None:
-    if not isinstance(error, TypeError):
-        return
-    if op.name == "sub" and any(a.dtype.kind == "b" for a in arrays):
-        raise_bool_subtraction(all(a.dtype.kind == "b" for a in arrays))
-    if op.name == "neg" and arrays[0].dtype.kind == "b":
-        raise RuntimeError(
-            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use "
-            "the `~` or `logical_not()` operator instead."
-        ) from None
-    unsupported(op.name, arrays[0])
-
-
-def raise_bool_subtraction(both: bool) -> None:
-    """PyTorch subtracts no booleans, and nothing from them."""
-    if both:
-        raise RuntimeError(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
-            "operator instead."
-        ) from None
-    raise RuntimeError(
-        "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use "
-        "the `~` or `logical_not()` operator instead."
-    ) from None
-
-
-def unsupported(name: str, array):
-    """Raises: NotImplementedError, in PyTorch's words, for an op that has no meaning for an array's dtype."""
-    found = scalar_type(dtypes.from_numpy_dtype(array.dtype))
-    device = getattr(STORAGES.get(array.__class__), "device_type", "cpu")
-    raise NotImplementedError(f"\"{name}_{device}\" not implemented for '{found}'") from None
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
@@ -158,9 +41,6 @@ def missing(name: str, **given) -> None:
     lacking = [f"'{argument}'" for argument, value in given.items() if value is MISSING]
     some = f"{len(lacking)} required positional argument{'s'[: len(lacking) > 1]}"
     raise TypeError(f"{name}() missing {some}: {' and '.join(lacking)}")
-
-
-# --- checks shared by ops ----------------------------------------------------------------------------------------
 
 
 def wrap_dim(dim: int, ndim: int) -> int:

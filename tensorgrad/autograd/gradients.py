@@ -214,16 +214,17 @@ def grad(
     return tuple(results)
 
 
-def _batched(outputs, inputs, gradients: Sequence, keep, create_graph, allow_unused, materialize):
-    from tensorgrad.ops.join import stack
+STACK: Any = None  # `torch.stack`, which ops/join.py puts here
 
+
+def _batched(outputs, inputs, gradients: Sequence, keep, create_graph, allow_unused, materialize):
     count = len(gradients[0])
     rows = [
         grad(outputs, inputs, [g[i] for g in gradients], keep or i < count - 1, create_graph,
              allow_unused=allow_unused, materialize_grads=materialize)
         for i in range(count)
     ]  # fmt: skip
-    return tuple(None if column[0] is None else stack(column) for column in zip(*rows, strict=True))
+    return tuple(None if column[0] is None else STACK(column) for column in zip(*rows, strict=True))
 
 
 def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:

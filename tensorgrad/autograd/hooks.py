@@ -9,12 +9,10 @@ from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import hooks_of, leaf_hooks_of
 from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.dispatch.kinds import composite
 from tensorgrad.system import forks
 from tensorgrad.tensor import Tensor
 
 
-@composite("method")
 def register_hook(self: Tensor, hook) -> RemovableHandle:
     """Calls `hook(grad)` whenever this tensor's gradient is computed; a returned tensor replaces the gradient.
 
@@ -36,7 +34,6 @@ def register_hook(self: Tensor, hook) -> RemovableHandle:
     return RemovableHandle.add(hooks_of(target).on_output.setdefault(nr, OrderedDict()), hook)
 
 
-@composite("method")
 def register_post_accumulate_grad_hook(self: Tensor, hook) -> RemovableHandle:
     """Calls `hook(tensor)` after a gradient was accumulated into this leaf's `.grad`.
 
@@ -55,7 +52,6 @@ def register_post_accumulate_grad_hook(self: Tensor, hook) -> RemovableHandle:
     return RemovableHandle.add(leaf_hooks_of(self).post_accumulate, hook)
 
 
-@composite("method")
 def retain_grad(self: Tensor) -> None:
     """Lets a tensor that is not a leaf keep its gradient in `.grad` too. No effect on leaves.
 
@@ -92,6 +88,9 @@ def _retains_grad(self: Tensor) -> bool:
     return reference is not None and reference() is self
 
 
+Tensor.register_hook = register_hook  # type: ignore[attr-defined]
+Tensor.register_post_accumulate_grad_hook = register_post_accumulate_grad_hook  # type: ignore[attr-defined]
+Tensor.retain_grad = retain_grad  # type: ignore[attr-defined]
 Tensor.retains_grad = property(_retains_grad)  # type: ignore[assignment]
 
 

@@ -6,10 +6,10 @@ generate.py        the function of each row, generated as text and compiled at i
 kernel_tables.py   from an op and the class of an array to the kernel
 promotion.py       numbers and dtypes that differ
 slow_path.py       calls that something observes or changes: hooks, DEBUG, subclasses, autocast
-inplace.py        `add_` from `add`
+inplace.py         `add_` from `add`
 out.py             `out=`
 shapes.py          results without data (meta)
-errors.py          NumPy's complaints in PyTorch's words
+kernel_errors.py   NumPy's complaints in PyTorch's words
 guard.py           the functions as `torch.<name>`: checked arguments, NumPy's names for them
 show.py            prints what a row became: `python -m tensorgrad.dispatch.show mul`
 """

@@ -18,6 +18,7 @@ from tensorgrad.autograd.graph import FREED, Node, Packed, next_sequence_nr, rai
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of, view_edge
 from tensorgrad.dispatch import kernel_tables
+from tensorgrad.dispatch.kernel_errors import explain
 from tensorgrad.dispatch.kernel_tables import LARGE, REGISTERED, array_kernel, check_backward, with_own
 from tensorgrad.dispatch.op import Op
 from tensorgrad.dispatch.promotion import (
@@ -36,7 +37,7 @@ from tensorgrad.dispatch.signature import LIST, OPTIONAL, PLAIN_VALUE, arguments
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import F32, as_dtype, from_numpy_dtype, scalar_type
 from tensorgrad.dtypes import dtype as DTYPE
-from tensorgrad.errors import MISSING, NUMPY_NAMES, explain, missing
+from tensorgrad.errors import MISSING, NUMPY_NAMES, missing
 from tensorgrad.storage import recycling
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import OPERANDS, PLAIN, VIEW, Tensor, share, wrap

@@ -62,7 +62,7 @@ def _unary(op):
         try:
             (op.large if array.size >= op.few else kernels)[array.__class__](array, out=array)
         except (RuntimeWarning, FloatingPointError):
-            pass  # overflow and the like, by the user's filters: the result is complete (see errors.explain)
+            pass  # overflow and the like, by the user's filters: the result is complete (see kernel_errors.explain)
         except Exception:
             return replace(self, call, (), {})  # says what is wrong
         storage.version += 1

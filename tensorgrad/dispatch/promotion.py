@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.kernel_errors import check_one_device, raise_bool_subtraction
 from tensorgrad.dtypes import F32, F64, I64, NUMBERS
-from tensorgrad.errors import check_one_device, raise_bool_subtraction, typename
+from tensorgrad.errors import typename
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor
 

@@ -45,8 +45,6 @@ def written(function) -> str:
 
 def main(names) -> int:
     """Prints the named ops; without a name, says how to use it."""
-    import tensorgrad  # noqa: F401  declares the ops
-
     if not names or names == ["--list"]:
         print("\n".join(sorted(OPS)) if names else __doc__)
         return 0

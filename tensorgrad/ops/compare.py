@@ -8,12 +8,13 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
+from tensorgrad.dispatch.kernel_errors import check_broadcastable
 from tensorgrad.dispatch.kinds import alias, composite, op, pointwise
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_broadcastable, check_number
+from tensorgrad.errors import check_number
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.pointwise import reflected
 from tensorgrad.storage.stubs import STORAGES

@@ -7,10 +7,10 @@ PyTorch conjugates lazily, by a flag on a view; here `conj` computes a new tenso
 from __future__ import annotations
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, export, pointwise, view
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import unsupported
 from tensorgrad.ops.create import check_tensor
 from tensorgrad.ops.pointwise import zero
 from tensorgrad.tensor import Tensor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array as buffers
 import math
-import os
 from operator import index as as_int
 
 import numpy as np
@@ -20,6 +19,7 @@ from tensorgrad.kernels.array.dlpack import CUDA, CUDA_MANAGED, Relabelled, devi
 from tensorgrad.ops.create import as_tensor, elements, empty_strided, finish, reach, resolve_shape, strided
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, legacy_types, shown, warn_of_typed
 from tensorgrad.ops.shape import ints
+from tensorgrad.storage.files import mapped_file
 from tensorgrad.storage.stubs import Storage, storage_class
 from tensorgrad.tensor import Tensor, wrap
 
@@ -147,35 +147,8 @@ def from_file(
     if not isinstance(filename, str):
         raise TypeError(f"from_file(): argument 'filename' (position 1) must be str, not {type(filename).__name__}")
     dtype = dtype or dtypes.DEFAULT.floating
-    count = as_int(size or 0)
-    wanted = count * dtype.itemsize
-    if wanted < 0:
-        raise RuntimeError(f"unable to mmap {wanted} bytes from file <{filename}>: size must not be negative")
-    if not wanted:  # no file is looked for
-        return finish(np.empty(0, dtype.numpy), requires_grad, device)
-    try:
-        present = _prepare_file(filename, wanted, bool(shared))
-    except OSError as error:
-        mode = "read-write" if shared else "read-only"
-        raise RuntimeError(
-            f"unable to open file <{filename}> in {mode} mode: {error.strerror} ({error.errno})"
-        ) from None
-    if present < wanted:
-        raise RuntimeError(f"file <{filename}> size <{present}> is smaller than the required mapping size <{wanted}>")
-    mapped = np.memmap(filename, np.uint8, "r+" if shared else "c", 0, (wanted,))
-    return finish(mapped.view(np.ndarray).view(dtype.numpy), requires_grad, device)
-
-
-def _prepare_file(filename: str, wanted: int, shared: bool) -> int:
-    """The size of the file in bytes, after making it at least as long as `wanted` if it is to be shared."""
-    if not shared:
-        return os.stat(filename).st_size
-    with open(filename, "ab"):  # makes it if there is none
-        pass
-    present = os.stat(filename).st_size
-    if present < wanted:
-        os.truncate(filename, wanted)
-    return max(present, wanted)
+    mapped = mapped_file(filename, as_int(size or 0) * dtype.itemsize, bool(shared))
+    return finish(mapped.view(dtype.numpy), requires_grad, device)
 
 
 @composite("method")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 from tensorgrad import dtypes
+from tensorgrad.autograd import gradients
 from tensorgrad.dispatch.kinds import alias, composite, op
 from tensorgrad.errors import wrap_dim
 from tensorgrad.storage.stubs import STORAGES
@@ -153,6 +154,9 @@ def stack(tensors, dim: int = 0, *, out=None) -> Tensor:
             [2, 4]])
     """
     return _stack(_listed(tensors), dim, out=out)
+
+
+gradients.STACK = stack
 
 
 # --- by direction ----------------------------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
+from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import alias, composite, export, op, pointwise
 from tensorgrad.dispatch.legacy_calls import number_first
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import unsupported
 from tensorgrad.kernels.array import pointwise as kernels
 from tensorgrad.ops.create import tensor, zeros_like
 from tensorgrad.return_types import return_type

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 import tensorgrad as torch
+from tensorgrad.dispatch.kernel_errors import check_one_device
 from tensorgrad.dispatch.kernel_tables import LARGE, own_kernel
 from tensorgrad.dtypes import F32
-from tensorgrad.errors import check_one_device
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.optim import flags, optimizer
 from tensorgrad.optim.optimizer import Optimizer, run_hooked

@@ -11,10 +11,11 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import unsupported, wrap_dim
+from tensorgrad.errors import wrap_dim
 from tensorgrad.kernels.array.matmul import broadcast_lead
 from tensorgrad.ops.create import from_numpy
 from tensorgrad.ops.linalg.matmul import linear, matmul, nt

@@ -10,11 +10,11 @@ revisited", 2006: T = (D⁻¹ + striu(Vᴴ V))⁻¹, D = diag(τ); here (I + D s
 
 from __future__ import annotations
 
+from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import not_implemented
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import unsupported
 from tensorgrad.ops import create
 from tensorgrad.ops.linalg.linalg import adjoint, named, solve_triangles
 from tensorgrad.ops.linalg.matmul import matmul, tn

@@ -11,10 +11,10 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import unsupported
 from tensorgrad.kernels.array import linalg as kernels
 from tensorgrad.kernels.array.matmul import broadcast_lead
 from tensorgrad.ops import create

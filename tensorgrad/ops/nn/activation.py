@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
+from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, export, pointwise
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import unsupported
 from tensorgrad.ops import pointwise as arithmetic
 from tensorgrad.ops.compare import where
 from tensorgrad.ops.special import special

@@ -7,9 +7,10 @@ second derivatives and other devices). The rest are composites.
 from __future__ import annotations
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.kernel_errors import check_broadcastable
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import I64, scalar_type
-from tensorgrad.errors import check_broadcastable, warn
+from tensorgrad.errors import warn
 from tensorgrad.kernels.array import loss as kernels
 from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.tensor import Tensor

@@ -14,6 +14,7 @@ from tensorgrad import devices, dtypes
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.ops.create import OVER_STORAGE, elements, resolve_device, tensor
+from tensorgrad.storage.files import mapped_file
 from tensorgrad.storage.stubs import Storage, storage_class
 from tensorgrad.tensor import Tensor, share
 
@@ -621,9 +622,8 @@ class UntypedStorage:
     @staticmethod
     def from_file(filename, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
         """A storage whose memory is a file, read as it is needed; see `torch.from_file`."""
-        from tensorgrad.ops.external_memory import from_file  # builds on this file
-
-        return shown(from_file(str(filename), shared, nbytes, dtype=dtypes.uint8)._storage)
+        held = mapped_file(str(filename), operator.index(nbytes), bool(shared))
+        return shown(storage_class(devices.CPU).of(held))
 
     def _write_file(self, file, is_real_file: bool, save_size: bool, element_size: int) -> None:
         """Writes the bytes, after the number of elements if `save_size`, as old checkpoints have them."""

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, pointwise
 from tensorgrad.dispatch.no_derivative import not_implemented
-from tensorgrad.errors import unsupported
 from tensorgrad.ops import pointwise as arithmetic
 from tensorgrad.ops.create import arange
 from tensorgrad.ops.nn.softmax import log_softmax, softmax
