@@ -1,123 +1,129 @@
-"""The house keeps its shape: floors import downwards, the engine stays small, import stays light, stubs are current."""
+"""The house keeps its shape: floors import downwards, no files in circles, import stays light, stubs are current."""
 
 import ast
+import functools
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
 
 import tensorgrad
-from tensorgrad.ops import FAMILIES as FAMILIES_OF_OPS
 
 ROOT = Path(tensorgrad.__file__).parent
-
-# The generated stubs are for type checkers only.
-FLOOR_0 = {
-    "cgroups", "command", "const", "dtypes", "devices", "forks", "size", "layouts", "per_thread", "return_types",
-    "whole_modules",
-    "_methods", "_functions", "_functional", "_special",
-}  # fmt: skip
-FLOOR_1 = {"storage", "generator", "generator_philox", "ops.dispatch", "ops.stubs"}
-FLOOR_2 = {
-    "tensor", "printing", "autograd", "ops", "ops.op", "ops.kinds", "ops.callpath", "ops.slowpath", "ops.inplace",
-    "ops.promote", "ops.errors", "ops.out", "ops.shapes", "ops.show",
-}  # fmt: skip
-FAMILIES = {"ops." + name for name in FAMILIES_OF_OPS}
-FLOOR_3 = FAMILIES | {
-    "ops.formats",
-    "ops.no_derivative",
-    "ops.number_first",
-    "ops.own_dtype",
-    "ops.precision",
-    "kernels",
-    "guard",
-    "random",
-    "settings",
-    "queries",
-    "debug",
-    "fft",
-    "linalg",
-    "signal",
-    "special",
-    "processes",
-    "folders",
-}
+FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
 
-def module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(p for p in parts if p != "__init__")
+@functools.cache
+def rooms() -> dict[str, int]:
+    """The floors of docs/architecture.md: file, folder (`autograd/`) or pattern (`*.py`) -> number."""
+    table = (ROOT.parent / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", table, flags=re.MULTILINE)
+    return {room: int(number) for number, names in rows for room in re.findall(r"`(.*?)`", names)}
 
 
-def floor(name: str) -> int:
-    """The floor of a module, named without the package."""
-    for level, rooms in ((0, FLOOR_0), (3, FLOOR_3), (1, FLOOR_1), (2, FLOOR_2)):
-        if name in rooms or any(name.startswith(room + ".") and room != "ops" for room in rooms):
-            return level
-    return 4
+def floor(file: str) -> int | None:
+    """The floor of a file: its own, else that of the innermost folder that has one."""
+    around = [f"{folder.as_posix()}/" for folder in Path(file).parents[:-1]] or ["*.py"]
+    return next((rooms()[room] for room in [file, *around] if room in rooms()), None)
 
 
-def imports_at_module_level(path: Path):
-    """Modules of the package that a file imports when it is itself imported (not inside functions)."""
-    tree = ast.parse(path.read_text())
-    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
-    inner = {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}
-    for node in nodes:
-        if id(node) in inner:
+def parts_not_counted(tree: ast.Module) -> set[int]:
+    """What a file imports for type checkers only; and in its own `__getattr__` and `__dir__`.
+
+    PyTorch has some names in files below those that make them (`nn.parameter.UninitializedParameter` is a subclass of
+    `nn.parameter.Parameter`). Such a file finds them when a program asks: it does not need them, and nothing in it
+    uses them.
+    """
+    parts: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            parts += node.body
+    branches = [branch for node in tree.body if isinstance(node, ast.If) for branch in (*node.body, *node.orelse)]
+    for node in (*tree.body, *branches):
+        if isinstance(node, ast.FunctionDef) and node.name in ("__getattr__", "__dir__"):
+            parts.append(node)
+    return {id(node) for part in parts for node in ast.walk(part)}
+
+
+def file_of(name: str) -> str | None:
+    """The file of a module, if there is such a module in the package."""
+    inside = name.replace(".", "/").removeprefix("tensorgrad").lstrip("/")
+    return next((file for file in (f"{inside}.py", f"{inside}/__init__.py".lstrip("/")) if file in FILES), None)
+
+
+@functools.cache
+def imports(file: str) -> set[str]:
+    """The files of the package that a file imports, when it is imported or in its functions."""
+    tree = ast.parse((ROOT / file).read_text())
+    package = ".".join(["tensorgrad", *Path(file).parts[:-1]])
+    rest = parts_not_counted(tree)
+    found: set[str | None] = set()
+    for node in ast.walk(tree):
+        if id(node) in rest:
             continue
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tensorgrad"):
-            base = node.module.removeprefix("tensorgrad").lstrip(".")
-            for alias in node.names:
-                sub = f"{base}.{alias.name}".lstrip(".")
-                is_module = (ROOT / Path(*sub.split("."))).with_suffix(".py").exists() or (
-                    ROOT / Path(*sub.split(".")) / "__init__.py"
-                ).exists()
-                yield sub if is_module else base
-        elif isinstance(node, ast.Import):
-            yield from (a.name.removeprefix("tensorgrad.") for a in node.names if a.name.startswith("tensorgrad."))
+        if isinstance(node, ast.Import):
+            found |= {file_of(alias.name) for alias in node.names if alias.name.partition(".")[0] == "tensorgrad"}
+        elif isinstance(node, ast.ImportFrom):
+            module = resolve_name("." * node.level + (node.module or ""), package)
+            if module.partition(".")[0] == "tensorgrad":
+                found |= {file_of(f"{module}.{alias.name}") or file_of(module) for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            name = node.args[0]
+            if isinstance(name, ast.Constant) and name.value.partition(".")[0] == "tensorgrad":
+                found.add(file_of(name.value))
+    return {other for other in found if other is not None and other != file}
 
 
-MODULES = sorted(p for p in ROOT.rglob("*.py"))
-# The lists at the top of each package, and what only runs as a command, see every floor.
-LISTS = {"", "ops", "stubs", "debug"}
+def circles(graph: dict[str, set[str]]) -> Iterator[set[str]]:
+    """The groups of files that import each other, directly or not (Tarjan's strongly connected components)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    open_ones: list[str] = []
+    done: set[str] = set()
+    groups = []
+
+    def visit(file: str) -> None:
+        number[file] = low[file] = len(number)
+        open_ones.append(file)
+        for other in graph[file] - done:
+            if other not in number:
+                visit(other)
+            low[file] = min(low[file], low[other])
+        if low[file] == number[file]:
+            group = set(open_ones[open_ones.index(file) :])
+            del open_ones[open_ones.index(file) :]
+            done.update(group)
+            groups.append(group)
+
+    for file in graph:
+        if file not in number:
+            visit(file)
+    return (group for group in groups if len(group) > 1)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_floors_import_only_downwards(path):
-    name = module_name(path)
-    if name in LISTS:
-        return
-    for imported in imports_at_module_level(path):
-        if imported:
-            assert floor(imported) <= floor(name), f"{name} (floor {floor(name)}) imports {imported} above it"
+def test_the_table_of_floors_names_what_is_there():
+    assert sorted(set(rooms().values())) == list(range(len(set(rooms().values()))))
+    missing = [room for room in rooms() if room != "*.py" and not (ROOT / room).exists()]
+    assert not missing, f"docs/architecture.md names {missing}"
+    homeless = [file for file in FILES if floor(file) is None]
+    assert not homeless, f"no floor of docs/architecture.md has {homeless}"
 
 
-def code_lines(path: Path) -> int:
-    """Lines of code: without blank lines, comments and docstrings."""
-    text = path.read_text()
-    lines = {i for i, line in enumerate(text.splitlines(), 1) if line.strip() and not line.strip().startswith("#")}
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return len(lines)
+@pytest.mark.parametrize("file", FILES)
+def test_floors_import_only_downwards(file):
+    above = {f"{other} (floor {floor(other)})" for other in imports(file) if floor(other) > floor(file)}
+    assert not above, f"{file} (floor {floor(file)}) imports {', '.join(sorted(above))} above it"
 
 
-def test_the_engine_stays_readable():
-    engine = {module_name(p): code_lines(p) for p in MODULES if floor(module_name(p)) <= 2}
-    # Not part of the text that explains the engine: generated names, and tools beside it.
-    beside = {
-        "cgroups", "command", "const",
-        "generator", "generator_philox", "printing", "ops.show", "autograd.functional", "autograd.checking",
-        "autograd.by_hand", "autograd.edges", "autograd.forward_ad", "autograd.function_results", "autograd.grad_mode",
-        "autograd.handles", "autograd.named_nodes",
-        "autograd.once", "autograd.passes", "autograd.refused_views", "autograd.tracebacks", "autograd.variable",
-        "autograd.saved", "autograd.saving", "forks", "per_thread",
-        "autograd.profiler", "storage.cuda", "storage.cuda_devices", "storage.cuda_memory",
-        "storage.cuda_storage", "storage.recycling", "whole_modules",
-    }  # fmt: skip
-    total = sum(n for name, n in engine.items() if name not in beside)
-    assert total <= 3800, f"floors 0-2 have {total} lines of code: {engine}"
+def test_no_files_import_each_other_in_a_circle():
+    # The list of names at the top imports everything, and what stands on the highest floor may use it.
+    graph = {file: imports(file) - {"__init__.py"} for file in FILES}
+    found = [" ".join(sorted(group)) for group in circles(graph)]
+    assert not found, "files that import each other:\n" + "\n".join(found)
 
 
 def test_importing_brings_no_optional_package():

@@ -24,9 +24,7 @@ __all__ = [
 
 
 def _from_checking(name: str):
-    import importlib
-
-    return getattr(importlib.import_module("tensorgrad.autograd.checking"), name)
+    return getattr(_sys.modules[__name__].checking, name)
 
 
 # As in PyTorch, `autograd.gradcheck` is the function, and `from torch.autograd.gradcheck import GradcheckError` works.
