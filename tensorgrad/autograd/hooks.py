@@ -88,9 +88,9 @@ def _retains_grad(self: Tensor) -> bool:
     return reference is not None and reference() is self
 
 
-Tensor.register_hook = register_hook  # type: ignore[attr-defined]
-Tensor.register_post_accumulate_grad_hook = register_post_accumulate_grad_hook  # type: ignore[attr-defined]
-Tensor.retain_grad = retain_grad  # type: ignore[attr-defined]
+Tensor.register_hook = register_hook  # type: ignore[assignment]
+Tensor.register_post_accumulate_grad_hook = register_post_accumulate_grad_hook  # type: ignore[assignment]
+Tensor.retain_grad = retain_grad  # type: ignore[assignment]
 Tensor.retains_grad = property(_retains_grad)  # type: ignore[assignment]
 
 

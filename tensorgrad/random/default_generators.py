@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import numpy as np
 
@@ -51,11 +50,7 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
-class Places(NamedTuple):
-    """Where default generators stand: the host's state, and those of GPUs."""
-
-    host: np.ndarray
-    gpus: philox.Places
+Places = tuple[np.ndarray, philox.Places]  # where default generators stand: the host's state, and those of GPUs
 
 
 def places(gpus=None) -> Places:
@@ -69,18 +64,20 @@ def places(gpus=None) -> Places:
     >>> default_generators.go_to(before); default_generators.standing_at(before)
     True
     """
-    return Places(default_generator.state_bytes(), philox.places(gpus))
+    return default_generator.state_bytes(), philox.places(gpus)
 
 
 def go_to(taken: Places) -> None:
     """Puts the default generators back where they were."""
-    default_generator.set_state_bytes(taken.host)
-    philox.go_to(taken.gpus)
+    host, gpus = taken
+    default_generator.set_state_bytes(host)
+    philox.go_to(gpus)
 
 
 def standing_at(taken: Places) -> bool:
     """Whether no default generator has moved since."""
-    return np.array_equal(default_generator.state_bytes(), taken.host) and philox.standing_at(taken.gpus)
+    host, gpus = taken
+    return np.array_equal(default_generator.state_bytes(), host) and philox.standing_at(gpus)
 
 
 @contextmanager
