@@ -5,6 +5,7 @@ from __future__ import annotations
 from tensorgrad.autograd.graph import Node, Packed
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share
 
 
@@ -17,6 +18,8 @@ def packed(saved):
     """What the innermost hook makes of one saved value; of a list, of each of its members."""
     if saved.__class__ is list:
         return [packed(s) for s in saved]
+    if saved.__class__ in STORAGES:  # of the kernel's cache
+        return pack_one(share(saved, STORAGES[saved.__class__].of(saved)))
     if saved.__class__ is not tuple:
         return saved
     array, storage, _ = saved

@@ -18,6 +18,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.op import Op
 from tensorgrad.dispatch.signature import LIST
 from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
 
 # Rows whose first tensor PyTorch calls `input` as well.
@@ -25,7 +26,7 @@ _INPUT = {
     "ConvolutionBackward0", "GridSampler2DBackward0", "GridSampler3DBackward0", "NativeBatchNormBackward0",
     "NativeGroupNormBackward0", "NativeLayerNormBackward0",
 }  # fmt: skip
-_STATISTICS = {"mean": "result1", "rstd": "result2", "var": "", "axes": ""}
+_STATISTICS = {"mean": "result1", "rstd": "result2", "axes": ""}
 _LOSS = {"knee": ""}
 _POOLED = {"indices": "result1", "input_shape": ""}
 # The other names that PyTorch has for a row's own; "" for what it does not show.
@@ -68,10 +69,10 @@ _NAMES: dict[str, dict[str, str]] = {
     "MulBackward0": {"vec2": "other"},
     "MmBackward0": {"other": "mat2", "other_shape": "mat2_sym_sizes"},
     "MseLossBackward0": _LOSS,
-    "NativeBatchNormBackward0": _STATISTICS,
-    "NativeGroupNormBackward0": {**_STATISTICS, "groups": "group"},
+    "NativeBatchNormBackward0": {**_STATISTICS, "bias": ""},
+    "NativeGroupNormBackward0": {**_STATISTICS, "bias": "", "groups": "group"},
     "NativeLayerNormBackward0": {**_STATISTICS, "eps": ""},
-    "NllLossBackward0": {"weights": "", "label_smoothing": "", "input_shape": "", "cache": ""},
+    "NllLossBackward0": {"weights": "", "label_smoothing": "", "input_shape": ""},
     "NormalBackward1": {"mean_shape": "mean_sym_sizes"},
     "NormalBackward3": {"mean_shape": "mean_sym_sizes", "std_shape": "std_sym_sizes"},
     "PowBackward0": {"out": ""},
@@ -138,7 +139,7 @@ def name_of(node: Node, own: str) -> str:
     given = _NAMES.get(op.backward_name, {}).get(own)
     if given is not None:
         return given
-    if own == op.cache:
+    if own in op.cache:
         return ""
     if own in op.outputs and len(op.outputs) == 1:
         return "result"
@@ -209,6 +210,8 @@ def _tensor(node: Node, k: int, item: int | None = None) -> Any:
         found = unpack(node, node.saved[k], _edge(node, k))
     finally:
         GRAD.enabled = before
+    if found.__class__ in STORAGES:  # of the kernel's cache
+        return wrap(found)
     if isinstance(found, list):
         return tuple(found) if item is None else found[item]
     if isinstance(found, bool | int | float | complex) and node.op.backward_name not in _SCALARS:

@@ -20,7 +20,7 @@ from tensorgrad.autograd.views import edge_of, view_edge
 from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dispatch.kernel_errors import explain
 from tensorgrad.dispatch.kernel_tables import LARGE, REGISTERED, array_kernel, check_backward, with_own
-from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.op import Op, backward_arguments
 from tensorgrad.dispatch.promotion import (
     OVERRIDDEN,
     as_array,
@@ -33,8 +33,9 @@ from tensorgrad.dispatch.promotion import (
     promote,
     to_floating,
 )
-from tensorgrad.dispatch.signature import LIST, OPTIONAL, PLAIN_VALUE, arguments_of
+from tensorgrad.dispatch.signature import LIST, OPTIONAL, arguments_of
 from tensorgrad.dispatch.switches import SLOW
+from tensorgrad.dispatch.twins import gradients as through_twin
 from tensorgrad.dtypes import F32, as_dtype, from_numpy_dtype, scalar_type
 from tensorgrad.dtypes import dtype as DTYPE
 from tensorgrad.errors import MISSING, NUMPY_NAMES, missing
@@ -70,6 +71,11 @@ def in_format_of(inputs: tuple, results):
     return memory_formats.in_format_of(inputs, results)
 
 
+def gradients_in_format_of(x, arrays: tuple) -> tuple:
+    """Gradients, of which those that are shaped like the input lie in memory as it does."""
+    return tuple([a if a is None or a.ndim != x.ndim else in_format_of((x,), a) for a in arrays])
+
+
 # --- the text ----------------------------------------------------------------------------------------------------
 
 
@@ -98,9 +104,6 @@ def source(op: Op, variant: str = "call", name: str = "call") -> str:
         lines += _unwrap(op, i, p, variant)
     lines += _prepare(op, tensors, variant)
     tracked = " or ".join(f"r{i}" for i in differentiated)
-    if op.twin is not None and not differentiated:
-        flags = " or ".join(f"r{i}" for i in range(len(tensors)))
-        lines += [f"    if ({flags}) and GRAD.enabled:", f"        return OP.twin({names})"]
     lines += _run(op, tensors, variant)
     lines += _result(op)
     if differentiated:
@@ -255,9 +258,8 @@ def _values(op: Op) -> list[str]:
 def _run(op: Op, tensors, variant: str) -> list[str]:
     first = "x0[0]" if tensors[0].kind is LIST else "x0"
     names = ", ".join(p.name for p in (op.params[:2] if variant == "operator" else op.params))
-    array = "array" if len(op.outputs) == 1 else "arrays"
-    if op.cache:
-        array += f", {op.cache}"
+    array = "array" if len(op.outputs) == 1 else "*arrays" if op.cache else "arrays"
+    array = ", ".join((array, *op.cache))
     kernels = "KERNELS"
     if op.name in LARGE:
         kernels = f"(KERNELS if {_values(op)[LARGE[op.name].sized]}.size < OP.few else OP.large)"
@@ -351,7 +353,7 @@ def _record(op: Op, tensors, differentiated, tracked: str) -> list[str]:
             output = "made" if len(op.outputs) == 1 else f"made[{k}]"
             saved.append(f"save({output})" + _if_needed(op, users, index))
             continue
-        if name == op.cache:
+        if name in op.cache:
             saved.append(name)
             continue
         saved.append(f"save({name})" + _if_needed(op, users, index))
@@ -404,16 +406,19 @@ def backward_source(op: Op, name: str = "backward") -> str:
         "    saved = node.saved",
         "    if saved is FREED:",
         "        raise_freed()",
-        "    g = grads[0]",
     ]
     if _has_array_backward(op):
+        array_type = "grads[0]._array.__class__" if op.differentiable_outputs == 1 else "node.outputs[0][2]"
         lines += [
             "    if not GRAD.enabled:  # nothing is recorded: the arrays will do",
-            "        on_arrays = ON_ARRAYS[g._array.__class__]",
-            "        results = NotImplemented if on_arrays is None else on_arrays(node, g)",
+            f"        on_arrays = ON_ARRAYS[{array_type}]",
+            "        results = NotImplemented if on_arrays is None else on_arrays(node, grads)",
             "        if results is not NotImplemented:",
             "            return results",
         ]
+    if op.through_twin:
+        return "\n".join([*lines, "    return through_twin(node, grads)"]) + "\n"
+    lines.append("    g = grads[0]")
     lists = [p for p in differentiated if p.kind is LIST]
     if lists:
         after = len(differentiated) - 1
@@ -423,8 +428,7 @@ def backward_source(op: Op, name: str = "backward") -> str:
     else:
         lines.append(f"    {', '.join(f'e_{p.name}' for p in differentiated)}, = node.edges")
     for k, saved in enumerate(op.saved):
-        if saved == op.cache:
-            lines.append(f"    {saved} = saved[{k}]")
+        if saved in op.cache:  # formulas do not see it
             continue
         if saved in op.outputs:
             k_out = op.outputs.index(saved)
@@ -437,7 +441,7 @@ def backward_source(op: Op, name: str = "backward") -> str:
     for k, kept in enumerate(op.kept):
         lines.append(f"    {kept} = node.args[{k}]")
     if op.all_at_once is not None:
-        lines.append(f"    needs = ({''.join(f'e_{p.name} is not None, ' for p in differentiated).rstrip()})")
+        lines.append(f"    {_needs(differentiated)}")
         lines.append(f"    return [*OP.all_at_once({', '.join(arguments_of(op.all_at_once))})]")
     else:
         results = []
@@ -448,42 +452,53 @@ def backward_source(op: Op, name: str = "backward") -> str:
     return "\n".join(lines) + "\n"
 
 
+def _needs(differentiated) -> str:
+    return f"needs = ({''.join(f'e_{p.name} is not None, ' for p in differentiated).rstrip()})"
+
+
 def _has_array_backward(op: Op) -> bool:
     registered = any(name == op.name and hasattr(k, "backward") for (name, _), k in REGISTERED.items())
-    return op.differentiable_outputs == 1 and bool(op.on_arrays or op.backward_kernel or registered)
+    return bool(op.on_arrays or op.backward_kernel or (registered and op.differentiable_outputs == 1))
 
 
 def array_backward_source(op: Op, arguments: tuple[str, ...] | None) -> str:
     """The text of a backward that stays among arrays: of a kernel with these arguments, or (None) of the formulas."""
     differentiated = [p for p in op.params if p.is_tensor and p.name in op.wrt]
-    lines = ["def on_arrays(node, g):"]
+    lines = ["def on_arrays(node, grads):", "    g = grads[0]"]
+    if op.differentiable_outputs > 1 and "grads" not in arguments:  # the kernel knows of the first output alone
+        lines += ["    if g is None or grads.count(None) < len(grads) - 1:", "        return NotImplemented"]
     if arguments is None and LARGE:  # the ops have kernels for large arrays, which plain arithmetic has not
         lines += ["    if g._array.size >= MANY:", "        return NotImplemented"]
     lines.append("    saved = node.saved")
     lines.append(f"    {', '.join(f'e_{p.name}' for p in differentiated)}, = node.edges")
-    for k, saved in enumerate(op.saved):
-        edge = f"e_{saved}" if saved in op.wrt else "None"
-        value = f"saved[{k}]" if saved == op.cache else f"saved_array(node, saved[{k}], {edge})"
-        lines.append(f"    {saved} = {value}")
-    lines += [f"    {kept} = node.args[{k}]" for k, kept in enumerate(op.kept)]
+    wanted = op.saved if arguments is None else [name for name in op.saved if name in {*arguments, *op.format_of}]
+    at = list(op.saved).index
+    lines += [f"    {s} = saved_array(node, saved[{at(s)}], {f'e_{s}' if s in op.wrt else None})" for s in wanted]
+    lines += [
+        f"    {kept} = node.args[{k}]" for k, kept in enumerate(op.kept) if arguments is None or kept in arguments
+    ]
     if arguments is None:
         results = []
         for p in differentiated:
             call = f"D_{p.name}({', '.join('g._array' if a == 'g' else a for a in arguments_of(op.formulas[p.name]))})"
             results.append(f"as_grad({call}, g) if e_{p.name} is not None else None")
         lines.append(f"    return [{', '.join(results)}]")
-    else:
-        if "needs" in arguments:
-            lines.append(f"    needs = ({''.join(f'e_{p.name} is not None, ' for p in differentiated).rstrip()})")
-        given = ", ".join("g._array" if a == "g" else a for a in arguments)
-        lines += [
-            f"    arrays = BACKWARD({given})",
-            "    if arrays is NotImplemented:",
-            "        return NotImplemented",
-            "    if arrays.__class__ is not tuple:",
-            "        arrays = (arrays,)",
-            "    return [None if a is None else as_grad(a, g) for a in arrays]",
-        ]
+        return "\n".join(lines) + "\n"
+    if "needs" in arguments:
+        lines.append(f"    {_needs(differentiated)}")
+    if "grads" in arguments:
+        lines += ["    grads = filled_up(node, grads)", "    g = grads[0]"]
+    given = {"g": "g._array", "grads": "[g._array for g in grads]"}
+    lines += [
+        f"    arrays = BACKWARD({', '.join(given.get(a, a) for a in arguments)})",
+        "    if arrays is NotImplemented:",
+        "        return NotImplemented",
+        "    if arrays.__class__ is not tuple:",
+        "        arrays = (arrays,)",
+    ]
+    if op.format_of:
+        lines.append(f"    arrays = gradients_in_format_of({op.format_of[0]}, arrays)")
+    lines.append("    return [None if a is None else as_grad(a, g) for a in arrays]")
     return "\n".join(lines) + "\n"
 
 
@@ -523,7 +538,7 @@ class ArrayBackwards(dict):
             return None
         elif op.backward_kernel:
             function = array_kernel(op.backward_kernel, storage.xp)
-            arguments = arguments_of(function.func)[1:]
+            arguments = backward_arguments(op.backward_kernel)
             function = with_own(f"{op.name}.backward", storage, function)
         scope = {"BACKWARD": function, **{f"D_{name}": formula for name, formula in op.formulas.items()}}
         text = array_backward_source(op, arguments)
@@ -680,6 +695,16 @@ def saved_array(node: Node, saved, edge):
             raise_modified(node, array, storage, version, edge)
         return array
     return saved.unpack(None)._array if saved.__class__ is Packed else saved
+
+
+def filled_up(node: Node, grads) -> list:
+    """The gradients of a node's differentiable outputs, zeros for those that none arrived for."""
+    some = next(g for g in grads if g is not None)
+    outputs = node.outputs[: node.op.differentiable_outputs]
+    return [
+        some.new_zeros(shape, dtype=from_numpy_dtype(dtype)) if g is None else g
+        for g, (shape, dtype, _) in zip(grads, outputs)
+    ]
 
 
 def as_grad(array, g: Tensor) -> Tensor:

@@ -108,7 +108,7 @@ class KernelTable(dict):
 def check_backward(op, backward):
     """A registered derivative may read what the row's formulas save. Raises: TypeError if it asks for more."""
 
-    available = {"g", *op.saved, *op.kept}
+    available = {"g", "needs", *op.saved, *op.kept}
     missing = [name for name in arguments_of(backward) if name not in available]
     if missing:
         raise TypeError(
@@ -152,7 +152,26 @@ def general_kernel(op, storage: type[Storage]):
     """The kernel that every NumPy-like module can run; the shape rule on meta; else the twin; else None."""
     if storage.xp is not None and op.kernel is not None:
         return array_kernel(op.kernel, storage.xp)
-    return next((kernel for kernel in (fallback(op, storage) for fallback in FALLBACKS) if kernel is not None), None)
+    found = (fallback(op, storage) for fallback in FALLBACKS)
+    return next((without_cache(op, kernel) for kernel in found if kernel is not None), None)
+
+
+def without_cache(op, kernel):
+    """A kernel that gives the op's outputs, and None for each array that a backward kernel would have had of it.
+
+    (A row's `shape=` may say how large these are, for what counts the memory that graphs keep.)
+    """
+    if not op.cache:
+        return kernel
+    count = len(op.outputs) + len(op.cache)
+
+    @wraps(kernel)
+    def padded(*values):
+        made = kernel(*values)
+        made = made if isinstance(made, tuple) else (made,)
+        return (*made, *(None,) * (count - len(made)))
+
+    return padded
 
 
 def array_kernel(kernel, xp):

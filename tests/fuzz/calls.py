@@ -7,8 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 import tensorgrad as torch
-from tensorgrad.dispatch import kernel_tables
-from tensorgrad.ops.nn.loss import _cross_entropy_grad
 from tensorgrad.ops.pointwise import tanh_grad
 
 
@@ -20,15 +18,6 @@ def seen(x: torch.Tensor) -> torch.Tensor:
 def slope_of_tanh(g: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The op of tanh's derivative, which backward() reaches only where no kernel on arrays serves."""
     return tanh_grad(g.detach(), y.detach())
-
-
-def slope_of_loss(x: torch.Tensor, target: torch.Tensor, weight, *rest) -> torch.Tensor:
-    """The op of cross-entropy's derivative, with what its kernel keeps."""
-    given, op = [x.detach(), target, weight], kernel_tables.OPS["cross_entropy_"]
-    arrays = [None if t is None else t._array for t in given]
-    kernels = op.kernels if x.numel() < op.few else op.large
-    loss, cache = kernels[arrays[0].__class__](*arrays, *rest)
-    return _cross_entropy_grad(torch.ones(loss.shape, dtype=x.dtype, device=x.device), cache, *given, *rest)
 
 
 def held(x: torch.Tensor, dim: int, found) -> tuple:

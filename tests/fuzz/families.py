@@ -389,9 +389,6 @@ def losses(d: Draw) -> str:
     if d.chance(0.2):
         return f"F.nll_loss({x}, {d.indices((batch, *rest), classes)}, {d.maybe((classes,), values='positive', grad=False)}, reduction={reduction!r})"  # noqa: E501
     weight, ignored = d.maybe((classes,), 0.3, values="positive", grad=False), d.one(-100, 0, 1)
-    if d.chance(0.1):
-        rest_of_it = f"{weight}, {ignored}, {smoothing}, {reduction!r}"
-        return f"slope_of_loss({x}, {d.indices((batch, *rest), classes)}, {rest_of_it})"
     target = (
         d.indices((batch, *rest), classes) if d.chance(0.8) else d.array((batch, classes, *rest), values="positive")
     )
@@ -592,12 +589,13 @@ FAMILIES: dict[str, Family] = {
     "largest": Family(largest, ("topk_",)),
     "softmaxes": Family(softmaxes, words("softmax_ log_softmax_ softmax_grad log_softmax_grad"), loose=2),
     "layer_norms": Family(
-        layer_norms, words("layer_norm layer_norm_grad"), words("rms_norm rms_norm_grad"), loose=8, special=INFINITE
+        layer_norms, words("layer_norm layer_norm.backward"), words("rms_norm rms_norm.backward"), loose=8,
+        special=INFINITE,
     ),
     "batch_norms": Family(  # a mean with infinities is infinite or no number, as the sum goes
-        batch_norms, words("batch_norm batch_norm_grad batch_norm_by_running"), loose=8, special=()
+        batch_norms, ("batch_norm", "batch_norm.backward"), loose=8, special=()
     ),
-    "group_norms": Family(group_norms, ("group_norm", "group_norm_grad"), loose=8, special=INFINITE),
+    "group_norms": Family(group_norms, ("group_norm", "group_norm.backward"), loose=8, special=INFINITE),
     "matrices": Family(
         matrices, words("linear linear.backward matmul mm bmm matmul_nt matmul_tn addmm"),
         words("mv dot vdot addmv baddbmm addbmm column_sum"), sums=True, special=INFINITE,
@@ -616,7 +614,7 @@ FAMILIES: dict[str, Family] = {
         recurrent, words("lstm_layer lstm_layer_grad gru_layer gru_layer_grad"), loose=4, special=()
     ),
     "losses": Family(
-        losses, words("cross_entropy_ cross_entropy_grad cross_entropy_.backward"), ("nll_", "nll_grad"), loose=4
+        losses, words("cross_entropy_ cross_entropy_.backward"), ("nll_", "nll_grad"), loose=4
     ),
     "tables": Family(
         tables, words("embedding embedding_grad bag_sum bag_lookup bag_lookup_grad"), sums=True, special=INFINITE

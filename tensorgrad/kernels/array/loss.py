@@ -181,9 +181,9 @@ def _is_small(xp, x, weight, smoothing, reduction):
 
 
 def cross_entropy(xp, x, target, weight, ignore_index, smoothing, reduction):
-    """Cross-entropy of logits (N, C, ...) with class numbers (N, ...): `(loss, cache)`.
+    """Cross-entropy of logits (N, C, ...) with class numbers (N, ...): `(loss, shares)`.
 
-    What the way back needs of the logits is in the cache: for a small batch softmax minus the targets' unit vectors,
+    What the way back needs of the logits are the shares: for a small batch softmax minus the targets' unit vectors,
     else the softmax. See `softmax.cross_entropy` for the formula.
     """
     small = _is_small(xp, x, weight, smoothing, reduction)
@@ -244,21 +244,16 @@ def _total_weight(xp, target, weight, ignore_index, dtype):
     return xp.where(counted, weight[xp.where(counted, target, 0)], dtype.type(0)).sum(dtype=weight.dtype)
 
 
-def cross_entropy_grad(xp, g, cache, target, weight, ignore_index, smoothing, reduction):
+def cross_entropy_backward(xp, g, input, shares, target, weight, ignore_index, label_smoothing, reduction):
     """The gradient of the logits: (softmax - target's unit vector) · g."""
-    if g.dtype.itemsize > 2 and _is_small(xp, cache, weight, smoothing, reduction):  # the cache of bfloat16 is float32
-        return np.multiply(cache, g.item() / (len(cache) or 1) if reduction == "mean" else g)
+    if g.dtype.itemsize > 2 and _is_small(xp, shares, weight, label_smoothing, reduction):  # (of bfloat16 float32)
+        return np.multiply(shares, g.item() / (len(shares) or 1) if reduction == "mean" else g)
     if reduction == "mean":
         with np.errstate(all="ignore"):
-            lifted = g.astype(cache.dtype)
-            g = xp.asarray(lifted / _total_weight(xp, target, weight, ignore_index, cache.dtype)).astype(g.dtype)
-    one = xp.ones((), cache.dtype)  # the sums by which the cache was divided already
-    return softmax.cross_entropy_grad(xp, g, cache, one, target, weight, ignore_index, smoothing)
-
-
-def cross_entropy_backward(xp, g, cache, target, weight, ignore_index, label_smoothing, reduction):
-    """`cross_entropy_grad` with the arguments that the op keeps."""
-    return cross_entropy_grad(xp, g, cache, target, weight, ignore_index, label_smoothing, reduction)
+            lifted = g.astype(shares.dtype)
+            g = xp.asarray(lifted / _total_weight(xp, target, weight, ignore_index, shares.dtype)).astype(g.dtype)
+    one = xp.ones((), shares.dtype)  # the sums by which the shares were divided already
+    return softmax.cross_entropy_grad(xp, g, shares, one, target, weight, ignore_index, label_smoothing)
 
 
 def nll(xp, logp, target, weight, ignore_index, reduction):

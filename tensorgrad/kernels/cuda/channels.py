@@ -141,7 +141,10 @@ def _wide(array, number):
 
 
 def batch_norm(x, weight, bias, running_mean, running_var, training, eps):
-    """(out, mean, rstd, var) per channel of (N, C, *): the batch's statistics in training, else the running ones."""
+    """(out, mean, var) per channel of (N, C, *): the batch's statistics in training, else the running ones.
+
+    For backward the mean again (of a running one a copy, as that will change) and the reciprocal deviation.
+    """
     if x.ndim < 2 or not x.size:
         return NotImplemented
     (flat,), shape, last = _laid_out(x)
@@ -155,17 +158,12 @@ def batch_norm(x, weight, bias, running_mean, running_var, training, eps):
         rstd = cupy.reciprocal(cupy.sqrt(var + launches.number(eps)))
     out = cupy.empty_like(flat)
     launches.elements("normalise", flat.size, shape.channels, shape.length, 0, flat, mean, rstd, weight, bias, out)
-    return cupy.moveaxis(out, -1, 1) if last else out, mean, rstd, var
+    out = cupy.moveaxis(out, -1, 1) if last else out
+    return out, mean, var, mean if training else mean.copy(), rstd
 
 
-def batch_norm_by_running(x, weight, bias, running_mean, running_var, eps):
-    """`batch_norm` by running statistics, without these."""
-    found = batch_norm(x, weight, bias, running_mean, running_var, False, eps)
-    return found if found is NotImplemented else found[0]
-
-
-def batch_norm_grad(g, x, weight, mean, rstd, training, eps, need):
-    """Gradients (gx, gw, gb) of `batch_norm`; those not needed are empty."""
+def batch_norm_grad(g, x, weight, mean, rstd, training, need):
+    """Gradients (gx, gw, gb) of `batch_norm`; those not needed are None."""
     if x.ndim < 2 or not x.size:
         return NotImplemented
     (x_flat, g_flat), shape, last = _laid_out(x, g)
@@ -190,15 +188,14 @@ def batch_norm_grad(g, x, weight, mean, rstd, training, eps, need):
         )
         gx = cupy.moveaxis(gx, -1, 1) if last else gx
     kind = g.dtype if weight is None else weight.dtype
-    return _kept((gx, gw, gb), need, g.dtype, kind)
+    return _wanted((gx, gw, gb), need, g.dtype, kind)
 
 
-def _kept(grads, need, dtype, kind):
+def _wanted(grads, need, dtype, kind):
     """Gradients in their dtypes: that of the input, and of weight and bias."""
     kinds = (dtype, kind, kind)
     return tuple(
-        cupy.empty(0, dtype) if a is None or not wanted else a.astype(kind, copy=False)
-        for a, wanted, kind in zip(grads, need, kinds)
+        None if a is None or not wanted else a.astype(kind, copy=False) for a, wanted, kind in zip(grads, need, kinds)
     )
 
 
@@ -220,8 +217,8 @@ def group_norm(x, weight, bias, groups, eps):
     return out, mean.reshape(n, groups), rstd.reshape(n, groups)
 
 
-def group_norm_grad(g, x, weight, mean, rstd, groups, eps, need):
-    """Gradients (gx, gw, gb) of `group_norm`; those not needed are empty."""
+def group_norm_grad(g, x, weight, mean, rstd, groups, need):
+    """Gradients (gx, gw, gb) of `group_norm`; those not needed are None."""
     g, x = _contiguous(g, x)
     launches = _Launches([g, x], weight, None, True)
     if not launches.ready:
@@ -242,4 +239,4 @@ def group_norm_grad(g, x, weight, mean, rstd, groups, eps, need):
         gx = cupy.empty_like(x)
         launches.elements("input", x.size, c, length, width, g, x, mean, rstd, weight, slope, shift, gx)
     sums = (sum_(a, 0, False, None) if wanted else None for a, wanted in zip((gw, gb), need[1:]))
-    return _kept((gx, *sums), need, g.dtype, g.dtype)
+    return _wanted((gx, *sums), need, g.dtype, g.dtype)

@@ -25,7 +25,6 @@ I64 = np.dtype("int64")
 class Kept(NamedTuple):
     """What the gradient needs of the forward pass."""
 
-    x: Any
     logsums: Any
     divisor: Any  # the sum of the weights that count
 
@@ -98,19 +97,19 @@ def cross_entropy(x, target, weight, ignore_index, smoothing, reduction):
         grid = -(-rows.n * lanes // threads)
         rows.launch("rows", grid, threads, *arrays, np.int64(rows.classes), *numbers, np.int32(lanes))
     if reduction == "none":
-        return losses.reshape(target.shape).astype(x.dtype, copy=False), Kept(rows.x, logsums, None)
+        return losses.reshape(target.shape).astype(x.dtype, copy=False), Kept(logsums, None)
     loss, divisor = _total(rows, losses, weights, reduction == "mean")
-    return loss, Kept(rows.x, logsums, divisor if reduction == "mean" else None)
+    return loss, Kept(logsums, divisor if reduction == "mean" else None)
 
 
-def cross_entropy_backward(g, cache, target, weight, ignore_index, label_smoothing, reduction):
+def cross_entropy_backward(g, x, kept, target, weight, ignore_index, label_smoothing, reduction):
     """The gradient of the logits."""
-    if cache.__class__ is not Kept:
+    if kept.__class__ is not Kept:
         return NotImplemented
-    rows = _Rows(cache.x, target, weight)
+    rows = _Rows(x, target, weight)
     gx, g = cupy.empty_like(rows.x), cupy.ascontiguousarray(g.astype(rows.x.dtype, copy=False))
     arrays = (
-        g, rows.x, cache.logsums, rows.target, _address(rows.weight), _address(cache.divisor), gx, np.int64(rows.n),
+        g, rows.x, kept.logsums, rows.target, _address(rows.weight), _address(kept.divisor), gx, np.int64(rows.n),
         np.int64(rows.classes),
     )  # fmt: skip
     numbers = (np.int64(ignore_index), rows.number(label_smoothing), rows.number(rows.classes), np.bool_(g.size > 1))
@@ -119,11 +118,6 @@ def cross_entropy_backward(g, cache, target, weight, ignore_index, label_smoothi
     else:
         rows.launch("rows_grad", rows.n, _threads(rows.classes), *arrays, *numbers)
     return gx
-
-
-def cross_entropy_grad(g, cache, x, target, *rest):
-    """`cross_entropy_backward` as an op, which is given the logits as well."""
-    return cross_entropy_backward(g, cache, target, *rest)
 
 
 # --- minus the log-likelihood ---------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def _backward(g, x, weight, mean, rstd, axes, need, centred):
     )  # fmt: skip
     shape = x.shape[len(rows.lead) :]
     sums = [a if a is None else sum_(a, 0, False, None).reshape(shape).astype(g.dtype, copy=False) for a in lines]
-    return tuple(cupy.empty(0, g.dtype) if a is None else a for a in (gx, *sums))
+    return gx, *sums
 
 
 # --- what the ops' kernels are called with -------------------------------------------------------------------------
@@ -104,8 +104,8 @@ def layer_norm(x, weight, bias, axes, eps):
     return _forward(x, weight, bias, axes, eps, True)
 
 
-def layer_norm_grad(g, x, weight, mean, rstd, axes, eps, need):
-    """Gradients (gx, gw, gb) of `layer_norm`; those not needed are empty."""
+def layer_norm_grad(g, x, weight, mean, rstd, axes, need):
+    """Gradients (gx, gw, gb) of `layer_norm`; those not needed are None."""
     return _backward(g, x, weight, mean, rstd, axes, need, True)
 
 
@@ -115,6 +115,6 @@ def rms_norm(x, weight, axes, eps):
     return made if made is NotImplemented else (made[0], made[2])
 
 
-def rms_norm_grad(g, x, weight, rrms, axes, eps, need):
+def rms_norm_grad(g, x, weight, rrms, axes, need):
     """Gradients (gx, gw) of `rms_norm`."""
     return _backward(g, x, weight, None, rrms, axes, need, False)

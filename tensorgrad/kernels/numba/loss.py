@@ -81,7 +81,7 @@ def _cross_entropy_grad():
                     to[i] = row[i] * slope
                 to[target[n]] -= slope
 
-    def kernel(g, shares, target, weight, ignore_index, smoothing, reduction):
+    def kernel(g, x, shares, target, weight, ignore_index, smoothing, reduction):
         count = _counted(shares, target, weight, smoothing, reduction, ignore_index)
         if count is None or g.dtype is not F32:
             return NotImplemented
@@ -98,14 +98,7 @@ def _cross_entropy_grad():
     return kernel
 
 
-def _with_logits():
-    """The kernel of the op `cross_entropy_grad`, which is given the logits as well."""
-    kernel = _cross_entropy_grad()
-    return lambda g, shares, x, *rest: kernel(g, shares, *rest)
-
-
 KERNELS: dict[str, Callable[[], Callable]] = {
     "cross_entropy": _cross_entropy,
     "cross_entropy_backward": _cross_entropy_grad,
-    "cross_entropy_grad": _with_logits,
 }

@@ -16,12 +16,12 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.functions import F, inner
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.launch import shared, with_loops
+from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.softmax import _ANY_ORDER, _MATRIX, joined
 
 _VECTOR = "float32[::1]"
 _IMAGES, _MAPS = "float32[:,:,::1]", "float32[:,:,:,::1]"
-_EMPTY, _NOTHING = np.empty(0, F32), np.empty((3, 0), F32)
+_EMPTY = np.empty(0, F32)
 
 
 @inner(fastmath=_ANY_ORDER)
@@ -88,16 +88,15 @@ def _block(images, length):
 
 @lru_cache(maxsize=1)
 def _running_loops():
-    """The loops of batch norm by running statistics; where nobody asks for copies of these, `made` is empty."""
+    """The loops of batch norm by running statistics."""
 
     @shared(f"void(UniTuple({_VECTOR}, 4), float64, int64, {_MATRIX}, {_VECTOR}, {_VECTOR}, int64, int64)")
     def factors(given, eps, length, made, factor, shift, first, last):
-        """A factor and a shift for each position; copies of the statistics, and reciprocal deviations, into `made`."""
+        """A factor and a shift for each position; copies of the means, and reciprocal deviations, into `made`."""
         mean, variance, weight, bias = given
         for c in range(first, last):
             rstd = F(1.0) / math.sqrt(variance[c] + F(eps))
-            if c < made.shape[1]:
-                made[0, c], made[1, c], made[2, c] = mean[c], rstd, variance[c]
+            made[0, c], made[1, c] = mean[c], rstd
             scale = rstd * weight[c] if weight.size else rstd
             offset = -mean[c] * scale + bias[c] if bias.size else -mean[c] * scale
             factor[c * length : (c + 1) * length] = scale
@@ -105,7 +104,7 @@ def _running_loops():
 
     @shared(f"void({_MAPS}, UniTuple({_VECTOR}, 4), float64, {_MAPS}, {_MATRIX}, int64, int64)")
     def by_running(x, given, eps, out, made, first, last):
-        """Rows of x, each a channel of an image; copies of the statistics, and reciprocal deviations, into `made`."""
+        """Rows of x, each a channel of an image; copies of the means, and reciprocal deviations, into `made`."""
         mean, variance, weight, bias = given
         rows = (x.shape[0] * x.shape[1], x.shape[2] * x.shape[3])
         x, out = x.reshape(rows), out.reshape(rows)
@@ -115,7 +114,7 @@ def _running_loops():
             scale = rstd * weight[c] if weight.size else rstd
             offset = -mean[c] * scale + bias[c] if bias.size else -mean[c] * scale
             if k < made.shape[1]:
-                made[0, c], made[1, c], made[2, c] = mean[c], rstd, variance[c]
+                made[0, c], made[1, c] = mean[c], rstd
             _scale_and_shift(x[k], scale, offset, out[k])
 
     @shared(f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, {_MATRIX}, int64, int64)")
@@ -128,14 +127,14 @@ def _running_loops():
     return factors, by_running, short_by_running
 
 
-def _by_running(x, weight, bias, mean, var, eps, made=_NOTHING):
-    """Batch norm of x by running statistics."""
+def _by_running(x, weight, bias, mean, var, eps):
+    """Batch norm of x by running statistics; these, and for backward a copy of the mean and reciprocal deviations."""
     if not suits(x) or x.ndim < 2 or not x.size:
         return NotImplemented
     factors, by_running, short_by_running = _running_loops()
     n, c = x.shape[:2]
     length = x.size // (n * c)
-    out = np.empty(x.shape, F32)
+    out, made = np.empty(x.shape, F32), np.empty((2, c), F32)
     given = (mean, var, _EMPTY if weight is None else weight, _EMPTY if bias is None else bias)
     if length >= _SHORTEST:
         maps = (x, out) if x.ndim == 4 else (x.reshape(n, c, 1, length), out.reshape(n, c, 1, length))
@@ -145,7 +144,7 @@ def _by_running(x, weight, bias, mean, var, eps, made=_NOTHING):
         thread_pool.run(factors, c, (given, eps, length, made, factor, shift), c * length)
         rows = (n, c * length)
         thread_pool.run(short_by_running, n, (x.reshape(rows), factor, shift, out.reshape(rows)), x.size)
-    return out
+    return out, mean, var, *made
 
 
 def _batch_norm():
@@ -197,9 +196,7 @@ def _batch_norm():
 
     def kernel(x, weight, bias, running_mean, running_var, training, eps):
         if not training:
-            made = np.empty((3, running_mean.size), F32)
-            out = _by_running(x, weight, bias, running_mean, running_var, eps, made)
-            return out if out is NotImplemented else (out, *made)
+            return _by_running(x, weight, bias, running_mean, running_var, eps)
         shape = _per_channel(x, weight, bias, running_mean, running_var)
         if shape is None:
             return NotImplemented
@@ -208,7 +205,7 @@ def _batch_norm():
         loop, shape = (short_rows, (n, c * length)) if length < _SHORT else (long_rows, shape)
         given = (_given(weight, c, 1.0), _given(bias, c, 0.0))
         thread_pool.run(loop, c, (x.reshape(shape), *given, eps, out.reshape(shape), mean, rstd, var), 3 * x.size)
-        return out, mean, rstd, var
+        return out, mean, var, mean, rstd
 
     return kernel
 
@@ -277,7 +274,7 @@ def _batch_norm_grad():
                         for i in range(scale.size):
                             to[i] = slope[i] * scale[i]
 
-    def kernel(g, x, weight, mean, rstd, training, eps, need):
+    def kernel(g, x, weight, mean, rstd, training, need):
         shape = _per_channel(x, g, weight, mean, rstd)
         if shape is None or g.shape != x.shape:
             return NotImplemented
@@ -289,7 +286,7 @@ def _batch_norm_grad():
         flat = (g.reshape(shape), x.reshape(shape), mean, rstd, _given(weight, c, 1.0))
         flags = (bool(through or need[1] or need[2]), bool(need[0]), through)
         thread_pool.run(loop, c, (*flat, gx.reshape(len(gx), *shape[1:]), gw, gb, *flags), 3 * x.size)
-        return gx if need[0] else _EMPTY.copy(), gw if need[1] else _EMPTY.copy(), gb if need[2] else _EMPTY.copy()
+        return gx if need[0] else None, gw if need[1] else None, gb if need[2] else None
 
     return kernel
 
@@ -399,7 +396,7 @@ def _group_norm_grad():
                     at = group * width + c
                     _slopes(g[n, at], x[n, at], mean, rstd * weight[group, c], F(along), F(plain), gx[n, at])
 
-    def kernel(g, x, weight, mean, rstd, groups, eps, need):
+    def kernel(g, x, weight, mean, rstd, groups, need):
         shape = _per_channel(x, g, weight, mean, rstd)
         if shape is None or g.shape != x.shape or not groups:
             return NotImplemented
@@ -421,14 +418,13 @@ def _group_norm_grad():
                 long_rows, n * groups, (*flat, gx.reshape(len(gx), *shape[1:]), dots, sums, bool(need[0])), 3 * x.size
             )
             dots, sums = dots.sum(0), sums.sum(0)
-        return gx if need[0] else _EMPTY.copy(), dots if need[1] else _EMPTY.copy(), sums if need[2] else _EMPTY.copy()
+        return gx if need[0] else None, dots if need[1] else None, sums if need[2] else None
 
     return kernel
 
 
 KERNELS: dict[str, Callable[[], Callable]] = {
     "batch_norm": _batch_norm,
-    "batch_norm_by_running": with_loops(_by_running, _running_loops),
     "batch_norm_grad": _batch_norm_grad,
     "group_norm": _group_norm,
     "group_norm_grad": _group_norm_grad,

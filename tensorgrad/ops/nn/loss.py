@@ -11,7 +11,6 @@ from tensorgrad.dispatch.kernel_errors import check_broadcastable
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import I64, scalar_type
 from tensorgrad.errors import warn
-from tensorgrad.kernels.array import loss as kernels
 from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.tensor import Tensor
 
@@ -432,8 +431,7 @@ def nll_loss(
     return _nll(input, target, weight, ignore_index, reduction)[0]
 
 
-def _smoothed(input, target, weight, ignore_index, label_smoothing, reduction):
-    """Cross-entropy in simpler ops."""
+def _cross_entropy_twin(input, target, weight, ignore_index, label_smoothing, reduction):
     dim = 0 if input.ndim == 1 else 1
     logp = input.log_softmax(dim)
     loss, weights = _nll(logp, target, weight, ignore_index, "none")
@@ -450,45 +448,14 @@ def _per_class(weight: Tensor, ndim: int) -> Tensor:
     return weight if ndim == 1 else weight.reshape((-1,) + (1,) * (ndim - 2))
 
 
-def _cross_entropy_twin(input, target, weight, ignore_index, label_smoothing, reduction):
-    dim = 0 if input.ndim == 1 else 1
-    return _smoothed(input, target, weight, ignore_index, label_smoothing, reduction), input.softmax(dim)
-
-
-def _cross_entropy_grad_twin(
-    g, cache, input, target, weight, ignore_index, label_smoothing, reduction
-):  # the cache holds what is computed here again, because it has no place in the graph
-    dim = 0 if input.ndim == 1 else 1
-    shares = input.softmax(dim)
-    _, counted = _nll(input.detach(), target, weight, ignore_index, "none")
-    if reduction == "mean":
-        g = g / counted.sum()
-    ignored = target.reshape(counted.shape) == ignore_index
-    g = g.expand(counted.shape).masked_fill(ignored, 0)  # not by a product: g is infinite if all are ignored
-    mass = hit = g * counted * (1 - label_smoothing)
-    if label_smoothing:
-        even = (g * (label_smoothing / input._array.shape[dim])).unsqueeze(dim)
-        even = even.expand(input.shape) if weight is None else even * _per_class(weight, input.ndim)
-        mass = hit + even.sum(dim)
-    ones = counted.new_ones(counted.shape)
-    result = shares * mass.unsqueeze(dim) + _nll_grad(hit, target, ones, tuple(input._array.shape), ignore_index)
-    return result - even if label_smoothing else result
-
-
-_cross_entropy_grad = op(
-    "cross_entropy_grad(g, cache: any, input, target, weight=None, ignore_index: int = -100, "
-    "label_smoothing: float = 0.0, reduction: str = 'mean')",
-    lambda xp, g, cache, x, target, *rest: kernels.cross_entropy_grad(xp, g, cache, target, *rest),
-    twin=_cross_entropy_grad_twin, where="",
-)  # fmt: skip
 _cross_entropy = op(
     "cross_entropy_(input, target, weight=None, ignore_index: int = -100, label_smoothing: float = 0.0, "
     "reduction: str = 'mean')",
-    "loss.cross_entropy", twin=_cross_entropy_twin, prepare=_prepare_logits, where="",
-    cache="cache", backward_kernel="loss.cross_entropy_backward", backward_name="NllLossBackward0",
-    input=lambda g, cache, input, target, weight, ignore_index, label_smoothing, reduction: _cross_entropy_grad(
-        g, cache, input, target, weight, ignore_index, label_smoothing, reduction
-    ),
+    "loss.cross_entropy", twin=_cross_entropy_twin, wrt=("input",), prepare=_prepare_logits, where="",
+    shape=lambda x, t, weight, ignore_index, smoothing, reduction: [
+        (t.shape if reduction == "none" else (), x.dtype), (x.shape, x.dtype)
+    ],
+    cache=("shares",), backward_kernel="loss.cross_entropy_backward", backward_name="NllLossBackward0",
 )  # fmt: skip
 
 

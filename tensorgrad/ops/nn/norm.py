@@ -1,6 +1,6 @@
-"""Normalisations. Each is one fused op with a fused gradient; its twin, in simple ops, says what it means.
+"""Normalisations. Each is one fused op with a backward kernel; its twin, in simple ops, says what it means.
 
-The gradients' twins compute the statistics anew from the input, so that second derivatives see how they depend on it.
+The means and reciprocal deviations that a kernel finds on its way are kept for its backward kernel.
 """
 
 from __future__ import annotations
@@ -17,19 +17,6 @@ from tensorgrad.ops.rearrange import pad
 from tensorgrad.tensor import Tensor
 
 # --- shared parts --------------------------------------------------------------------------------------------------
-
-
-def _filled(xp, grads, like):
-    """Gradients as arrays only: an empty one stands for what nobody asked for."""
-    return tuple(xp.empty(0, like.dtype) if g is None else g for g in grads)
-
-
-def _needed(needs, grads):
-    return [g if need else None for need, g in zip(needs, grads, strict=True)]
-
-
-def _empty(g: Tensor) -> Tensor:
-    return g.new_empty(0)
 
 
 def _check_floating(x, name: str) -> None:
@@ -50,78 +37,45 @@ def _check_mixed(x, *parameters) -> None:
         raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
 
 
-def _row_gradient(g, normal, rstd, axes, centred):
-    """The gradient through `normal = (x - mean) rstd`: `rstd (g - mean(g) - normal mean(g normal))`."""
-    inner = g - normal * (g * normal).mean(axes, True)
-    return (inner - g.mean(axes, True) if centred else inner) * rstd
-
-
 def _wide(x: Tensor) -> Tensor:
     return x.float() if x._array.dtype.itemsize == 2 else x
+
+
+# --- over the last dimensions --------------------------------------------------------------------------------------
+
+
+def _statistics(x: Tensor, axes, eps: float) -> tuple[Tensor, Tensor]:
+    """The means over some dimensions, and the reciprocal deviations 1 / √(var + eps)."""
+    mean = x.mean(axes, True)
+    return mean, ((x - mean).square().mean(axes, True) + eps).rsqrt()
 
 
 def _statistics_dtype(x):
     return dtypes.float32.numpy if x.dtype.itemsize == 2 else x.dtype
 
 
-# --- over the last dimensions --------------------------------------------------------------------------------------
-
-
-def _lead(x, axes) -> tuple:
-    return (*x.shape[: x.ndim - len(axes)], *[1] * len(axes))
+def _per_row(x, axes) -> tuple:
+    return (*x.shape[: x.ndim - len(axes)], *[1] * len(axes)), _statistics_dtype(x)
 
 
 def _layer_norm_twin(input, weight, bias, axes, eps):
     x = _wide(input)
-    mean = x.mean(axes, True)
-    centred = x - mean
-    rstd = ((centred * centred).mean(axes, True) + eps).rsqrt()
-    out = centred * rstd
+    mean, rstd = _statistics(x, axes, eps)
+    out = (x - mean) * rstd
     out = out if weight is None else out * weight
-    return (out if bias is None else out + bias).to(input.dtype), mean, rstd
-
-
-def _layer_norm_backward(g, input, weight, mean, rstd, axes, eps, needs):
-    return _needed(needs, _layer_norm_grad(g, input, weight, mean, rstd, axes, eps, needs))
-
-
-def _layer_norm_grad_twin(grad, input, weight, mean, rstd, axes, eps, needs):
-    _, mean, rstd = _layer_norm_twin(input, None, None, axes, eps)
-    normal = (_wide(input) - mean) * rstd
-    wide = _wide(grad)
-    lead = tuple(range(input.ndim - len(axes)))
-    gx = (
-        _row_gradient(wide if weight is None else wide * weight, normal, rstd, axes, True) if needs[0] else _empty(grad)
-    )
-    gw = _summed(wide * normal, lead) if needs[1] else _empty(grad)
-    return gx.to(grad.dtype), gw, _summed(wide, lead) if needs[2] else _empty(grad)
-
-
-def _summed(x: Tensor, dims: tuple) -> Tensor:
-    return x.sum(dims) if dims else x
+    return (out if bias is None else out + bias).to(input.dtype)
 
 
 _layer_norm = op(
     "layer_norm(input, weight=None, bias=None, axes: any = (), eps: float = 1e-5)",
     lambda xp, x, w, b, axes, eps: kernels.layer_norm(xp, x, axes, w, b, eps),
     twin=_layer_norm_twin,
-    backward=_layer_norm_backward,
-    wrt=("input", "weight", "bias"),
-    outputs=("out", "mean", "rstd"),
-    shape=lambda x, w, b, axes, eps: [
-        (x.shape, x.dtype), (_lead(x, axes), _statistics_dtype(x)), (_lead(x, axes), _statistics_dtype(x))
-    ],
-    backward_name="NativeLayerNormBackward0",
-    where="",
-)  # fmt: skip
-_layer_norm_grad = op(
-    "layer_norm_grad(grad, input, weight=None, mean=None, rstd=None, axes: any = (), eps: float = 0.0, need: any = "
-    "None)",
-    lambda xp, g, x, w, mean, rstd, axes, eps, need: _filled(
-        xp, kernels.layer_norm_grad(xp, g, x, mean, rstd, w, axes, need), g
+    cache=("mean", "rstd"),
+    backward_kernel=lambda xp, g, input, weight, mean, rstd, axes, needs: kernels.layer_norm_grad(
+        xp, g, input, mean, rstd, weight, axes, needs
     ),
-    twin=_layer_norm_grad_twin,
-    outputs=("gx", "gw", "gb"),
+    shape=lambda x, w, b, axes, eps: [(x.shape, x.dtype), *[_per_row(x, axes)] * 2],
+    backward_name="NativeLayerNormBackward0",
     where="",
 )
 
@@ -170,7 +124,7 @@ def layer_norm(input: Tensor, normalized_shape, weight=None, bias=None, eps: flo
     axes = _normalized("layer_norm", input, normalized_shape, weight, bias)
     _check_floating(input._array, "LayerNormKernelImpl")
     _check_mixed(input._array, *(None if p is None else p._array for p in (weight, bias)))
-    return _layer_norm(input, weight, bias, axes, eps)[0]
+    return _layer_norm(input, weight, bias, axes, eps)
 
 
 @composite("function", name="layer_norm")
@@ -198,9 +152,9 @@ def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float)
     """
     axes = _normalized("layer_norm", input, normalized_shape, weight, bias)
     _check_floating(input._array, "LayerNormKernelImpl")
-    out, mean, rstd = _layer_norm(input, weight, bias, axes, eps)
+    mean, rstd = _statistics(_wide(input.detach()), axes, eps)
     kept = _kept_dtype(input, weight, bias)
-    return out, mean.to(kept), rstd.to(kept)
+    return _layer_norm(input, weight, bias, axes, eps), mean.to(kept), rstd.to(kept)
 
 
 def _kept_dtype(input: Tensor, weight, bias):
@@ -210,44 +164,20 @@ def _kept_dtype(input: Tensor, weight, bias):
 
 def _rms_norm_twin(input, weight, axes, eps):
     x = _wide(input)
-    rrms = ((x * x).mean(axes, True) + eps).rsqrt()
-    out = x * rrms
-    return (out if weight is None else out * weight).to(input.dtype), rrms
-
-
-def _rms_norm_backward(g, input, weight, rrms, axes, eps, needs):
-    return _needed(needs, _rms_norm_grad(g, input, weight, rrms, axes, eps, needs))
-
-
-def _rms_norm_grad_twin(grad, input, weight, rrms, axes, eps, needs):
-    _, rrms = _rms_norm_twin(input, None, axes, eps)
-    normal = _wide(input) * rrms
-    wide = _wide(grad)
-    gx = (
-        _row_gradient(wide if weight is None else wide * weight, normal, rrms, axes, False)
-        if needs[0]
-        else _empty(grad)
-    )
-    lead = tuple(range(input.ndim - len(axes)))
-    return gx.to(grad.dtype), _summed(wide * normal, lead) if needs[1] else _empty(grad)
+    out = x * ((x * x).mean(axes, True) + eps).rsqrt()
+    return (out if weight is None else out * weight).to(input.dtype)
 
 
 _rms_norm = op(
     "rms_norm(input, weight=None, axes: any = (), eps: float = 0.0)",
     lambda xp, x, w, axes, eps: kernels.rms_norm(xp, x, axes, w, eps),
     twin=_rms_norm_twin,
-    backward=_rms_norm_backward,
-    wrt=("input", "weight"),
-    outputs=("out", "rrms"),
-    shape=lambda x, w, axes, eps: [(x.shape, x.dtype), (_lead(x, axes), _statistics_dtype(x))],
+    cache=("rrms",),
+    backward_kernel=lambda xp, g, input, weight, rrms, axes, needs: kernels.rms_norm_grad(
+        xp, g, input, rrms, weight, axes, needs
+    ),
+    shape=lambda x, w, axes, eps: [(x.shape, x.dtype), _per_row(x, axes)],
     backward_name="FusedRmsNormBackward0",
-    where="",
-)
-_rms_norm_grad = op(
-    "rms_norm_grad(grad, input, weight=None, rrms=None, axes: any = (), eps: any = None, need: any = None)",
-    lambda xp, g, x, w, rrms, axes, eps, need: _filled(xp, kernels.rms_norm_grad(xp, g, x, rrms, w, axes, need), g),
-    twin=_rms_norm_grad_twin,
-    outputs=("gx", "gw"),
     where="",
 )
 
@@ -273,7 +203,7 @@ def rms_norm(input: Tensor, normalized_shape, weight=None, eps: float | None = N
         out = input * (square + eps).rsqrt()
         return out if weight is None else out * weight
     _check_floating(input._array, "rms_norm")
-    return _rms_norm(input, weight, axes, eps)[0]
+    return _rms_norm(input, weight, axes, eps)
 
 
 # --- per channel ---------------------------------------------------------------------------------------------------
@@ -290,84 +220,40 @@ def _channel_axes(x: Tensor) -> tuple[int, ...]:
 
 def _batch_norm_kernel(xp, x, weight, bias, running_mean, running_var, training, eps):
     out, mean, rstd, var = kernels.batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps)
-    if not training:  # the running statistics themselves: later updates must not reach what the graph keeps
-        mean, var = xp.array(mean), xp.array(var)
-    return out, mean, rstd, var
+    # Of the running mean a copy: later updates must not reach what the graph keeps.
+    return out, mean, var, mean if training else xp.array(mean), rstd
 
 
 def _batch_norm_twin(input, weight, bias, running_mean, running_var, training, eps):
     x = _wide(input)
-    if training:
-        mean = x.mean(_channel_axes(x))
-        centred = x - _channels(mean, x)
-        var = (centred * centred).mean(_channel_axes(x))
-    else:
-        mean, var = _wide(running_mean).clone(), _wide(running_var).clone()
-        centred = x - _channels(mean, x)
+    mean = x.mean(_channel_axes(x)) if training else _wide(running_mean)
+    centred = x - _channels(mean, x)
+    var = (centred * centred).mean(_channel_axes(x)) if training else _wide(running_var)
     rstd = (var + eps).rsqrt()
     out = centred * _channels(rstd if weight is None else rstd * weight, x)
-    out = out if bias is None else out + _channels(bias, x)
-    return out.to(input.dtype), mean, rstd, var
-
-
-def _batch_norm_backward(g, input, weight, mean, rstd, training, eps, needs):
-    return _needed(needs, _batch_norm_grad(g, input, weight, mean, rstd, training, eps, needs))
-
-
-def _batch_norm_grad_twin(grad, input, weight, mean, rstd, training, eps, needs):
-    x, wide, axes = _wide(input), _wide(grad), _channel_axes(input)
-    if training:
-        _, mean, rstd, _ = _batch_norm_twin(input, None, None, None, None, True, eps)
-    else:
-        mean, rstd = mean.detach(), rstd.detach()
-    normal = (x - _channels(mean, x)) * _channels(rstd, x)
-    gx = gw = gb = _empty(grad)
-    if needs[0]:
-        scaled = wide if weight is None else wide * _channels(weight, x)
-        gx = _row_gradient(scaled, normal, _channels(rstd, x), axes, True) if training else scaled * _channels(rstd, x)
-    if needs[1]:
-        gw = (wide * normal).sum(axes)
-    if needs[2]:
-        gb = wide.sum(axes)
-    return gx.to(grad.dtype), gw, gb
+    return (out if bias is None else out + _channels(bias, x)).to(input.dtype), mean, var
 
 
 def _per_channel(x) -> tuple:
     return (x.shape[1],), _statistics_dtype(x)
 
 
-_batch_norm = op(
+_batch_norm = op(  # the statistics that it used are outputs, as the running ones move towards them
     "batch_norm(input, weight=None, bias=None, running_mean=None, running_var=None, training: bool = False, "
     "eps: float = 1e-5)",
     _batch_norm_kernel,
     twin=_batch_norm_twin,
-    backward=_batch_norm_backward,
     wrt=("input", "weight", "bias"),
-    outputs=("out", "mean", "rstd", "var"),
-    shape=lambda x, *rest: [(x.shape, x.dtype), *[_per_channel(x)] * 3],
+    outputs=("out", "used_mean", "used_var"),
+    cache=("mean", "rstd"),
+    backward_kernel=lambda xp, g, input, weight, mean, rstd, training, needs: kernels.batch_norm_grad(
+        xp, g, input, mean, rstd, weight, training, needs
+    ),
+    shape=lambda x, *rest: [(x.shape, x.dtype), *[_per_channel(x)] * 4],
     backward_name="NativeBatchNormBackward0",
     format_of=("input",),
     where="",
-)
-_batch_norm_by_running = op(  # where nobody asks for the statistics: four results take longer than one
-    "batch_norm_by_running(input, weight=None, bias=None, running_mean=None, running_var=None, eps: float = 1e-5)",
-    lambda xp, x, weight, bias, mean, var, eps: kernels.batch_norm(xp, x, weight, bias, mean, var, False, eps)[0],
-    twin=lambda input, weight, bias, mean, var, eps: _batch_norm(input, weight, bias, mean, var, False, eps)[0],
-    shape=lambda x, *rest: x.shape,
-    format_of=("input",),
-    where="",
-)
-_batch_norm_grad = op(
-    "batch_norm_grad(grad, input, weight=None, mean=None, rstd=None, training: bool = False, eps: float = 0.0, "
-    "need: any = None)",
-    lambda xp, g, x, w, mean, rstd, training, eps, need: _filled(
-        xp, kernels.batch_norm_grad(xp, g, x, mean, rstd, w, training, need), g
-    ),
-    twin=_batch_norm_grad_twin,
-    outputs=("gx", "gw", "gb"),
-    format_of=("input",),
-    where="",
-)
+)  # fmt: skip
 
 
 def _check_batch_norm(input, running_mean, running_var, weight, bias, training) -> None:
@@ -452,8 +338,8 @@ def _batch_normalized(input, running_mean, running_var, weight, bias, training, 
     if array.ndim < 2:
         return input.clone()
     if not training:
-        return _batch_norm_by_running(input, weight, bias, running_mean, running_var, eps)
-    out, mean, _, var = _batch_norm(input, weight, bias, running_mean, running_var, True, eps)
+        return _batch_norm(input, weight, bias, running_mean, running_var, False, eps)[0]
+    out, mean, var = _batch_norm(input, weight, bias, None, None, True, eps)
     if running_mean is not None:
         _update_running(running_mean, running_var, mean, var, array.size // max(array.shape[1], 1), momentum)
     return out
@@ -488,14 +374,16 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
     if out is not None:  # before the running statistics move
         refuse_grad("native_batch_norm", (input, weight, bias, running_mean, running_var, out))
     _check_batch_norm(input, running_mean, running_var, weight, bias, training)
-    result, mean, rstd, var = _batch_norm(input, weight, bias, running_mean, running_var, training, eps)
+    used = (None, None) if training else (running_mean, running_var)
+    result, mean, var = _batch_norm(input, weight, bias, *used, training, eps)
     if training:
         array = input._array
         _update_running(running_mean, running_var, mean, var, array.size // max(array.shape[1], 1), momentum)
+        rstd = (var + eps).rsqrt()
     else:
         mean, rstd = input.new_empty(0), input.new_empty(0)
     kept = _kept_dtype(input, weight, bias)
-    results = (result, mean.to(kept), rstd.to(kept))
+    results = (result, mean.to(kept, copy=True), rstd.to(kept))  # the kernel's own mean is kept for backward
     return store_out("native_batch_norm", out, results)
 
 
@@ -529,7 +417,8 @@ def instance_norm(
     mean0, var0, w, b = (None if t is None else t.repeat(n) for t in (running_mean, running_var, weight, bias))
     flat = input.reshape((1, n * c, *array.shape[2:]))
     _check_batch_norm(flat, mean0, var0, w, b, use_input_stats)
-    out, mean, _, var = _batch_norm(flat, w, b, mean0, var0, use_input_stats, eps)
+    used = (None, None) if use_input_stats else (mean0, var0)
+    out, mean, var = _batch_norm(flat, w, b, *used, use_input_stats, eps)
     if use_input_stats and running_mean is not None:
         mean, var = mean.reshape(n, c).mean(0), var.reshape(n, c).mean(0)
         _update_running(running_mean, running_var, mean, var, array.size // max(n * c, 1), momentum)
@@ -559,59 +448,53 @@ def _grouped(x: Tensor, groups: int) -> Tensor:
     return x.reshape((n, groups, channels // groups * math.prod(spatial)))
 
 
-def _group_norm_twin(input, weight, bias, groups, eps):
+def _native_group_norm_twin(input, weight, bias, groups, eps):
     rows = _grouped(_wide(input), groups)
-    mean = rows.mean(2, True)
-    centred = rows - mean
-    rstd = ((centred * centred).mean(2, True) + eps).rsqrt()
-    out = (centred * rstd).reshape(input.shape)
+    mean, rstd = _statistics(rows, (2,), eps)
+    out = ((rows - mean) * rstd).reshape(input.shape)
     out = out if weight is None else out * _channels(weight, input)
     out = out if bias is None else out + _channels(bias, input)
     return out.to(input.dtype), mean.squeeze(2), rstd.squeeze(2)
 
 
-def _group_norm_backward(g, input, weight, mean, rstd, groups, eps, needs):
-    return _needed(needs, _group_norm_grad(g, input, weight, mean, rstd, groups, eps, needs))
+def _group_norm_twin(input, weight, bias, groups, eps):
+    return _native_group_norm_twin(input, weight, bias, groups, eps)[0]
 
 
-def _group_norm_grad_twin(grad, input, weight, mean, rstd, groups, eps, needs):
-    _, mean, rstd = _group_norm_twin(input, None, None, groups, eps)
-    rstd = rstd.unsqueeze(2)
-    normal = (_grouped(_wide(input), groups) - mean.unsqueeze(2)) * rstd
-    wide, axes = _wide(grad), _channel_axes(input)
-    gx = gw = gb = _empty(grad)
-    if needs[0]:
-        scaled = wide if weight is None else wide * _channels(weight, input)
-        gx = _row_gradient(_grouped(scaled, groups), normal, rstd, (2,), True).reshape(input.shape)
-    if needs[1]:
-        gw = (wide * normal.reshape(input.shape)).sum(axes)
-    if needs[2]:
-        gb = wide.sum(axes)
-    return gx.to(grad.dtype), gw, gb
+def _group_norm_kernel(xp, x, w, b, groups, eps):
+    return kernels.group_norm(xp, x, groups, w, b, eps)
+
+
+def _group_norm_shapes(x, weight, bias, groups, eps):
+    return [(x.shape, x.dtype), *[((x.shape[0], groups), _statistics_dtype(x))] * 2]
+
+
+def _group_norm_backward(xp, g, input, weight, mean, rstd, groups, needs):
+    return kernels.group_norm_grad(xp, g, input, mean, rstd, weight, groups, needs)
 
 
 _group_norm = op(
     "group_norm(input, weight=None, bias=None, groups: int = 1, eps: float = 1e-5)",
-    lambda xp, x, w, b, groups, eps: kernels.group_norm(xp, x, groups, w, b, eps),
+    _group_norm_kernel,
     twin=_group_norm_twin,
-    backward=_group_norm_backward,
-    wrt=("input", "weight", "bias"),
-    outputs=("out", "mean", "rstd"),
-    shape=lambda x, w, b, groups, eps: [
-        (x.shape, x.dtype), *[((x.shape[0], groups), _statistics_dtype(x))] * 2
-    ],
+    cache=("mean", "rstd"),
+    backward_kernel=_group_norm_backward,
+    shape=_group_norm_shapes,
     backward_name="NativeGroupNormBackward0",
     format_of=("input",),
     where="",
-)  # fmt: skip
-_group_norm_grad = op(
-    "group_norm_grad(grad, input, weight=None, mean=None, rstd=None, groups: int = 1, eps: float = 0.0, need: any = "
-    "None)",
-    lambda xp, g, x, w, mean, rstd, groups, eps, need: _filled(
-        xp, kernels.group_norm_grad(xp, g, x, mean, rstd, w, groups, need), g
-    ),
-    twin=_group_norm_grad_twin,
-    outputs=("gx", "gw", "gb"),
+)
+
+
+native_group_norm_row = op(  # the same, where derivatives of the statistics are wanted, too
+    "native_group_norm_(input, weight=None, bias=None, groups: int = 1, eps: float = 1e-5)",
+    _group_norm_kernel,
+    twin=_native_group_norm_twin,
+    outputs=("out", "mean", "rstd"),
+    differentiable_outputs=3,
+    backward_kernel=_group_norm_backward,
+    shape=_group_norm_shapes,
+    backward_name="NativeGroupNormBackward0",
     format_of=("input",),
     where="",
 )
@@ -657,7 +540,7 @@ def group_norm(input: Tensor, num_groups: int, weight=None, bias=None, eps: floa
     if count == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(shape)}")
     check_groups(input, shape[1], num_groups, weight, bias)
-    return _group_norm(input, weight, bias, num_groups, eps)[0]
+    return _group_norm(input, weight, bias, num_groups, eps)
 
 
 @composite("function", name="group_norm")
