@@ -84,7 +84,6 @@ def source(op: Op, variant: str = "call", name: str = "call") -> str:
     tensors = [p for p in op.params if p.is_tensor]
     differentiated = [i for i, p in enumerate(tensors) if p.name in op.wrt]
     lines = [f"def {name}({_parameters(op, variant)}):"]
-    names = ", ".join(p.name for p in op.params)
     if variant == "call":
         lines += _numpy_names(op)
     if variant == "call":

@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from inspect import unwrap
 from typing import Any
 
 from tensorgrad.dispatch.kernel_tables import OPS, KernelTable, array_kernel
@@ -134,4 +135,4 @@ class Op:
 
 def backward_arguments(kernel: str | Callable) -> tuple[str, ...]:
     """The names of a backward kernel's parameters, without the array module."""
-    return arguments_of(array_kernel(kernel, None).func)[1:]
+    return arguments_of(unwrap(array_kernel(kernel, None).func))[1:]

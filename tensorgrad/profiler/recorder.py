@@ -115,8 +115,7 @@ def _node_flops(node: Node) -> int:
     """What a node does by itself, beside the ops that it calls."""
     from tensorgrad.utils import flop_counter
 
-    is_linear = getattr(getattr(node, "op", None), "name", "") == "linear"
-    return flop_counter.linear_backward(node) if is_linear and not GRAD.enabled else 0
+    return 0 if GRAD.enabled else flop_counter.backward_flops(node) or 0
 
 
 _HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

@@ -55,14 +55,7 @@ def _weights_of_convolution(grad: tuple, x: tuple, shape: tuple, *_: Any, out_sh
 
 
 def _attention(query: tuple, key: tuple, value: tuple, *_: Any, out_shape: tuple) -> int:
-    return 2 * math.prod(out_shape[1]) * (query[-1] + value[-1])
-
-
-def _attention_grad(grad: tuple, query: tuple, key: tuple, value: tuple, *rest: Any, out_shape: tuple) -> int:
-    need = rest[-1] or (True,) * 4
-    one = 2 * math.prod(grad[:-1]) * key[-2]  # products of one column
-    scores = need[0] or need[1] or need[3]
-    return one * (value[-1] * (bool(need[2]) + bool(scores)) + 2 * query[-1] * bool(scores))
+    return 2 * math.prod(out_shape[:-1]) * key[-2] * (query[-1] + value[-1])
 
 
 def _lstm(x: tuple, h: tuple, c: tuple, w_ih: tuple, w_hh: tuple, b_ih: Any, b_hh: Any, w_hr: Any, *_: Any,
@@ -72,11 +65,6 @@ def _lstm(x: tuple, h: tuple, c: tuple, w_ih: tuple, w_hh: tuple, b_ih: Any, b_h
 
 def _rnn(x: tuple, h: tuple, w_ih: tuple, w_hh: tuple, *_: Any, out_shape: tuple) -> int:
     return 2 * x[0] * (math.prod(w_ih) + math.prod(w_hh))
-
-
-def _twice(formula: Callable, skipped: int) -> Callable:
-    """A recurrence's derivative, by the states and inputs and by the weights; `skipped` gradients come first."""
-    return lambda *shapes, out_shape: 2 * formula(*shapes[skipped:], out_shape=out_shape)
 
 
 flop_registry: dict[str, Callable] = {  # row -> what a call costs
@@ -89,11 +77,8 @@ flop_registry: dict[str, Callable] = {  # row -> what a call costs
     "conv_grad_input": _spread_convolution,
     "conv_grad_weight": _weights_of_convolution,
     "attention": _attention,
-    "attention_grad": _attention_grad,
     "lstm_layer": _lstm,
-    "lstm_layer_grad": _twice(_lstm, 3),
     **dict.fromkeys(("gru_layer", "rnn_layer"), _rnn),
-    **dict.fromkeys(("gru_layer_grad", "rnn_layer_grad"), _twice(_rnn, 2)),
 }
 
 
@@ -166,18 +151,50 @@ def flops(registry: dict[str, Callable], op: Any, args: tuple, result: Any) -> i
     return _of_shapes(formula)(*args, out_val=result)
 
 
-def linear_backward(node: Node) -> int:
-    """What the backward pass through a linear layer costs: one product for each factor that wants a gradient.
+# --- backward kernels: they work on arrays and call no ops that could be counted -------------------------------------
 
-    (It works on arrays and calls no ops that could be counted, as all other nodes do.)
-    """
-    inner = next((s[0].shape[-1] for s in node.saved if s.__class__ is tuple and len(s) == 3), None)
-    if inner is None:  # a hook on saved tensors has them: the leaves behind the node know their shapes
-        inner = next(
-            (e[0]._array.shape[-1] for e in node.edges[:2] if e is not None and isinstance(e[0], Tensor)),
-            0,
-        )
+
+def _linear_backward(node: Node) -> int:
+    """One product for each factor that wants a gradient."""
+    inner = (_input_shape(node, "input") or _input_shape(node, "weight") or (0,))[-1]
     return 2 * math.prod(node.outputs[0][0]) * inner * sum(e is not None for e in node.edges[:2])
+
+
+def _attention_backward(node: Node) -> int:
+    query, key, value = (_input_shape(node, name) for name in ("query", "key", "value"))
+    *needs, needs_value, needs_mask = (e is not None for e in node.edges)
+    one = 2 * math.prod(node.outputs[0][0][:-1]) * key[-2]  # products of one column
+    scores = any(needs) or needs_mask
+    return one * (value[-1] * (needs_value + scores) + 2 * query[-1] * scores)
+
+
+def _recurrent_backward(node: Node) -> int:
+    """Every product twice, by the states and inputs and by the weights."""
+    shapes = [_input_shape(node, p.name) for p in node.op.params if p.is_tensor]
+    return 2 * flop_registry[node.op.name](*shapes, out_shape=node.outputs[0][0])
+
+
+def _input_shape(node: Node, name: str) -> Any:
+    """The shape of an input: as it was saved, or (where a hook has that) as the edge says; None for none."""
+    saved = node.saved[list(node.op.saved).index(name)]
+    if saved.__class__ is tuple:
+        return saved[0].shape
+    edge = node.edges[node.op.wrt.index(name)]
+    if edge is None:
+        return None
+    return edge[0]._array.shape if isinstance(edge[0], Tensor) else edge[0].outputs[edge[1]][0]
+
+
+_BACKWARD: dict[str, Callable[[Node], int]] = {
+    "linear": _linear_backward, "attention": _attention_backward,
+    **dict.fromkeys(("lstm_layer", "gru_layer", "rnn_layer"), _recurrent_backward),
+}  # fmt: skip
+
+
+def backward_flops(node: Any) -> int | None:
+    """What a node's backward kernel costs; None for a node without one that is counted."""
+    formula = _BACKWARD.get(getattr(getattr(node, "op", None), "name", ""))  # custom functions have no row
+    return None if formula is None else formula(node)
 
 
 # --- the counter ---------------------------------------------------------------------------------------------------
@@ -281,9 +298,9 @@ class FlopCounterMode:
         """What ran for a node of the backward pass belongs to the modules in which the node was made."""
         ran = self._ran()
         inside = [counted for counted in reversed(ran) if counted.start >= start]
-        row = getattr(getattr(node, "op", None), "name", None)  # custom functions and the like have none
-        if not inside and row == "linear" and row in self.flop_registry:
-            inside = [_Counted(start, "linear_backward", linear_backward(node), set())]
+        amount = None if inside else backward_flops(node)
+        if amount is not None and node.op.name in self.flop_registry:
+            inside = [_Counted(start, f"{node.op.name}_backward", amount, set())]
             ran.extend(inside)
         for counted in inside:
             counted.parents = self._made_in.get(node) or {"Global"}

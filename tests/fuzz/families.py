@@ -609,9 +609,9 @@ FAMILIES: dict[str, Family] = {
         words("max_pool max_pool_values max_pool_grad avg_pool avg_pool_grad adaptive_avg_pool adaptive_avg_pool_grad"),
         ("adaptive_max_pool",), sums=True, special=INFINITE,
     ),
-    "attentions": Family(attentions, ("attention", "attention_grad"), loose=4, special=()),
+    "attentions": Family(attentions, ("attention", "attention.backward"), loose=4, special=()),
     "recurrent": Family(
-        recurrent, words("lstm_layer lstm_layer_grad gru_layer gru_layer_grad"), loose=4, special=()
+        recurrent, words("lstm_layer lstm_layer.backward gru_layer gru_layer.backward"), loose=4, special=()
     ),
     "losses": Family(
         losses, words("cross_entropy_ cross_entropy_.backward"), ("nll_", "nll_grad"), loose=4

@@ -7,6 +7,8 @@ before is one matrix product for all steps; the loop over time does the rest.
 
 from __future__ import annotations
 
+from functools import wraps
+
 import numpy as np
 
 
@@ -37,18 +39,20 @@ def _projected(x, w_ih, b_ih, b_hh=None):
 
 
 def _wide(arrays):
-    return [a.astype(np.float32) if a is not None and a.dtype.itemsize == 2 else a for a in arrays]
+    return [a.astype(np.float32) if hasattr(a, "dtype") and a.dtype.itemsize == 2 else a for a in arrays]
 
 
 def in_single_precision(kernel):
     """The kernel with 16-bit arrays computed in float32."""
 
-    def wrapped(xp, x, *rest):
-        if x.dtype.itemsize > 2:
-            return kernel(xp, x, *rest)
-        arrays = [a for a in rest if a is None or hasattr(a, "dtype")]
-        results = kernel(xp, *_wide([x, *arrays]), *rest[len(arrays) :])
-        return tuple(None if r is None else r.astype(x.dtype) for r in results)
+    @wraps(kernel)
+    def wrapped(xp, *given):
+        listed = given[0].__class__ is list  # the gradients of a backward kernel
+        dtype = (given[0][0] if listed else given[0]).dtype
+        if dtype.itemsize > 2:
+            return kernel(xp, *given)
+        results = kernel(xp, *[_wide(a) if a.__class__ is list else _wide([a])[0] for a in given])
+        return tuple(None if r is None else r.astype(dtype) for r in results)
 
     return wrapped
 
@@ -89,8 +93,9 @@ def lstm(xp, x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
 
 
 @in_single_precision
-def lstm_grad(xp, g, gh, gc, x, h0, c0, w_ih, w_hh, w_hr, out, acts, cells, sizes, reverse):
-    """Gradients of x, h0, c0, w_ih, w_hh, the bias and w_hr from those of out, h and c."""
+def lstm_grad(xp, grads, x, h, c, w_ih, w_hh, w_hr, out, acts, cells, sizes, reverse):
+    """Gradients of x, h, c, w_ih, w_hh, the biases and w_hr from those of the outputs and of the last h and c."""
+    (g, gh, gc), h0, c0 = grads, h, c
     hidden, one = w_hh.shape[0] // 4, acts.dtype.type(1)
     i, f, cell, o = (acts[:, k * hidden : (k + 1) * hidden] for k in range(4))
     tanh = xp.tanh(cells)
@@ -116,8 +121,8 @@ def lstm_grad(xp, g, gh, gc, x, h0, c0, w_ih, w_hh, w_hr, out, acts, cells, size
         dc[:n] = to_c
     gx, gw_ih, bias = _input_gradients(x, w_ih, slopes)
     gw_hh = slopes.T @ previous(xp, out, h0, sizes, reverse)
-    gw_hr = xp.empty(0, g.dtype) if w_hr is None else down.T @ (o * tanh)
-    return gx, dh, dc, gw_ih, gw_hh, bias, gw_hr
+    gw_hr = None if w_hr is None else down.T @ (o * tanh)
+    return gx, dh, dc, gw_ih, gw_hh, bias, bias.copy(), gw_hr
 
 
 def _input_gradients(x, w_ih, slopes):
@@ -156,8 +161,9 @@ def gru(xp, x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
 
 
 @in_single_precision
-def gru_grad(xp, g, gh, x, h0, w_ih, w_hh, out, acts, sizes, reverse):
-    """Gradients of x, h0, w_ih, w_hh, b_ih and b_hh from those of out and h."""
+def gru_grad(xp, grads, x, h, w_ih, w_hh, out, acts, sizes, reverse):
+    """Gradients of x, h, w_ih, w_hh, b_ih and b_hh from those of the outputs and of the last h."""
+    (g, gh), h0 = grads, h
     hidden, one = w_hh.shape[0] // 3, acts.dtype.type(1)
     r, z, new, inner = (acts[:, k * hidden : (k + 1) * hidden] for k in range(4))
     before = previous(xp, out, h0, sizes, reverse)
@@ -197,12 +203,13 @@ def rnn(xp, x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
 
 
 @in_single_precision
-def rnn_grad(xp, g, gh, x, h0, w_ih, w_hh, out, sizes, reverse, relu):
-    """Gradients of x, h0, w_ih, w_hh and the bias from those of out and h."""
+def rnn_grad(xp, grads, x, h, w_ih, w_hh, out, sizes, reverse, relu):
+    """Gradients of x, h, w_ih, w_hh and the biases from those of the outputs and of the last h."""
+    (g, gh), h0 = grads, h
     gates = (out > 0).astype(out.dtype) if relu else out.dtype.type(1) - out * out
     dh = gh.copy()
     for start, end, n in reversed(steps(sizes, reverse)):
         gates[start:end] *= g[start:end] + dh[:n]
         dh[:n] = gates[start:end] @ w_hh
     gx, gw_ih, bias = _input_gradients(x, w_ih, gates)
-    return gx, dh, gw_ih, gates.T @ previous(xp, out, h0, sizes, reverse), bias
+    return gx, dh, gw_ih, gates.T @ previous(xp, out, h0, sizes, reverse), bias, bias.copy()

@@ -160,7 +160,7 @@ def attention(q, k, v, mask, dropout_mask, is_causal, scale):
 
 
 def attention_grad(g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, need):
-    """Gradients of q, k, v and an added mask, each of the broadcast leading dimensions; empty where not needed."""
+    """Gradients of q, k, v and an added mask, each of the broadcast leading dimensions; None where not needed."""
     if p.ndim == out.ndim:  # forward kept the weights themselves
         return NotImplemented
     dtype = q.dtype
@@ -178,15 +178,19 @@ def attention_grad(g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, nee
     logs, common = cupy.ascontiguousarray(p), cupy.empty(p.shape, np.float32)
     launch = _kernel(device, "attention_common", dtype, width, GRAD_MASK=0, **settings)
     launch((-(-heads * queries // 4),), (THREADS,), (grad, whole, common, shape))
-    empty = cupy.empty(0, dtype)
-    gq = gk = gv = gm = empty
+    gq = gk = gv = gm = None
     given, plan = (grad, *four, look, drop, logs, common), _plan(dtype, width)
     if need[0] or need[3]:
         gq = cupy.empty((*lead, queries, q.shape[-1]), dtype)
-        gm = cupy.empty((*lead, queries, keys), dtype) if need[3] else empty
+        gm = cupy.empty((*lead, queries, keys), dtype) if need[3] else None
         name = "attention_grad_queries"
         launch = _kernel(device, name, dtype, width, GRAD_MASK=int(need[3]), **settings)
-        launch((-(-queries // ROWS) * heads,), (THREADS,), (*given, gq, gm, shape), shared_mem=plan.shared[name])
+        launch(
+            (-(-queries // ROWS) * heads,),
+            (THREADS,),
+            (*given, gq, gq if gm is None else gm, shape),
+            shared_mem=plan.shared[name],
+        )
     if need[1] or need[2]:
         gk, gv = (cupy.empty((*lead, keys, a.shape[-1]), dtype) for a in (k, v))
         name = "attention_grad_keys"

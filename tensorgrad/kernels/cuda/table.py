@@ -48,7 +48,7 @@ ROWS = {
     "gather": "index.gather", "scatter": "index.scatter", "scatter_add": "index.scatter_add",
     "index_add": "index.index_add", "index": "index.index", "index_grad": "index.index_grad",
     "index_put": "index.index_put",
-    "attention": "attention.attention", "attention_grad": "attention.attention_grad",
+    "attention": "attention.attention", "attention.backward": "attention.attention_grad",
     # Names that begin with "sample." are no ops: they stand for functions of kernels/array/sample.py.
     "sample.uniform": "random.uniform", "sample.normal": "random.normal", "sample.log_normal": "random.log_normal",
     "sample.exponential": "random.exponential", "sample.cauchy": "random.cauchy",

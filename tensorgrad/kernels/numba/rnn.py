@@ -180,7 +180,8 @@ def _lstm_grad():
                     for k in range(hidden):
                         to[k] = row[k]
 
-    def kernel(g, gh, gc, x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, out, acts, cells, sizes, reverse):
+    def kernel(grads, x, h0, c0, w_ih, w_hh, w_hr, out, acts, cells, sizes, reverse):
+        g, gh, gc = grads
         if w_hr is not None or not x.size or not out.size:
             return NotImplemented
         if not _takes(g, gh, gc, x, h0, c0, w_ih, w_hh, out, acts, cells):
@@ -192,7 +193,7 @@ def _lstm_grad():
         thread_pool.run(loop, -(-len(dh) // several), args, acts.size * (out.shape[1] + 64) // 16)
         gw_hh, bias = _times(matmul.tn, slopes, _previous(out, h0, sizes, reverse)), sums.sum(0)
         gx, gw_ih = _times(matmul.mm, slopes, w_ih), _times(matmul.tn, slopes, x)
-        return gx, dh, dc, gw_ih, gw_hh, bias, bias.copy(), np.empty(0, F32)
+        return gx, dh, dc, gw_ih, gw_hh, bias, bias.copy(), None
 
     return kernel
 
@@ -300,7 +301,8 @@ def _gru_grad():
                     for k in range(hidden):
                         to[k] += row[k]
 
-    def kernel(g, gh, x, h0, w_ih, w_hh, b_ih, b_hh, out, acts, sizes, reverse):
+    def kernel(grads, x, h0, w_ih, w_hh, out, acts, sizes, reverse):
+        g, gh = grads
         if not x.size or not out.size or not _takes(g, gh, x, h0, w_ih, w_hh, out, acts):
             return NotImplemented
         g, acts, out, h0 = (np.ascontiguousarray(a) for a in (g, acts, out, h0))

@@ -39,38 +39,10 @@ def _weights(query, key, attn_mask, is_causal, scale):
 
 def _twin(query, key, value, attn_mask, dropout_mask, is_causal, scale):
     p = _weights(query, key, attn_mask, is_causal, scale)
-    return (p if dropout_mask is None else p * dropout_mask).matmul(value), p
+    return (p if dropout_mask is None else p * dropout_mask).matmul(value)
 
 
-def _backward(g, query, key, value, attn_mask, dropout_mask, out, p, is_causal, scale, needs):
-    grads = _attention_grad(g, query, key, value, attn_mask, dropout_mask, out, p, is_causal, scale, needs)
-    return [gradient if need else None for need, gradient in zip(needs, grads, strict=True)]
-
-
-def _grad_twin(grad, query, key, value, attn_mask, dropout_mask, out, p, is_causal, scale, need):
-    p = _weights(query, key, attn_mask, is_causal, scale)
-    gq = gk = gv = gm = grad.new_empty(0)
-    dropped = p if dropout_mask is None else p * dropout_mask
-    if need[2]:
-        gv = dropped.transpose(-2, -1).matmul(grad)
-    if need[0] or need[1] or need[3]:
-        gp = grad.matmul(value.transpose(-2, -1))
-        gp = gp if dropout_mask is None else gp * dropout_mask
-        gm = p * (gp - (gp * p).sum(-1, True))
-        gq, gk = gm.matmul(key) * scale, gm.transpose(-2, -1).matmul(query) * scale
-    return gq, gk, gv, gm
-
-
-def _forward_kernel(xp, q, k, v, mask, dropout_mask, is_causal, scale):
-    return kernels.attention(xp, q, k, v, mask, is_causal, scale, dropout_mask)
-
-
-def _grad_kernel(xp, g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, need):
-    grads = kernels.attention_grad(xp, g, q, k, v, out, p, scale, dropout_mask, need, is_causal)
-    return tuple(xp.empty(0, g.dtype) if a is None else a for a in grads)
-
-
-def _shapes(q, k, v, mask, dropout_mask, is_causal, scale):
+def _shapes(q, k, v, *rest):
     lead = broadcast_lead(broadcast_lead(q.shape[:-2], k.shape[:-2]), v.shape[:-2])
     wide = dtypes.float32.numpy if q.dtype.itemsize == 2 else q.dtype
     return [((*lead, q.shape[-2], v.shape[-1]), q.dtype), ((*lead, q.shape[-2], k.shape[-2]), wide)]
@@ -79,21 +51,17 @@ def _shapes(q, k, v, mask, dropout_mask, is_causal, scale):
 # Kept as `p` are the weights or, by the compiled kernel, the logarithms of their sums, (*, L).
 _attention = op(
     "attention(query, key, value, attn_mask=None, dropout_mask=None, is_causal: bool = False, scale: float = 1.0)",
-    _forward_kernel,
+    lambda xp, q, k, v, mask, dropout_mask, is_causal, scale: kernels.attention(
+        xp, q, k, v, mask, is_causal, scale, dropout_mask
+    ),
     twin=_twin,
-    backward=_backward,
     wrt=("query", "key", "value", "attn_mask"),
-    outputs=("out", "p"),
+    cache=("p",),
+    backward_kernel=lambda xp, g, query, key, value, attn_mask, dropout_mask, out, p, is_causal, scale, needs: (
+        kernels.attention_grad(xp, g, query, key, value, out, p, scale, dropout_mask, needs, is_causal)
+    ),
     shape=_shapes,
     backward_name="ScaledDotProductFlashAttentionForCpuBackward0",
-    where="",
-)
-_attention_grad = op(
-    "attention_grad(grad, query, key, value, attn_mask=None, dropout_mask=None, out_=None, p=None, "
-    "is_causal: bool = False, scale: float = 1.0, need: any = None)",
-    _grad_kernel,
-    twin=_grad_twin,
-    outputs=("gq", "gk", "gv", "gm"),
     where="",
 )
 
@@ -190,7 +158,7 @@ def scaled_dot_product_attention(
     if scale is None:
         scale = 1.0 / math.sqrt(width) if width else 1.0
     mask = _dropout_mask(query, key, value, weights, dropout_p) if dropout_p > 0 else None
-    return _attention(query, key, value, attn_mask, mask, is_causal, scale)[0]
+    return _attention(query, key, value, attn_mask, mask, is_causal, scale)
 
 
 def _shared_heads(query, key, value):

@@ -1,7 +1,7 @@
 """Recurrent networks: `torch.lstm`, `gru`, `rnn_tanh`, `rnn_relu`, and single steps of them.
 
-One direction of one layer is one op over all time steps (see `kernels/array/rnn.py` for the layout); its derivative
-is one op as well. The twins are the same recurrences step by step in simpler ops, through which second derivatives go.
+One direction of one layer is one op over all time steps (see `kernels/array/rnn.py` for the layout), with a backward
+kernel. The twins are the same recurrences step by step in simpler ops.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tensorgrad.autograd.gradients import grad as gradients_of
-from tensorgrad.autograd.modes import enable_grad
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.kernels.array import rnn as kernels
 from tensorgrad.ops.join import cat
@@ -23,18 +21,16 @@ from tensorgrad.tensor import Tensor
 
 def _lstm_step(x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr=None):
     i, f, g, o = (linear(x, w_ih, b_ih) + linear(h, w_hh, b_hh)).chunk(4, -1)
-    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
-    c = f * c + i * g
-    h = o * c.tanh()
-    return (h if w_hr is None else linear(h, w_hr)), c, cat([i, f, g, o], -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    return (h if w_hr is None else linear(h, w_hr)), c
 
 
 def _gru_step(x, h, w_ih, w_hh, b_ih, b_hh):
     r_x, z_x, n_x = linear(x, w_ih, b_ih).chunk(3, -1)
     r_h, z_h, n_h = linear(h, w_hh, b_hh).chunk(3, -1)
-    r, z = (r_x + r_h).sigmoid(), (z_x + z_h).sigmoid()
-    n = (n_x + r * n_h).tanh()
-    return n + z * (h - n), cat([r, z, n, n_h], -1)
+    n = (n_x + (r_x + r_h).sigmoid() * n_h).tanh()
+    return n + (z_x + z_h).sigmoid() * (h - n)
 
 
 def _rnn_step(x, h, w_ih, w_hh, b_ih, b_hh, relu):
@@ -43,146 +39,58 @@ def _rnn_step(x, h, w_ih, w_hh, b_ih, b_hh, relu):
 
 
 def _over_time(x, states, sizes, reverse, step: Callable):
-    """Runs `step(rows, states) -> (states, kept)` over all time steps.
+    """Runs `step(rows, *states) -> states` over all time steps.
 
-    Returns: the final states, and for each of the states and of what is kept the rows of all steps.
+    Returns: the rows of the first state at all steps, and the final states.
     """
-    found = kernels.steps(sizes, reverse)
-    rows: list[tuple] = []
-    for start, end, n in found:
-        new, kept = step(x[start:end], [s[:n] for s in states])
+    rows: list[Tensor] = []
+    for start, end, n in kernels.steps(sizes, reverse):
+        new = step(x[start:end], *[s[:n] for s in states])
         states = [s if len(old) == n else cat([s, old[n:]]) for s, old in zip(new, states, strict=True)]
-        rows.append((*new, *kept))
-    ordered = rows[::-1] if reverse else rows
-    return states, [cat(column) for column in zip(*ordered, strict=True)]
+        rows.append(new[0])
+    return cat(rows[::-1] if reverse else rows), *states
 
 
 def _lstm_twin(x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
-    def step(rows, states):
-        h, c = states
-        h, c, acts = _lstm_step(rows, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
-        return [h, c], [acts]
-
-    (h, c), (out, cells, acts) = _over_time(x, [h, c], sizes, reverse, step)
-    return out, h, c, acts, cells
+    weights = w_ih, w_hh, b_ih, b_hh, w_hr
+    return _over_time(x, [h, c], sizes, reverse, lambda rows, h, c: _lstm_step(rows, h, c, *weights))
 
 
 def _gru_twin(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
-    def step(rows, states):
-        h, acts = _gru_step(rows, states[0], w_ih, w_hh, b_ih, b_hh)
-        return [h], [acts]
-
-    (h,), (out, acts) = _over_time(x, [h], sizes, reverse, step)
-    return out, h, acts
+    weights = w_ih, w_hh, b_ih, b_hh
+    return _over_time(x, [h], sizes, reverse, lambda rows, h: [_gru_step(rows, h, *weights)])
 
 
 def _rnn_twin(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
-    (h,), (out,) = _over_time(
-        x, [h], sizes, reverse, lambda rows, states: ([_rnn_step(rows, states[0], w_ih, w_hh, b_ih, b_hh, relu)], [])
-    )
-    return out, h
+    weights = w_ih, w_hh, b_ih, b_hh
+    return _over_time(x, [h], sizes, reverse, lambda rows, h: [_rnn_step(rows, h, *weights, relu)])
 
 
-def _through(twin: Callable, grads, tensors, plain) -> tuple:
-    """The gradients of `tensors` through `twin`, differentiable themselves; empty for what is None."""
-    with enable_grad():
-        inputs = [t if t is None or t.requires_grad else t.detach().requires_grad_() for t in tensors]
-        results = twin(*inputs, *plain)[: len(grads)]
-        wanted = [t for t in inputs if t is not None]
-        found = iter(gradients_of(results, wanted, grads, create_graph=True))
-    return tuple(grads[0].new_empty(0) if t is None else next(found) for t in inputs)
+# --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _zeros_for(grads, results) -> list:
-    return [r.new_zeros(r.shape) if g is None else g for g, r in zip(grads, results, strict=True)]
-
-
-# --- LSTM ------------------------------------------------------------------------------------------------------------
-
-
-def _lstm_backward(grads, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, out, h_n, c_n, acts, cells, sizes, reverse, needs):
-    found = _lstm_grad(
-        *_zeros_for(grads[:3], (out, h_n, c_n)), x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, out, acts, cells, sizes, reverse
-    )
-    return [g if need else None for need, g in zip(needs, found)]
-
-
-def _lstm_grad_kernel(xp, g, gh, gc, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, out, acts, cells, sizes, reverse):
-    gx, dh, dc, gw_ih, gw_hh, bias, gw_hr = kernels.lstm_grad(
-        xp, g, gh, gc, x, h, c, w_ih, w_hh, w_hr, out, acts, cells, sizes, reverse
-    )
-    return gx, dh, dc, gw_ih, gw_hh, bias, bias.copy(), gw_hr
+def _sizes(x, h, *others) -> list[tuple]:
+    """Shapes and dtypes of a layer's outputs and cache: the states of all steps, then those of `others`."""
+    return [((len(x), h.shape[1]), x.dtype), *((getattr(other, "shape", other), x.dtype) for other in others)]
 
 
 _lstm = op(
     "lstm_layer(x, h, c, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, sizes: any = (), reverse: bool = False)",
-    "rnn.lstm", twin=_lstm_twin, backward=_lstm_backward, where="",
-    wrt=("x", "h", "c", "w_ih", "w_hh", "b_ih", "b_hh", "w_hr"), backward_name="LstmLayerBackward0",
-    outputs=("out", "h_n", "c_n", "acts", "cells"), differentiable_outputs=3,
+    "rnn.lstm", twin=_lstm_twin, outputs=("out", "h_n", "c_n"), differentiable_outputs=3, cache=("acts", "cells"),
+    backward_kernel="rnn.lstm_grad", backward_name="LstmLayerBackward0", where="",
+    shape=lambda x, h, c, *rest: _sizes(x, h, h, c, (len(x), 4 * c.shape[1]), (len(x), c.shape[1])),
 )  # fmt: skip
-_lstm_grad = op(
-    "lstm_layer_grad(g, gh, gc, x, h, c, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, result=None, acts=None, "
-    "cells=None, sizes: any = (), reverse: bool = False)",
-    _lstm_grad_kernel, where="", outputs=("gx", "dh", "dc", "gw_ih", "gw_hh", "gb_ih", "gb_hh", "gw_hr"),
-    twin=lambda g, gh, gc, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, result, acts, cells, sizes, reverse: _through(
-        _lstm_twin, (g, gh, gc), (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr), (sizes, reverse)
-    ),
-)  # fmt: skip
-
-
-# --- GRU -------------------------------------------------------------------------------------------------------------
-
-
-def _gru_backward(grads, x, h, w_ih, w_hh, b_ih, b_hh, out, h_n, acts, sizes, reverse, needs):
-    found = _gru_grad(
-        *_zeros_for(grads[:2], (out, h_n)), x, h, w_ih, w_hh, b_ih, b_hh, out, acts, sizes, reverse
-    )  # fmt: skip
-    return [g if need else None for need, g in zip(needs, found)]
-
-
 _gru = op(
     "gru_layer(x, h, w_ih, w_hh, b_ih=None, b_hh=None, sizes: any = (), reverse: bool = False)",
-    "rnn.gru", twin=_gru_twin, backward=_gru_backward, where="", wrt=("x", "h", "w_ih", "w_hh", "b_ih", "b_hh"),
-    outputs=("out", "h_n", "acts"), differentiable_outputs=2, backward_name="GruLayerBackward0",
+    "rnn.gru", twin=_gru_twin, outputs=("out", "h_n"), differentiable_outputs=2, cache=("acts",),
+    backward_kernel="rnn.gru_grad", backward_name="GruLayerBackward0", where="",
+    shape=lambda x, h, *rest: _sizes(x, h, h, (len(x), 4 * h.shape[1])),
 )  # fmt: skip
-_gru_grad = op(
-    "gru_layer_grad(g, gh, x, h, w_ih, w_hh, b_ih=None, b_hh=None, result=None, acts=None, sizes: any = (), "
-    "reverse: bool = False)",
-    lambda xp, g, gh, x, h, w_ih, w_hh, b_ih, b_hh, out, acts, sizes, reverse: kernels.gru_grad(
-        xp, g, gh, x, h, w_ih, w_hh, out, acts, sizes, reverse
-    ),
-    where="", outputs=("gx", "dh", "gw_ih", "gw_hh", "gb_ih", "gb_hh"),
-    twin=lambda g, gh, x, h, w_ih, w_hh, b_ih, b_hh, result, acts, sizes, reverse: _through(
-        _gru_twin, (g, gh), (x, h, w_ih, w_hh, b_ih, b_hh), (sizes, reverse)
-    ),
-)  # fmt: skip
-
-
-# --- the plain recurrence --------------------------------------------------------------------------------------------
-
-
-def _rnn_backward(grads, x, h, w_ih, w_hh, b_ih, b_hh, out, h_n, sizes, reverse, relu, needs):
-    found = _rnn_grad(*_zeros_for(grads[:2], (out, h_n)), x, h, w_ih, w_hh, b_ih, b_hh, out, sizes, reverse, relu)
-    return [g if need else None for need, g in zip(needs, found)]
-
-
-def _rnn_grad_kernel(xp, g, gh, x, h, w_ih, w_hh, b_ih, b_hh, out, sizes, reverse, relu):
-    *found, bias = kernels.rnn_grad(xp, g, gh, x, h, w_ih, w_hh, out, sizes, reverse, relu)
-    return (*found, bias, bias.copy())
-
-
 _rnn = op(
     "rnn_layer(x, h, w_ih, w_hh, b_ih=None, b_hh=None, sizes: any = (), reverse: bool = False, relu: bool = False)",
-    "rnn.rnn", twin=_rnn_twin, backward=_rnn_backward, where="", wrt=("x", "h", "w_ih", "w_hh", "b_ih", "b_hh"),
-    outputs=("out", "h_n"), differentiable_outputs=2, backward_name="RnnLayerBackward0",
-)  # fmt: skip
-_rnn_grad = op(
-    "rnn_layer_grad(g, gh, x, h, w_ih, w_hh, b_ih=None, b_hh=None, result=None, sizes: any = (), "
-    "reverse: bool = False, relu: bool = False)",
-    _rnn_grad_kernel, where="", outputs=("gx", "dh", "gw_ih", "gw_hh", "gb_ih", "gb_hh"),
-    twin=lambda g, gh, x, h, w_ih, w_hh, b_ih, b_hh, result, sizes, reverse, relu: _through(
-        _rnn_twin, (g, gh), (x, h, w_ih, w_hh, b_ih, b_hh), (sizes, reverse, relu)
-    ),
+    "rnn.rnn", twin=_rnn_twin, outputs=("out", "h_n"), differentiable_outputs=2,
+    backward_kernel="rnn.rnn_grad", backward_name="RnnLayerBackward0", where="",
+    shape=lambda x, h, *rest: _sizes(x, h, h),
 )  # fmt: skip
 
 
@@ -199,12 +107,12 @@ class _Mode:
 def _run_lstm(x, states, weights, has_biases, sizes, reverse):
     w_ih, w_hh, *rest = weights
     biases, projection = (rest[:2], rest[2:]) if has_biases else ((None, None), rest)
-    out, h, c, *_ = _lstm(x, *states, w_ih, w_hh, *biases, *(projection or (None,)), sizes, reverse)
+    out, h, c = _lstm(x, *states, w_ih, w_hh, *biases, *(projection or (None,)), sizes, reverse)
     return out, (h, c)
 
 
 def _run_gru(x, states, weights, has_biases, sizes, reverse):
-    out, h, _ = _gru(x, *states, *weights, *(() if has_biases else (None, None)), sizes, reverse)
+    out, h = _gru(x, *states, *weights, *(() if has_biases else (None, None)), sizes, reverse)
     return out, (h,)
 
 
@@ -372,8 +280,8 @@ def lstm_cell(input: Tensor, hx, w_ih: Tensor, w_hh: Tensor, b_ih=None, b_hh=Non
     _check_step("lstm_cell", input, hx, w_ih, w_hh)
     h, c = hx
     if input.ndim == 2:
-        return _lstm(input, h, c, w_ih, w_hh, b_ih, b_hh, None, (input.shape[0],), False)[1:3]
-    return _lstm_step(input, h, c, w_ih, w_hh, b_ih, b_hh)[:2]
+        return _lstm(input, h, c, w_ih, w_hh, b_ih, b_hh, None, (input.shape[0],), False)[1:]
+    return _lstm_step(input, h, c, w_ih, w_hh, b_ih, b_hh)
 
 
 @composite("function")
@@ -389,7 +297,7 @@ def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih=None, b
     _check_step("gru_cell", input, [hx], w_ih, w_hh)
     if input.ndim == 2:
         return _gru(input, hx, w_ih, w_hh, b_ih, b_hh, (input.shape[0],), False)[1]
-    return _gru_step(input, hx, w_ih, w_hh, b_ih, b_hh)[0]
+    return _gru_step(input, hx, w_ih, w_hh, b_ih, b_hh)
 
 
 @composite("function")
