@@ -73,6 +73,8 @@ def in_format_of(inputs: tuple, results):
 
 def gradients_in_format_of(x, arrays: tuple) -> tuple:
     """Gradients, of which those that are shaped like the input lie in memory as it does."""
+    if x.ndim < 4 or x.strides[1] > x.strides[-1]:
+        return arrays
     return tuple([a if a is None or a.ndim != x.ndim else in_format_of((x,), a) for a in arrays])
 
 
@@ -464,13 +466,14 @@ def array_backward_source(op: Op, arguments: tuple[str, ...] | None) -> str:
     """The text of a backward that stays among arrays: of a kernel with these arguments, or (None) of the formulas."""
     differentiated = [p for p in op.params if p.is_tensor and p.name in op.wrt]
     lines = ["def on_arrays(node, grads):", "    g = grads[0]"]
-    if op.differentiable_outputs > 1 and "grads" not in arguments:  # the kernel knows of the first output alone
+    if op.differentiable_outputs > 1 and arguments is not None and "grads" not in arguments:  # one output's alone
         lines += ["    if g is None or grads.count(None) < len(grads) - 1:", "        return NotImplemented"]
     if arguments is None and LARGE:  # the ops have kernels for large arrays, which plain arithmetic has not
         lines += ["    if g._array.size >= MANY:", "        return NotImplemented"]
     lines.append("    saved = node.saved")
     lines.append(f"    {', '.join(f'e_{p.name}' for p in differentiated)}, = node.edges")
-    wanted = op.saved if arguments is None else [name for name in op.saved if name in {*arguments, *op.format_of}]
+    formatted = op.format_of[0] if op.format_of and op.through_twin else None
+    wanted = [name for name in op.saved if arguments is None or name in arguments or name == formatted]
     at = list(op.saved).index
     lines += [f"    {s} = saved_array(node, saved[{at(s)}], {f'e_{s}' if s in op.wrt else None})" for s in wanted]
     lines += [
@@ -495,8 +498,8 @@ def array_backward_source(op: Op, arguments: tuple[str, ...] | None) -> str:
         "    if arrays.__class__ is not tuple:",
         "        arrays = (arrays,)",
     ]
-    if op.format_of:
-        lines.append(f"    arrays = gradients_in_format_of({op.format_of[0]}, arrays)")
+    if formatted:
+        lines.append(f"    arrays = gradients_in_format_of({formatted}, arrays)")
     lines.append("    return [None if a is None else as_grad(a, g) for a in arrays]")
     return "\n".join(lines) + "\n"
 

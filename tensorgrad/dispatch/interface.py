@@ -19,6 +19,7 @@ class Op:
         raise NotImplementedError("a kernel class implements forward")
 
     # backward = staticmethod(function), optional. Its parameters are named like a formula's in the op's row: `g`
-    # (the gradient of the output), `out`, and those inputs and parameters that the row's own formulas save. It
-    # returns one array (or None) per tensor input. Where it is missing, the row's formulas are used; they are also
-    # used when the backward pass is itself recorded, so second derivatives never depend on it.
+    # (the gradient of the output), `out`, and those inputs and parameters that the row's own formulas save (of an op
+    # with a twin: all of them, and its cache, which `forward` then returns after the output). It returns one array (or
+    # None) per tensor input. Where it is missing, the row's formulas or its twin are used; so they are when the
+    # backward pass is itself recorded: second derivatives never depend on it.

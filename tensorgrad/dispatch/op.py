@@ -89,9 +89,9 @@ class Op:
         self.plain: Any = None  # the same for the slow path
         if self.name in OPS:
             raise ValueError(f"op {self.name!r} is declared twice")
-        taken = [p.name for p in self.params if RESERVED.fullmatch(p.name)]
+        taken = [name for name in (*(p.name for p in self.params), *cache) if RESERVED.fullmatch(name)]
         if taken:
-            raise NameError(f"op {self.name}: a parameter cannot be called {taken[0]!r}, as the generated code uses it")
+            raise NameError(f"op {self.name}: nothing can be called {taken[0]!r}, as the generated code uses it")
         OPS[self.name] = self
 
     def _takes_number(self, numbers) -> tuple[bool, ...]:

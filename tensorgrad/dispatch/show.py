@@ -9,6 +9,7 @@ import sys
 from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
+from tensorgrad.dispatch.op import backward_arguments
 
 
 def show(name: str) -> str:
@@ -30,6 +31,9 @@ def show(name: str) -> str:
         parts += [generate.source(op, "call", name)]
         if op.wrt:
             parts += ["# what the engine calls", generate.backward_source(op, op.backward_name)]
+        if op.backward_kernel:
+            arguments = backward_arguments(op.backward_kernel)
+            parts += ["# and that, for the backward kernel", generate.array_backward_source(op, arguments)]
         if op.twin is not None:
             parts += ["# its twin: the same in simpler ops", written(op.twin)]
     return "\n".join(parts)

@@ -7,6 +7,8 @@ gradients are those of its twin, run on what the node saved.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node, next_sequence_nr, unpack
 from tensorgrad.autograd.modes import GRAD
@@ -58,7 +60,7 @@ def gradients(node: Node, grads) -> list:
     op, recorded = node.op, GRAD.enabled
     edges = dict(zip(op.wrt, node.edges, strict=True))
     values = {**dict(zip(op.saved, node.saved, strict=True)), **dict(zip(op.kept, node.args, strict=True))}
-    stops = {}  # input that wants a gradient -> the tensor that the twin is given for it
+    stops: dict[str, Any] = {}  # input that wants a gradient -> the tensor that the twin is given for it
     with _Running(True):
         for name in (p.name for p in op.params if p.is_tensor):
             edge = edges.get(name)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -465,12 +464,9 @@ sinh = pointwise("sinh(input)", "sinh", rule="float", input=lambda g, input: g *
                  doc="The hyperbolic sine (eˣ - e⁻ˣ) / 2.")  # fmt: skip
 cosh = pointwise("cosh(input)", "cosh", rule="float", input=lambda g, input: g * conj(input.sinh()),
                  doc="The hyperbolic cosine (eˣ + e⁻ˣ) / 2.")  # fmt: skip
-tanh = pointwise("tanh(input)", "tanh", rule="float", backward_kernel="pointwise.tanh_backward",
-                  input=lambda g, out: tanh_grad(g, out),
+tanh = pointwise("tanh(input)", "tanh", rule="float", backward_kernel="pointwise.tanh_grad",
+                 input=lambda g, out: g * conj(1 - out * out),
                  doc="The hyperbolic tangent (eˣ - e⁻ˣ) / (eˣ + e⁻ˣ).")  # fmt: skip
-tanh_grad: Callable = pointwise("tanh_grad(grad, result)", "pointwise.tanh_grad", where="", in_place=False,
-                      backward_name="TanhBackwardBackward0",
-                      twin=lambda grad, result: grad * conj(1 - result * result))  # fmt: skip
 asinh = pointwise("asinh(input)", "arcsinh", rule="float", input=lambda g, input: g * conj((input * input + 1).rsqrt()),
                   doc="The inverse hyperbolic sine log(x + √(x² + 1)).")  # fmt: skip
 acosh = pointwise("acosh(input)", "arccosh", rule="float", input=lambda g, input: g * conj((input * input - 1).rsqrt()),

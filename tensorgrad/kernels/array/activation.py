@@ -139,13 +139,13 @@ def hardswish(xp, x):
         return xp.clip(x + 3, 0, 6) * x / 6
 
 
-def hardswish_grad(xp, g, x):
+def hardswish_grad(xp, g, input):
     """Gradient of `hardswish`: 0 up to -3, `g` from 3, `g * (x / 3 + 1/2)` between."""
     if _two_byte(g):
-        return as_float32(hardswish_grad, xp, g, x)
+        return as_float32(hardswish_grad, xp, g, input)
     with np.errstate(all="ignore"):
-        between = select(xp, x >= 3, g, (x / 3 + 0.5) * g)
-    return clear_where(xp, x <= -3, between)
+        between = select(xp, input >= 3, g, (input / 3 + 0.5) * g)
+    return clear_where(xp, input <= -3, between)
 
 
 # ---------------------------------------------------------------- gelu
@@ -226,11 +226,11 @@ def _gelu_tanh_grad(xp, out, g, x):
     out *= g
 
 
-def gelu_grad(xp, g, x, approximate="none"):
+def gelu_grad(xp, g, input, approximate="none"):
     """Gradient of `gelu`: `g (Phi(x) + x phi(x))`, or that of the tanh form."""
     if _two_byte(g):
-        return as_float32(gelu_grad, xp, g, x, approximate=approximate)
-    return in_blocks(xp, _gelu_tanh_grad if approximate == "tanh" else _gelu_grad, [g, x])
+        return as_float32(gelu_grad, xp, g, input, approximate=approximate)
+    return in_blocks(xp, _gelu_tanh_grad if approximate == "tanh" else _gelu_grad, [g, input])
 
 
 # ---------------------------------------------------------------- built on exp
@@ -336,11 +336,11 @@ def _softplus_grad(xp, out, g, x, beta, limit):
             out[...] = select(xp, linear, g, out)
 
 
-def softplus_grad(xp, g, x, beta=1.0, threshold=20.0):
+def softplus_grad(xp, g, input, beta=1.0, threshold=20.0):
     """Gradient of `softplus`: `g sigmoid(beta x)`, and `g` where `beta x > threshold`."""
     if _two_byte(g):
-        return as_float32(softplus_grad, xp, g, x, beta=beta, threshold=threshold)
-    return in_blocks(xp, _softplus_grad, [g, x], beta, threshold)
+        return as_float32(softplus_grad, xp, g, input, beta=beta, threshold=threshold)
+    return in_blocks(xp, _softplus_grad, [g, input], beta, threshold)
 
 
 def _log_sigmoid(xp, out, x):
@@ -359,11 +359,11 @@ def _log_sigmoid_grad(xp, out, g, x):
     xp.divide(g, out, out)
 
 
-def log_sigmoid_grad(xp, g, x):
+def log_sigmoid_grad(xp, g, input):
     """Gradient of `log_sigmoid`: `g sigmoid(-x)`."""
     if _two_byte(g):
-        return as_float32(log_sigmoid_grad, xp, g, x)
-    return in_blocks(xp, _log_sigmoid_grad, [g, x])
+        return as_float32(log_sigmoid_grad, xp, g, input)
+    return in_blocks(xp, _log_sigmoid_grad, [g, input])
 
 
 def _elu(xp, out, x, negative, scale, input_scale):
@@ -399,11 +399,11 @@ def _elu_grad(xp, out, g, x, alpha, scale, input_scale):
         out *= scale
 
 
-def elu_grad(xp, g, x, alpha=1.0, scale=1.0, input_scale=1.0):
+def elu_grad(xp, g, input, alpha=1.0, scale=1.0, input_scale=1.0):
     """Gradient of `elu` from its input."""
     if _two_byte(g):
-        return as_float32(elu_grad, xp, g, x, alpha=alpha, scale=scale, input_scale=input_scale)
-    return in_blocks(xp, _elu_grad, [g, x], alpha, scale, input_scale)
+        return as_float32(elu_grad, xp, g, input, alpha=alpha, scale=scale, input_scale=input_scale)
+    return in_blocks(xp, _elu_grad, [g, input], alpha, scale, input_scale)
 
 
 SELU_ALPHA = 1.6732632423543772848170429916717
@@ -448,6 +448,6 @@ def _mish_grad(xp, out, g, x):
     out *= g
 
 
-def mish_grad(xp, g, x):
+def mish_grad(xp, g, input):
     """Gradient of `mish`: `g (t + x sigmoid(x) (1 - t^2))` with `t = tanh(softplus(x))`."""
-    return as_float32(mish_grad, xp, g, x) if _two_byte(g) else in_blocks(xp, _mish_grad, [g, x])
+    return as_float32(mish_grad, xp, g, input) if _two_byte(g) else in_blocks(xp, _mish_grad, [g, input])

@@ -104,6 +104,16 @@ def huber_grad(xp, g, x, y, knee, reduction):
     return xp.multiply(xp.clip(away, kind(-knee), kind(knee)), _share(g, away.size, reduction))
 
 
+def of_difference(gradient):
+    """The backward kernel of such a loss, from its function for the gradient of x: that of y is its negative."""
+
+    def backward(xp, g, input, target, knee, reduction, needs):
+        found = gradient(xp, g, input, target, knee, reduction)
+        return found if needs[0] else None, -found if needs[1] else None
+
+    return backward
+
+
 # --- binary cross-entropy ------------------------------------------------------------------------------------------
 
 
@@ -129,6 +139,18 @@ def bce_grad(xp, g, x, y, weight, reduction):
     with np.errstate(all="ignore"):
         slope = (x - y) / xp.maximum((kind(1) - x) * x, kind(1e-12)) * _share(g, x.size, reduction)
     return slope if weight is None else slope * weight
+
+
+def bce_backward(xp, g, input, target, weight, reduction, needs):
+    """The gradients of the probabilities and of the targets."""
+    to_target = None
+    if needs[1]:
+        low = input.dtype.type(-100)
+        with np.errstate(all="ignore"):
+            to_target = xp.maximum(xp.log1p(-input), low) - xp.maximum(xp.log(input), low)
+            to_target = to_target * _share(g, input.size, reduction)
+        to_target = to_target if weight is None else to_target * weight
+    return bce_grad(xp, g, input, target, weight, reduction) if needs[0] else None, to_target
 
 
 def bce_with_logits(xp, x, y, weight, pos_weight, reduction):
@@ -159,6 +181,29 @@ def bce_with_logits_grad(xp, g, x, y, weight, pos_weight, reduction):
         else:
             slope = (pos_weight * y + (kind(1) - y)) * share - pos_weight * y
         slope = slope * _share(g, slope.size, reduction)
+    return slope if weight is None else slope * weight
+
+
+def bce_with_logits_backward(xp, g, input, target, weight, pos_weight, reduction, needs):
+    """The gradients of the logits and of the targets."""
+    to_target = None
+    if needs[1]:
+        to_target = _of_targets(xp, g, input, weight, pos_weight, reduction)
+    if not needs[0]:
+        return None, to_target
+    return bce_with_logits_grad(xp, g, input, target, weight, pos_weight, reduction), to_target
+
+
+def _of_targets(xp, g, x, weight, pos_weight, reduction):
+    """(log σ(-x) - p log σ(x)) g."""
+    if _two_bytes(g):
+        single = (None if a is None else a.astype(np.float32) for a in (g, x, weight, pos_weight))
+        return _of_targets(xp, *single, reduction).astype(g.dtype)  # type: ignore[call-arg]
+    slope, zero = -x, x.dtype.type(0)
+    if pos_weight is not None:
+        tail = xp.log1p(xp.exp(-xp.abs(x)))
+        slope = xp.minimum(-x, zero) - tail - pos_weight * (xp.minimum(x, zero) - tail)
+    slope = slope * _share(g, slope.size, reduction)
     return slope if weight is None else slope * weight
 
 

@@ -463,23 +463,18 @@ def relu(xp, x):
     return activation.relu(xp, x)
 
 
-def sigmoid_grad(xp, g, y):
+def sigmoid_grad(xp, g, out):
     """Gradient of `sigmoid` from its output: g · conj(y (1 - y))."""
-    if y.dtype.kind == "c":
-        return g * xp.conj(y * (1 - y))
-    return activation.sigmoid_grad(xp, g, y)
+    if out.dtype.kind == "c":
+        return g * xp.conj(out * (1 - out))
+    return activation.sigmoid_grad(xp, g, out)
 
 
-def tanh_grad(xp, g, y):
+def tanh_grad(xp, g, out):
     """Gradient of `tanh` from its output: g · conj(1 - y²)."""
-    if y.dtype.kind == "c":
-        return g * xp.conj(1 - y * y)
-    return activation.tanh_grad(xp, g, y)
-
-
-def tanh_backward(xp, g, out):
-    """`tanh_grad` with the arguments that the op keeps."""
-    return tanh_grad(xp, g, out)
+    if out.dtype.kind == "c":
+        return g * xp.conj(1 - out * out)
+    return activation.tanh_grad(xp, g, out)
 
 
 def silu(xp, x):
@@ -490,12 +485,12 @@ def silu(xp, x):
     return activation.silu(xp, x)
 
 
-def silu_grad(xp, g, x):
+def silu_grad(xp, g, input):
     """Gradient of `silu`: g · conj(s (1 + x (1 - s))) with s = sigmoid(x)."""
-    if x.dtype.kind == "c":
-        s = sigmoid(xp, x)
-        return g * xp.conj(s * (1 + x * (1 - s)))
-    return activation.silu_grad(xp, g, x)
+    if input.dtype.kind == "c":
+        s = sigmoid(xp, input)
+        return g * xp.conj(s * (1 + input * (1 - s)))
+    return activation.silu_grad(xp, g, input)
 
 
 # --- shrinking -----------------------------------------------------------------------------------------------------

@@ -186,7 +186,6 @@ def __getattr__(name: str):
     return kernel
 
 
-tanh_backward = partial(run, "tanh_grad")
 relu_backward = partial(run, "threshold_grad")
 
 

@@ -10,18 +10,20 @@ EXPRESSIONS = (
     "neg", "abs", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin",
     "cos", "tanh", "erf", "sigmoid", "silu", "relu", "gelu", "mish", "log_sigmoid", "hardsigmoid", "hardswish",
     "clamp", "threshold", "leaky_relu", "hardshrink", "softshrink", "softplus", "elu", "add", "sub", "mul", "div",
-    "rsub", "rdiv", "maximum", "minimum", "lerp_by_number", "sigmoid_grad", "threshold_grad", "silu_grad",
-    "gelu_grad", "mish_grad", "log_sigmoid_grad", "leaky_relu_grad", "hardtanh_grad", "clamp_grad",
-    "hardsigmoid_grad", "hardswish_grad", "shrink_grad", "softplus_grad", "elu_grad", "eq", "ne", "lt", "le", "gt",
-    "ge", "addcmul", "addcdiv", "clamp_between", "lerp", "where", "masked_fill",
+    "rsub", "rdiv", "maximum", "minimum", "lerp_by_number", "threshold_grad", "leaky_relu_grad", "hardtanh_grad",
+    "clamp_grad", "hardsigmoid_grad", "shrink_grad", "eq", "ne", "lt", "le", "gt", "ge", "addcmul", "addcdiv",
+    "clamp_between", "lerp", "where", "masked_fill",
 )  # fmt: skip
+
+# Ops whose backward kernel is the expression of that name and "_grad".
+BACKWARD = ("sigmoid", "tanh", "silu", "gelu", "mish", "log_sigmoid", "hardswish", "softplus", "elu")
 
 ROWS = {
     **{name: f"pointwise.{name}" for name in EXPRESSIONS},
-    "hardtanh": "pointwise.clamp", "pow": "pointwise.power", "tanh.backward": "pointwise.tanh_backward",
-    "relu.backward": "pointwise.relu_backward", "tanh_grad": "pointwise.tanh_grad",
+    **{f"{name}.backward": f"pointwise.{name}_grad" for name in BACKWARD},
+    "hardtanh": "pointwise.clamp", "pow": "pointwise.power", "relu.backward": "pointwise.relu_backward",
     "softmax_": "softmax.softmax", "log_softmax_": "softmax.log_softmax",
-    "softmax_grad": "softmax.softmax_grad", "log_softmax_grad": "softmax.log_softmax_grad",
+    "softmax_.backward": "softmax.softmax_grad", "log_softmax_.backward": "softmax.log_softmax_grad",
     "sum": "reduce.sum_", "mean": "reduce.mean", "prod_": "reduce.prod", "any_": "reduce.any_", "all_": "reduce.all_",
     "amax": "reduce.amax", "amin": "reduce.amin", "max_all": "reduce.max_all", "min_all": "reduce.min_all",
     "arg_extreme": "reduce.arg_extreme", "extreme_dim": "reduce.extreme_with_index", "var_": "reduce.var",

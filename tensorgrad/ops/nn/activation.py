@@ -1,7 +1,7 @@
 """Activations: the nonlinearities between layers, `torch.nn.functional.relu` and its like.
 
-Each has a fused kernel, and a fused one for its gradient (`*_grad`, an op of its own so that second derivatives
-exist). The twin of a gradient op says what it computes in simpler ops.
+Each has a fused kernel, and a fused one for its gradient. Where the slope is constant piece by piece, the gradient is
+an op (`*_grad`), whose own derivative is itself; the others have a backward kernel.
 """
 
 from __future__ import annotations
@@ -97,10 +97,9 @@ _hardsigmoid = _row("hardsigmoid(input)", "hardsigmoid", input=lambda g, input: 
 hardsigmoid_grad: Callable = _grad(
     "hardsigmoid_grad(grad, input)", grad=lambda g, input: hardsigmoid_grad(g, input), input=_zero
 )
-_hardswish = _row("hardswish(input)", "hardswish", input=lambda g, input: hardswish_grad(g, input))
-hardswish_grad: Callable = _grad("hardswish_grad(grad, input)",
-                       twin=lambda grad, input: grad * where(
-                           input <= -3, 0.0, where(input < 3, input / 3 + 0.5, 1.0)))  # fmt: skip
+_hardswish = _row("hardswish(input)", "hardswish", backward_kernel="activation.hardswish_grad",
+                  input=lambda g, input: g * where(
+                      input <= -3, 0.0, where(input < 3, input / 3 + 0.5, 1.0)))  # fmt: skip
 
 
 def _shrink_grad(xp, g, x, limit):
@@ -229,32 +228,23 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
 
 # --- from exponentials ---------------------------------------------------------------------------------------------
 
-_gelu = _row("gelu(input, approximate: str)", "gelu",
-             input=lambda g, input, approximate: gelu_grad(g, input, approximate))  # fmt: skip
-gelu_grad: Callable = _grad("gelu_grad(grad, input, approximate: str)",
-                  twin=lambda grad, input, approximate: grad * _gelu_slope(input, approximate))  # fmt: skip
-_silu = pointwise("silu(input)", "pointwise.silu", where="", in_place=False,
-                  input=lambda g, input: silu_grad(g, input))  # fmt: skip
-silu_grad: Callable = pointwise("silu_grad(grad, input)", "pointwise.silu_grad", where="", in_place=False,
-                      twin=lambda grad, input: grad * _silu_slope(input))  # fmt: skip
-_mish = _row("mish(input)", "mish", input=lambda g, input: mish_grad(g, input))
-mish_grad: Callable = _grad("mish_grad(grad, input)", twin=lambda grad, input: grad * _mish_slope(input))
+_gelu = _row("gelu(input, approximate: str)", "gelu", backward_kernel="activation.gelu_grad",
+             input=lambda g, input, approximate: g * _gelu_slope(input, approximate))  # fmt: skip
+_silu = pointwise("silu(input)", "pointwise.silu", where="", in_place=False, backward_kernel="pointwise.silu_grad",
+                  input=lambda g, input: g * _silu_slope(input))  # fmt: skip
+_mish = _row("mish(input)", "mish", backward_kernel="activation.mish_grad",
+             input=lambda g, input: g * _mish_slope(input))  # fmt: skip
 _softplus = _row("softplus(input, beta: number, threshold: number)", "softplus",
-                 input=lambda g, input, beta, threshold: softplus_grad(g, input, beta, threshold))  # fmt: skip
-softplus_grad: Callable = _grad("softplus_grad(grad, input, beta: number, threshold: number)",
-                      twin=lambda grad, input, beta, threshold: where(
-                          input * beta > threshold, grad, grad * (input * beta).sigmoid()))  # fmt: skip
-_log_sigmoid = _row("log_sigmoid(input)", "log_sigmoid", input=lambda g, input: log_sigmoid_grad(g, input))
-log_sigmoid_grad: Callable = _grad("log_sigmoid_grad(grad, input)", twin=lambda grad, input: grad * (-input).sigmoid())
-_elu = _row(
-    "elu(input, alpha: number, scale: number, input_scale: number)", "elu",
-    input=lambda g, input, alpha, scale, input_scale: elu_grad(g, input, alpha, scale, input_scale),
-)  # fmt: skip
-elu_grad: Callable = _grad("elu_grad(grad, input, alpha: number, scale: number, input_scale: number)",
-                 twin=lambda grad, input, alpha, scale, input_scale: where(
-                     input > 0, grad * scale,
-                     grad * (where(input < 0, input, 0) * input_scale).exp()
-                     * (alpha * scale * input_scale)))  # fmt: skip
+                 backward_kernel="activation.softplus_grad",
+                 input=lambda g, input, beta, threshold: where(
+                     input * beta > threshold, g, g * (input * beta).sigmoid()))  # fmt: skip
+_log_sigmoid = _row("log_sigmoid(input)", "log_sigmoid", backward_kernel="activation.log_sigmoid_grad",
+                    input=lambda g, input: g * (-input).sigmoid())  # fmt: skip
+_elu = _row("elu(input, alpha: number, scale: number, input_scale: number)", "elu",
+            backward_kernel="activation.elu_grad",
+            input=lambda g, input, alpha, scale, input_scale: where(
+                input > 0, g * scale,
+                g * (where(input < 0, input, 0) * input_scale).exp() * (alpha * scale * input_scale)))  # fmt: skip
 
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946

@@ -8,11 +8,10 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-from tensorgrad.autograd.modes import enable_grad
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
-from tensorgrad.kernels.array.grid import COUNT
+from tensorgrad.kernels.array.grid import COUNT, grid_sample_grad
 from tensorgrad.ops.create import linspace, ones, zeros
 from tensorgrad.ops.join import stack
 from tensorgrad.tensor import Tensor
@@ -95,37 +94,7 @@ def _bounded(index: Tensor, size: int, padding: str, align: bool) -> Tensor:
     return (period - (0 if align else 1) - index).where(index >= size, index)
 
 
-def _composed_grad(grad: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, needs):
-    """The gradients of `_composed`, with a graph of their own where gradients are recorded."""
-    from tensorgrad.autograd.gradients import grad as gradients
-
-    x, places = (t if t.requires_grad else t.detach().requires_grad_() for t in (input, grid))
-    wanted = [t for t, need in zip((x, places), needs, strict=True) if need]
-    if not wanted:
-        return input.new_zeros(input.shape), grid.new_zeros(grid.shape)
-    with enable_grad():
-        result = _composed(x, places, mode, padding, align)
-    recorded = grad.requires_grad or input.requires_grad or grid.requires_grad
-    found = iter(gradients(result, wanted, grad, create_graph=recorded, allow_unused=True))
-    given = [next(found) if need else None for need in needs]
-    return tuple(t.new_zeros(t.shape) if g is None else g for g, t in zip(given, (input, grid), strict=True))
-
-
 # --- rows ----------------------------------------------------------------------------------------------------------
-
-_grid_sampler_grad = op(
-    "grid_sampler_grad(grad, input, grid, mode: str, padding: str, align: bool, needs: any)",
-    "grid.grid_sample_grad",
-    outputs=("grad_input", "grad_grid"),
-    twin=_composed_grad,
-    shape=lambda g, x, grid, *rest: [(x.shape, x.dtype), (grid.shape, grid.dtype)],
-    doc="The gradients of `grid_sample` for its input and its grid.",
-    where="",
-)
-
-
-def _backward(g, input, grid, interpolation_mode, padding_mode, align_corners, needs):
-    return _grid_sampler_grad(g, input, grid, interpolation_mode, padding_mode, align_corners, needs)
 
 
 def _checked(x, grid, mode, padding, align):
@@ -182,9 +151,10 @@ def _row(dims: int):
         f"grid_sampler_{dims}d(input, grid, interpolation_mode: any, padding_mode: any, align_corners: bool)",
         "grid.grid_sample",
         prepare=prepare,
-        backward=_backward,
-        wrt=("input", "grid"),
         twin=_composed,
+        backward_kernel=lambda xp, g, input, grid, interpolation_mode, padding_mode, align_corners, needs: (
+            grid_sample_grad(xp, g, input, grid, interpolation_mode, padding_mode, align_corners, needs)
+        ),
         shape=lambda x, grid, *rest: (*x.shape[:2], *grid.shape[1:-1]),
         doc=f"`grid_sample` in {dims} dimensions, with numbers for the mode and the padding (see `grid_sampler`).",
         where="function",

@@ -1,7 +1,6 @@
 """Losses, as in `torch.nn.functional`.
 
-The common ones are one op each, reduction included, whose derivative is one op too (with a twin in simpler ops, for
-second derivatives and other devices). The rest are composites.
+The common ones are one op each, reduction included, with a backward kernel. The rest are composites.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from tensorgrad.dispatch.kernel_errors import check_broadcastable
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import I64, scalar_type
 from tensorgrad.errors import warn
+from tensorgrad.kernels.array import loss as kernels
 from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.tensor import Tensor
 
@@ -50,38 +50,28 @@ def _scaled(g: Tensor, shape_of: Tensor, reduction: str) -> Tensor:
 # --- functions of the difference -----------------------------------------------------------------------------------
 
 
-def _difference_loss(name: str, value, slope, backward_name: str):
-    """The op `name_(input, target, knee, reduction)` and its derivative, of the difference d = input - target.
-
-    Tensor formulas: `value(|d|, knee)` and `slope(d, knee)`; the kernels are `loss.name` and `loss.name_grad`.
-    """
+def _difference_loss(name: str, value, backward_name: str):
+    """The op `name_(input, target, knee, reduction)`: `value(d, knee)` of the difference d = input - target."""
 
     def twin(input, target, knee, reduction):
-        return _reduced(value((input - target).abs(), knee), reduction)
+        return _reduced(value(input - target, knee), reduction)
 
-    def grad_twin(g, input, target, knee, reduction):
-        away = input - target
-        return slope(away, knee) * _scaled(g, away, reduction)
-
-    grad = op(f"{name}_grad(g, input, target, knee: number, reduction: str)", f"loss.{name}_grad", twin=grad_twin,
-              where="")  # fmt: skip
-    return op(f"{name}_(input, target, knee: number, reduction: str)", f"loss.{name}", twin=twin, where="",
-              input=lambda g, input, target, knee, reduction: grad(g, input, target, knee, reduction),
-              target=lambda g, input, target, knee, reduction: -grad(g, input, target, knee, reduction),
-              backward_name=backward_name)  # fmt: skip
+    return op(
+        f"{name}_(input, target, knee: number, reduction: str)", f"loss.{name}", twin=twin, where="",
+        backward_kernel=kernels.of_difference(getattr(kernels, f"{name}_grad")), backward_name=backward_name,
+    )  # fmt: skip
 
 
-def _quadratic_then_linear(size, knee, slope):
-    """slope / knee · size² / 2 up to the knee, then a line of that slope."""
-    return (size * size * (0.5 * slope / knee)).where(size < knee, slope * (size - 0.5 * knee))
+def _quadratic_then_linear(d, knee, slope):
+    """slope / knee · d² / 2 up to the knee, then a line of that slope."""
+    size = d.abs()
+    return (d * d * (0.5 * slope / knee)).where(size < knee, slope * (size - 0.5 * knee))
 
 
-_mse = _difference_loss("mse", lambda d, knee: d * d, lambda d, knee: 2 * d, "MseLossBackward0")
-_l1 = _difference_loss("l1", lambda d, knee: d, lambda d, knee: d.sgn(), "MeanBackward0")
-_smooth_l1 = _difference_loss("smooth_l1", lambda d, knee: _quadratic_then_linear(d, knee, 1),
-                              lambda d, knee: (d / knee).clamp(-1, 1), "SmoothL1LossBackward0")  # fmt: skip
-_huber = _difference_loss("huber", lambda d, knee: _quadratic_then_linear(d, knee, knee),
-                          lambda d, knee: d.clamp(-knee, knee), "HuberLossBackward0")  # fmt: skip
+_mse = _difference_loss("mse", lambda d, knee: d * d, "MseLossBackward0")
+_l1 = _difference_loss("l1", lambda d, knee: d.abs(), "MeanBackward0")
+_smooth_l1 = _difference_loss("smooth_l1", lambda d, knee: _quadratic_then_linear(d, knee, 1), "SmoothL1LossBackward0")
+_huber = _difference_loss("huber", lambda d, knee: _quadratic_then_linear(d, knee, knee), "HuberLossBackward0")
 
 
 def _same(input: Tensor, target: Tensor):
@@ -198,7 +188,7 @@ def _bce_twin(input, target, weight, reduction):
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
-def _bce_grad_twin(g, input, target, weight, reduction):
+def _bce_slope(g, input, target, weight, reduction):
     slope = (input - target) / ((1 - input) * input).clamp(min=1e-12) * _scaled(g, input, reduction)
     return slope if weight is None else slope * weight
 
@@ -208,11 +198,9 @@ def _bce_target_slope(g, input, target, weight, reduction):
     return slope if weight is None else slope * weight
 
 
-_bce_grad = op("bce_grad(g, input, target, weight=None, reduction: str = 'mean')", "loss.bce_grad",
-               twin=_bce_grad_twin, where="")  # fmt: skip
 _bce = op("bce_(input, target, weight=None, reduction: str = 'mean')", "loss.bce", twin=_bce_twin, where="",
-          input=lambda g, input, target, weight, reduction: _bce_grad(g, input, target, weight, reduction),
-          target=_bce_target_slope, backward_name="BinaryCrossEntropyBackward0")  # fmt: skip
+          input=_bce_slope, target=_bce_target_slope, backward_kernel="loss.bce_backward",
+          backward_name="BinaryCrossEntropyBackward0")  # fmt: skip
 
 
 @composite("functional")
@@ -244,7 +232,7 @@ def _logits_twin(input, target, weight, pos_weight, reduction):
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
-def _logits_grad_twin(g, input, target, weight, pos_weight, reduction):
+def _logits_slope(g, input, target, weight, pos_weight, reduction):
     share = input.sigmoid()
     if pos_weight is None:
         slope = share - target
@@ -264,17 +252,10 @@ def _logits_target_slope(g, input, target, weight, pos_weight, reduction):
     return slope if weight is None else slope * weight
 
 
-_bce_with_logits_grad = op(
-    "bce_with_logits_grad(g, input, target, weight=None, pos_weight=None, reduction: str = 'mean')",
-    "loss.bce_with_logits_grad", twin=_logits_grad_twin, where="",
-)  # fmt: skip
 _bce_with_logits = op(
     "bce_with_logits_(input, target, weight=None, pos_weight=None, reduction: str = 'mean')",
     "loss.bce_with_logits", twin=_logits_twin, where="", backward_name="BinaryCrossEntropyWithLogitsBackward0",
-    input=lambda g, input, target, weight, pos_weight, reduction: _bce_with_logits_grad(
-        g, input, target, weight, pos_weight, reduction
-    ),
-    target=_logits_target_slope,
+    input=_logits_slope, target=_logits_target_slope, backward_kernel="loss.bce_with_logits_backward",
 )  # fmt: skip
 
 

@@ -221,7 +221,7 @@ def _channel_axes(x: Tensor) -> tuple[int, ...]:
 def _batch_norm_kernel(xp, x, weight, bias, running_mean, running_var, training, eps):
     out, mean, rstd, var = kernels.batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps)
     # Of the running mean a copy: later updates must not reach what the graph keeps.
-    return out, mean, var, mean if training else xp.array(mean), rstd
+    return out, mean, var, mean if training else mean.copy(), rstd
 
 
 def _batch_norm_twin(input, weight, bias, running_mean, running_var, training, eps):

@@ -11,6 +11,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS, export, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.switches import GRAD
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import pool as kernels
 from tensorgrad.ops.copy import in_format_of
@@ -216,8 +217,10 @@ def _max_pools(dims: int) -> None:
     def max_pool(
         input: Tensor, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
     ) -> Tensor:
-        row = _max_pool if return_indices else _max_pool_values
-        return pooled(row, input, kernel_size, stride, padding, dilation, ceil_mode)
+        if not return_indices and not (input.requires_grad and GRAD.enabled):
+            return pooled(_max_pool_values, input, kernel_size, stride, padding, dilation, ceil_mode)
+        found: Any = pooled(_max_pool, input, kernel_size, stride, padding, dilation, ceil_mode)
+        return found if return_indices else found[0]
 
     letters = LETTERS[dims - 1]
     max_pool.__doc__ = f"""The largest value of each window of (N, C, {letters}) or (C, {letters}).

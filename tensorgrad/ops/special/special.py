@@ -54,11 +54,8 @@ def _special(signature: str, kernel: str, **row):
 
 # --- sigmoid and its inverse ---------------------------------------------------------------------------------------
 
-sigmoid = pointwise("sigmoid(input)", "pointwise.sigmoid", rule="float", input=lambda g, out: sigmoid_grad(g, out),
-                    doc="1 / (1 + exp(-input)).")  # fmt: skip
-sigmoid_grad: Callable = pointwise("sigmoid_grad(grad, result)", "pointwise.sigmoid_grad", where="", in_place=False,
-                         backward_name="SigmoidBackwardBackward0",
-                         twin=lambda grad, result: grad * conj(result * (1 - result)))  # fmt: skip
+sigmoid = pointwise("sigmoid(input)", "pointwise.sigmoid", rule="float", backward_kernel="pointwise.sigmoid_grad",
+                    input=lambda g, out: g * conj(out * (1 - out)), doc="1 / (1 + exp(-input)).")  # fmt: skip
 logit = _row("logit(input, eps: float = None)", "special.logit",
              input=lambda g, input, eps: _logit_slope(g, input, eps),
              doc="log(input / (1 - input)), the inverse of `sigmoid`; nan outside of [0, 1]. With `eps` the input is "
