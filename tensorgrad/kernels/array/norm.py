@@ -189,7 +189,9 @@ def _channel_blocks(xp, x, length):
 
 def _beside(x, channels, length):
     """A number per channel as an operand beside `x` (N, C L)."""
-    return (channels if length == 1 else channels.repeat(length)).astype(x.dtype, copy=False)
+    if channels.dtype is not x.dtype:
+        channels = channels.astype(x.dtype, copy=False)
+    return channels if length == 1 else channels.repeat(length)
 
 
 def _channel_sum(xp, x, length):
@@ -214,21 +216,28 @@ def batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps=1e-
     normalised each channel, `var` biased. The running statistics are not written: see `updated_running`.
     """
     flat, length = _by_channel(_wide(x))
-    weight, bias = _wide(weight), _wide(bias)
+    if x.dtype.itemsize == 2:
+        weight, bias, running_mean, running_var = (_wide(p) for p in (weight, bias, running_mean, running_var))
     out = xp.empty(flat.shape, flat.dtype)
     with np.errstate(all="ignore"):
         if training:
             mean, rstd, var = _batch_statistics_and_norm(xp, flat, length, weight, bias, eps, out)
         else:
-            mean, var = _wide(running_mean), _wide(running_var)
-            rstd = _inverse_deviation(xp, var, eps)
+            mean, var, rstd = running_mean, running_var, _inverse_deviation(xp, running_var, eps)
             factor = rstd if weight is None else rstd * weight
             shift = -mean * factor if bias is None else bias - mean * factor
-            for channels, columns in _channel_blocks(xp, flat, length):
-                part = out[:, columns]
-                xp.multiply(flat[:, columns], _beside(flat, factor[channels], length), part)
-                xp.add(part, _beside(flat, shift[channels], length), part)
+            if flat.size <= BLOCK:
+                _scale_and_shift(xp, flat, factor, shift, length, out)
+            else:
+                for channels, columns in _channel_blocks(xp, flat, length):
+                    part = factor[channels], shift[channels], length, out[:, columns]
+                    _scale_and_shift(xp, flat[:, columns], *part)
     return out.reshape(x.shape).astype(x.dtype, copy=False), mean, rstd, var
+
+
+def _scale_and_shift(xp, x, factor, shift, length, out):
+    xp.multiply(x, _beside(x, factor, length), out)
+    xp.add(out, _beside(x, shift, length), out)
 
 
 def _batch_statistics_and_norm(xp, x, length, weight, bias, eps, out):
