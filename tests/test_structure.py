@@ -145,12 +145,16 @@ def test_the_stubs_are_current():
     assert result.returncode == 0, f"run `python -m tensorgrad._stubs`:\n{result.stdout}{result.stderr}"
 
 
-def test_show_prints_the_generated_function():
-    result = subprocess.run(
-        [sys.executable, "-m", "tensorgrad.dispatch.show", "mul"], capture_output=True, text=True, check=True
-    )
-    assert "def mul(input, other, *, out=None):" in result.stdout
-    assert "def MulBackward0(node, grads):" in result.stdout
+def test_show_prints_every_function_that_an_op_has():
+    command = [sys.executable, "-m", "tensorgrad.dispatch.show"]
+    shown = subprocess.run([*command, "mul", "layer_norm"], capture_output=True, text=True, check=True).stdout
+    for text in (
+        "def mul(input, other, *, out=None):", "def mul(input, other):", "def MulBackward0(node, grads):",
+        "def on_arrays(node, g):", "kernel: NumPy's multiply", "def _layer_norm_twin(",
+    ):  # fmt: skip
+        assert text in shown, text
+    unknown = subprocess.run([*command, "mull"], capture_output=True, text=True)
+    assert unknown.returncode == 1 and "close: mul" in unknown.stderr
 
 
 def test_debug_ladder():

@@ -1,4 +1,8 @@
-"""Prints the functions that were made for an op:  python -m tensorgrad.dispatch.show mul"""
+"""Prints what an op became: its kernels, and the text of every function that was made for it.
+
+python -m tensorgrad.dispatch.show mul
+python -m tensorgrad.dispatch.show --list     all names
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ import inspect
 import sys
 
 from tensorgrad.dispatch import generate
-from tensorgrad.dispatch.kernel_tables import OPS
+from tensorgrad.dispatch.kernel_tables import LARGE, OPS, OWN, REGISTERED
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
-from tensorgrad.dispatch.op import backward_arguments
+from tensorgrad.dispatch.op import Op, backward_arguments
 
 
 def show(name: str) -> str:
-    """The row of an op, the text of its functions and of its twin; of a composite, the function itself.
+    """The row of an op, its kernels, the text of its functions and of its twin; of a composite, the function itself.
 
     Raises: KeyError, with the closest names, if there is neither.
     """
@@ -26,17 +30,45 @@ def show(name: str) -> str:
     if public is not None and not hasattr(public, "op"):
         parts += ["# a composite: an ordinary function over ops", written(public)]
     if op is not None:
-        kernel = f"a function of {op.kernel.__module__}" if callable(op.kernel) else op.kernel
-        parts += [f"# the row {op.signature}   kind: {op.kind}, kernel: {kernel}", "# what calls run"]
-        parts += [generate.source(op, "call", name)]
-        if op.wrt:
-            parts += ["# what the engine calls", generate.backward_source(op, op.backward_name)]
-        if op.backward_kernel:
-            arguments = backward_arguments(op.backward_kernel)
-            parts += ["# and that, for the backward kernel", generate.array_backward_source(op, arguments)]
+        parts += [f"# the row {op.signature}   kind: {op.kind}", *(f"#   {line}" for line in kernels(op)), ""]
+        for heading, text in texts(op):
+            parts += [f"# {heading}", text]
         if op.twin is not None:
             parts += ["# its twin: the same in simpler ops", written(op.twin)]
     return "\n".join(parts)
+
+
+def texts(op: Op) -> list[tuple[str, str]]:
+    """The functions made for an op: what each is for, and its text."""
+    found = [(f"what torch.{op.name} and the method run", generate.source(op, "call", op.name))]
+    if op.operator is not None:
+        found.append(("what the operator runs", generate.source(op, "operator", op.name)))
+    found.append(("what the slow path runs in the end", generate.source(op, "plain", op.name)))
+    if op.wrt:
+        found.append(("what the engine calls", generate.backward_source(op, op.backward_name)))
+    if op.backward_kernel or op.on_arrays:
+        arguments = backward_arguments(op.backward_kernel) if op.backward_kernel else None
+        text = generate.array_backward_source(op, arguments)
+        found.append(("what that runs where nothing is recorded: arrays in, arrays out", text))
+    return found
+
+
+def kernels(op: Op) -> list[str]:
+    """The kernels of an op, a line each: for small and large arrays on the CPU, on CUDA, and those registered."""
+    named = f"a function of {op.kernel.__module__}" if callable(op.kernel) else str(op.kernel)
+    place = "kernels/array/" if not callable(op.kernel) and "." in named else "" if callable(op.kernel) else "NumPy's "
+    lines = [f"kernel: {place}{named}" if op.kernel is not None else "no kernel: its twin runs"]
+    for name in (op.name, f"{op.name}.backward"):
+        what = "" if name == op.name else " (backward)"
+        if name in LARGE:
+            lines.append(f"from {LARGE[name].elements} elements on: kernels/numba/{LARGE[name].kernel}{what}")
+        own = OWN.get("cuda", {}).get(name)
+        if own is not None:
+            lines.append(f"cuda: kernels/cuda/{own}{what}")
+    lines += [
+        f"registered for {device}: {kernel!r}" for (name, device), kernel in REGISTERED.items() if name == op.name
+    ]
+    return lines
 
 
 def written(function) -> str:
