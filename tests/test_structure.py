@@ -150,7 +150,7 @@ def test_show_prints_every_function_that_an_op_has():
     shown = subprocess.run([*command, "mul", "layer_norm"], capture_output=True, text=True, check=True).stdout
     for text in (
         "def mul(input, other, *, out=None):", "def mul(input, other):", "def MulBackward0(node, grads):",
-        "def on_arrays(node, g):", "kernel: NumPy's multiply", "def _layer_norm_twin(",
+        "def on_arrays(node, grads):", "kernel: NumPy's multiply", "def _layer_norm_twin(",
     ):  # fmt: skip
         assert text in shown, text
     unknown = subprocess.run([*command, "mull"], capture_output=True, text=True)
