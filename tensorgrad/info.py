@@ -38,7 +38,7 @@ def kernels() -> list[str]:
         return [*lines, "not used: the package numba is not installed, or TENSORGRAD_FAST=0"]
     names: dict[str, set[str]] = {}
     for row in table.ROWS:
-        family, _, name = row.kernel.partition(".")
+        family, _, name = row.kernel.rpartition(".")
         names.setdefault(family, set()).add(name)
     now = time.time()
     for family, wanted in sorted(names.items()):

@@ -22,17 +22,18 @@ from typing import Any
 
 def compile_file(compilers: SimpleQueue, kernels: list[str]) -> list[str]:
     """Compiles kernels of one file, which share loops, by a process that is free. What failed, each with its reason."""
-    from tensorgrad.kernels.numba.runtime import background, cache
+    from tensorgrad.kernels.numba.compiling import compile_into
+    from tensorgrad.kernels.numba.runtime import cache, loading
     from tensorgrad.kernels.numba.runtime.compiler import Failed, compiles_here
 
     compiler, failed = compilers.get(), []
     try:
         for kernel in kernels:
             try:
-                if background.in_cache(kernel):
+                if loading.in_cache(kernel):
                     continue
                 if compiles_here():
-                    background.compile_into(kernel, cache.place())
+                    compile_into(kernel, cache.place())
                 else:
                     compiler.compile(kernel, cache.place())
             except Failed as error:

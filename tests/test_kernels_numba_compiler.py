@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
-from tensorgrad.kernels.numba.runtime import background, cache
+from tensorgrad.kernels.numba.runtime import background, cache, loading
 from tensorgrad.kernels.numba.runtime.compiler import Compiler, Failed
 
 ROOT = Path(__file__).parent.parent
@@ -88,13 +88,13 @@ def test_another_text_is_another_key(filled, tmp_path):
     shutil.copytree(ROOT / "tensorgrad", tmp_path / "tensorgrad", ignore=shutil.ignore_patterns("__pycache__"))
     with open(tmp_path / "tensorgrad" / "kernels" / "numba" / "functions.py", "a") as file:
         file.write("# a helper of the family\n")
-    code = "from tensorgrad.kernels.numba.runtime import background; print(background.in_cache('pointwise.relu'))"
+    code = "from tensorgrad.kernels.numba.runtime import loading; print(loading.in_cache('pointwise.relu'))"
     assert run(code, filled, cwd=tmp_path, PYTHONPATH=str(tmp_path)).stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("variable", ["NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"])
 def test_another_processor_is_another_key(filled, variable):
-    code = "from tensorgrad.kernels.numba.runtime import background; print(background.in_cache('pointwise.relu'))"
+    code = "from tensorgrad.kernels.numba.runtime import loading; print(loading.in_cache('pointwise.relu'))"
     assert run(code, filled).stdout.strip() == "True"
     assert (
         run(code, filled, **{variable: "generic" if variable.endswith("NAME") else "+sse2"}).stdout.strip() == "False"
@@ -128,9 +128,10 @@ def test_two_processes_compile_once(tmp_path):
     import sys
     from pathlib import Path
     from tensorgrad.kernels.numba.runtime import compiler
-    compiler._serving = True
-    from tensorgrad.kernels.numba.runtime import launch, background
-    background.compile_into("pointwise.relu", Path(sys.argv[1]))
+    compiler.serving = True
+    from tensorgrad.kernels.numba import compiling
+    from tensorgrad.kernels.numba.runtime import launch
+    compiling.compile_into("pointwise.relu", Path(sys.argv[1]))
     print(len(launch.COMPILED))
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
@@ -253,7 +254,7 @@ def test_the_process_goes_on_after_a_failure_and_ends_when_told(tmp_path, monkey
             compiler.compile("pointwise.no_such_kernel", tmp_path)
         assert failed.value.tried and not failed.value.crash
         compiler.compile(RELU, tmp_path)
-        assert background.in_cache(RELU)
+        assert loading.in_cache(RELU)
     finally:
         process = compiler.process
         compiler.close()
@@ -327,16 +328,16 @@ def test_a_kernel_whose_results_are_wrong_is_never_used(tmp_path):
     from pathlib import Path
     import sys
     from tensorgrad.kernels.numba.runtime import compiler
-    compiler._serving = True
-    from tensorgrad.kernels.numba import pointwise
-    from tensorgrad.kernels.numba.runtime import background
+    compiler.serving = True
+    from tensorgrad.kernels.numba import compiling, pointwise
+    from tensorgrad.kernels.numba.runtime import loading
     from tensorgrad.kernels.numba import functions
     pointwise.KERNELS["relu"] = pointwise.partial(pointwise._elementwise, functions.exp, 1, 0.5)
     try:
-        background.compile_into("pointwise.relu", Path(sys.argv[1] if len(sys.argv) > 1 else "."))
+        compiling.compile_into("pointwise.relu", Path(sys.argv[1] if len(sys.argv) > 1 else "."))
     except ArithmeticError as error:
         print(error)
-    print(background.in_cache("pointwise.relu"))
+    print(loading.in_cache("pointwise.relu"))
     """
     code = code.replace('sys.argv[1] if len(sys.argv) > 1 else "."', f"{str(tmp_path)!r}")
     done = run(code, tmp_path)
@@ -382,8 +383,7 @@ def test_the_program_ends_without_waiting_and_leaves_no_process(folder, tmp_path
 @pytest.mark.slow
 @pytest.mark.skipif(os.environ.get("TENSORGRAD_FAST") == "0", reason="no kernel is used with TENSORGRAD_FAST=0")
 def test_every_kernel_is_proven_by_a_program_that_uses_it():
-    from tensorgrad.kernels.numba import table
-    from tensorgrad.kernels.numba.runtime import verify
+    from tensorgrad.kernels.numba import table, verify
 
     unused = set()
     for kernel in dict.fromkeys(row.kernel for row in table.ROWS if row is not table.WAITING):

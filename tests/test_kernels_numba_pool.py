@@ -20,6 +20,7 @@ from tensorgrad.autograd import engine
 from tensorgrad.kernels.numba import table
 from tensorgrad.kernels.numba.runtime import background, build, launch, mailbox, native, thread_pool
 from tensorgrad.kernels.numba.runtime.spin import _CAN_TELL
+from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
 
 ALWAYS = 10**9  # elements, enough for every thread
 
@@ -104,12 +105,12 @@ def test_arguments_of_another_kind_are_refused():
     """Arrays that NumPy's kernel takes instead; anything else is a mistake in the kernel."""
     x, out = np.zeros((10, 3), np.float32), np.zeros(10, np.float32)
     for a in (x.astype(np.float64), np.zeros((3, 10), np.float32).T):
-        with pytest.raises(table.Unsuited):
+        with pytest.raises(Unsuited):
             thread_pool.run(in_machine_code("weigh"), 10, (a, 0.5, True, (2, 3, 4), out), ALWAYS)
     with pytest.raises(TypeError, match="No matching definition"):
         thread_pool.run(in_machine_code("weigh"), 10, (x, 0.5, True, (2, 3), out), ALWAYS)
     seen = np.zeros(20, np.int64)[::2]
-    with pytest.raises(table.Unsuited):
+    with pytest.raises(Unsuited):
         thread_pool.run(in_machine_code("count"), 10, (seen,), ALWAYS)
     with pytest.raises(TypeError, match="No matching definition"):
         thread_pool.run(in_machine_code("count"), 10, (seen.astype(np.int32),), ALWAYS)

@@ -24,7 +24,7 @@ import numpy as np
 from numba import types
 import tensorgrad
 from tensorgrad.kernels.numba.runtime import compiler
-compiler._serving = True
+compiler.serving = True
 from tensorgrad.kernels.numba.runtime import cache, launch, native
 known, real, name, library = types.ExternalFunction, ctypes.CDLL, os.name, {library}
 types.ExternalFunction = lambda name, signature: known("absent_" + name if name in {absent} else name, signature)

@@ -18,7 +18,7 @@ CODE = """
 import platform, sys
 import tensorgrad
 from tensorgrad.kernels.numba.runtime import compiler, native
-compiler._serving = True
+compiler.serving = True
 features, machine = {features}, {machine!r}
 if features is not None:
     native.has = features.__contains__
@@ -26,12 +26,13 @@ real = platform.machine
 platform.machine = lambda: machine or real()
 from tensorgrad.kernels.numba.simd import vectors
 platform.machine = real
-from tensorgrad.kernels.numba.runtime import cache, verify, background
+from tensorgrad.kernels.numba import compiling, verify
+from tensorgrad.kernels.numba.runtime import cache, loading
 assert (vectors.LANES, vectors._MANY) == {form}, (vectors.LANES, vectors._MANY)
 where = cache.place()
 for kernel in {kernels}:
-    background.compile_into(kernel, where)  # compares it with NumPy
-    assert verify.uses(kernel, background._made[kernel]), kernel
+    compiling.compile_into(kernel, where)  # compares it with NumPy
+    assert verify.uses(kernel, loading.loaded[kernel]), kernel
 print("right")
 """
 # Each kernel whose blocks depend on it, once.

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba.functions import F, inner
-from tensorgrad.kernels.numba.runtime.language import njit
+from tensorgrad.kernels.numba.functions import F
+from tensorgrad.kernels.numba.runtime.language import inner, njit
 from tensorgrad.kernels.numba.runtime.launch import plain
 from tensorgrad.random.generator import WORDS
 

@@ -7,6 +7,7 @@ those that are compiled.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tensorgrad.kernels.numba.runtime import compiler
@@ -38,4 +39,8 @@ else:
     njit = intrinsic = _left
     types = cgutils = populate_array = to_fixed_tuple = _Nothing()
 
-__all__ = ["COMPILING", "cgutils", "intrinsic", "njit", "populate_array", "to_fixed_tuple", "types"]
+# A function that only kernels call: without what Python would need to call it, which takes time to compile. Division by
+# zero gives inf, as NumPy's.
+inner = partial(njit, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+__all__ = ["COMPILING", "cgutils", "inner", "intrinsic", "njit", "populate_array", "to_fixed_tuple", "types"]

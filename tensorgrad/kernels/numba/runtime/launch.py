@@ -18,7 +18,7 @@ import numpy as np
 from tensorgrad.kernels.numba.runtime import native
 from tensorgrad.kernels.numba.runtime.cache import Library, Part
 from tensorgrad.kernels.numba.runtime.language import COMPILING
-from tensorgrad.kernels.numba.table import Unsuited
+from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
 
 
 class Missing(Unsuited):
@@ -31,7 +31,7 @@ COMPILED: list[str] = []  # the functions that this process has compiled
 
 @contextmanager
 def taking_from(library: Library) -> Iterator[None]:
-    """Functions that are asked for meanwhile come from this library. The caller holds the lock (background.py)."""
+    """Functions that are asked for meanwhile come from this library. The caller holds `loading.LOCK`."""
     global _library
     before, _library = _library, library
     try:

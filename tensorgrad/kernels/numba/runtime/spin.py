@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.runtime.language import intrinsic, types
+from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, types
 from tensorgrad.kernels.numba.runtime.launch import of_numbers, plain
 from tensorgrad.kernels.numba.runtime.mailbox import (
     CALLED,

@@ -42,7 +42,8 @@ from tensorgrad.kernels.numba.runtime.mailbox import (
     TEAM,
     WRONG,
 )  # fmt: skip
-from tensorgrad.kernels.numba.table import WAITING, Unsuited
+from tensorgrad.kernels.numba.runtime.row import WAITING
+from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
 from tensorgrad.settings import get_num_threads
 from tensorgrad.system import forks
 

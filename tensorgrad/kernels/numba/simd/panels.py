@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.runtime.language import cgutils, intrinsic, populate_array, types
+from tensorgrad.kernels.numba.runtime.language import cgutils, inner, intrinsic, populate_array, types
 from tensorgrad.kernels.numba.simd.vectors import (
     _I64,
     _MANY,
