@@ -37,7 +37,7 @@ def kernels() -> list[str]:
     if not table.wanted():
         return [*lines, "not used: the package numba is not installed, or TENSORGRAD_FAST=0"]
     names: dict[str, set[str]] = {}
-    for row in table.ROWS:
+    for row in table.ALL:
         family, _, name = row.kernel.rpartition(".")
         names.setdefault(family, set()).add(name)
     now = time.time()

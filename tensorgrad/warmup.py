@@ -65,7 +65,7 @@ def main() -> int:
         print(f"nothing can be kept: {cache.folder()} is not to be written (TENSORGRAD_CACHE)", file=sys.stderr)
         return 1
     families: dict[str, list[str]] = {}
-    for row in table.ROWS:
+    for row in table.ALL:
         names = families.setdefault(row.kernel.rpartition(".")[0], [])
         if row.kernel not in names:
             names.append(row.kernel)

@@ -30,7 +30,7 @@ def main(families: list[str]) -> None:
     from tensorgrad.kernels.numba import compiling, table, verify
     from tensorgrad.kernels.numba.runtime import loading
 
-    known = {row.kernel for row in table.ROWS}
+    known = {row.kernel for row in table.ALL}
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TENSORGRAD_CACHE"] = folder

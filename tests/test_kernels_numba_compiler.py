@@ -112,7 +112,7 @@ def test_all_kernels_have_names_that_last(tmp_path):
         names.append(launch.identity(function) + signature)
         return 0
     launch._address, native.function = address, lambda address, name: None
-    for kernel in dict.fromkeys(row.kernel for row in table.ROWS):
+    for kernel in dict.fromkeys(row.kernel for row in table.ALL):
         family, _, name = kernel.rpartition(".")
         importlib.import_module("tensorgrad.kernels.numba." + family).KERNELS[name]()
     assert not any(" at 0x" in name for name in names)
@@ -386,7 +386,7 @@ def test_every_kernel_is_proven_by_a_program_that_uses_it():
     from tensorgrad.kernels.numba import table, verify
 
     unused = set()
-    for kernel in dict.fromkeys(row.kernel for row in table.ROWS if row is not table.WAITING):
+    for kernel in dict.fromkeys(row.kernel for row in table.ALL if row is not table.WAITING):
         made = background.compiled(kernel)
         beside = verify._AFTER.get(kernel)
         if beside:

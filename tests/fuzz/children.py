@@ -85,7 +85,7 @@ def signals(seed: str) -> None:
     programs = work(rng)
     if table.wanted():
         thread_pool.GRAIN, thread_pool.ROUSING = 64, 128
-        for row in table.ROWS:
+        for row in table.ALL:
             row.elements = 512
         for program in programs:
             program()

@@ -26,12 +26,10 @@ UFUNCS = (
 )  # fmt: skip
 
 ROWS = (
-    WAITING, Row("clone_copy", "layout.clone", 4096),
+    Row("clone_copy", "layout.clone", 4096),
     *(Row(name, f"ufuncs.{name}", 131072) for name in UFUNCS),
     *(Row(name, f"ufuncs.{name}", 32768) for name in ARITHMETIC),
     Row("where", "broadcast.where", 2048), Row("masked_fill", "broadcast.masked_fill", 2048),
-    Row("step of SGD", "optim.sgd", 16384), Row("step of Adam", "optim.adam", 512),
-    Row("norm of gradients", "optim.squares", 4096), Row("coins", "dropout.coins", 2048),
     Row("topk_", "sort.topk", 2048),
     Row("exp", "pointwise.exp", 8192),
     Row("sigmoid", "pointwise.sigmoid", 4096), Row("silu", "pointwise.silu", 4096),
@@ -76,6 +74,14 @@ ROWS = (
     Row("tanh.backward", "pointwise.tanh_grad", 16384), Row("relu.backward", "pointwise.relu_grad", 4096),
 )  # fmt: skip
 
+# Kernels that are no op's: optimizers, samplers and the pool of threads ask for them by name.
+PARTS = (
+    WAITING,
+    Row("sgd_step", "optim.sgd", 16384), Row("adam_step", "optim.adam", 512),
+    Row("gradient_norm", "optim.squares", 4096), Row("bernoulli_mask", "dropout.mask", 2048),
+)  # fmt: skip
+ALL = (*ROWS, *PARTS)
+
 
 def _by_elements(kernel: Callable, given: tuple) -> Any:
     from tensorgrad.kernels.numba import layout
@@ -116,7 +122,7 @@ def wanted() -> bool:
 
 
 def install() -> None:
-    """Puts the rows in front of the ops' NumPy kernels."""
+    """Puts the rows in front of the NumPy kernels."""
     from tensorgrad.kernels.numba.runtime import blas
 
     blas.wait_briefly()
@@ -124,3 +130,5 @@ def install() -> None:
     hooks.layouts.update(LAYOUTS)
     for row in ROWS:
         kernel_tables.LARGE[row.op], row.elements = row, row.elements
+    for row in PARTS:
+        kernel_tables.PARTS[row.op] = row

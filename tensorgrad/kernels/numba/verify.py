@@ -97,7 +97,7 @@ def _clipped() -> list[Any]:
     return [torch.nn.utils.clip_grad_norm_([x], 1.0), x.grad]
 
 
-def _coins() -> list[Any]:
+def _dropped() -> list[Any]:
     import tensorgrad as torch
 
     torch.manual_seed(3)
@@ -297,7 +297,7 @@ def _copies() -> list[Any]:
 # By family, or by kernel where a family's kernels have little in common: a program, which returns tensors.
 PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices, "optim.sgd": _steps("SGD", momentum=0.9),
-    "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "dropout": _coins, "sort": _top,
+    "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "dropout": _dropped, "sort": _top,
     "pointwise": _pointwise, "softmax": _rows, "index": _places, "attention": _attention, "conv": _convolutions,
     "matmul": _products, "pool": _pools, "norm": _norms, "loss": _losses, "reduce": _folds, "embedding": _tables,
     "rnn": _recurrent, "scan": _sums, "layout": _copies,
@@ -311,7 +311,7 @@ _AFTER = {"attention.attention_grad": "attention.attention"}
 @contextmanager
 def only(kernels: dict[str, Any]) -> Iterator[None]:
     """Has these kernels used for every size, by two threads, and no others."""
-    rows = list(kernel_tables.LARGE.values())
+    rows = [*kernel_tables.LARGE.values(), *kernel_tables.PARTS.values()]
     threads, _Settings.threads = _Settings.threads, 2  # some are for several threads only
     before = [(row, row.asked, row.ready, row.elements) for row in rows]
     try:

@@ -15,6 +15,7 @@ from tensorgrad.settings import _Settings as SETTINGS
 class Row:
     """An op, its compiled kernel as "file.name" of kernels/numba/, and the elements of its first array that it is for.
 
+    `op` may be another name, by which a kernel is asked for that is no op's.
     `sized` is the number of the argument that is measured, where it is not the first. "name.backward" is the kernel of
     an op's `backward_kernel`.
     """
