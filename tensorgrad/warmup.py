@@ -61,6 +61,11 @@ def main() -> int:
     if not table.wanted():
         print("nothing to compile: pip install '.[fast]' (numba), and do not set TENSORGRAD_FAST=0", file=sys.stderr)
         return 1
+    from tensorgrad.kernels.numba.runtime import internals
+
+    if internals.untried():
+        print(f"nothing to compile: {internals.untried()}", file=sys.stderr)
+        return 1
     if cache.place() != cache.folder():
         print(f"nothing can be kept: {cache.folder()} is not to be written (TENSORGRAD_CACHE)", file=sys.stderr)
         return 1

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
-from tensorgrad.kernels.numba.runtime import background, cache, loading
+from tensorgrad.kernels.numba.runtime import background, cache, internals, loading
 from tensorgrad.kernels.numba.runtime.compiler import Compiler, Failed
 
 ROOT = Path(__file__).parent.parent
@@ -394,3 +395,56 @@ def test_every_kernel_is_proven_by_a_program_that_uses_it():
         if not verify.uses(kernel, made):
             unused.add(kernel)
     assert unused <= {"loss.cross_entropy_grad"}  # reached by hand only; its loop is cross_entropy_backward's
+
+
+# --- versions of Numba ---
+
+
+def test_versions_are_those_that_the_package_asks_for():
+    text = (ROOT / "pyproject.toml").read_text()
+    first, beyond = internals.TESTED["numba"]
+    assert f'"numba>={first},<{beyond}"' in text and not internals.untried()
+
+
+@pytest.mark.parametrize(
+    "numba, llvmlite, fits",
+    [
+        ("0.61.0", "0.44.0", True), ("0.68.1", "0.50.0", True), ("0.60.0", "0.44.0", False),
+        ("0.69.0rc1", "0.50.0", False), ("1.0", "0.50.0", False), ("0.61.2", "0.43.0", False),
+    ],
+)  # fmt: skip
+def test_versions_outside_the_bounds_are_named(numba, llvmlite, fits, monkeypatch):
+    monkeypatch.setattr(internals, "version", {"numba": numba, "llvmlite": llvmlite}.get)
+    assert (internals.untried() == "") is fits
+    assert fits or "is installed, and they were tried with versions from" in internals.untried()
+
+
+def test_beside_an_untried_numba_numpy_serves_with_one_warning(tmp_path):
+    code = """
+    import warnings
+    import tensorgrad as torch
+    from tensorgrad.kernels.numba.runtime import background, internals
+    known = internals.version
+    internals.version = lambda name: "0.99.1" if name == "numba" else known(name)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        x = torch.ones(400, 400)
+        made = x.exp() @ x.softmax(-1)
+        background.wait()
+        made = x.exp() @ x.softmax(-1)
+        background.wait()
+    print(len(seen), seen[0].message, round(float(made.sum()) / 400**2, 3))
+    """
+    done = run(code, tmp_path)
+    assert done.stdout.startswith("1 tensorgrad: compiled kernels are not used: numba 0.99.1 is installed"), done.stderr
+    assert done.stdout.strip().endswith("2.718") and list(tmp_path.iterdir()) == []
+
+
+def test_only_one_file_uses_what_numba_and_llvmlite_do_not_document():
+    folder = ROOT / "tensorgrad" / "kernels" / "numba"
+    inside = re.compile(
+        r"numba\.(core|np|targets|typed)\b|llvmlite\.binding|cgutils|sigutils|call_conv|populate_array|make_array|"
+        r"get_dummy_value|get_data_type|target_context|overloads|_defn|create_mcjit|create_target_machine"
+    )
+    found = {p.name for p in folder.rglob("*.py") if inside.search(p.read_text())}
+    assert found == {"internals.py"}

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
-from tensorgrad.kernels.numba.runtime import native
+from tensorgrad.kernels.numba.runtime import internals, native
 
 CODE = """
 import platform, sys
@@ -53,7 +53,7 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_gives_the_results_of_numpy(name, tmp_path):
     features, machine, environment, form = FORMS[name]
-    if "NUMBA_CPU_NAME" in environment and not native.llvm.get_process_triple().startswith("x86_64"):
+    if "NUMBA_CPU_NAME" in environment and not internals.triple().startswith("x86_64"):
         pytest.skip("this is no x86-64 processor")
     if environment is AVX2 and not (native.has("avx512f") and native.has("fma")):
         pytest.skip("this processor has no AVX2, or every other test runs this form")

@@ -18,6 +18,7 @@ In `runtime/`:
     cache.py        where the objects are kept: keys, checksums, locks, failures, bounds
     loading.py      loads kernels from there
     native.py       loads objects into this process; no Numba is needed for it
+    internals.py    all that is used of Numba and llvmlite beyond what they document, and the versions it was tried with
     launch.py       the decorators of kernels, which take their machine code from the cache or have it compiled
     language.py     Numba's names for the process that compiles, and what stands for them in the program
     thread_pool.py  the threads that share the work of one kernel

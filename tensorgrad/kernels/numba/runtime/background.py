@@ -35,10 +35,16 @@ if hasattr(os, "register_at_fork"):
 _compiler = Compiler()
 
 
+class Unusable(Failed):
+    """No kernel may be used in this process."""
+
+
 def compiled(kernel: str) -> Any:
     """The kernel "family.name", loaded from the cache; before that compiled, if it is not there. Raises: Failed."""
-    from tensorgrad.kernels.numba.runtime import cache
+    from tensorgrad.kernels.numba.runtime import cache, internals
 
+    if internals.untried():
+        raise Unusable(internals.untried(), tried=False)
     with loading.LOCK:
         with loading.briefly():
             made = loading.cached(kernel)
@@ -113,7 +119,8 @@ def _serve() -> None:
             _failed.append(row)
             if str(error) not in _warned:
                 _warned.add(str(error))
-                warnings.warn(f"tensorgrad: the compiled kernel of {row.op} is not used: {error!s:.300}", stacklevel=1)
+                what = "compiled kernels are" if isinstance(error, Unusable) else f"the compiled kernel of {row.op} is"
+                warnings.warn(f"tensorgrad: {what} not used: {error!s:.300}", stacklevel=1)
 
 
 _requested: list[Any] = []  # rows

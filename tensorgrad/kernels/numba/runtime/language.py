@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tensorgrad.kernels.numba.runtime import compiler
+from tensorgrad.kernels.numba.runtime import compiler, internals
 
 
 class _Nothing:
@@ -31,16 +31,15 @@ def _left(function: Any = None, **options: Any) -> Any:
 COMPILING = compiler.compiles_here()
 if COMPILING:
     from numba import njit, types
-    from numba.core import cgutils
     from numba.extending import intrinsic
-    from numba.np.arrayobj import populate_array
-    from numba.np.unsafe.ndarray import to_fixed_tuple
+
+    to_fixed_tuple = internals.fixed_tuple()
 else:
     njit = intrinsic = _left
-    types = cgutils = populate_array = to_fixed_tuple = _Nothing()
+    types = to_fixed_tuple = _Nothing()
 
 # A function that only kernels call: without what Python would need to call it, which takes time to compile. Division by
 # zero gives inf, as NumPy's.
 inner = partial(njit, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
-__all__ = ["COMPILING", "cgutils", "inner", "intrinsic", "njit", "populate_array", "to_fixed_tuple", "types"]
+__all__ = ["COMPILING", "inner", "intrinsic", "njit", "to_fixed_tuple", "types"]

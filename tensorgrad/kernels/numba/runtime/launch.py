@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.kernels.numba.runtime import native
+from tensorgrad.kernels.numba.runtime import internals, native
 from tensorgrad.kernels.numba.runtime.cache import Library, Part
 from tensorgrad.kernels.numba.runtime.language import COMPILING
 from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
@@ -46,7 +46,7 @@ def identity(value: Any) -> str:
     What it reads of its module is part of the family's key. Raises: TypeError for a closure over anything else than
     numbers, texts and functions, whose name could change.
     """
-    value = getattr(value, "py_func", None) or getattr(value, "_defn", value)  # of Numba's function or intrinsic
+    value = internals.python_function(value)
     if isinstance(value, FunctionType):
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
         inside = ", ".join(f"{name}={identity(cell.cell_contents)}" for name, cell in cells)

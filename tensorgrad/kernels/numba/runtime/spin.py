@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
+from tensorgrad.kernels.numba.runtime.internals import nothing
 from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, types
 from tensorgrad.kernels.numba.runtime.launch import of_numbers, plain
 from tensorgrad.kernels.numba.runtime.mailbox import (
@@ -70,7 +71,7 @@ def write(typing, address, value):
     def generate(context, builder, signature, arguments):
         pointer = builder.inttoptr(arguments[0], _I64.as_pointer())
         builder.store_atomic(arguments[1], pointer, "release", 8)
-        return context.get_dummy_value()
+        return nothing(context)
 
     return types.void(types.int64, types.int64), generate
 
@@ -112,7 +113,7 @@ def pause(builder, machine):
 def _pause(typing):
     def generate(context, builder, signature, arguments):
         pause(builder, platform.machine())
-        return context.get_dummy_value()
+        return nothing(context)
 
     return types.void(), generate
 
