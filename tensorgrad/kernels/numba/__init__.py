@@ -21,6 +21,7 @@ In `runtime/`:
     internals.py    all that is used of Numba and llvmlite beyond what they document, and the versions it was tried with
     launch.py       the decorators of kernels, which take their machine code from the cache or have it compiled
     language.py     Numba's names for the process that compiles, and what stands for them in the program
+    self_test.py    a small kernel on two threads, before the first is used in a process
     thread_pool.py  the threads that share the work of one kernel
     mailbox.py      the memory through which a thread is given work
     spin.py         how threads wait for work and for each other

@@ -74,6 +74,27 @@ def compiled(kernel: str) -> Any:
 _told = False
 
 
+_failure: str | None = None  # why no kernel is used in this process; None before that was looked at
+
+
+def _check() -> None:
+    """Has a small kernel tested once, before any is used. Raises: Unusable."""
+    global _failure
+    if _failure is None:
+        from tensorgrad.kernels.numba.runtime import self_test
+
+        try:
+            loops = compiled("runtime.spin.wait")
+        except Unusable:
+            raise
+        except Exception:  # then no threads share kernels; their own row says why
+            _failure = ""
+        else:
+            _failure = self_test.failure(loops)
+    if _failure:
+        raise Unusable(_failure, tried=False)
+
+
 def _tell() -> None:
     """Says once that kernels are being compiled, on a terminal, if there are none on this machine yet."""
     global _told
@@ -112,6 +133,7 @@ def _serve() -> None:
                 _compiler.close()
             row = _queue.get()
         try:
+            _check()
             row.ready = compiled(row.kernel)
         except Exception as error:  # NumPy serves on
             if _compiler.ended:  # with the program: nothing has failed

@@ -7,6 +7,8 @@ one gets it.
 
 from __future__ import annotations
 
+import numpy as np
+
 MOST = 256  # threads for a kernel, beside the one that starts it
 
 # Where what lies, in numbers from the beginning. A task, in a line of the processor's cache: the board where the
@@ -28,3 +30,13 @@ FINISHED, FAILED = 1, 2  # what became of a task; before that, NOTHING
 IDLE, CALLED, CROWDED = 0, 1, 2  # why a thread stops waiting: nothing came; a call in Python; it shares its processor
 
 LATE, WRONG = 1, 2  # what may have happened to a kernel: a thread is not done yet; a range has failed
+
+
+def allocate(divide: int, patience: int) -> np.ndarray:
+    """The memory of a thread that has nothing to do; `divide` is the address of what divides work (spin.py)."""
+    memory = np.zeros(SIZE + 15, np.int64)
+    start = -memory.ctypes.data % 128 // 8  # lines of the cache are 64 bytes, or 128
+    board = memory[start : start + SIZE]
+    board[TEAM] = board.ctypes.data
+    board[DONE], board[DIVIDE], board[PATIENCE], board[GIVER] = FINISHED, divide, patience, -1
+    return board

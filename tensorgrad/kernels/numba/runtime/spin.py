@@ -18,7 +18,7 @@ from llvmlite import ir
 
 from tensorgrad.kernels.numba.runtime.internals import nothing
 from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, types
-from tensorgrad.kernels.numba.runtime.launch import of_numbers, plain
+from tensorgrad.kernels.numba.runtime.launch import of_numbers, plain, shared
 from tensorgrad.kernels.numba.runtime.mailbox import (
     CALLED,
     CROWDED,
@@ -48,6 +48,7 @@ _CAN_TELL = _CAN_GIVE_WAY and hasattr(ctypes.CDLL(None), "sched_getcpu")
 _TAKEN, _AGAIN = 20_000, 10_000_000  # nanoseconds that another thread has had our processor; from move to move
 _TURN = 4_000  # nanoseconds, after which others may have the processor
 _NAP = np.uint32(50)  # microseconds
+_PROBED = 2_000_000  # nanoseconds that a range of the small kernel waits for the other
 _LOOKS = 16  # before the clock is read
 _LOOK = 250  # nanoseconds that one takes where there is no clock to tell
 _I64 = ir.IntType(64)
@@ -324,12 +325,27 @@ def _divide():
     return divide
 
 
+def _probe():
+    @shared("void(float32[::1], float32[::1], int64, int64, int64)")
+    def probe(x, out, gate, first, last):
+        """out = 2 x. The range that begins with 0 waits a moment at the gate, so that another thread does the other."""
+        for i in range(first, last):
+            out[i] = x[i] + x[i]
+        if first:
+            write(gate, 1)
+        elif last < len(x):
+            until(gate, _PROBED, gate + 8)
+
+    return probe
+
+
 class Loops(NamedTuple):
     """The compiled loops: of a thread that waits for work, and of one that waits for another; what divides work."""
 
     serve: Any
     done: Any
     divide: Any  # a C function, by its address
+    probe: Any  # a small kernel, by which self_test.py sees whether all this works
 
 
-KERNELS = {"wait": lambda: Loops(_serve(), _done(), _divide())}
+KERNELS = {"wait": lambda: Loops(_serve(), _done(), _divide(), _probe())}

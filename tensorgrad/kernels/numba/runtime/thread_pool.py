@@ -25,19 +25,16 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.numba.runtime import mailbox
 from tensorgrad.kernels.numba.runtime.mailbox import (
     CALLED,
     CROWDED,
-    DIVIDE,
     DONE,
     FAILED,
     FINISHED,
-    GIVER,
     IN_PYTHON,
     MOST,
     NOTHING,
-    PATIENCE,
-    SIZE,
     TASK,
     TEAM,
     WRONG,
@@ -84,14 +81,10 @@ class _Worker:
     __slots__ = ("address", "asleep", "call", "done", "error", "loops", "sleepers", "task", "team", "wake", "work")
 
     def __init__(self) -> None:
-        memory = np.zeros(SIZE + 15, np.int64)
-        start = -memory.ctypes.data % 128 // 8  # lines of the cache are 64 bytes, or 128
-        board = memory[start : start + SIZE]
-        self.task, self.done, self.team = board[TASK : TASK + 1], board[DONE : DONE + 1], board[TEAM : TEAM + MOST]
-        self.address = self.team[0] = board.ctypes.data
         self.loops = WAITING.ready
-        self.done[0], board[DIVIDE], board[PATIENCE] = FINISHED, self.loops.divide.address, AWAKE
-        board[GIVER] = -1
+        board = mailbox.allocate(self.loops.divide.address, AWAKE)
+        self.task, self.done, self.team = board[TASK : TASK + 1], board[DONE : DONE + 1], board[TEAM : TEAM + MOST]
+        self.address = board.ctypes.data
         self.wake: SimpleQueue = SimpleQueue()
         self.asleep = False
         self.sleepers: tuple[list[_Worker], int] | None = None  # whom it is to wake in its turn, and its number there
