@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,20 +22,19 @@ def test_it_passes_and_takes_no_time(loops):
     assert [self_test.failure(loops) for _ in range(20)] == [""] * 20
 
 
-def test_the_second_range_is_done_by_the_other_thread(loops):
-    """In most of the runs: on a busy machine a range is taken back."""
+def test_the_other_thread_ends(loops):
     seen = []
-
-    def launch(address, arguments, length, box, workers):
-        return loops.probe.launch(address, arguments, length, box, workers)
 
     def serve(*given):
         why = loops.serve(*given)
         seen.append(why)
         return why
 
-    watched = loops._replace(serve=serve, probe=SimpleNamespace(address=loops.probe.address, launch=launch))
-    assert self_test.failure(watched) == "" and seen in ([mailbox.IDLE], [mailbox.CROWDED])
+    assert self_test.failure(loops._replace(serve=serve)) == ""
+    until = time.monotonic() + 60
+    while not seen and time.monotonic() < until:
+        time.sleep(0.001)
+    assert seen in ([mailbox.IDLE], [mailbox.CROWDED])
 
 
 @pytest.mark.parametrize("workers", [0, 1])

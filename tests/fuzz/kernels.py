@@ -142,15 +142,15 @@ def compiled(case: Case) -> Iterator[None]:
     """Compiled kernels for all sizes, on as many threads as the case says, with any work worth sharing."""
     from tensorgrad.kernels.numba.runtime import thread_pool
 
-    threads, grain, rousing = torch.get_num_threads(), thread_pool.GRAIN, thread_pool.ROUSING
+    threads, grain, waking = torch.get_num_threads(), thread_pool.GRAIN, thread_pool.WAKING
     torch.set_num_threads(case.threads)
-    thread_pool.GRAIN, thread_pool.ROUSING = (1, 2) if case.threads > 1 else (grain, rousing)
+    thread_pool.GRAIN, thread_pool.WAKING = (1, 2) if case.threads > 1 else (grain, waking)
     try:
         with thresholds(0), ways(case.ways), poison():
             yield
     finally:
         torch.set_num_threads(threads)
-        thread_pool.GRAIN, thread_pool.ROUSING = grain, rousing
+        thread_pool.GRAIN, thread_pool.WAKING = grain, waking
 
 
 _empty = np.empty

@@ -11,12 +11,14 @@ import sys
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorgrad.dispatch import kernel_tables
 from tensorgrad.kernels.numba.runtime import hooks
 from tensorgrad.kernels.numba.runtime.row import WAITING, Row
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # NumPy's functions that threads share (ufuncs.py); those of arithmetic are compiled too, for shapes that broadcast.
 ARITHMETIC = ("add", "sub", "mul", "div")

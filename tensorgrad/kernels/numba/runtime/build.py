@@ -3,8 +3,8 @@
 This runs in the process that compiles. The entry calls the interface of Python, and reads NumPy's arrays where they
 lie; all that it names is looked up when the object is loaded (native.py), so that the program needs no Numba.
 
-There are three kinds of entry. "shared": launch(_, arguments, length, board, workers) of a kernel whose ranges threads
-share (launch.py); "plain": a function of Python with the kernel's own arguments; "native": a function of C, of numbers.
+There are three kinds of entry. "shared": launch(_, arguments, length, mailbox, workers) of a kernel whose ranges are
+shared (launch.py); "plain": a function of Python with the kernel's own arguments; "native": a function of C, of numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tensorgrad.kernels.numba.runtime.mailbox import ARGUMENTS, DIVIDE, SIZE
 
 _I8, _I32, _I64, _DOUBLE = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.DoubleType()
 _POINTER, _VOID = _I8.as_pointer(), ir.VoidType()
-_ROOM = 8 * (SIZE - ARGUMENTS)  # bytes of a board for arguments
+_ROOM = 8 * (SIZE - ARGUMENTS)  # bytes of a mailbox for arguments
 _HEAD = object.__basicsize__
 _HEADER = 64  # bytes before the memory of an array that a kernel makes
 _SIGNATURES = {
@@ -149,7 +149,7 @@ class _Entry:
     def value(self, kind: Any, leaves: Any) -> Any:
         """An argument as Numba's functions take it, from its numbers, of which it takes as many as it needs.
 
-        Nobody counts references to its arrays: the caller keeps them. (A kernel that takes a row of an array counts
+        References to its arrays are not counted: the caller keeps them. (A kernel that takes a row of an array counts
         them, which is an atomic instruction.)
         """
         builder = self.builder
@@ -270,19 +270,19 @@ class _Entry:
         self.require(builder.icmp_signed("==", self.call("PyTuple_Size", tuple_given), _i64(len(kinds))))
         objects = [self.call("PyTuple_GetItem", tuple_given, _i64(n)) for n in range(len(kinds))]
         memory = self.held(kinds, objects)
-        last, board, workers = (self.leaves(types.int64, argument(n))[0] for n in (2, 3, 4))
+        last, mailbox, workers = (self.leaves(types.int64, argument(n))[0] for n in (2, 3, 4))
         with builder.goto_entry_block():
             error = builder.alloca(_POINTER)
         thread = self.call("PyEval_SaveThread")
         many = builder.icmp_signed("!=", workers, _i64(0))
         with builder.if_else(many) as (together, alone):
             with together:
-                to = builder.inttoptr(builder.add(board, _i64(8 * ARGUMENTS)), _I64.as_pointer())
+                to = builder.inttoptr(builder.add(mailbox, _i64(8 * ARGUMENTS)), _I64.as_pointer())
                 for n in range(self.count(kinds)):
                     builder.store(builder.load(builder.gep(memory, [_i64(n)])), builder.gep(to, [_i64(n)]))
-                slot = builder.inttoptr(builder.add(board, _i64(8 * DIVIDE)), _I64.as_pointer())
+                slot = builder.inttoptr(builder.add(mailbox, _i64(8 * DIVIDE)), _I64.as_pointer())
                 divide = builder.inttoptr(builder.load(slot), ir.FunctionType(_I64, [_I64] * 4).as_pointer())
-                happened = builder.call(divide, [builder.ptrtoint(part, _I64), board, last, workers])
+                happened = builder.call(divide, [builder.ptrtoint(part, _I64), mailbox, last, workers])
                 after_together = builder.block
             with alone:
                 place = builder.ptrtoint(memory, _I64)

@@ -1,8 +1,8 @@
 """What kernels are written with: Numba's decorators and types where kernels are compiled, nothing in the program.
 
 The program takes finished machine code from the cache (cache.py), and never imports Numba: the import alone takes
-longer than reading every kernel. There the decorators leave functions as they are; nobody calls
-those that are compiled.
+longer than reading every kernel. There the decorators leave functions as they are; those that are compiled are not
+called.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How compiled functions come to be: from a library of machine code (cache.py), or from the compiler, which adds to it.
 
 A kernel is a function of arrays and numbers and, at the end, of the range of the work to do. What starts it is machine
-code, too (build.py): it leaves the arguments on a board (mailbox.py), whence all threads take them without asking for
-Python's lock. What divides the work among the threads is compiled once for all kernels (spin.py).
+code, too (build.py): it leaves the arguments in a mailbox (mailbox.py), and all threads take them from there without
+asking for Python's lock. What divides the work among the threads is compiled once for all kernels (spin.py).
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def _address(function: Any, signature: str, kind: str, **options: Any) -> int:
 class Shared:
     """A compiled kernel whose ranges several threads may do (thread_pool.run).
 
-    launch(address, arguments, length, board, workers) runs it over 0 ... length, in this thread and `workers` others,
-    of which `board` is the first one's; it returns what has happened (mailbox.py). With none it raises what the kernel
-    raises. Arguments that the kernel does not take are a TypeError.
+    launch(address, arguments, length, mailbox, workers) runs it over 0 ... length, in this thread and `workers` others,
+    of which `mailbox` is the first one's; it returns what has happened (mailbox.py). Without workers it raises
+    what the kernel raises. Arguments that the kernel does not take are a TypeError.
     """
 
     __slots__ = ("__name__", "address", "launch")
