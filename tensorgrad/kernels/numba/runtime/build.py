@@ -3,8 +3,9 @@
 This runs in the process that compiles. The entry calls the interface of Python, and reads NumPy's arrays where they
 lie; all that it names is looked up when the object is loaded (native.py), so that the program needs no Numba.
 
-There are three kinds of entry. "shared": launch(_, arguments, length, mailbox, workers) of a kernel whose ranges are
-shared (launch.py); "plain": a function of Python with the kernel's own arguments; "native": a function of C, of numbers.
+There are three kinds of entry. "shared": launch(_, arguments, length, mailbox, workers) of a kernel whose ranges
+threads share (launch.py); "plain": a function of Python with the kernel's own arguments; "native": a function of C, of
+numbers.
 """
 
 from __future__ import annotations

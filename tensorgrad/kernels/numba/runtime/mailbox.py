@@ -1,8 +1,8 @@
 """A mailbox: the memory by which a worker is told what to do, without a lock.
 
 It is a row of 64-bit numbers. The thread that starts a kernel publishes a task: it writes what there is to do, and the
-task itself last. The worker takes the task, does it, and writes what became of it. To take a task, or steal it back, is to
-exchange it for NOTHING in one instruction: of two threads only one gets it.
+task itself last. The worker takes the task, does it, and writes what became of it. To take a task, or steal it back, is
+to exchange it for NOTHING in one instruction: of two threads only one gets it.
 """
 
 from __future__ import annotations
