@@ -1,5 +1,6 @@
 """The process that compiles kernels, and its cache: found again, never believed when damaged or foreign."""
 
+import importlib.metadata
 import json
 import os
 import re
@@ -404,6 +405,16 @@ def test_versions_are_those_that_the_package_asks_for():
     text = (ROOT / "pyproject.toml").read_text()
     first, beyond = internals.TESTED["numba"]
     assert f'"numba>={first},<{beyond}"' in text and not internals.untried()
+
+
+@pytest.mark.parametrize("name", ["numba", "llvmlite", "numpy"])
+def test_versions_are_found_without_the_slow_module(name, monkeypatch):
+    expected = importlib.metadata.version(name)
+    asked = []
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: asked.append(name) or "1.2.3")
+    assert internals.version.__wrapped__(name) == expected and not asked
+    monkeypatch.setattr(os, "listdir", lambda folder: [])  # installed in another way
+    assert internals.version.__wrapped__(name) == "1.2.3" and asked == [name]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ The program needs llvmlite alone, and of this file what stands above `Compiled`.
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
+import importlib.util
+import os
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -26,8 +27,19 @@ _I64, _I32 = ir.IntType(64), ir.IntType(32)
 
 @cache
 def version(name: str) -> str:
-    """The version of a package that is installed. Raises: PackageNotFoundError."""
-    return importlib.metadata.version(name)
+    """The version of a package that is installed. Raises: PackageNotFoundError.
+
+    It is in the name of a folder beside the package. importlib.metadata knows other places, but is slow to import.
+    """
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.origin:
+        beside = os.listdir(os.path.dirname(os.path.dirname(spec.origin)))
+        found = [file for file in beside if file.startswith(f"{name}-") and file.endswith(".dist-info")]
+        if len(found) == 1:
+            return found[0].removeprefix(f"{name}-").removesuffix(".dist-info")
+    from importlib import metadata
+
+    return metadata.version(name)
 
 
 def _number(text: str) -> tuple[int, ...]:
