@@ -325,6 +325,21 @@ def test_a_failure_of_one_kernel_is_not_that_of_its_family(tmp_path, monkeypatch
     assert cache.refused("softmax", "softmax.softmax") and cache.refused("softmax", "softmax.layer_norm") is None
 
 
+def test_where_no_process_can_be_started_the_program_compiles(tmp_path):
+    code = """
+    from tensorgrad.kernels.numba.runtime import compiler
+    compiler.serving = True
+    compiler.Compiler.compile = None
+    import numpy as np
+    from tensorgrad.kernels.numba.runtime import background, loading
+    x = np.linspace(-1, 1, 6000, dtype=np.float32)
+    assert (background.compiled("pointwise.relu")(x) == np.maximum(x, 0)).all()
+    print(loading.in_cache("pointwise.relu"))
+    """
+    done = run(code, tmp_path)
+    assert done.stdout.strip() == "True", done.stderr
+
+
 def test_a_kernel_whose_results_are_wrong_is_never_used(tmp_path):
     code = """
     from pathlib import Path

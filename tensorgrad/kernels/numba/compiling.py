@@ -1,6 +1,6 @@
 """Compiles kernels, compares them with NumPy, and puts them into the cache: what the compiler's process does.
 
-It runs whole programs for the comparison (verify.py), so it stands above the table. The program sees it from below,
+It runs whole programs for the comparison (verify.py), so it stands above all others. The program sees it from below,
 through a pipe (runtime/compiler.py).
 """
 

@@ -97,12 +97,6 @@ def _by_rows(kernel: Callable, given: tuple) -> Any:
     return layout.by_rows(kernel, given)
 
 
-def _compile_here(kernel: str, where: Path) -> None:
-    from tensorgrad.kernels.numba.compiling import compile_into
-
-    compile_into(kernel, where)
-
-
 # How a family's kernels get arrays that do not lie in rows. Without one NumPy's serve them.
 LAYOUTS = {
     "pointwise": _by_elements,
@@ -123,12 +117,12 @@ def wanted() -> bool:
     return True
 
 
-def install() -> None:
-    """Puts the rows in front of the NumPy kernels."""
+def install(compile_here: Callable[[str, Path], None]) -> None:
+    """Puts the rows in front of the NumPy kernels. `compile_here` is what compiles in this process (compiling.py)."""
     from tensorgrad.kernels.numba.runtime import blas
 
     blas.wait_briefly()
-    hooks.compile_here = _compile_here
+    hooks.compile_here = compile_here
     hooks.layouts.update(LAYOUTS)
     for row in ROWS:
         kernel_tables.LARGE[row.op], row.elements = row, row.elements
