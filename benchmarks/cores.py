@@ -58,7 +58,7 @@ class Launches:
         self.ranges: list[tuple[str, list[float]]] = []
         self.inside = 0.0
         memory = np.zeros(mailbox.SIZE + 15, np.int64)
-        self.board = memory[-memory.ctypes.data % 128 // 8 :]
+        self.mailbox = memory[-memory.ctypes.data % 128 // 8 :]
         self.times: list[float] = []
 
         @_DIVIDE
@@ -72,7 +72,7 @@ class Launches:
             return 0
 
         self.divide = divide
-        self.board[mailbox.DIVIDE] = ctypes.cast(divide, ctypes.c_void_p).value
+        self.mailbox[mailbox.DIVIDE] = ctypes.cast(divide, ctypes.c_void_p).value
         self.own = min(self.called() for _ in range(100))
 
     def called(self) -> float:
@@ -102,7 +102,7 @@ class Launches:
                 kernel(*arguments, first, min(first + step, length))
                 self.times.append(self.clock() - start)
         else:
-            kernel.launch(address, arguments, length, self.board.ctypes.data, count - 1)
+            kernel.launch(address, arguments, length, self.mailbox.ctypes.data, count - 1)
             self.times = [max(seconds - self.own, 0.0) for seconds in self.times]
         name = getattr(kernel, "__qualname__", None) or kernel.__name__
         self.ranges.append((f"{sys._getframe(1).f_code.co_qualname.partition('.')[0]} {name}", self.times))

@@ -44,13 +44,13 @@ def compiled_kernels(wait: float = COMPILING) -> int:
     waiting.join(wait)
     if waiting.is_alive():
         raise RuntimeError(f"kernels were not compiled after {wait:.0f} s")
-    return sum(row.asked for row in sys.modules["tensorgrad.kernels.numba.table"].ROWS)
+    return sum(row.asked for row in sys.modules["tensorgrad.kernels.numba.table"].ALL)
 
 
 def without_kernel() -> list[str]:
     """The ops whose compiled kernel was asked for, but could not be made: NumPy serves them."""
     table = sys.modules.get("tensorgrad.kernels.numba.table")
-    return sorted({row.op for row in table.ROWS if row.asked and row.ready is None}) if table else []
+    return sorted({row.op for row in table.ALL if row.asked and row.ready is None}) if table else []
 
 
 def settle(step) -> None:

@@ -116,7 +116,7 @@ _importlib.import_module("tensorgrad.autograd.hooks")
 globals().pop("ops")  # the package; `torch.ops` is PyTorch's registry of operators (`tensorgrad._ops`)
 
 if _wanted():  # the package numba is installed: it serves large arrays, once one comes by
-    _install()
+    _install(lambda *given: _importlib.import_module("tensorgrad.kernels.numba.compiling").compile_into(*given))
 
 if "DEBUG" in _os.environ:
     from tensorgrad.debug import from_environment as _debug_from_environment

@@ -36,9 +36,13 @@ def kernels() -> list[str]:
     lines = [f"{folder}: {len(files)} files, {total / 2**20:.1f} MiB of at most {cache.MOST >> 20}"]
     if not table.wanted():
         return [*lines, "not used: the package numba is not installed, or TENSORGRAD_FAST=0"]
+    from tensorgrad.kernels.numba.runtime import internals
+
+    if internals.untried():
+        return [*lines, f"not used: {internals.untried()}"]
     names: dict[str, set[str]] = {}
-    for row in table.ROWS:
-        family, _, name = row.kernel.partition(".")
+    for row in table.ALL:
+        family, _, name = row.kernel.rpartition(".")
         names.setdefault(family, set()).add(name)
     now = time.time()
     for family, wanted in sorted(names.items()):

@@ -22,17 +22,18 @@ from typing import Any
 
 def compile_file(compilers: SimpleQueue, kernels: list[str]) -> list[str]:
     """Compiles kernels of one file, which share loops, by a process that is free. What failed, each with its reason."""
-    from tensorgrad.kernels.numba.runtime import background, cache
+    from tensorgrad.kernels.numba.compiling import compile_into
+    from tensorgrad.kernels.numba.runtime import cache, loading
     from tensorgrad.kernels.numba.runtime.compiler import Failed, compiles_here
 
     compiler, failed = compilers.get(), []
     try:
         for kernel in kernels:
             try:
-                if background.in_cache(kernel):
+                if loading.in_cache(kernel):
                     continue
                 if compiles_here():
-                    background.compile_into(kernel, cache.place())
+                    compile_into(kernel, cache.place())
                 else:
                     compiler.compile(kernel, cache.place())
             except Failed as error:
@@ -60,11 +61,16 @@ def main() -> int:
     if not table.wanted():
         print("nothing to compile: pip install '.[fast]' (numba), and do not set TENSORGRAD_FAST=0", file=sys.stderr)
         return 1
+    from tensorgrad.kernels.numba.runtime import internals
+
+    if internals.untried():
+        print(f"nothing to compile: {internals.untried()}", file=sys.stderr)
+        return 1
     if cache.place() != cache.folder():
         print(f"nothing can be kept: {cache.folder()} is not to be written (TENSORGRAD_CACHE)", file=sys.stderr)
         return 1
     families: dict[str, list[str]] = {}
-    for row in table.ROWS:
+    for row in table.ALL:
         names = families.setdefault(row.kernel.rpartition(".")[0], [])
         if row.kernel not in names:
             names.append(row.kernel)

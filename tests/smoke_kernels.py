@@ -2,7 +2,7 @@
 
     python tests/smoke_kernels.py [families]
 
-It needs no pytest, and takes about a minute. Each kernel must have served its program (runtime/verify.py).
+It needs no pytest, and takes about a minute. Each kernel must have served its program (kernels/numba/verify.py).
 """
 
 import os
@@ -26,11 +26,11 @@ def main(families: list[str]) -> None:
 
     from tensorgrad.kernels.numba.runtime import compiler
 
-    compiler._serving = True  # kernels are compiled here, not in a process of their own
-    from tensorgrad.kernels.numba import table
-    from tensorgrad.kernels.numba.runtime import background, verify
+    compiler.serving = True  # kernels are compiled here, not in a process of their own
+    from tensorgrad.kernels.numba import compiling, table, verify
+    from tensorgrad.kernels.numba.runtime import loading
 
-    known = {row.kernel for row in table.ROWS} | {table.WAITING.kernel}
+    known = {row.kernel for row in table.ALL}
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TENSORGRAD_CACHE"] = folder
@@ -38,8 +38,8 @@ def main(families: list[str]) -> None:
             kernel = f"{family}.{ONE[family]}"
             if kernel not in known:
                 raise LookupError(f"there is no kernel {kernel}")
-            background.compile_into(kernel, Path(folder))
-            if callable(background._made[kernel]) and not verify.uses(kernel, background._made[kernel]):
+            compiling.compile_into(kernel, Path(folder))
+            if callable(loading.loaded[kernel]) and not verify.uses(kernel, loading.loaded[kernel]):
                 raise AssertionError(f"{kernel} served nothing of its program")
     seconds = time.monotonic() - start
     print(f"{len(families or ONE)} kernels agree with NumPy: Numba {numba.__version__}, {seconds:.0f} s")

@@ -185,10 +185,11 @@ def test_a_kernel_that_cannot_be_compiled_is_waited_for_no_longer_and_named(monk
     pytest.importorskip("numba", reason="it compiles the kernels")
     from tensorgrad.kernels.numba import table
     from tensorgrad.kernels.numba.runtime import background
+    from tensorgrad.kernels.numba.runtime.row import Row
 
     background.wait()  # for what other tests asked for: it would stand in the queue before this one
-    row = table.Row("an_op", "no_such_family.kernel", 0)
-    monkeypatch.setattr(table, "ROWS", [row])
+    row = Row("an_op", "no_such_family.kernel", 0)
+    monkeypatch.setattr(table, "ALL", [row])
     with pytest.warns(UserWarning, match="the compiled kernel of an_op is not used"):
         background.request(row)
         assert worker.compiled_kernels(30) == 1

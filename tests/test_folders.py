@@ -24,7 +24,7 @@ PROGRAM = """
         pwd.getpwuid = missing
     import tensorgrad as torch
     from tensorgrad.system import folders
-    from tensorgrad.kernels.numba.runtime import background
+    from tensorgrad.kernels.numba.runtime import cache
 
     def told(function):
         try:
@@ -32,7 +32,7 @@ PROGRAM = """
         except RuntimeError as error:
             return str(error)
 
-    print(folders.home(), folders.cache(), background.cache_folder(), told(torch.hub.get_dir), sep="\\n")
+    print(folders.home(), folders.cache(), cache.folder(), told(torch.hub.get_dir), sep="\\n")
     x = torch.randn(400, 400, requires_grad=True)
     (torch.nn.functional.relu(x) @ x).sum().backward()
     torch.save({{"x": x}}, "x.pt")

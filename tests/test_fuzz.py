@@ -13,14 +13,14 @@ from tests.fuzz.cases import Array, Case, Draw
 from tests.fuzz.families import FAMILIES
 
 # What no call reaches by itself.
-BESIDE = {"threads that wait"}  # the loop of the pool's threads, under all cases with several threads
+BESIDE = {"spin_wait"}  # the loop of the pool's threads, under all cases with several threads
 numba = pytest.mark.skipif(not table.wanted(), reason="numba is absent, or TENSORGRAD_FAST=0")
 
 
 def test_every_compiled_kernel_has_a_family():
     found = [name for family in FAMILIES.values() for name in family.rows]
     assert sorted(found) == sorted(set(found))
-    assert {row.op for row in table.ROWS} == set(found)
+    assert {row.op for row in table.ALL} == set(found)
 
 
 def test_every_cuda_kernel_has_a_family():
@@ -32,7 +32,7 @@ def test_every_cuda_kernel_has_a_family():
         text = file.read().replace("from tensorgrad.kernels.cuda import host\n", "host = _Host\n")
     exec(compile(text, path, "exec"), {"__name__": "table", "_Host": type("_Host", (), {"OPS": ()})}, rows)
     found = {name for family in FAMILIES.values() for name in (*family.rows, *family.cuda)}
-    assert set(rows["ROWS"]) - found == set()
+    assert {*rows["ROWS"], *rows["PARTS"]} - found == set()
 
 
 @numba
@@ -66,7 +66,7 @@ def test_a_case_is_made_again_by_its_seed_and_by_its_text():
 @numba
 def test_a_fault_is_found_and_made_small(monkeypatch, capsys):
     """A kernel that is wrong for one width, only."""
-    kernels.load(("softmax_", "threads that wait"))
+    kernels.load(("softmax_", "spin_wait"))
     row = next(row for row in table.ROWS if row.op == "softmax_")
     right = row.ready
 
@@ -86,7 +86,7 @@ def test_a_fault_is_found_and_made_small(monkeypatch, capsys):
 
 @numba
 def test_memory_that_is_not_written_is_found(monkeypatch):
-    kernels.load(("exp", "threads that wait"))
+    kernels.load(("exp", "spin_wait"))
     row = next(row for row in table.ROWS if row.op == "exp")
 
     def lazy(x, out=None):
@@ -123,7 +123,7 @@ FOUND = {
 @pytest.mark.parametrize("name", FOUND)
 def test_what_was_found(name):
     family, case = FOUND[name]
-    kernels.load((*FAMILIES[family].rows, "threads that wait"))
+    kernels.load((*FAMILIES[family].rows, "spin_wait"))
     assert kernels.compare(case, FAMILIES[family]) == "same"
 
 

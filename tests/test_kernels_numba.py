@@ -26,8 +26,8 @@ F = tg.nn.functional
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     """All kernels, used for arrays of any size; afterwards as before."""
-    before = {row: row.elements for row in table.ROWS}
-    for row in table.ROWS:
+    before = {row: row.elements for row in table.ALL}
+    for row in table.ALL:
         row.asked, row.ready = True, row.ready or background.compiled(row.kernel)
         row.elements = 0
     yield
@@ -450,7 +450,7 @@ def test_numpy_serves_until_a_kernel_is_compiled(tmp_path):
         torch.randn(3).exp()                    # small: nothing is asked for
         from tensorgrad.kernels.numba.runtime import background
         from tensorgrad.kernels.numba import table
-        rows = {row.op: row for row in table.ROWS}
+        rows = {row.op: row for row in table.ALL}
         assert not rows["exp"].asked
         first = x.exp()                         # NumPy's, at once
         assert rows["exp"].asked

@@ -205,7 +205,7 @@ def test_results_do_not_depend_on_threads():
 
 PRODUCTS = """
 from tensorgrad.kernels.numba.runtime import compiler
-compiler._serving = True  # the compiled functions are Numba's here, so that one can be called by itself
+compiler.serving = True  # the compiled functions are Numba's here, so that one can be called by itself
 import numpy as np
 from numba import njit
 from tensorgrad.kernels.numba.simd import panels

@@ -1,7 +1,9 @@
 """The process that compiles kernels, and its cache: found again, never believed when damaged or foreign."""
 
+import importlib.metadata
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -14,7 +16,7 @@ import pytest
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
-from tensorgrad.kernels.numba.runtime import background, cache
+from tensorgrad.kernels.numba.runtime import background, cache, internals, loading
 from tensorgrad.kernels.numba.runtime.compiler import Compiler, Failed
 
 ROOT = Path(__file__).parent.parent
@@ -88,13 +90,13 @@ def test_another_text_is_another_key(filled, tmp_path):
     shutil.copytree(ROOT / "tensorgrad", tmp_path / "tensorgrad", ignore=shutil.ignore_patterns("__pycache__"))
     with open(tmp_path / "tensorgrad" / "kernels" / "numba" / "functions.py", "a") as file:
         file.write("# a helper of the family\n")
-    code = "from tensorgrad.kernels.numba.runtime import background; print(background.in_cache('pointwise.relu'))"
+    code = "from tensorgrad.kernels.numba.runtime import loading; print(loading.in_cache('pointwise.relu'))"
     assert run(code, filled, cwd=tmp_path, PYTHONPATH=str(tmp_path)).stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("variable", ["NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"])
 def test_another_processor_is_another_key(filled, variable):
-    code = "from tensorgrad.kernels.numba.runtime import background; print(background.in_cache('pointwise.relu'))"
+    code = "from tensorgrad.kernels.numba.runtime import loading; print(loading.in_cache('pointwise.relu'))"
     assert run(code, filled).stdout.strip() == "True"
     assert (
         run(code, filled, **{variable: "generic" if variable.endswith("NAME") else "+sse2"}).stdout.strip() == "False"
@@ -112,7 +114,7 @@ def test_all_kernels_have_names_that_last(tmp_path):
         names.append(launch.identity(function) + signature)
         return 0
     launch._address, native.function = address, lambda address, name: None
-    for kernel in dict.fromkeys(row.kernel for row in table.ROWS):
+    for kernel in dict.fromkeys(row.kernel for row in table.ALL):
         family, _, name = kernel.rpartition(".")
         importlib.import_module("tensorgrad.kernels.numba." + family).KERNELS[name]()
     assert not any(" at 0x" in name for name in names)
@@ -128,9 +130,10 @@ def test_two_processes_compile_once(tmp_path):
     import sys
     from pathlib import Path
     from tensorgrad.kernels.numba.runtime import compiler
-    compiler._serving = True
-    from tensorgrad.kernels.numba.runtime import launch, background
-    background.compile_into("pointwise.relu", Path(sys.argv[1]))
+    compiler.serving = True
+    from tensorgrad.kernels.numba import compiling
+    from tensorgrad.kernels.numba.runtime import launch
+    compiling.compile_into("pointwise.relu", Path(sys.argv[1]))
     print(len(launch.COMPILED))
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
@@ -253,7 +256,7 @@ def test_the_process_goes_on_after_a_failure_and_ends_when_told(tmp_path, monkey
             compiler.compile("pointwise.no_such_kernel", tmp_path)
         assert failed.value.tried and not failed.value.crash
         compiler.compile(RELU, tmp_path)
-        assert background.in_cache(RELU)
+        assert loading.in_cache(RELU)
     finally:
         process = compiler.process
         compiler.close()
@@ -322,21 +325,36 @@ def test_a_failure_of_one_kernel_is_not_that_of_its_family(tmp_path, monkeypatch
     assert cache.refused("softmax", "softmax.softmax") and cache.refused("softmax", "softmax.layer_norm") is None
 
 
+def test_where_no_process_can_be_started_the_program_compiles(tmp_path):
+    code = """
+    from tensorgrad.kernels.numba.runtime import compiler
+    compiler.serving = True
+    compiler.Compiler.compile = None
+    import numpy as np
+    from tensorgrad.kernels.numba.runtime import background, loading
+    x = np.linspace(-1, 1, 6000, dtype=np.float32)
+    assert (background.compiled("pointwise.relu")(x) == np.maximum(x, 0)).all()
+    print(loading.in_cache("pointwise.relu"))
+    """
+    done = run(code, tmp_path)
+    assert done.stdout.strip() == "True", done.stderr
+
+
 def test_a_kernel_whose_results_are_wrong_is_never_used(tmp_path):
     code = """
     from pathlib import Path
     import sys
     from tensorgrad.kernels.numba.runtime import compiler
-    compiler._serving = True
-    from tensorgrad.kernels.numba import pointwise
-    from tensorgrad.kernels.numba.runtime import background
+    compiler.serving = True
+    from tensorgrad.kernels.numba import compiling, pointwise
+    from tensorgrad.kernels.numba.runtime import loading
     from tensorgrad.kernels.numba import functions
     pointwise.KERNELS["relu"] = pointwise.partial(pointwise._elementwise, functions.exp, 1, 0.5)
     try:
-        background.compile_into("pointwise.relu", Path(sys.argv[1] if len(sys.argv) > 1 else "."))
+        compiling.compile_into("pointwise.relu", Path(sys.argv[1] if len(sys.argv) > 1 else "."))
     except ArithmeticError as error:
         print(error)
-    print(background.in_cache("pointwise.relu"))
+    print(loading.in_cache("pointwise.relu"))
     """
     code = code.replace('sys.argv[1] if len(sys.argv) > 1 else "."', f"{str(tmp_path)!r}")
     done = run(code, tmp_path)
@@ -382,11 +400,10 @@ def test_the_program_ends_without_waiting_and_leaves_no_process(folder, tmp_path
 @pytest.mark.slow
 @pytest.mark.skipif(os.environ.get("TENSORGRAD_FAST") == "0", reason="no kernel is used with TENSORGRAD_FAST=0")
 def test_every_kernel_is_proven_by_a_program_that_uses_it():
-    from tensorgrad.kernels.numba import table
-    from tensorgrad.kernels.numba.runtime import verify
+    from tensorgrad.kernels.numba import table, verify
 
     unused = set()
-    for kernel in dict.fromkeys(row.kernel for row in table.ROWS if row is not table.WAITING):
+    for kernel in dict.fromkeys(row.kernel for row in table.ALL if row is not table.WAITING):
         made = background.compiled(kernel)
         beside = verify._AFTER.get(kernel)
         if beside:
@@ -394,3 +411,66 @@ def test_every_kernel_is_proven_by_a_program_that_uses_it():
         if not verify.uses(kernel, made):
             unused.add(kernel)
     assert not unused
+
+
+# --- versions of Numba ---
+
+
+def test_versions_are_those_that_the_package_asks_for():
+    text = (ROOT / "pyproject.toml").read_text()
+    first, beyond = internals.TESTED["numba"]
+    assert f'"numba>={first},<{beyond}"' in text and not internals.untried()
+
+
+@pytest.mark.parametrize("name", ["numba", "llvmlite", "numpy"])
+def test_versions_are_found_without_the_slow_module(name, monkeypatch):
+    expected = importlib.metadata.version(name)
+    asked = []
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: asked.append(name) or "1.2.3")
+    assert internals.version.__wrapped__(name) == expected and not asked
+    monkeypatch.setattr(os, "listdir", lambda folder: [])  # installed in another way
+    assert internals.version.__wrapped__(name) == "1.2.3" and asked == [name]
+
+
+@pytest.mark.parametrize(
+    "numba, llvmlite, fits",
+    [
+        ("0.61.0", "0.44.0", True), ("0.68.1", "0.50.0", True), ("0.60.0", "0.44.0", False),
+        ("0.69.0rc1", "0.50.0", False), ("1.0", "0.50.0", False), ("0.61.2", "0.43.0", False),
+    ],
+)  # fmt: skip
+def test_versions_outside_the_bounds_are_named(numba, llvmlite, fits, monkeypatch):
+    monkeypatch.setattr(internals, "version", {"numba": numba, "llvmlite": llvmlite}.get)
+    assert (internals.untried() == "") is fits
+    assert fits or "is installed, and they were tried with versions from" in internals.untried()
+
+
+def test_beside_an_untried_numba_numpy_serves_with_one_warning(tmp_path):
+    code = """
+    import warnings
+    import tensorgrad as torch
+    from tensorgrad.kernels.numba.runtime import background, internals
+    known = internals.version
+    internals.version = lambda name: "0.99.1" if name == "numba" else known(name)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        x = torch.ones(400, 400)
+        made = x.exp() @ x.softmax(-1)
+        background.wait()
+        made = x.exp() @ x.softmax(-1)
+        background.wait()
+    print(len(seen), seen[0].message, round(float(made.sum()) / 400**2, 3))
+    """
+    done = run(code, tmp_path)
+    assert done.stdout.startswith("1 tensorgrad: compiled kernels are not used: numba 0.99.1 is installed"), done.stderr
+    assert done.stdout.strip().endswith("2.718") and list(tmp_path.iterdir()) == []
+
+
+def test_only_one_file_uses_what_numba_and_llvmlite_do_not_document():
+    folder = ROOT / "tensorgrad" / "kernels" / "numba"
+    inside = re.compile(
+        r"numba\.(core|np|targets|typed)\b|llvmlite\.binding|cgutils|sigutils|call_conv|populate_array|make_array|"
+        r"get_dummy_value|get_data_type|target_context|overloads|_defn|create_mcjit|create_target_machine"
+    )
+    found = {p.name for p in folder.rglob("*.py") if inside.search(p.read_text())}
+    assert found == {"internals.py"}

@@ -20,6 +20,7 @@ from tensorgrad.autograd import engine
 from tensorgrad.kernels.numba import table
 from tensorgrad.kernels.numba.runtime import background, build, launch, mailbox, native, thread_pool
 from tensorgrad.kernels.numba.runtime.spin import _CAN_TELL
+from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
 
 ALWAYS = 10**9  # elements, enough for every thread
 
@@ -31,7 +32,7 @@ def waiting(request, monkeypatch):
     background.wait()
     assert table.WAITING.ready is not None
     if request.param == "asleep":
-        monkeypatch.setattr(thread_pool, "AWAKE", 0)
+        monkeypatch.setattr(thread_pool, "SPIN_TIME", 0)
     elif request.param == "without":
         monkeypatch.setattr(table.WAITING, "ready", None)
 
@@ -104,12 +105,12 @@ def test_arguments_of_another_kind_are_refused():
     """Arrays that NumPy's kernel takes instead; anything else is a mistake in the kernel."""
     x, out = np.zeros((10, 3), np.float32), np.zeros(10, np.float32)
     for a in (x.astype(np.float64), np.zeros((3, 10), np.float32).T):
-        with pytest.raises(table.Unsuited):
+        with pytest.raises(Unsuited):
             thread_pool.run(in_machine_code("weigh"), 10, (a, 0.5, True, (2, 3, 4), out), ALWAYS)
     with pytest.raises(TypeError, match="No matching definition"):
         thread_pool.run(in_machine_code("weigh"), 10, (x, 0.5, True, (2, 3), out), ALWAYS)
     seen = np.zeros(20, np.int64)[::2]
-    with pytest.raises(table.Unsuited):
+    with pytest.raises(Unsuited):
         thread_pool.run(in_machine_code("count"), 10, (seen,), ALWAYS)
     with pytest.raises(TypeError, match="No matching definition"):
         thread_pool.run(in_machine_code("count"), 10, (seen.astype(np.int32),), ALWAYS)
@@ -117,12 +118,12 @@ def test_arguments_of_another_kind_are_refused():
 
 
 @pytest.mark.skipif(not _CAN_TELL, reason="the system does not tell a thread's processor")
-def test_a_thread_beside_the_one_that_gives_it_work_is_to_move():
+def test_a_worker_on_the_publishers_processor_is_to_move():
     memory, all_of_them = np.zeros(mailbox.SIZE, np.int64), os.sched_getaffinity(0)
     loops, here = background.compiled(table.WAITING.kernel), min(all_of_them)
     os.sched_setaffinity(0, {here})
     try:
-        memory[mailbox.GIVER] = here
+        memory[mailbox.PUBLISHER] = here
         assert loops.serve(memory.ctypes.data, 16_000, 1) == mailbox.CROWDED
         assert memory[mailbox.MOVED] > 0
         memory[mailbox.MOVED] = 1 << 62  # just now: it does not move again and again
@@ -223,7 +224,7 @@ def test_an_interruption_waits_for_what_has_begun(counting, monkeypatch):
 
     monkeypatch.setattr(thread_pool._Worker, "wait", wait)
     with pytest.raises(KeyboardInterrupt):
-        thread_pool._give_back(held := [worker], 0)
+        thread_pool._release(held := [worker], 0)
     assert next(ends, None) is None and thread_pool._idle.pop() is worker and not held
 
 
@@ -233,7 +234,7 @@ def test_a_thread_that_is_moved_may_run_where_it_could():
 
     def move():
         before = os.sched_getaffinity(0)
-        thread_pool._move()
+        thread_pool._change_processor()
         seen.append((before, os.sched_getaffinity(0)))
 
     thread = threading.Thread(target=move)
@@ -414,7 +415,7 @@ def test_threads_that_sleep_are_woken_by_each_other(count):
         def __init__(self, number):
             self.number, self.asleep, self.work, self.sleepers = number, number != 2, (), None
 
-        def ring(self):
+        def wake(self):
             order.append(self)
 
     sleepers = [Sleeper(n) for n in range(count)]
@@ -440,7 +441,7 @@ def test_functions_in_python_are_shared_by_few(monkeypatch):
 
 def test_work_of_little_is_not_shared_with_a_thread_that_sleeps(monkeypatch):
     thread_pool.run(in_python, 10, (np.zeros(10, np.int64),), ALWAYS)
-    monkeypatch.setattr(thread_pool, "AWAKE", 0)
+    monkeypatch.setattr(thread_pool, "SPIN_TIME", 0)
     ranges = []
     until = time.monotonic() + 5  # the threads must have seen that there is nothing to do
     while len(ranges) != 1 and time.monotonic() < until:

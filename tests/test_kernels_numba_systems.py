@@ -24,7 +24,7 @@ import numpy as np
 from numba import types
 import tensorgrad
 from tensorgrad.kernels.numba.runtime import compiler
-compiler._serving = True
+compiler.serving = True
 from tensorgrad.kernels.numba.runtime import cache, launch, native
 known, real, name, library = types.ExternalFunction, ctypes.CDLL, os.name, {library}
 types.ExternalFunction = lambda name, signature: known("absent_" + name if name in {absent} else name, signature)
@@ -103,7 +103,7 @@ import tensorgrad as torch
 x = torch.linspace(0, 1, 100_000).exp()
 assert torch.allclose(x.log(), torch.linspace(0, 1, 100_000), atol=1e-6)
 from tensorgrad.kernels.numba import table
-assert not any(row.asked for row in table.ROWS)
+assert not any(row.asked for row in table.ALL)
 """
     environment = {k: v for k, v in os.environ.items() if k != "TENSORGRAD_FAST"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)

@@ -12,13 +12,13 @@ import pytest
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
-from tensorgrad.kernels.numba.runtime import native
+from tensorgrad.kernels.numba.runtime import internals, native
 
 CODE = """
 import platform, sys
 import tensorgrad
 from tensorgrad.kernels.numba.runtime import compiler, native
-compiler._serving = True
+compiler.serving = True
 features, machine = {features}, {machine!r}
 if features is not None:
     native.has = features.__contains__
@@ -26,12 +26,13 @@ real = platform.machine
 platform.machine = lambda: machine or real()
 from tensorgrad.kernels.numba.simd import vectors
 platform.machine = real
-from tensorgrad.kernels.numba.runtime import cache, verify, background
+from tensorgrad.kernels.numba import compiling, verify
+from tensorgrad.kernels.numba.runtime import cache, loading
 assert (vectors.LANES, vectors._MANY) == {form}, (vectors.LANES, vectors._MANY)
 where = cache.place()
 for kernel in {kernels}:
-    background.compile_into(kernel, where)  # compares it with NumPy
-    assert verify.uses(kernel, background._made[kernel]), kernel
+    compiling.compile_into(kernel, where)  # compares it with NumPy
+    assert verify.uses(kernel, loading.loaded[kernel]), kernel
 print("right")
 """
 # Each kernel whose blocks depend on it, once.
@@ -52,7 +53,7 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_gives_the_results_of_numpy(name, tmp_path):
     features, machine, environment, form = FORMS[name]
-    if "NUMBA_CPU_NAME" in environment and not native.llvm.get_process_triple().startswith("x86_64"):
+    if "NUMBA_CPU_NAME" in environment and not internals.triple().startswith("x86_64"):
         pytest.skip("this is no x86-64 processor")
     if environment is AVX2 and not (native.has("avx512f") and native.has("fma")):
         pytest.skip("this processor has no AVX2, or every other test runs this form")

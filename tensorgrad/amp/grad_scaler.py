@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.dispatch.kernel_tables import own_kernel
+from tensorgrad.dispatch.kernel_tables import own_part
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
@@ -246,7 +246,7 @@ class GradScaler:
     def _adapt(self, scale: Tensor, steps: Tensor, found: Tensor) -> None:
         """Less after an overflow; more, unless that is infinite, after enough steps without one."""
         settings = self._growth_factor, self._backoff_factor, self._growth_interval
-        kernel = own_kernel("scale of losses", STORAGES[scale._array.__class__])
+        kernel = own_part("update_loss_scale", STORAGES[scale._array.__class__])
         if kernel is not None:
             kernel(scale._array, steps._array, found._array, *settings)
             scale._storage.bump()
@@ -342,7 +342,7 @@ class GradScaler:
 def _multiply(grads: list[Tensor], inverse: Tensor) -> Tensor:
     """Multiplies gradients of one device in place; 1.0 if one was infinite or not a number, else 0.0."""
     found = torch.full((), 0.0, dtype=torch.float32, device=inverse.device)
-    kernel: Any = own_kernel("unscaling of gradients", STORAGES[inverse._array.__class__])
+    kernel: Any = own_part("unscale_gradients", STORAGES[inverse._array.__class__])
     done = NotImplemented
     if kernel is not None:
         done = kernel([grad._array for grad in grads], inverse._array, found._array)

@@ -81,6 +81,11 @@ OWN: dict[str, dict[str, str]] = {}
 # Ops with a second kernel for large arrays on the CPU: name -> its row (kernels/numba/table.py).
 LARGE: dict = {}
 
+# Kernels that are no op's, for which composites, samplers and optimizers ask by name: on the CPU (name -> its row), and
+# those of a device (device type -> {name -> "file.function" of kernels/<device>/}).
+PARTS: dict[str, Any] = {}
+OWN_PARTS: dict[str, dict[str, str]] = {}
+
 
 class KernelTable(dict):
     """The kernels of one op by array class; found when first needed. `large`: those for large arrays."""
@@ -139,12 +144,16 @@ def with_own(name, storage: type[Storage], general, large=True):
     """The general kernel of an op (or of "op.backward") behind the one that its device has for it, if any."""
     if storage.device_type == "cpu":
         return LARGE[name].over(general) if large and name in LARGE else general
-    return first_that_accepts(name, own_kernel(name, storage), general)
+    return first_that_accepts(name, _own(OWN, name, storage), general)
 
 
-def own_kernel(name: str, storage: type[Storage]):
-    """The kernel that a device has under a name, which need not be that of an op; or None."""
-    path = OWN.get(storage.device_type, {}).get(name)
+def own_part(name: str, storage: type[Storage]):
+    """The kernel beside those of ops that a device has under a name; or None."""
+    return _own(OWN_PARTS, name, storage)
+
+
+def _own(table: dict[str, dict[str, str]], name: str, storage: type[Storage]):
+    path = table.get(storage.device_type, {}).get(name)
     return None if path is None else _found(storage.device_type, path)
 
 

@@ -61,7 +61,7 @@ class Adam(Elementwise):
         tensor([0.5000, 0.5000], requires_grad=True)
     """
 
-    _kernel_name = "step of Adam"
+    _kernel_name = "adam_step"
     _flags = flags.ADAM
 
     def __init__(

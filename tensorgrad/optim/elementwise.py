@@ -19,7 +19,7 @@ import numpy as np
 
 import tensorgrad as torch
 from tensorgrad.dispatch.kernel_errors import check_one_device
-from tensorgrad.dispatch.kernel_tables import LARGE, own_kernel
+from tensorgrad.dispatch.kernel_tables import LARGE, PARTS, own_part
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.optim import flags, optimizer
@@ -203,9 +203,9 @@ class Elementwise(Optimizer):
         """The kernel that moves many parameters at once: its row, from how many elements on, and what it takes."""
         there = params[0]._array.__class__ if params else np.ndarray
         if there is np.ndarray:
-            row: Any = LARGE.get(self._kernel_name)
+            row: Any = PARTS.get(self._kernel_name)
             return row, sys.maxsize if row is None or SETTINGS.deterministic else row.elements, _plain
-        row = own_kernel(self._kernel_name, STORAGES[there])
+        row = own_part(self._kernel_name, STORAGES[there])
         return (None, sys.maxsize, _plain) if row is None else (row, row.elements, row.takes)
 
     def _move(self, p: Tensor, x: Any, arrays: list, settings: Settings, group: dict[str, Any], t: Any) -> None:

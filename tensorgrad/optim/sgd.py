@@ -58,7 +58,7 @@ class SGD(Elementwise):
         tensor([0.5000, 0.5000], requires_grad=True)
     """
 
-    _kernel_name = "step of SGD"
+    _kernel_name = "sgd_step"
     _complex_as_pairs = False
     _flags = flags.SGD
 

@@ -6,9 +6,9 @@ import tensorgrad
 from tensorgrad.dispatch import kernel_tables
 
 
-def _stays(name: str, path: str) -> bool:
-    """Random numbers have no other kernel, what runs on the host is no CUDA kernel, and some rows are no ops."""
-    return path.startswith(("random.", "host.")) or name.partition(".backward")[0] not in kernel_tables.OPS
+def _stays(path: str) -> bool:
+    """Random numbers have no other kernel, and what runs on the host is no CUDA kernel."""
+    return path.startswith(("random.", "host."))
 
 
 @contextlib.contextmanager
@@ -16,7 +16,7 @@ def on_cupy_alone():
     """Leaves the rows of kernels/cuda/table.py aside, but for those that nothing could replace."""
     tensorgrad.cuda.init()
     rows = kernel_tables.OWN["cuda"]
-    kernel_tables.OWN["cuda"] = {name: path for name, path in rows.items() if _stays(name, path)}
+    kernel_tables.OWN["cuda"] = {name: path for name, path in rows.items() if _stays(path)}
     _forget()
     try:
         yield

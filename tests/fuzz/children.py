@@ -84,8 +84,8 @@ def signals(seed: str) -> None:
     torch.set_num_threads(threads)
     programs = work(rng)
     if table.wanted():
-        thread_pool.GRAIN, thread_pool.ROUSING = 64, 128
-        for row in table.ROWS:
+        thread_pool.GRAIN, thread_pool.WAKING = 64, 128
+        for row in table.ALL:
             row.elements = 512
         for program in programs:
             program()

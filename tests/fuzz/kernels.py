@@ -72,7 +72,7 @@ def load(names) -> None:
     """Compiles the kernels of some rows, or reads them from the cache, and has their calls counted."""
     from tensorgrad.kernels.numba.runtime import background
 
-    for row in table.ROWS:
+    for row in table.ALL:
         if row.op in names and row.op not in _loaded:
             row.asked = True
             made = row.ready or background.compiled(row.kernel)
@@ -82,12 +82,11 @@ def load(names) -> None:
 
 def watch_cuda() -> None:
     """Has the calls of CUDA kernels counted."""
-    found = kernel_tables.own_kernel
-    rows = kernel_tables.OWN["cuda"]
+    found = kernel_tables._own
 
-    def own_kernel(name, storage):
-        kernel = found(name, storage)
-        if kernel is None or storage.device_type != "cuda" or name not in rows:
+    def own(rows, name, storage):
+        kernel = found(rows, name, storage)
+        if kernel is None or storage.device_type != "cuda":
             return kernel
         if not hasattr(kernel, "takes"):
             return USED.notes(name, kernel)
@@ -97,12 +96,7 @@ def watch_cuda() -> None:
     if getattr(kernel_tables, "_watched", False):
         return
     kernel_tables._watched = True  # type: ignore[attr-defined]
-    kernel_tables.own_kernel = own_kernel
-    for module in ("tensorgrad.optim.elementwise", "tensorgrad.nn.utils.clip_grad", "tensorgrad.ops.random.sample",
-                   "tensorgrad.ops.nn.dropout", "tensorgrad.amp.grad_scaler"):  # fmt: skip
-        loaded = importlib.import_module(module)
-        if hasattr(loaded, "own_kernel"):
-            loaded.own_kernel = own_kernel  # type: ignore[attr-defined]
+    kernel_tables._own = own
     for name in kernel_tables.OPS:
         kernel_tables._changed(name)
 
@@ -111,7 +105,7 @@ def watch_cuda() -> None:
 def thresholds(elements: int) -> Iterator[None]:
     """Compiled kernels from so many elements on; those that are not loaded would come later, in the background."""
     before = {row: row.elements for row in table.ROWS}
-    for row in table.ROWS:
+    for row in table.ALL:
         row.elements = elements if row.op in _loaded else _NEVER
     try:
         yield
@@ -148,15 +142,15 @@ def compiled(case: Case) -> Iterator[None]:
     """Compiled kernels for all sizes, on as many threads as the case says, with any work worth sharing."""
     from tensorgrad.kernels.numba.runtime import thread_pool
 
-    threads, grain, rousing = torch.get_num_threads(), thread_pool.GRAIN, thread_pool.ROUSING
+    threads, grain, waking = torch.get_num_threads(), thread_pool.GRAIN, thread_pool.WAKING
     torch.set_num_threads(case.threads)
-    thread_pool.GRAIN, thread_pool.ROUSING = (1, 2) if case.threads > 1 else (grain, rousing)
+    thread_pool.GRAIN, thread_pool.WAKING = (1, 2) if case.threads > 1 else (grain, waking)
     try:
         with thresholds(0), ways(case.ways), poison():
             yield
     finally:
         torch.set_num_threads(threads)
-        thread_pool.GRAIN, thread_pool.ROUSING = grain, rousing
+        thread_pool.GRAIN, thread_pool.WAKING = grain, waking
 
 
 _empty = np.empty
@@ -380,14 +374,14 @@ def cuda_rows() -> list[str]:
     """The rows of the CUDA kernels' table, but for those that run on the host."""
     from tensorgrad.kernels.cuda import table
 
-    return [name for name, path in table.ROWS.items() if not path.startswith("host.")]
+    return [name for name, path in (table.ROWS | table.PARTS).items() if not path.startswith("host.")]
 
 
 def check(name: str, seed: int, device: str = "cpu", limit: int = 40) -> str:
     """Makes and compares a case. Raises: Wrong."""
     family = FAMILIES[name]
     if device == "cpu":
-        load((*family.rows, "threads that wait"))
+        load((*family.rows, "spin_wait"))
     return compare(make(name, seed, limit, device), family, device)
 
 
@@ -455,7 +449,7 @@ def snippet(name: str, case: Case, device: str) -> str:
 
 def show(name: str, case: Case, device: str = "cpu") -> None:
     """Runs a case and prints what it gave both ways."""
-    load((*FAMILIES[name].rows, "threads that wait"))
+    load((*FAMILIES[name].rows, "spin_wait"))
     with thresholds(_NEVER):
         print("NumPy:", run(case))
     with compiled(case) if device == "cpu" else thresholds(_NEVER):
@@ -466,7 +460,7 @@ def show(name: str, case: Case, device: str = "cpu") -> None:
 def prepare(device: str) -> None:
     """What the kernels of a device need before their cases run."""
     if device == "cpu":
-        rows = [row.op for row in table.ROWS]
+        rows = [row.op for row in table.ALL]
         for op in tqdm(rows, "kernels compiled or read", disable=None if sys.stderr.isatty() else True):
             load((op,))
     else:

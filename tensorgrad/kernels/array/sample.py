@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import LARGE
+from tensorgrad.dispatch.kernel_tables import PARTS
 from tensorgrad.dtypes import C_TYPES
 from tensorgrad.random.generator import Generator
 
@@ -476,7 +476,7 @@ def _below(gen: Generator, shape, dtype: np.dtype, span: int, low: int, wide: bo
 
 def bernoulli(gen: Generator, shape, dtype: np.dtype, p: float) -> np.ndarray:
     """1 with probability `p`, else 0: `bernoulli_(p)`. Takes two words for each, whatever the dtype."""
-    return _coins(gen, shape, dtype, p, 1)
+    return _bernoulli_mask(gen, shape, dtype, p, 1)
 
 
 def dropout_mask(gen: Generator, shape, dtype: np.dtype, p: float) -> np.ndarray:
@@ -487,16 +487,16 @@ def dropout_mask(gen: Generator, shape, dtype: np.dtype, p: float) -> np.ndarray
     keep = 1 - p
     with np.errstate(all="ignore"):
         scale = (_work(dtype).type(1) / _work(dtype).type(keep)).astype(dtype)
-    return _coins(gen, shape, dtype, keep, scale)
+    return _bernoulli_mask(gen, shape, dtype, keep, scale)
 
 
-def _coins(gen: Generator, shape, dtype: np.dtype, p: float, value) -> np.ndarray:
+def _bernoulli_mask(gen: Generator, shape, dtype: np.dtype, p: float, value) -> np.ndarray:
     """`value` with probability `p`, else 0."""
     out = np.empty(shape, dtype)
     flat = out.reshape(-1)
     # u < p for u = k / 2**53 is k < p * 2**53, and scaling by a power of two is exact.
     limit = np.uint64(math.ceil(p * 2.0**53))
-    row = LARGE.get("coins")
+    row = PARTS.get("bernoulli_mask")
     if (
         row is not None and flat.size >= row.elements and dtype == np.float32 and row.available()
         and row.ready(gen, limit, value, out) is not NotImplemented

@@ -1,7 +1,7 @@
 """Steps of optimizers, the norm of all gradients, and the scaling of losses: one launch for all parameters.
 
 What they take comes in lists, so these are no kernels of ops: `optim/elementwise.py`, `nn/utils/clip_grad.py` and
-`amp/grad_scaler.py` ask for them by name (`dispatch/kernel_tables.py`, `own_kernel`). Nothing here waits for the GPU.
+`amp/grad_scaler.py` ask for them by name (`dispatch/kernel_tables.py`, `own_part`). Nothing here waits for the GPU.
 """
 
 from __future__ import annotations

@@ -51,24 +51,25 @@ ROWS = {
     "index_add": "index.index_add", "index": "index.index", "index_grad": "index.index_grad",
     "index_put": "index.index_put",
     "attention": "attention.attention", "attention.backward": "attention.attention_grad",
-    # Names that begin with "sample." are no ops: they stand for functions of kernels/array/sample.py.
-    "sample.uniform": "random.uniform", "sample.normal": "random.normal", "sample.log_normal": "random.log_normal",
-    "sample.exponential": "random.exponential", "sample.cauchy": "random.cauchy",
-    "sample.geometric": "random.geometric", "sample.bernoulli": "random.bernoulli", "sample.random": "random.random",
-    "sample.randint": "random.randint", "sample.randperm": "random.randperm",
-    "sample.multinomial": "random.multinomial", "sample.dropout_mask": "random.dropout_mask",
-    "sample.dropout_place": "random.dropout_place",
     "bernoulli_sample": "random.bernoulli_each", "bernoulli_over": "random.bernoulli_over",
     "normal_both": "random.normal_both", "normal_mean": "random.normal_mean", "normal_std": "random.normal_std",
     "philox_dropout": "random.dropout", "poisson_sample": "random.poisson", "binomial_sample": "random.binomial",
     "standard_gamma_sample": "random.standard_gamma", "dirichlet_sample": "random.dirichlet",
     **{name: f"host.{name}" for name in host.OPS},
-    # Not ops: kernels over lists of arrays, which ask for them by these names.
-    "step of SGD": "optim.sgd", "step of Adam": "optim.adam", "norm of gradients": "optim.norm",
-    "clip of gradients": "optim.clip", "unscaling of gradients": "optim.unscale", "scale of losses": "optim.rescale",
+}  # fmt: skip
+
+# Kernels that are no op's: samplers under the names of kernels/array/sample.py, and what takes lists of arrays.
+PARTS = {
+    "uniform": "random.uniform", "normal": "random.normal", "log_normal": "random.log_normal",
+    "exponential": "random.exponential", "cauchy": "random.cauchy", "geometric": "random.geometric",
+    "bernoulli": "random.bernoulli", "random": "random.random", "randint": "random.randint",
+    "randperm": "random.randperm", "multinomial": "random.multinomial", "dropout_mask": "random.dropout_mask",
+    "dropout_place": "random.dropout_place",
+    "sgd_step": "optim.sgd", "adam_step": "optim.adam", "gradient_norm": "optim.norm",
+    "clip_gradients": "optim.clip", "unscale_gradients": "optim.unscale", "update_loss_scale": "optim.rescale",
 }  # fmt: skip
 
 
 def install() -> None:
     """Puts the rows in front of the general kernels, for arrays on GPUs."""
-    kernel_tables.OWN["cuda"] = ROWS
+    kernel_tables.OWN["cuda"], kernel_tables.OWN_PARTS["cuda"] = ROWS, PARTS

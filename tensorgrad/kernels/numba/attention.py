@@ -15,9 +15,10 @@ from collections.abc import Callable
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba.functions import F, exp_below, inner
+from tensorgrad.kernels.numba.functions import F, exp_below
 from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.simd.panels import EVEN, LANES, PAD, across, along, flat
 

@@ -22,10 +22,9 @@ import numpy as np
 from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import images
-from tensorgrad.kernels.numba.functions import inner
 from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.language import to_fixed_tuple
+from tensorgrad.kernels.numba.runtime.language import inner, to_fixed_tuple
 from tensorgrad.kernels.numba.runtime.launch import shared, with_loops
 from tensorgrad.kernels.numba.simd.panels import flat, into_panels
 from tensorgrad.kernels.numba.simd.tiles import FORM, ITEMS, WIDEST, Layout, fill, layout, move, odd, up

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba.functions import F, inner
-from tensorgrad.kernels.numba.runtime.language import njit
+from tensorgrad.kernels.numba.functions import F
+from tensorgrad.kernels.numba.runtime.language import inner, njit
 from tensorgrad.kernels.numba.runtime.launch import plain
 from tensorgrad.random.generator import WORDS
 
@@ -26,7 +26,7 @@ _UPPER, _LOWER, _MATRIX = _U(0x80000000), _U(0x7FFFFFFF), _U(0x9908B0DF)
 _B, _C = _U(0x9D2C5680), _U(0xEFC60000)
 _ONE, _S7, _S11, _S15, _S18 = _U(1), _U(7), _U(11), _U(15), _U(18)
 _TOP, _HALF = np.uint64(0x1FFFFF), np.uint64(32)  # of 64 bits 53 count, the first word's on top
-_BLOCK = 2048  # coins at a time
+_BLOCK = 2048  # draws at a time
 
 
 @njit(inline="always")
@@ -63,7 +63,7 @@ def _compare(pairs, limit, value, out):
         out[i] = value if number < limit else F(0.0)
 
 
-def _coins() -> Callable:
+def _mask() -> Callable:
     @plain("void(uint32[::1], uint64, float32, float32[::1])")
     def toss(state, limit, value, out):
         key, at = state[:WORDS], int(state[WORDS])
@@ -109,4 +109,4 @@ def _state(bits):
     return state if (state[:WORDS] == known["key"]).all() and int(state[WORDS]) == known["pos"] else False
 
 
-KERNELS: dict[str, Callable[[], Callable]] = {"coins": _coins}
+KERNELS: dict[str, Callable[[], Callable]] = {"mask": _mask}

@@ -8,17 +8,11 @@ for the Elementary Functions* (1980). erf: Abramowitz & Stegun 7.1 for the serie
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from tensorgrad.kernels.numba.runtime.language import njit
 
 F = np.float32
-
-# A function that only kernels call: without what Python would need to call it, which takes time to compile. Division by
-# zero gives inf, as NumPy's.
-inner = partial(njit, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 _LOG2E, _LN2_HIGH, _LN2_LOW = F(1.44269504088896341), F(0.693359375), F(-2.12194440e-4)
 
 

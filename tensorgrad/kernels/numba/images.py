@@ -17,8 +17,8 @@ from itertools import product
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba.functions import inner
 from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.simd.vectors import LANES, ROWS, runs_1, runs_2, runs_3, turn
 

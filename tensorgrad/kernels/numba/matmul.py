@@ -18,9 +18,9 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import added, column_sum
-from tensorgrad.kernels.numba.functions import inner
 from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared, with_loops
 from tensorgrad.kernels.numba.simd.panels import flat, into_panels
 from tensorgrad.kernels.numba.simd.vectors import LANES, NO, ROWS, runs_1, runs_2, runs_3

@@ -13,9 +13,10 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.softmax import _ANY_ORDER, _MATRIX, joined
 

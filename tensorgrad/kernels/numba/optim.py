@@ -12,8 +12,9 @@ from itertools import accumulate
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import plain
 from tensorgrad.kernels.numba.softmax import _dot
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import functions, layout
-from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.language import njit
+from tensorgrad.kernels.numba.runtime.language import inner, njit
 from tensorgrad.kernels.numba.runtime.launch import shared
 
 _DENSITY = F(0.3989422804014327)  # 1/√(2π)

@@ -14,8 +14,9 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import rnn as general
 from tensorgrad.kernels.numba import functions, matmul
-from tensorgrad.kernels.numba.functions import F, inner
+from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.simd.panels import LANES, PAD, across, flat
 from tensorgrad.kernels.numba.softmax import _MATRIX

@@ -10,76 +10,15 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from functools import update_wrapper
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorgrad.dispatch import kernel_tables
-from tensorgrad.settings import _Settings as SETTINGS
+from tensorgrad.kernels.numba.runtime import hooks
+from tensorgrad.kernels.numba.runtime.row import WAITING, Row
 
-
-class Unsuited(Exception):
-    """An array that a compiled kernel was not made for (read-only, with gaps, of another dtype): NumPy's takes over."""
-
-
-class Row:
-    """An op, its compiled kernel as "file.name" in this folder, and the elements of its first array that it is for.
-
-    `sized` is the number of the argument that is measured, where it is not the first. "name.backward" is the kernel of
-    an op's `backward_kernel`.
-    """
-
-    __slots__ = ("_elements", "asked", "kernel", "op", "ready", "sized")
-
-    def __init__(self, op: str, kernel: str, elements: int, sized: int = 0):
-        self.op, self.kernel, self._elements, self.sized = op, kernel, elements, sized
-        self.ready: Any = None  # the kernel, once it is compiled
-        self.asked = False
-
-    @property
-    def elements(self) -> int:
-        return self._elements
-
-    @elements.setter
-    def elements(self, elements: int) -> None:
-        self._elements = elements
-        if self.op in kernel_tables.OPS:  # the call path looks there
-            kernel_tables.OPS[self.op].few = elements
-
-    def available(self) -> bool:
-        """Whether the kernel is compiled; if not, asks for it."""
-        if self.ready is None:
-            from tensorgrad.kernels.numba.runtime.background import request
-
-            request(self)
-        return self.ready is not None
-
-    def over(self, general: Callable) -> Callable:
-        """The kernel of an op for large arrays: the compiled one, once there is one, else NumPy's."""
-        from tensorgrad.kernels.numba import layout
-        from tensorgrad.kernels.numba.runtime.background import request
-
-        again = getattr(layout, LYING.get(self.kernel.rpartition(".")[0], ""), None)
-        sized = self.sized
-        always = self.op in kernel_tables.OPS  # whoever calls the kernel of an op has looked at the size
-
-        def kernel(*given, **options):
-            if (always or given[sized].size >= self._elements) and not SETTINGS.deterministic:
-                if self.ready is None:
-                    request(self)
-                else:
-                    try:
-                        made = self.ready(*given, **options)
-                        if made is NotImplemented and again is not None and not options:
-                            made = again(self.ready, given)
-                    except Unsuited:
-                        made = NotImplemented
-                    if made is not NotImplemented:
-                        return made
-            return general(*given, **options)
-
-        return update_wrapper(kernel, getattr(general, "func", general))
-
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # NumPy's functions that threads share (ufuncs.py); those of arithmetic are compiled too, for shapes that broadcast.
 ARITHMETIC = ("add", "sub", "mul", "div")
@@ -88,14 +27,11 @@ UFUNCS = (
     "square", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not",
 )  # fmt: skip
 
-WAITING = Row("threads that wait", "runtime.spin.wait", 0)  # what the pool's threads do until there is work
 ROWS = (
-    WAITING, Row("clone_copy", "layout.clone", 4096),
+    Row("clone_copy", "layout.clone", 4096),
     *(Row(name, f"ufuncs.{name}", 131072) for name in UFUNCS),
     *(Row(name, f"ufuncs.{name}", 32768) for name in ARITHMETIC),
     Row("where", "broadcast.where", 2048), Row("masked_fill", "broadcast.masked_fill", 2048),
-    Row("step of SGD", "optim.sgd", 16384), Row("step of Adam", "optim.adam", 512),
-    Row("norm of gradients", "optim.squares", 4096), Row("coins", "dropout.coins", 2048),
     Row("topk_", "sort.topk", 2048),
     Row("exp", "pointwise.exp", 8192),
     Row("sigmoid", "pointwise.sigmoid", 4096), Row("silu", "pointwise.silu", 4096),
@@ -139,10 +75,31 @@ ROWS = (
     Row("tanh.backward", "pointwise.tanh_grad", 16384), Row("relu.backward", "pointwise.relu_grad", 4096),
 )  # fmt: skip
 
-# How a file's kernels get arrays that do not lie in rows, by a function of layout.py. Without one NumPy's serve them.
-LYING = {
-    "pointwise": "elementwise",
-    "softmax": "by_rows", "scan": "by_rows", "pool": "by_rows", "norm": "by_rows", "loss": "by_rows",
+# Kernels that are no op's: optimizers, samplers and the pool of threads ask for them by name.
+PARTS = (
+    WAITING,
+    Row("sgd_step", "optim.sgd", 16384), Row("adam_step", "optim.adam", 512),
+    Row("gradient_norm", "optim.squares", 4096), Row("bernoulli_mask", "dropout.mask", 2048),
+)  # fmt: skip
+ALL = (*ROWS, *PARTS)
+
+
+def _by_elements(kernel: Callable, given: tuple) -> Any:
+    from tensorgrad.kernels.numba import layout
+
+    return layout.elementwise(kernel, given)
+
+
+def _by_rows(kernel: Callable, given: tuple) -> Any:
+    from tensorgrad.kernels.numba import layout
+
+    return layout.by_rows(kernel, given)
+
+
+# How a family's kernels get arrays that do not lie in rows. Without one NumPy's serve them.
+LAYOUTS = {
+    "pointwise": _by_elements,
+    "softmax": _by_rows, "scan": _by_rows, "pool": _by_rows, "norm": _by_rows, "loss": _by_rows,
 }  # fmt: skip
 
 
@@ -159,10 +116,14 @@ def wanted() -> bool:
     return True
 
 
-def install() -> None:
-    """Puts the rows in front of the ops' NumPy kernels."""
+def install(compile_here: Callable[[str, Path], None]) -> None:
+    """Puts the rows in front of the NumPy kernels. `compile_here` is what compiles in this process (compiling.py)."""
     from tensorgrad.kernels.numba.runtime import blas
 
     blas.wait_briefly()
+    hooks.compile_here = compile_here
+    hooks.layouts.update(LAYOUTS)
     for row in ROWS:
         kernel_tables.LARGE[row.op], row.elements = row, row.elements
+    for row in PARTS:
+        kernel_tables.PARTS[row.op] = row

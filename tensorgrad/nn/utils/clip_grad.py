@@ -12,7 +12,7 @@ import numpy as np
 
 import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.dispatch.kernel_tables import LARGE, own_kernel
+from tensorgrad.dispatch.kernel_tables import PARTS, own_part
 from tensorgrad.dtypes import F32
 from tensorgrad.settings import _Settings as SETTINGS
 from tensorgrad.storage.stubs import STORAGES
@@ -76,12 +76,12 @@ def _euclidean(tensors: list[Tensor]) -> Tensor | None:
     """
     arrays = [tensor._array for tensor in tensors]
     if arrays[0].__class__ is not np.ndarray:
-        kernel = own_kernel("norm of gradients", STORAGES[arrays[0].__class__])
+        kernel = own_part("gradient_norm", STORAGES[arrays[0].__class__])
         total = NotImplemented if kernel is None else kernel(arrays)
         return None if total is NotImplemented else wrap(total)
     if not all(a.__class__ is np.ndarray and a.dtype is F32 and a.flags.carray for a in arrays):
         return None
-    row: Any = LARGE.get("norm of gradients")
+    row: Any = PARTS.get("gradient_norm")
     many = row is not None and not SETTINGS.deterministic and sum(a.size for a in arrays) >= row.elements
     if many and row.available():
         total = row.ready(arrays).sum()
@@ -112,7 +112,7 @@ def clip_grads_with_norm_(
 
 def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
     if grads and grads[0]._array.__class__ is not np.ndarray:
-        kernel = own_kernel("clip of gradients", STORAGES[grads[0]._array.__class__])
+        kernel = own_part("clip_gradients", STORAGES[grads[0]._array.__class__])
         arrays = [grad._array for grad in grads]
         if kernel is not None and kernel(arrays, total_norm._array, float(max_norm)) is not NotImplemented:
             for grad in grads:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kernel_tables import own_kernel
+from tensorgrad.dispatch.kernel_tables import own_part
 from tensorgrad.dispatch.kinds import composite, export, op
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
@@ -58,7 +58,7 @@ def _fused(input: Tensor, p: float) -> Tensor | None:
     """Dropout in one pass, on devices that can draw the same noise again for the gradient; None on others."""
     if input._array.__class__ is np.ndarray:
         return None
-    place = own_kernel("sample.dropout_place", input._storage.__class__)
+    place = own_part("dropout_place", input._storage.__class__)
     return None if place is None else _philox(input, p, place(stream_for(input, None, "dropout"), input._array))
 
 
@@ -239,7 +239,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     if p == 0 or p == 1:
         kept = input.new_full(input.shape, p == 0, dtype=dtypes.bool)
         return input * kept, kept
-    place = own_kernel("sample.dropout_place", input._storage.__class__)
+    place = own_part("dropout_place", input._storage.__class__)
     if place is not None:
         where = place(stream_for(input, None, "dropout"), input._array)
         return _philox(input, p, where), _philox(input.new_ones(input.shape), p, where).to(dtypes.bool)

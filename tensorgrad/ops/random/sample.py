@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kernel_tables import own_kernel
+from tensorgrad.dispatch.kernel_tables import own_part
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -55,7 +55,7 @@ def stream_for(tensor: Tensor, generator, name: str) -> Generator:
 def drawn(sampler, gen: Generator, shape, dtype: np.dtype, args: tuple, device, **to):
     """Samples as an array on `device`: by its own sampler of that name, else by the host's, copied."""
     storage = storage_class(device)
-    own = own_kernel(f"sample.{sampler.__name__}", storage)
+    own = own_part(sampler.__name__, storage)
     made = NotImplemented if own is None else own(gen, shape, dtype, *args, **to)
     if made is not NotImplemented:
         return made
@@ -394,7 +394,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
 
 def _multinomial(input: Tensor, gen: Generator, num_samples: int, replacement: bool) -> Tensor:
     storage = input._storage
-    own = own_kernel("sample.multinomial", storage.__class__)
+    own = own_part("multinomial", storage.__class__)
     made = NotImplemented if own is None else own(gen, input._array, num_samples, replacement)
     if made is NotImplemented:
         host = kernels.multinomial(host_stream(gen), storage.to_host(input._array), num_samples, replacement)

@@ -3,8 +3,9 @@
 This runs in the process that compiles. The entry calls the interface of Python, and reads NumPy's arrays where they
 lie; all that it names is looked up when the object is loaded (native.py), so that the program needs no Numba.
 
-There are three kinds of entry. "shared": launch(_, arguments, length, board, workers) of a kernel whose ranges threads
-share (launch.py); "plain": a function of Python with the kernel's own arguments; "native": a function of C, of numbers.
+There are three kinds of entry. "shared": launch(_, arguments, length, mailbox, workers) of a kernel whose ranges
+threads share (launch.py); "plain": a function of Python with the kernel's own arguments; "native": a function of C, of
+numbers.
 """
 
 from __future__ import annotations
@@ -14,18 +15,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils, sigutils
-from numba.np.arrayobj import populate_array
+from numba import types
 
-from tensorgrad.kernels.numba.runtime import native
+from tensorgrad.kernels.numba.runtime import internals, native
 from tensorgrad.kernels.numba.runtime.mailbox import ARGUMENTS, DIVIDE, SIZE
 
 _I8, _I32, _I64, _DOUBLE = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.DoubleType()
 _POINTER, _VOID = _I8.as_pointer(), ir.VoidType()
-_ROOM = 8 * (SIZE - ARGUMENTS)  # bytes of a board for arguments
+_ROOM = 8 * (SIZE - ARGUMENTS)  # bytes of a mailbox for arguments
 _HEAD = object.__basicsize__
 _HEADER = 64  # bytes before the memory of an array that a kernel makes
 _SIGNATURES = {
@@ -50,12 +48,11 @@ def _i64(number: int) -> Any:
 class _Entry:
     """The module of an entry while it is written."""
 
-    def __init__(self, compiled: Any, name: str, entry: str):
-        self.context, self.descriptor = compiled.target_context, compiled.fndesc
+    def __init__(self, compiled: internals.Compiled, name: str, entry: str):
+        self.compiled, self.name, self.entry = compiled, name, entry
         self.module = ir.Module(f"{entry}.entry")
-        self.module.triple = llvm.get_process_triple()
-        self.signature, self.name, self.entry = compiled.signature, name, entry
-        self.kernel = self.context.declare_function(self.module, self.descriptor)
+        self.module.triple = internals.triple()
+        self.kernel = compiled.declare(self.module)
         self.builder: Any = None
         self.refused: Any = None
 
@@ -64,16 +61,15 @@ class _Entry:
     def call(self, name: str, *given: Any) -> Any:
         back, *kinds = _SIGNATURES[name]
         kind = ir.FunctionType(back, kinds)
-        return self.builder.call(cgutils.get_or_insert_function(self.module, kind, native.PREFIX + name), given)
+        return self.builder.call(internals.declared(self.module, kind, native.PREFIX + name), given)
 
     def object(self, name: str) -> Any:
-        return cgutils.get_or_insert_function(self.module, ir.FunctionType(_VOID, []), native.PREFIX + name).bitcast(
-            _POINTER
-        )
+        return internals.declared(self.module, ir.FunctionType(_VOID, []), native.PREFIX + name).bitcast(_POINTER)
 
     def text(self, text: str) -> Any:
-        constant = cgutils.make_bytearray(text.encode() + b"\0")
-        held = cgutils.global_constant(self.module, f"{self.entry}.text", constant)
+        constant = ir.Constant(ir.ArrayType(_I8, len(text.encode()) + 1), bytearray(text.encode() + b"\0"))
+        held = ir.GlobalVariable(self.module, constant.type, f"{self.entry}.text")
+        held.linkage, held.global_constant, held.initializer = "internal", True, constant
         return self.builder.bitcast(held, _POINTER)
 
     def require(self, condition: Any) -> None:
@@ -136,7 +132,7 @@ class _Entry:
         foreign = ">" if sys.byteorder == "little" else "<"
         native_order = builder.icmp_unsigned("!=", order, ir.Constant(_I8, ord(foreign)))
         same = builder.icmp_unsigned("==", self.load(dtype, _HEAD + 8, _I8), ir.Constant(_I8, ord(letter)))
-        size = _i64(self.itemsize(kind))
+        size = _i64(self.compiled.itemsize(kind))
         same = builder.and_(same, builder.icmp_signed("==", self.load(dtype, _HEAD + 24, _I64), size))
         self.require(builder.and_(same, native_order))
         mask = ir.Constant(_I32, 0x100 | (0x400 if kind.mutable else 0) | (1 if kind.layout == "C" else 0))
@@ -149,27 +145,22 @@ class _Entry:
             *(self.load(strides, 8 * d, _I64) for d in range(kind.ndim)),
         ]
 
-    def itemsize(self, kind: Any) -> int:
-        return self.context.get_abi_sizeof(self.context.get_data_type(kind.dtype))
-
     # --- the kernel's arguments ---
 
     def value(self, kind: Any, leaves: Any) -> Any:
         """An argument as Numba's functions take it, from its numbers, of which it takes as many as it needs.
 
-        Nobody counts references to its arrays: the caller keeps them. (A kernel that takes a row of an array counts
+        References to its arrays are not counted: the caller keeps them. (A kernel that takes a row of an array counts
         them, which is an atomic instruction.)
         """
-        builder, context = self.builder, self.context
+        builder = self.builder
         if isinstance(kind, types.BaseTuple):
-            return context.make_tuple(builder, kind, [self.value(inside, leaves) for inside in kind.types])
+            return self.compiled.tuple_of(builder, kind, [self.value(inside, leaves) for inside in kind.types])
         if isinstance(kind, types.Array):
-            array, size = context.make_array(kind)(context, builder), _i64(self.itemsize(kind))
-            data = builder.inttoptr(next(leaves), context.get_data_type(kind.dtype).as_pointer())
+            address = next(leaves)
             shape = [next(leaves) for _ in range(kind.ndim)]
             strides = [next(leaves) for _ in range(kind.ndim)]
-            populate_array(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
-            return array._getvalue()
+            return self.compiled.array_at(builder, kind, address, shape, strides)
         leaf = next(leaves)
         if isinstance(kind, types.Boolean):
             return builder.icmp_signed("!=", leaf, _i64(0))
@@ -184,17 +175,16 @@ class _Entry:
         self.builder = ir.IRBuilder(function.append_basic_block())
         return function
 
-    def called(self, values: list[Any]) -> tuple[Any, Any]:
-        back, kinds = self.signature.return_type, self.signature.args
-        return self.context.call_conv.call_function(self.builder, self.kernel, back, kinds, values)
+    def called(self, values: list[Any]) -> tuple[Any, Any, Any]:
+        return self.compiled.call(self.builder, self.kernel, values)
 
     def work(self, kinds: Any) -> Any:
         """work(place, first, last, error): a range for the arguments at a place; where the error is told, or 0."""
         function = self.begin(ir.FunctionType(_I64, [_I64] * 4), f"{self.entry}.work")
         place, first, last, error = function.args
         values = self.values(place, kinds)
-        status, _ = self.called([*values, first, last])
-        self.told(status, self.builder.inttoptr(error, _POINTER.as_pointer()))
+        failed, why, _ = self.called([*values, first, last])
+        self.told(failed, why, self.builder.inttoptr(error, _POINTER.as_pointer()))
         return function
 
     def values(self, place: Any, kinds: Any) -> list[Any]:
@@ -214,11 +204,11 @@ class _Entry:
             for kind in kinds
         )
 
-    def told(self, status: Any, error: Any) -> None:
+    def told(self, failed: Any, why: Any, error: Any) -> None:
         """Returns whether it failed, and leaves what Numba says of the error at a place."""
         builder = self.builder
-        builder.store(builder.bitcast(status.excinfoptr, _POINTER), error)
-        builder.ret(builder.zext(status.is_error, _I64))
+        builder.store(builder.bitcast(why, _POINTER), error)
+        builder.ret(builder.zext(failed, _I64))
 
     def held(self, kinds: Any, objects: list[Any]) -> Any:
         """Memory with the numbers of the arguments."""
@@ -264,7 +254,7 @@ class _Entry:
     # --- the three kinds of entry ---
 
     def shared(self) -> None:
-        kinds = self.signature.args[:-2]
+        kinds = self.compiled.takes[:-2]
         if 8 * self.count(kinds) > _ROOM:
             raise ValueError(f"the arguments of a kernel take {8 * self.count(kinds)} bytes, of {_ROOM}")
         work = self.work(kinds)
@@ -281,19 +271,19 @@ class _Entry:
         self.require(builder.icmp_signed("==", self.call("PyTuple_Size", tuple_given), _i64(len(kinds))))
         objects = [self.call("PyTuple_GetItem", tuple_given, _i64(n)) for n in range(len(kinds))]
         memory = self.held(kinds, objects)
-        last, board, workers = (self.leaves(types.int64, argument(n))[0] for n in (2, 3, 4))
+        last, mailbox, workers = (self.leaves(types.int64, argument(n))[0] for n in (2, 3, 4))
         with builder.goto_entry_block():
             error = builder.alloca(_POINTER)
         thread = self.call("PyEval_SaveThread")
         many = builder.icmp_signed("!=", workers, _i64(0))
         with builder.if_else(many) as (together, alone):
             with together:
-                to = builder.inttoptr(builder.add(board, _i64(8 * ARGUMENTS)), _I64.as_pointer())
+                to = builder.inttoptr(builder.add(mailbox, _i64(8 * ARGUMENTS)), _I64.as_pointer())
                 for n in range(self.count(kinds)):
                     builder.store(builder.load(builder.gep(memory, [_i64(n)])), builder.gep(to, [_i64(n)]))
-                slot = builder.inttoptr(builder.add(board, _i64(8 * DIVIDE)), _I64.as_pointer())
+                slot = builder.inttoptr(builder.add(mailbox, _i64(8 * DIVIDE)), _I64.as_pointer())
                 divide = builder.inttoptr(builder.load(slot), ir.FunctionType(_I64, [_I64] * 4).as_pointer())
-                happened = builder.call(divide, [builder.ptrtoint(part, _I64), board, last, workers])
+                happened = builder.call(divide, [builder.ptrtoint(part, _I64), mailbox, last, workers])
                 after_together = builder.block
             with alone:
                 place = builder.ptrtoint(memory, _I64)
@@ -314,16 +304,16 @@ class _Entry:
         self.raised(self.builder.load(error))
 
     def plain(self) -> None:
-        kinds, back = self.signature.args, self.signature.return_type
+        kinds, back = self.compiled.takes, self.compiled.returns
         count, argument = self.python()
         builder = self.builder
         self.require(builder.icmp_signed("==", count, _i64(len(kinds))))
         memory = self.held(kinds, [argument(n) for n in range(len(kinds))])
         thread = self.call("PyEval_SaveThread")
-        status, result = self.called(self.values(builder.ptrtoint(memory, _I64), kinds))
+        failed, why, result = self.called(self.values(builder.ptrtoint(memory, _I64), kinds))
         self.call("PyEval_RestoreThread", thread)
-        with builder.if_then(status.is_error, likely=False):
-            self.raised(builder.bitcast(status.excinfoptr, _POINTER))
+        with builder.if_then(failed, likely=False):
+            self.raised(builder.bitcast(why, _POINTER))
         if back == types.none:
             self.call("Py_IncRef", self.object("None"))
             builder.ret(self.object("None"))
@@ -333,9 +323,9 @@ class _Entry:
             builder.ret(self.call("PyLong_FromLongLong", result))
 
     def native(self) -> None:
-        kinds = self.signature.args
+        kinds = self.compiled.takes
         function = self.begin(ir.FunctionType(_I64, [_I64] * len(kinds)), self.entry, internal=False)
-        self.builder.ret(self.called(list(function.args))[1])
+        self.builder.ret(self.called(list(function.args))[2])
 
     # --- what Numba's code calls ---
 
@@ -347,8 +337,8 @@ class _Entry:
         builder, (_, _, _, count, shape, strides, itemsize, _) = self.builder, function.args
         step = builder.alloca(_I64)
         builder.store(itemsize, step)
-        with cgutils.for_range(builder, count) as loop:
-            at = builder.sub(builder.sub(count, _i64(1)), loop.index)
+        with internals.counted(builder, count) as turn:
+            at = builder.sub(builder.sub(count, _i64(1)), turn)
             builder.store(builder.load(step), builder.gep(strides, [at]))
             builder.store(builder.mul(builder.load(step), builder.load(builder.gep(shape, [at]))), step)
         builder.ret(ir.Constant(_I32, 1))
@@ -391,24 +381,12 @@ def undefined(data: bytes) -> list[str]:
 
 def built(function: Callable, signature: str, kind: str, entry: str, **options: Any) -> tuple[bytes, list[str]]:
     """A kernel's object and the names that it needs. `signature` is "void(float32[::1], ..., int64, int64)"."""
-    given, back = sigutils.normalize_signature(signature)
-    back = types.none if back is None or back == types.void else back
-    options = {"error_model": "numpy", "nogil": True, "fastmath": {"contract"}} | options
-    dispatcher = njit(back(*given), no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(function)
-    [compiled] = dispatcher.overloads.values()
+    compiled = internals.Compiled(
+        function, signature, {"error_model": "numpy", "nogil": True, "fastmath": {"contract"}} | options
+    )
     writing = _Entry(compiled, function.__name__, entry)
     getattr(writing, kind)()
     writing.memory()
     writing.reshape()
-
-    [text] = dispatcher.inspect_llvm().values()
-    module = llvm.parse_assembly(text)
-    module.link_in(llvm.parse_assembly(str(writing.module)))
-    for defined in (*module.functions, *module.global_variables):
-        if not defined.is_declaration and defined.name != entry:  # two objects may use one name for different things
-            defined.linkage = "internal"
-    module.verify()
-    _, name, features = compiled.target_context.codegen().magic_tuple()
-    data = native.machine(name, features).emit_object(module)
-    declared = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
+    data, declared = compiled.linked(writing.module, entry)
     return data, undefined(data) or sorted({*declared, "memcpy", "memmove", "memset"})

@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import hashlib
-import importlib.metadata
 import json
 import os
 import re
@@ -110,10 +109,10 @@ _IMPORT = re.compile(r"from tensorgrad\.kernels\.numba((?:\.\w+)*) import (\([^)
 @cache
 def key(family: str) -> str:
     """What a family's code depends on: texts, versions, the processor. A hash."""
-    from tensorgrad.kernels.numba.runtime import native
+    from tensorgrad.kernels.numba.runtime import internals, native
 
     lanes = [sys.implementation.cache_tag, sys.platform, getattr(sys, "abiflags", ""), str(object.__basicsize__)]
-    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("numba", "llvmlite", "numpy")]
+    versions = [f"{name} {internals.version(name)}" for name in ("numba", "llvmlite", "numpy")]
     made = hashlib.sha256("\0".join([family, *lanes, *versions, *native.cpu()]).encode())
     for name, text in sorted(texts(family).items()):
         made.update(f"\0{name} {len(text)}\0".encode() + text)

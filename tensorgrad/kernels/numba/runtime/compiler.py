@@ -10,54 +10,29 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import gc
 import json
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
 from tensorgrad.system.processes import python
 
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from tensorgrad.kernels.numba.runtime.compiler import serve; serve()"
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from tensorgrad.kernels.numba.compiling import serve; serve()"
 _CRASHES = 3  # of the process, after which the program starts it no more
-_serving = False
+serving = False  # whether this is that process (compiling.py)
 
 
 def compiles_here() -> bool:
     """Whether kernels are compiled in this process."""
-    if _serving:
+    if serving:
         return True
     try:
         python()
     except RuntimeError:
         return True
     return False
-
-
-def serve() -> None:
-    """What the process does: compiles each kernel that it is told of, at low priority, and answers.
-
-    A question is a line of JSON, {"kernel": "softmax.softmax", "where": a folder}; an answer {"error": None or a text}.
-    """
-    global _serving
-    _serving = True
-    if hasattr(os, "nice"):
-        os.nice(10)
-    from tensorgrad.kernels.numba.runtime import background
-
-    warnings.simplefilter("ignore")  # nobody would see them here, and `-W error` is not meant for the compiler
-    gc.set_threshold(200_000)  # the compiler makes very many objects that are not garbage
-    for line in sys.stdin:
-        try:
-            asked = json.loads(line)
-            background.compile_into(asked["kernel"], Path(asked["where"]))
-            answer = None
-        except Exception as error:
-            answer = f"{type(error).__name__}: {error!s:.1000}"
-        print(json.dumps({"error": answer}), flush=True)
 
 
 class Failed(Exception):

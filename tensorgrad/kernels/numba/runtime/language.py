@@ -1,15 +1,16 @@
 """What kernels are written with: Numba's decorators and types where kernels are compiled, nothing in the program.
 
 The program takes finished machine code from the cache (cache.py), and never imports Numba: the import alone takes
-longer than reading every kernel. There the decorators leave functions as they are; nobody calls
-those that are compiled.
+longer than reading every kernel. There the decorators leave functions as they are; those that are compiled are not
+called.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from tensorgrad.kernels.numba.runtime import compiler
+from tensorgrad.kernels.numba.runtime import compiler, internals
 
 
 class _Nothing:
@@ -30,12 +31,15 @@ def _left(function: Any = None, **options: Any) -> Any:
 COMPILING = compiler.compiles_here()
 if COMPILING:
     from numba import njit, types
-    from numba.core import cgutils
     from numba.extending import intrinsic
-    from numba.np.arrayobj import populate_array
-    from numba.np.unsafe.ndarray import to_fixed_tuple
+
+    to_fixed_tuple = internals.fixed_tuple()
 else:
     njit = intrinsic = _left
-    types = cgutils = populate_array = to_fixed_tuple = _Nothing()
+    types = to_fixed_tuple = _Nothing()
 
-__all__ = ["COMPILING", "cgutils", "intrinsic", "njit", "populate_array", "to_fixed_tuple", "types"]
+# A function that only kernels call: without what Python would need to call it, which takes time to compile. Division by
+# zero gives inf, as NumPy's.
+inner = partial(njit, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+__all__ = ["COMPILING", "inner", "intrinsic", "njit", "to_fixed_tuple", "types"]

@@ -1,8 +1,8 @@
 """How compiled functions come to be: from a library of machine code (cache.py), or from the compiler, which adds to it.
 
 A kernel is a function of arrays and numbers and, at the end, of the range of the work to do. What starts it is machine
-code, too (build.py): it leaves the arguments on a board (mailbox.py), whence all threads take them without asking for
-Python's lock. What divides the work among the threads is compiled once for all kernels (spin.py).
+code, too (build.py): it leaves the arguments in a mailbox (mailbox.py), and all threads take them from there without
+asking for Python's lock. What divides the work among the threads is compiled once for all kernels (spin.py).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.kernels.numba.runtime import native
+from tensorgrad.kernels.numba.runtime import internals, native
 from tensorgrad.kernels.numba.runtime.cache import Library, Part
 from tensorgrad.kernels.numba.runtime.language import COMPILING
-from tensorgrad.kernels.numba.table import Unsuited
+from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
 
 
 class Missing(Unsuited):
@@ -31,7 +31,7 @@ COMPILED: list[str] = []  # the functions that this process has compiled
 
 @contextmanager
 def taking_from(library: Library) -> Iterator[None]:
-    """Functions that are asked for meanwhile come from this library. The caller holds the lock (background.py)."""
+    """Functions that are asked for meanwhile come from this library. The caller holds `loading.LOCK`."""
     global _library
     before, _library = _library, library
     try:
@@ -46,7 +46,7 @@ def identity(value: Any) -> str:
     What it reads of its module is part of the family's key. Raises: TypeError for a closure over anything else than
     numbers, texts and functions, whose name could change.
     """
-    value = getattr(value, "py_func", None) or getattr(value, "_defn", value)  # of Numba's function or intrinsic
+    value = internals.python_function(value)
     if isinstance(value, FunctionType):
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
         inside = ", ".join(f"{name}={identity(cell.cell_contents)}" for name, cell in cells)
@@ -83,9 +83,9 @@ def _address(function: Any, signature: str, kind: str, **options: Any) -> int:
 class Shared:
     """A compiled kernel whose ranges several threads may do (thread_pool.run).
 
-    launch(address, arguments, length, board, workers) runs it over 0 ... length, in this thread and `workers` others,
-    of which `board` is the first one's; it returns what has happened (mailbox.py). With none it raises what the kernel
-    raises. Arguments that the kernel does not take are a TypeError.
+    launch(address, arguments, length, mailbox, workers) runs it over 0 ... length, in this thread and `workers` others,
+    of which `mailbox` is the first one's; it returns what has happened (mailbox.py). Without workers it raises
+    what the kernel raises. Arguments that the kernel does not take are a TypeError.
     """
 
     __slots__ = ("__name__", "address", "launch")

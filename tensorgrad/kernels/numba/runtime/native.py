@@ -5,16 +5,15 @@ LLVM ends the process when an object names something that it does not find, so e
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import pickle
 from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 
+from tensorgrad.kernels.numba.runtime import internals
 from tensorgrad.system import forks
 
 # Functions of Python's own interface that entry points call (build.py); to LLVM each is known as PREFIX + name.
@@ -51,27 +50,13 @@ class _Method(ctypes.Structure):
 
 def cpu() -> tuple[str, str]:
     """The processor's name and features, as LLVM calls them; Numba's variables of the environment overrule it."""
-    name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
-    given = os.environ.get("NUMBA_CPU_FEATURES")
-    return name, llvm.get_host_cpu_features().flatten() if given is None else given
+    name, features = internals.host_cpu()
+    return os.environ.get("NUMBA_CPU_NAME") or name, os.environ.get("NUMBA_CPU_FEATURES", features)
 
 
 def has(feature: str) -> bool:
     """Whether the processor that code is made for has a feature ("avx")."""
     return f"+{feature}" in cpu()[1].split(",")
-
-
-def machine(name: str, features: str) -> Any:
-    """What makes machine code for this process."""
-    with contextlib.suppress(Exception):  # newer versions need no such call, and say so
-        llvm.initialize()
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target.create_target_machine(
-        cpu=name, features=features, opt=3, codemodel="jitdefault", jit=True,
-        reloc="static" if target.name.startswith("x86") else "default",
-    )  # fmt: skip
 
 
 def arrays_are_known() -> bool:
@@ -96,28 +81,24 @@ def arrays_are_known() -> bool:
 
 
 @cache
-def _engine() -> Any:
-    """LLVM's loader; one for all objects."""
+def _loader() -> internals.Loader:
+    """One for all objects."""
     if ctypes.sizeof(ctypes.c_void_p) != 8 or not arrays_are_known():
         raise RuntimeError("NumPy's arrays are not laid out as compiled kernels expect")
+    symbols = {name: id(held) for name, held in OBJECTS.items()}
     for name in PYTHON:
-        llvm.add_symbol(PREFIX + name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
-    for name, held in OBJECTS.items():
-        llvm.add_symbol(PREFIX + name, id(held))
-    made = machine(*cpu())
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), made)
+        symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+    return internals.Loader(*cpu(), {PREFIX + name: address for name, address in symbols.items()})
 
 
 def load(data: bytes, entry: str, names: list[str]) -> int:
     """The address of an object's entry. Raises: RuntimeError if it names something that is not there."""
     with _lock:
-        engine = _engine()
-        missing = [name for name in names if not llvm.address_of_symbol(name)]
+        loader = _loader()
+        missing = loader.missing(names)
         if missing:
             raise RuntimeError(f"not found in this process: {', '.join(missing)}")
-        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-        engine.finalize_object()
-        return engine.get_function_address(entry)
+        return loader.load(data, entry)
 
 
 def function(address: int, name: str) -> Any:

@@ -16,38 +16,39 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.runtime.language import intrinsic, types
-from tensorgrad.kernels.numba.runtime.launch import of_numbers, plain
+from tensorgrad.kernels.numba.runtime.internals import nothing
+from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, types
+from tensorgrad.kernels.numba.runtime.launch import of_numbers, plain, shared
 from tensorgrad.kernels.numba.runtime.mailbox import (
     CALLED,
+    CLOCK,
     CROWDED,
     DONE,
     FAILED,
     FINISHED,
     FIRST,
-    GIVER,
     IDLE,
     IN_PYTHON,
     LAST,
     LATE,
+    LEADER,
     MOVED,
     NOTHING,
     PATIENCE,
-    PLACE,
+    PUBLISHER,
     TASK,
-    TEAM,
-    TIME,
-    WATCH,
+    WAITER_CLOCK,
+    WORKERS,
     WRONG,
 )  # fmt: skip
 
-_TASK, _DONE, _TEAM = 8 * TASK, 8 * DONE, 8 * TEAM  # in bytes
-_CAN_GIVE_WAY = os.name == "posix"
-_CAN_TELL = _CAN_GIVE_WAY and hasattr(ctypes.CDLL(None), "sched_getcpu")
-_TAKEN, _AGAIN = 20_000, 10_000_000  # nanoseconds that another thread has had our processor; from move to move
+_TASK, _DONE, _WORKERS = 8 * TASK, 8 * DONE, 8 * WORKERS  # in bytes
+_CAN_YIELD = os.name == "posix"
+_CAN_TELL = _CAN_YIELD and hasattr(ctypes.CDLL(None), "sched_getcpu")
+_LOST, _AGAIN = 20_000, 10_000_000  # nanoseconds that another thread has had our processor; from move to move
 _TURN = 4_000  # nanoseconds, after which others may have the processor
 _NAP = np.uint32(50)  # microseconds
+_PROBED = 2_000_000  # nanoseconds that a range of the small kernel waits for the other
 _LOOKS = 16  # before the clock is read
 _LOOK = 250  # nanoseconds that one takes where there is no clock to tell
 _I64 = ir.IntType(64)
@@ -71,7 +72,7 @@ def write(typing, address, value):
     def generate(context, builder, signature, arguments):
         pointer = builder.inttoptr(arguments[0], _I64.as_pointer())
         builder.store_atomic(arguments[1], pointer, "release", 8)
-        return context.get_dummy_value()
+        return nothing(context)
 
     return types.void(types.int64, types.int64), generate
 
@@ -88,7 +89,7 @@ def exchange(typing, address, value):
 
 
 @intrinsic
-def _perform(typing, task, place, first, last):
+def _run_range(typing, task, place, first, last):
     """Calls the function whose address is `task` with where the arguments lie, and a range; whether it failed."""
 
     def generate(context, builder, signature, arguments):
@@ -113,21 +114,21 @@ def pause(builder, machine):
 def _pause(typing):
     def generate(context, builder, signature, arguments):
         pause(builder, platform.machine())
-        return context.get_dummy_value()
+        return nothing(context)
 
     return types.void(), generate
 
 
 # --- the system's functions: where one is missing nothing may name it, since an unknown name ends the process ---
 
-if _CAN_GIVE_WAY:
+if _CAN_YIELD:
     _sched_yield = types.ExternalFunction("sched_yield", types.int32())
     _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
     _usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
     _CLOCK = np.int32(getattr(time, "CLOCK_MONOTONIC", 0))
 
     @inner
-    def _give_way():
+    def _yield_processor():
         _sched_yield()
 
     @inner
@@ -135,7 +136,7 @@ if _CAN_GIVE_WAY:
         _usleep(_NAP)
 
     @inner
-    def _later(place, before, looks):
+    def _now(place, before, looks):
         """The time in nanoseconds, so many looks after `before`; `place` is memory for the system's two numbers."""
         _clock_gettime(_CLOCK, place)
         return read(place) * 1_000_000_000 + read(place + 8)
@@ -143,7 +144,7 @@ if _CAN_GIVE_WAY:
 else:
 
     @inner
-    def _give_way():
+    def _yield_processor():
         pass
 
     @inner
@@ -151,7 +152,7 @@ else:
         pass
 
     @inner
-    def _later(place, before, looks):
+    def _now(place, before, looks):
         return before + looks * _LOOK
 
 
@@ -164,9 +165,9 @@ if _CAN_TELL:
         return np.int64(_sched_getcpu())
 
     @inner
-    def _beside_giver(board):
+    def _beside_publisher(mailbox):
         """Whether this thread is where the one was that last gave it a task."""
-        return _processor() == read(board + 8 * GIVER)
+        return _processor() == read(mailbox + 8 * PUBLISHER)
 
 else:
 
@@ -175,7 +176,7 @@ else:
         return np.int64(-1)
 
     @inner
-    def _beside_giver(board):
+    def _beside_publisher(mailbox):
         return False
 
 
@@ -191,7 +192,7 @@ def _seen(address, looks):
 
 
 @inner
-def until(address, limit, clock):
+def spin_until(address, limit, clock):
     """Waits for the number at an address to become another than 0, so many nanoseconds at most; whether it did.
 
     What others have of the processor meanwhile does not count. `clock` is memory for the time.
@@ -199,82 +200,82 @@ def until(address, limit, clock):
     if limit <= 0 or read(address):
         return read(address) != 0
     waited = turn = np.int64(0)
-    since = _later(clock, np.int64(0), 0)
+    since = _now(clock, np.int64(0), 0)
     while waited < limit:
         if _seen(address, _LOOKS):
             return True
-        now = _later(clock, since, _LOOKS)
+        now = _now(clock, since, _LOOKS)
         waited, turn, since = waited + now - since, turn + now - since, now
         if turn >= _TURN:
-            _give_way()
-            turn, since = np.int64(0), _later(clock, now, 0)
+            _yield_processor()
+            turn, since = np.int64(0), _now(clock, now, 0)
     return read(address) != 0
 
 
 @inner
-def _let_go(grace, clock):
+def _pause_for(grace, clock):
     """Waits so many nanoseconds."""
-    start = now = _later(clock, np.int64(0), 0)
+    start = now = _now(clock, np.int64(0), 0)
     while now - start < grace:
         for _ in range(8):
             _pause()
-        now = _later(clock, now, 1)
+        now = _now(clock, now, 1)
 
 
 @inner
-def _to_move(board, now):
+def _may_move(mailbox, now):
     """Whether a thread that is in another's way is to be moved; not soon again, if that was of no use."""
-    again = now - read(board + 8 * MOVED) > _AGAIN
+    again = now - read(mailbox + 8 * MOVED) > _AGAIN
     if again:
-        write(board + 8 * MOVED, now)
+        write(mailbox + 8 * MOVED, now)
     return again
 
 
 @inner
-def _come(board, limit):
-    """Waits as `until` for a task; returns CALLED (for any), IDLE or CROWDED.
+def _spin(mailbox, limit):
+    """Waits as `spin_until` for a task; returns CALLED (for any), IDLE or CROWDED.
 
     A thread that finds itself on one processor with another says so, to be moved; if that was of no use it goes to
     sleep for a moment, as on a busy machine it is in the way.
     """
-    waited, turn, clock = np.int64(0), np.int64(0), board + 8 * TIME
-    since = _later(clock, np.int64(0), 0)
+    waited, turn, clock = np.int64(0), np.int64(0), mailbox + 8 * CLOCK
+    since = _now(clock, np.int64(0), 0)
     while waited < limit:
-        if _seen(board + _TASK, _LOOKS):
+        if _seen(mailbox + _TASK, _LOOKS):
             return CALLED
-        now = _later(clock, since, _LOOKS)
+        now = _now(clock, since, _LOOKS)
         waited, turn, since = waited + now - since, turn + now - since, now
         if turn >= _TURN:
-            _give_way()
-            turn, since = np.int64(0), _later(clock, now, 0)
-            taken = since - now > _TAKEN
-            if (taken or _beside_giver(board)) and _to_move(board, since):
+            _yield_processor()
+            turn, since = np.int64(0), _now(clock, now, 0)
+            lost = since - now > _LOST
+            if (lost or _beside_publisher(mailbox)) and _may_move(mailbox, since):
                 return CROWDED
-            if taken:
+            if lost:
                 _sleep()
-                since = _later(clock, since, 0)
-    return CALLED if read(board + _TASK) else IDLE
+                since = _now(clock, since, 0)
+    return CALLED if read(mailbox + _TASK) else IDLE
 
 
 def _serve():
     @plain("int64(int64, int64, int64)")
-    def serve(board, limit, grace):
-        """Does the tasks that come to a board. Returns IDLE if none comes for so many nanoseconds, CALLED for one in
+    def serve(mailbox, limit, grace):
+        """Does the tasks that come to a mailbox. Returns IDLE if none comes for so many nanoseconds, CALLED for one in
         Python, `grace` nanoseconds after it came, or CROWDED."""
         while True:
-            what = _come(board, limit)
+            what = _spin(mailbox, limit)
             if what != CALLED:
                 return what
-            if read(board + _TASK) == IN_PYTHON:
-                _let_go(grace, board + 8 * TIME)
+            if read(mailbox + _TASK) == IN_PYTHON:
+                _pause_for(grace, mailbox + 8 * CLOCK)
                 return CALLED
-            task = exchange(board + _TASK, NOTHING)
+            task = exchange(mailbox + _TASK, NOTHING)
             if task == IN_PYTHON:
                 return CALLED
             if task:
-                place, first, last = read(board + 8 * PLACE), read(board + 8 * FIRST), read(board + 8 * LAST)
-                write(board + _DONE, FAILED if _perform(task, place, first, last) else FINISHED)
-                if _beside_giver(board) and _to_move(board, _later(board + 8 * TIME, np.int64(0), 0)):
+                place, first, last = read(mailbox + 8 * LEADER), read(mailbox + 8 * FIRST), read(mailbox + 8 * LAST)
+                write(mailbox + _DONE, FAILED if _run_range(task, place, first, last) else FINISHED)
+                if _beside_publisher(mailbox) and _may_move(mailbox, _now(mailbox + 8 * CLOCK, np.int64(0), 0)):
                     return CROWDED
 
     return serve
@@ -282,9 +283,9 @@ def _serve():
 
 def _done():
     @plain("boolean(int64, int64)")
-    def done(board, limit):
+    def done(mailbox, limit):
         """Waits until a task is done, so many nanoseconds at most; whether it is."""
-        return until(board + _DONE, limit, board + 8 * WATCH)
+        return spin_until(mailbox + _DONE, limit, mailbox + 8 * WAITER_CLOCK)
 
     return done
 
@@ -294,34 +295,48 @@ def _divide():
     def divide(task, place, last, workers):
         """Has 0 ... last done by this thread and `workers` others. Returns what has happened, of LATE and WRONG.
 
-        `task` is the address of what does a range, `place` the board where the arguments and the boards' addresses lie.
+        `task` is the address of what does a range; the mailbox at `place` has the arguments and the others' addresses.
         """
         step, here = -(-last // (workers + 1)), _processor()
         for i in range(workers):
-            board, first = read(place + _TEAM + 8 * i), (i + 1) * step
-            write(board + _DONE, NOTHING if first < last else FINISHED)  # whatever became of the task before
+            mailbox, first = read(place + _WORKERS + 8 * i), (i + 1) * step
+            write(mailbox + _DONE, NOTHING if first < last else FINISHED)  # whatever became of the task before
             if first < last:
-                write(board + 8 * PLACE, place)
-                write(board + 8 * FIRST, first)
-                write(board + 8 * LAST, min(first + step, last))
-                write(board + 8 * GIVER, here)
-                write(board + _TASK, task)
-        happened = WRONG if _perform(task, place, 0, step) else 0
+                write(mailbox + 8 * LEADER, place)
+                write(mailbox + 8 * FIRST, first)
+                write(mailbox + 8 * LAST, min(first + step, last))
+                write(mailbox + 8 * PUBLISHER, here)
+                write(mailbox + _TASK, task)
+        happened = WRONG if _run_range(task, place, 0, step) else 0
         for i in range(workers):
-            board, first = read(place + _TEAM + 8 * i), (i + 1) * step
-            if first < last and exchange(board + _TASK, NOTHING):  # nobody has begun with it
-                write(board + _DONE, FINISHED)
-                if _perform(task, place, first, min(first + step, last)):
+            mailbox, first = read(place + _WORKERS + 8 * i), (i + 1) * step
+            if first < last and exchange(mailbox + _TASK, NOTHING):  # stolen: it was not begun
+                write(mailbox + _DONE, FINISHED)
+                if _run_range(task, place, first, min(first + step, last)):
                     happened = WRONG
         for i in range(workers):
-            board = read(place + _TEAM + 8 * i)
-            if not until(board + _DONE, read(place + 8 * PATIENCE), board + 8 * WATCH):
+            mailbox = read(place + _WORKERS + 8 * i)
+            if not spin_until(mailbox + _DONE, read(place + 8 * PATIENCE), mailbox + 8 * WAITER_CLOCK):
                 happened |= LATE
-            elif read(board + _DONE) == FAILED:
+            elif read(mailbox + _DONE) == FAILED:
                 happened |= WRONG
         return happened
 
     return divide
+
+
+def _probe():
+    @shared("void(float32[::1], float32[::1], int64, int64, int64)")
+    def probe(x, out, gate, first, last):
+        """out = 2 x. The range that begins with 0 waits a moment at the gate, so that another thread does the other."""
+        for i in range(first, last):
+            out[i] = x[i] + x[i]
+        if first:
+            write(gate, 1)
+        elif last < len(x):
+            spin_until(gate, _PROBED, gate + 8)
+
+    return probe
 
 
 class Loops(NamedTuple):
@@ -330,6 +345,7 @@ class Loops(NamedTuple):
     serve: Any
     done: Any
     divide: Any  # a C function, by its address
+    probe: Any  # a small kernel, by which self_test.py sees whether all this works
 
 
-KERNELS = {"wait": lambda: Loops(_serve(), _done(), _divide())}
+KERNELS = {"wait": lambda: Loops(_serve(), _done(), _divide(), _probe())}

@@ -1,9 +1,9 @@
 """The threads that share the work of one kernel.
 
-A kernel does a range of its work at a call, and other threads others meanwhile. Whoever has nothing to do waits a
-moment in a loop (spin.py) before it sleeps, so that handing over a range takes a microsecond where kernels follow
-upon each other; from sleep it takes some tens. A range that a thread has not begun with is taken back: on a busy
-machine it may be long in coming. Only work of a certain size is shared.
+A kernel does a range of its work at a call, and workers do others meanwhile. Each worker is a thread with a mailbox
+(mailbox.py). One that has nothing to do spins a moment (spin.py) before it sleeps, so that it takes a microsecond to
+publish a range where kernels follow upon each other; to wake a sleeping worker takes some tens. A range that its worker
+has not begun is stolen back: on a busy machine the worker may be long in coming. Only work of a certain size is shared.
 
 Compiled kernels (launch.py) are started by compiled code, and Python's lock is not needed for it. Functions in Python,
 which call NumPy, can be shared as well; these are called as `function(*arguments, first, last)`.
@@ -25,42 +25,40 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.numba.runtime import mailbox
 from tensorgrad.kernels.numba.runtime.mailbox import (
     CALLED,
     CROWDED,
-    DIVIDE,
     DONE,
     FAILED,
     FINISHED,
-    GIVER,
     IN_PYTHON,
     MOST,
     NOTHING,
-    PATIENCE,
-    SIZE,
     TASK,
-    TEAM,
+    WORKERS,
     WRONG,
 )  # fmt: skip
-from tensorgrad.kernels.numba.table import WAITING, Unsuited
+from tensorgrad.kernels.numba.runtime.row import WAITING
+from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
 from tensorgrad.settings import get_num_threads
 from tensorgrad.system import forks
 
 GRAIN = 24576  # elements (of ordinary cost) that are worth a thread
-ROUSING = 131072  # elements that are worth waking threads up
+WAKING = 131072  # elements that are worth waking threads up
 _FEW = 4  # threads among which a few parts are divided well enough
 IN_PYTHON_MOST = 8  # threads for a function in Python: more would wait for its lock longer than they compute
 _SOON = 1e-3  # seconds after another kernel: it is worth it, too, as more will come
-AWAKE = 200_000  # nanoseconds that a thread waits awake
-_GRACE = 4_000  # nanoseconds, until the one who handed over a call in Python holds the lock no longer
+SPIN_TIME = 200_000  # nanoseconds that a worker spins before it sleeps
+_GRACE = 4_000  # nanoseconds, until the thread that published a call in Python holds the lock no longer
 _LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None  # the C library
 _NAP = 5e-5  # seconds between looks at a task that takes long
 
 
 class _Call:
-    """A call in Python that a thread of the pool is to do, unless its giver takes it back: whoever claims it first.
+    """A call in Python that was published for a worker, unless it is stolen back: the first that claims it does it.
 
-    To claim it once more changes nothing, so that who was interrupted can do all again.
+    To claim it once more changes nothing, so that a thread that was interrupted can do all again.
     """
 
     __slots__ = ("arguments", "claims", "first", "function", "last")
@@ -78,20 +76,16 @@ class _Call:
 
 
 class _Worker:
-    """A thread that does ranges of work for whoever has taken it, and its board."""
+    """A thread that does ranges of work for the thread that has taken it, and its mailbox."""
 
-    __slots__ = ("address", "asleep", "call", "done", "error", "loops", "sleepers", "task", "team", "wake", "work")
+    __slots__ = ("address", "alarm", "asleep", "call", "done", "error", "loops", "sleepers", "task", "work", "workers")
 
     def __init__(self) -> None:
-        memory = np.zeros(SIZE + 15, np.int64)
-        start = -memory.ctypes.data % 128 // 8  # lines of the cache are 64 bytes, or 128
-        board = memory[start : start + SIZE]
-        self.task, self.done, self.team = board[TASK : TASK + 1], board[DONE : DONE + 1], board[TEAM : TEAM + MOST]
-        self.address = self.team[0] = board.ctypes.data
         self.loops = WAITING.ready
-        self.done[0], board[DIVIDE], board[PATIENCE] = FINISHED, self.loops.divide.address, AWAKE
-        board[GIVER] = -1
-        self.wake: SimpleQueue = SimpleQueue()
+        box = mailbox.allocate(self.loops.divide.address, SPIN_TIME)
+        self.task, self.done, self.workers = box[TASK : TASK + 1], box[DONE : DONE + 1], box[WORKERS : WORKERS + MOST]
+        self.address = box.ctypes.data
+        self.alarm: SimpleQueue = SimpleQueue()
         self.asleep = False
         self.sleepers: tuple[list[_Worker], int] | None = None  # whom it is to wake in its turn, and its number there
         self.work: tuple | None = None  # what a kernel is given: it stays in memory as long as this one may write to it
@@ -99,21 +93,21 @@ class _Worker:
         self.error: BaseException | None = None
         threading.Thread(target=self.serve, name="tensorgrad kernel", daemon=True).start()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wakes the thread if it sleeps. It may come too late, and finds nothing to do."""
         if self.asleep:
             self.asleep = False
-            self.wake.put(None)
+            self.alarm.put(None)
 
-    def give(self, call: _Call) -> None:
-        """Has the thread do a call."""
+    def publish(self, call: _Call) -> None:
+        """Has the worker do a call."""
         self.error = None
         self.call = call
         self.done[0], self.task[0] = NOTHING, IN_PYTHON
-        self.ring()
+        self.wake()
 
-    def take_back(self) -> _Call | None:
-        """The call that was given, if the thread has not begun with it."""
+    def steal(self) -> _Call | None:
+        """The call that was published, if the worker has not begun it."""
         call = self.call
         if call is None or not call.claim(None):
             return None
@@ -124,38 +118,38 @@ class _Worker:
 
     def wait(self) -> bool:
         """Waits until the thread has done what it began. Returns whether that failed."""
-        if self.done[0] == NOTHING and not self.loops.done(self.address, AWAKE):
+        if self.done[0] == NOTHING and not self.loops.done(self.address, SPIN_TIME):
             while self.done[0] == NOTHING:
                 time.sleep(_NAP)
         return bool(self.done[0] == FAILED)
 
     def serve(self) -> None:
-        """The thread: does what is given, for ever."""
+        """The thread: does what is published, for ever."""
         while True:
-            why = self.loops.serve(self.address, AWAKE, _GRACE)
+            why = self.loops.serve(self.address, SPIN_TIME, _GRACE)
             if why == CALLED:
-                self.answer()
+                self.run_call()
                 continue
             if why == CROWDED:
-                _move()
+                _change_processor()
                 continue
             self.asleep = True
             if self.task[0] == NOTHING:
-                self.wake.get()
+                self.alarm.get()
             self.asleep = False
             sleepers, self.sleepers = self.sleepers, None
             if sleepers is not None:
                 _wake(*sleepers)
 
-    def answer(self) -> None:
-        """Does the call that was given, unless somebody has taken it back."""
+    def run_call(self) -> None:
+        """Does the call that was published, unless it was stolen back."""
         call = self.call
         if call is None or not call.claim(self):
             return
         self.task[0] = NOTHING
         try:
             call.do()
-        except BaseException as error:  # it belongs to whoever waits
+        except BaseException as error:  # it belongs to the thread that waits
             self.error = error
         call = self.call = None  # nothing is kept alive by a thread that waits
         self.done[0] = FINISHED
@@ -175,12 +169,12 @@ def _wake(sleepers: list[_Worker], number: int) -> None:
             continue
         if sleeper.asleep:
             sleeper.sleepers = sleepers, n
-            sleeper.ring()
+            sleeper.wake()
         else:
             _wake(sleepers, n)
 
 
-def _move() -> None:
+def _change_processor() -> None:
     """Takes this thread to another processor than that which it shares with one that works, if there is another.
 
     Some systems leave two busy threads on one processor for seconds, with the next one idle.
@@ -198,7 +192,7 @@ def _move() -> None:
 # Every worker is in one of the first two, and goes from one to the other without a call of a function: signals are
 # handled, and threads take turns, after calls and at the ends of loops only. So an exception of a signal handler loses
 # none, and two threads never take the same.
-_idle: list[_Worker] = []  # those that nobody has taken
+_idle: list[_Worker] = []  # those that no thread has taken
 _held: dict[int, list[_Worker]] = {}  # those that a thread has taken
 _all: list[_Worker] = []
 _making = forks.lock()
@@ -216,7 +210,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _take(held: list[_Worker], wanted: int, asleep: bool) -> list[_Worker]:
-    """Up to so many workers that nobody uses now; as many as there are threads less one exist at most.
+    """Up to so many workers that are idle; as many as there are threads less one exist at most.
 
     `held`: the list that they go to. `asleep`: also those that sleep, and new ones.
     """
@@ -251,7 +245,7 @@ def _make(held: list[_Worker]) -> bool:
         there = _threads()
         for thread, left in list(_held.items()):
             if thread not in there:
-                _give_back(left, 0)
+                _release(left, 0)
                 del _held[thread]
     return bool(_idle)
 
@@ -271,18 +265,18 @@ def _threads() -> Any:
             gc.enable()
 
 
-def _give_back(held: list[_Worker], base: int) -> bool:
+def _release(held: list[_Worker], base: int) -> bool:
     """Gives back the workers in `held` from number `base` on, when they have done what they began; whether that failed.
 
-    Nothing ends this early: a worker would go on writing to arrays whose owner thinks that nobody does.
+    Nothing ends this early: a worker would go on writing to arrays whose owner thinks that nothing does.
     """
     interrupted, failed = None, False
     while len(held) > base:
         try:
-            while len(held) > base:  # the first one last: the arguments are on its board
-                held[-1].take_back()
+            while len(held) > base:  # the first one last: the arguments are in its mailbox
+                held[-1].steal()
                 failed |= held[-1].wait()
-                _return(held, len(held) - 1)
+                _release_idle(held, len(held) - 1)
         except BaseException as interrupt:
             interrupted = interrupt
     if interrupted is not None:
@@ -290,7 +284,7 @@ def _give_back(held: list[_Worker], base: int) -> bool:
     return failed
 
 
-def _return(held: list[_Worker], base: int) -> None:
+def _release_idle(held: list[_Worker], base: int) -> None:
     """Gives back workers that have nothing to do any more."""
     idle = _idle
     while len(held) > base:
@@ -329,17 +323,17 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
         Unsuited for an array that must not be written, has gaps, or numbers that compiled kernels are not made for.
     """
     global _last
-    held, base = _NOBODY, 0
+    held, base = _NONE, 0
     try:
         workers: Any = ()
         address = getattr(kernel, "address", None)
         if elements >= 2 * GRAIN:
             now = time.perf_counter()
-            asleep, _last = elements >= ROUSING or now - _last < _SOON, now
+            asleep, _last = elements >= WAKING or now - _last < _SOON, now
             me = threading.get_ident()
             held = _held.get(me) or _held.setdefault(me, [])
             if held and not _inside():  # an exception ended a call before it gave these back
-                _give_back(held, 0)
+                _release(held, 0)
             base = len(held)
             workers = _take(held, shares(address is None, length, elements) - 1, asleep)
         if address is None:
@@ -350,13 +344,13 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
             kernel.launch(address, arguments, length, 0, 0)
     except BaseException as error:
         if len(held) > base:  # an error, or whatever a signal handler raised at any moment
-            _give_back(held, base)
+            _release(held, base)
         if error.__class__ is TypeError and _unsuited(arguments):
             raise Unsuited from None
         raise
 
 
-_NOBODY: list[_Worker] = []
+_NONE: list[_Worker] = []
 
 
 def _unsuited(argument: Any) -> bool:
@@ -371,15 +365,15 @@ def _launch(kernel: Any, length: int, arguments: tuple, workers: list[_Worker], 
     """Runs a compiled kernel in this thread and those of the workers."""
     lead, sleepers = workers[0], []
     for i, worker in enumerate(workers):
-        lead.team[i], worker.work = worker.address, arguments
+        lead.workers[i], worker.work = worker.address, arguments
         if worker.asleep:
             sleepers.append(worker)
     if sleepers:
         _wake(sleepers, -1)
     happened = kernel.launch(kernel.address, arguments, length, lead.address, len(workers))
     if not happened:
-        _return(held, base)
-    elif _give_back(held, base) or happened & WRONG:
+        _release_idle(held, base)
+    elif _release(held, base) or happened & WRONG:
         kernel.launch(kernel.address, arguments, length, 0, 0)  # raises it where it is seen
         raise RuntimeError(f"{kernel.__name__}: failed in one of its threads")
 
@@ -392,10 +386,10 @@ def _share(function: Callable, length: int, arguments: tuple, workers, held: lis
     step = -(-length // (len(workers) + 1))
     used = workers[: -(-length // step) - 1]
     for i, worker in enumerate(used, 1):
-        worker.give(_Call(function, arguments, i * step, min((i + 1) * step, length)))
+        worker.publish(_Call(function, arguments, i * step, min((i + 1) * step, length)))
     function(*arguments, 0, step)
     for worker in used:
-        call = worker.take_back()
+        call = worker.steal()
         if call is not None:
             call.do()
     for worker in used:
@@ -403,6 +397,6 @@ def _share(function: Callable, length: int, arguments: tuple, workers, held: lis
     errors = [worker.error for worker in used if worker.error is not None]
     for worker in used:
         worker.error = None  # its traceback keeps arrays alive
-    _give_back(held, base)
+    _release(held, base)
     if errors:
         raise errors.pop()

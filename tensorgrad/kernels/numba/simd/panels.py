@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.runtime.language import cgutils, intrinsic, populate_array, types
+from tensorgrad.kernels.numba.runtime.internals import array_at, nothing, truth
+from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, types
 from tensorgrad.kernels.numba.simd.vectors import (
     _I64,
     _MANY,
@@ -42,11 +42,9 @@ def flat(typing, x):
     kind = types.Array(types.float32, 1, "C")
 
     def code(context, builder, signature, given):
-        row = context.make_array(kind)(context, builder)
         size, itemsize = ir.Constant(_I64, 1 << 40), ir.Constant(_I64, 4)
         data = _pointer(context, builder, signature.args[0], given[0])
-        populate_array(row, data=data, shape=[size], strides=[itemsize], itemsize=itemsize, meminfo=None)
-        return row._getvalue()
+        return array_at(context, builder, kind, data, [size], [itemsize], itemsize)
 
     return kind(x), code
 
@@ -87,7 +85,7 @@ def _block(registers: int, along: bool):
                         made.append(builder.call(fused, [factor, loaded[n], sums[r * registers + n]]))
                 return made
 
-            with builder.if_else(cgutils.as_bool_bit(builder, given[11])) as (new, old):
+            with builder.if_else(truth(builder, given[11])) as (new, old):
                 with new:
                     zeros = [_ZERO] * (rows * registers)
                     after_new = builder.block
@@ -103,7 +101,7 @@ def _block(registers: int, along: bool):
             sums = _accumulate(builder, given[7], starts, step)
             for n, total in enumerate(sums):
                 _store(builder, total, lines[n // registers], n % registers * LANES)
-            return context.get_dummy_value()
+            return nothing(context)
 
         return signature, code
 

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorgrad.kernels.numba.functions import inner
-from tensorgrad.kernels.numba.runtime.language import njit
+from tensorgrad.kernels.numba.runtime.language import inner, njit
 from tensorgrad.kernels.numba.simd.vectors import BLOCK, LANES, LINE, ONE, carry, carry_few, every_other
 
 _TILE = 768 << 10  # bytes of a tile's source: with the weights in use it stays in a second-level cache of 1 MiB

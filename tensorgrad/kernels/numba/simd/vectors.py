@@ -15,7 +15,8 @@ import platform
 import numpy as np
 from llvmlite import ir
 
-from tensorgrad.kernels.numba.runtime.language import cgutils, intrinsic, types
+from tensorgrad.kernels.numba.runtime.internals import counted, data_of, declared, length_of, nothing
+from tensorgrad.kernels.numba.runtime.language import intrinsic, types
 from tensorgrad.kernels.numba.runtime.native import has
 
 LANES = 16 if has("avx512f") else 8 if has("avx") else 4  # float32 numbers in a register
@@ -40,11 +41,11 @@ _ZERO = ir.Constant(_VECTOR, [0.0] * LANES)
 def _multiply_add(builder):
     """The function a b + c of vectors, one instruction where the processor has one."""
     kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
-    return cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
+    return declared(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
 
 
 def _pointer(context, builder, kind, array, start=None):
-    data = context.make_array(kind)(context, builder, array).data
+    data = data_of(context, builder, kind, array)
     return data if start is None else builder.gep(data, [start])
 
 
@@ -105,13 +106,16 @@ def _products(rows: int, registers: int):
             factors = _pointer(context, builder, kinds[0], given[0], given[1])
             factors = [_at(builder, factors, builder.mul(given[3], ir.Constant(_I64, r))) for r in range(rows)]
             pixels = _pointer(context, builder, kinds[4], given[4], given[6])
-            table = context.make_array(kinds[5])(context, builder, given[5])
+            table, count = (
+                _pointer(context, builder, kinds[5], given[5]),
+                length_of(context, builder, kinds[5], given[5]),
+            )
             shifts = _pointer(context, builder, kinds[7], given[7], given[8])
             target = _pointer(context, builder, kinds[9], given[9], given[10])
             fused = _multiply_add(builder)
 
             def step_of(k, sums):
-                place = _at(builder, pixels, builder.load(_at(builder, table.data, k)))
+                place = _at(builder, pixels, builder.load(_at(builder, table, k)))
                 loaded = [_load(builder, place, n * LANES) for n in range(registers)]
                 column = builder.mul(k, given[2])
                 made = []
@@ -122,13 +126,12 @@ def _products(rows: int, registers: int):
                 return made
 
             starts = [_spread(builder, builder.load(_at(builder, shifts, r))) for r in range(rows)]
-            count = builder.extract_value(table.shape, 0)
             sums = _accumulate(builder, count, [v for v in starts for _ in range(registers)], step_of)
             for r in range(rows):
                 row = _at(builder, target, builder.mul(given[11], ir.Constant(_I64, r)))
                 for n in range(registers):
                     _store(builder, sums[r * registers + n], row, n * LANES)
-            return context.get_dummy_value()
+            return nothing(context)
 
         return signature, code
 
@@ -172,7 +175,7 @@ def _dots(rows: int, columns: int):
                 place = _at(builder, target, builder.mul(given[9], ir.Constant(_I64, n // columns)))
                 place = _at(builder, place, n % columns)
                 builder.store(builder.fadd(builder.load(place), total), place)
-            return context.get_dummy_value()
+            return nothing(context)
 
         return signature, code
 
@@ -236,13 +239,13 @@ def every_other(typing, source, at, out, to, blocks):
         data = _pointer(context, builder, signature.args[0], given[0], given[1])
         target = _pointer(context, builder, signature.args[2], given[2], given[3])
         order = [*range(0, LANES, 2), *range(LANES + 1, 2 * LANES, 2)]
-        with cgutils.for_range(builder, given[4]) as loop:
-            at = builder.mul(loop.index, ir.Constant(_I64, LANES))
+        with counted(builder, given[4]) as n:
+            at = builder.mul(n, ir.Constant(_I64, LANES))
             place = _at(builder, data, builder.mul(at, ir.Constant(_I64, 2)))
             # The second half overlaps, so that it ends with the last number that is asked for.
             halves = _load(builder, place, 0), _load(builder, place, LANES - 1)
             _store(builder, _shuffle(builder, *halves, order), target, at)
-        return context.get_dummy_value()
+        return nothing(context)
 
     return signature, code
 
@@ -318,7 +321,7 @@ def _runs(rows: int, registers: int):
             sums = _accumulate(builder, builder.sub(given[8], given[7]), starts, run)
             for place, total in zip(places, sums, strict=True):
                 _store(builder, total, target, place)
-            return context.get_dummy_value()
+            return nothing(context)
 
         return signature, code
 
@@ -360,7 +363,7 @@ def turn(typing, source, at, apart, present, out, to, step, kept):
         # Backwards, so that of rows written to the same place the one that is meant is the last.
         for vector, row in reversed(list(zip(held, rows(given[7], given[6]), strict=True))):
             _store(builder, vector, target, row)
-        return context.get_dummy_value()
+        return nothing(context)
 
     return signature, code
 
@@ -374,10 +377,10 @@ def carry(typing, source, at, apart, out, to, step, count):
     def code(context, builder, signature, given):
         data = _pointer(context, builder, signature.args[0], given[0], given[1])
         target = _pointer(context, builder, signature.args[3], given[3], given[4])
-        with cgutils.for_range(builder, given[6]) as loop:
-            vector = _load(builder, data, builder.mul(loop.index, given[2]))
-            _store(builder, vector, target, builder.mul(loop.index, given[5]))
-        return context.get_dummy_value()
+        with counted(builder, given[6]) as n:
+            vector = _load(builder, data, builder.mul(n, given[2]))
+            _store(builder, vector, target, builder.mul(n, given[5]))
+        return nothing(context)
 
     return signature, code
 
@@ -403,14 +406,14 @@ def carry_few(typing, source, at, apart, out, to, step, count, width):
         place, align = _VECTOR.as_pointer(), ir.Constant(_I32, 4)
         name = f"v{LANES}f32.p0"
         load = ir.FunctionType(_VECTOR, [place, _I32, mask.type, _VECTOR])
-        load = cgutils.get_or_insert_function(builder.module, load, f"llvm.masked.load.{name}")
+        load = declared(builder.module, load, f"llvm.masked.load.{name}")
         store = ir.FunctionType(ir.VoidType(), [_VECTOR, place, _I32, mask.type])
-        store = cgutils.get_or_insert_function(builder.module, store, f"llvm.masked.store.{name}")
-        with cgutils.for_range(builder, given[6]) as loop:
-            here = builder.bitcast(_at(builder, data, builder.mul(loop.index, given[2])), place)
-            there = builder.bitcast(_at(builder, target, builder.mul(loop.index, given[5])), place)
+        store = declared(builder.module, store, f"llvm.masked.store.{name}")
+        with counted(builder, given[6]) as n:
+            here = builder.bitcast(_at(builder, data, builder.mul(n, given[2])), place)
+            there = builder.bitcast(_at(builder, target, builder.mul(n, given[5])), place)
             builder.call(store, [builder.call(load, [here, align, mask, _ZERO]), there, align, mask])
-        return context.get_dummy_value()
+        return nothing(context)
 
     return signature, code
 
@@ -436,7 +439,7 @@ def _largest_of_four(asked: bool):
                 goal = _at(builder, _pointer(context, builder, signature.args[5], given[5]), given[6])
                 place = _places_of_four(builder, at, given)
                 builder.store(place, builder.bitcast(goal, place.type.as_pointer()), align=8)
-            return context.get_dummy_value()
+            return nothing(context)
 
         return signature, code
 

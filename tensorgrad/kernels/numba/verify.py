@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.kernels.numba import table
-from tensorgrad.kernels.numba.runtime import background
+from tensorgrad.dispatch import kernel_tables
+from tensorgrad.kernels.numba.runtime import loading
 from tensorgrad.settings import _Settings
 
 
@@ -97,7 +97,7 @@ def _clipped() -> list[Any]:
     return [torch.nn.utils.clip_grad_norm_([x], 1.0), x.grad]
 
 
-def _coins() -> list[Any]:
+def _dropped() -> list[Any]:
     import tensorgrad as torch
 
     torch.manual_seed(3)
@@ -297,7 +297,7 @@ def _copies() -> list[Any]:
 # By family, or by kernel where a family's kernels have little in common: a program, which returns tensors.
 PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices, "optim.sgd": _steps("SGD", momentum=0.9),
-    "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "dropout": _coins, "sort": _top,
+    "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "dropout": _dropped, "sort": _top,
     "pointwise": _pointwise, "softmax": _rows, "index": _places, "attention": _attention, "conv": _convolutions,
     "matmul": _products, "pool": _pools, "norm": _norms, "loss": _losses, "reduce": _folds, "embedding": _tables,
     "rnn": _recurrent, "scan": _sums, "layout": _copies,
@@ -311,10 +311,11 @@ _AFTER = {"attention.attention_grad": "attention.attention"}
 @contextmanager
 def only(kernels: dict[str, Any]) -> Iterator[None]:
     """Has these kernels used for every size, by two threads, and no others."""
+    rows = [*kernel_tables.LARGE.values(), *kernel_tables.PARTS.values()]
     threads, _Settings.threads = _Settings.threads, 2  # some are for several threads only
-    before = [(row, row.asked, row.ready, row.elements) for row in table.ROWS]
+    before = [(row, row.asked, row.ready, row.elements) for row in rows]
     try:
-        for row in table.ROWS:
+        for row in rows:
             row.asked, row.ready = True, kernels.get(row.kernel)
             row.elements = 0 if row.kernel in kernels else row.elements
         yield
@@ -328,8 +329,11 @@ def _results(program: Callable[[], list[Any]]) -> list[np.ndarray]:
     return [np.asarray(t.detach().numpy() if hasattr(t, "detach") else t) for t in program()]
 
 
-def uses(kernel: str, made: Any) -> int:
-    """How many calls of its program a kernel serves. Raises: ArithmeticError if results are not NumPy's."""
+def uses(kernel: str, made: Any, other: Callable[[str], Any] = loading.loaded.get) -> int:
+    """How many calls of its program a kernel serves. `other` gives a kernel that it needs beside it.
+
+    Raises: ArithmeticError if results are not NumPy's.
+    """
     program = PROGRAMS.get(kernel) or PROGRAMS.get(kernel.rpartition(".")[0]) or (lambda: [])
     count = 0
 
@@ -342,7 +346,7 @@ def uses(kernel: str, made: Any) -> int:
     with only({}):
         expected = _results(program)
     beside = _AFTER.get(kernel)
-    with only({kernel: counted} | ({beside: background.made(beside)} if beside else {})):
+    with only({kernel: counted} | ({beside: other(beside)} if beside else {})):
         found = _results(program)
     for n, (a, b) in enumerate(zip(found, expected, strict=True)):
         if a.shape != b.shape or a.dtype != b.dtype or not np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True):
@@ -350,7 +354,7 @@ def uses(kernel: str, made: Any) -> int:
     return count
 
 
-def check(kernel: str, made: Any) -> None:
+def check(kernel: str, made: Any, other: Callable[[str], Any]) -> None:
     """Raises: ArithmeticError if a kernel's results are not NumPy's."""
     if callable(made):
-        uses(kernel, made)
+        uses(kernel, made, other)

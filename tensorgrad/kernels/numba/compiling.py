@@ -1,0 +1,67 @@
+"""Compiles kernels, compares them with NumPy, and puts them into the cache: what the compiler's process does.
+
+It runs whole programs for the comparison (verify.py), so it stands above all others. The program sees it from below,
+through a pipe (runtime/compiler.py).
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tensorgrad.kernels.numba.runtime import compiler, loading
+
+_libraries: dict[str, Any] = {}  # what this process has compiled, by family
+
+
+def compile_into(kernel: str, where: Path) -> None:
+    """Compiles a kernel, compares its results with NumPy's, and puts it into the cache at a place."""
+    from tensorgrad.kernels.numba import verify
+    from tensorgrad.kernels.numba.runtime import cache
+
+    family, _, name = kernel.rpartition(".")
+    if where not in cache.places():
+        cache.use(where)
+    with loading.LOCK, cache.lock(where, family):
+        library = cache.read(family)
+        if name in library.proven:
+            return
+        known = _libraries.setdefault(family, library)
+        known.parts = library.parts | known.parts
+        known.proven |= library.proven
+        made = loading.load(kernel, known)
+        verify.check(kernel, made, partial(_beside, known))
+        known.proven.add(name)
+        cache.write(known, where)
+        cache.prune(where)
+
+
+def _beside(library: Any, kernel: str) -> Any:
+    """Another kernel of the family that is being compiled; it is compiled with it if need be."""
+    return loading.loaded.get(kernel) or loading.load(kernel, library)
+
+
+def serve() -> None:
+    """What the process does: compiles each kernel that it is told of, at low priority, and answers.
+
+    A question is a line of JSON, {"kernel": "softmax.softmax", "where": a folder}; an answer {"error": None or a text}.
+    """
+    compiler.serving = True
+    if hasattr(os, "nice"):
+        os.nice(10)
+    warnings.simplefilter("ignore")  # they would be lost here, and `-W error` is not meant for the compiler
+    gc.set_threshold(200_000)  # the compiler makes very many objects that are not garbage
+    for line in sys.stdin:
+        try:
+            asked = json.loads(line)
+            compile_into(asked["kernel"], Path(asked["where"]))
+            answer = None
+        except Exception as error:
+            answer = f"{type(error).__name__}: {error!s:.1000}"
+        print(json.dumps({"error": answer}), flush=True)

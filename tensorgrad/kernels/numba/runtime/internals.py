@@ -1,0 +1,217 @@
+"""All that is used of Numba and llvmlite beyond what they document, and the versions with which it was tried.
+
+Numba may change its inside with any version, and a changed layout in memory would not raise an error but crash. So no
+other file names the contexts of its compiler, its models of data, or the loader of machine code; `untried` says whether
+the installed version is one of those that the tests ran with, and no kernel is used beside another.
+
+The program needs llvmlite alone, and of this file what stands above `Compiled`. The rest imports Numba when called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+# From the first version on that was tried, up to but without the first that was not (pyproject.toml has the same).
+TESTED = {"numba": ("0.61", "0.69"), "llvmlite": ("0.44", "0.51")}
+_I64, _I32 = ir.IntType(64), ir.IntType(32)
+
+
+@cache
+def version(name: str) -> str:
+    """The version of a package that is installed. Raises: PackageNotFoundError.
+
+    It is in the name of a folder beside the package. importlib.metadata knows other places, but is slow to import.
+    """
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.origin:
+        beside = os.listdir(os.path.dirname(os.path.dirname(spec.origin)))
+        found = [file for file in beside if file.startswith(f"{name}-") and file.endswith(".dist-info")]
+        if len(found) == 1:
+            return found[0].removeprefix(f"{name}-").removesuffix(".dist-info")
+    from importlib import metadata
+
+    return metadata.version(name)
+
+
+def _number(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)[:2]))
+
+
+def untried() -> str:
+    """Which installed version compiled kernels were not tried with, in a sentence; "" if they were with all."""
+    for name, (first, beyond) in TESTED.items():
+        if not _number(first) <= _number(version(name)) < _number(beyond):
+            return f"{name} {version(name)} is installed, and they were tried with versions from {first} up to {beyond}"
+    return ""
+
+
+# --- machine code in this process ---
+
+
+def host_cpu() -> tuple[str, str]:
+    """The processor's name and features, as LLVM calls them."""
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def triple() -> str:
+    """What LLVM calls the system and processor of this process."""
+    return llvm.get_process_triple()
+
+
+def machine(name: str, features: str) -> Any:
+    """What makes machine code for this process."""
+    with contextlib.suppress(Exception):  # newer versions need no such call, and say so
+        llvm.initialize()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(triple())
+    return target.create_target_machine(
+        cpu=name, features=features, opt=3, codemodel="jitdefault", jit=True,
+        reloc="static" if target.name.startswith("x86") else "default",
+    )  # fmt: skip
+
+
+class Loader:
+    """What makes functions of objects; one for all. `symbols` are the addresses of names that they use."""
+
+    def __init__(self, name: str, features: str, symbols: dict[str, int]):
+        for symbol, address in symbols.items():
+            llvm.add_symbol(symbol, address)
+        self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(name, features))
+
+    def missing(self, names: list[str]) -> list[str]:
+        """Those of some names that are not in this process."""
+        return [name for name in names if not llvm.address_of_symbol(name)]
+
+    def load(self, data: bytes, entry: str) -> int:
+        """The address of an object's entry."""
+        self.engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        self.engine.finalize_object()
+        return self.engine.get_function_address(entry)
+
+
+def python_function(value: Any) -> Any:
+    """The function in Python that one of Numba's was made of; anything else as it is."""
+    return getattr(value, "py_func", None) or getattr(value, "_defn", value)
+
+
+# --- pieces of LLVM's language ---
+
+
+def declared(module: Any, kind: Any, name: str) -> Any:
+    """The function of a name in a module, which is declared there if it is not yet."""
+    return module.globals.get(name) or ir.Function(module, kind, name)
+
+
+@contextlib.contextmanager
+def counted(builder: Any, count: Any) -> Iterator[Any]:
+    """A loop of so many turns around the code that follows; yields the number of the turn."""
+    from numba.core import cgutils
+
+    with cgutils.for_range(builder, count) as loop:
+        yield loop.index
+
+
+def truth(builder: Any, value: Any) -> Any:
+    """A boolean of Numba's as one bit."""
+    from numba.core import cgutils
+
+    return cgutils.as_bool_bit(builder, value)
+
+
+def nothing(context: Any) -> Any:
+    """What the code of an intrinsic that returns nothing returns."""
+    return context.get_dummy_value()
+
+
+def data_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    """The pointer to the first element of an array."""
+    return context.make_array(kind)(context, builder, array).data
+
+
+def length_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    """The size of an array in its first dimension."""
+    return builder.extract_value(context.make_array(kind)(context, builder, array).shape, 0)
+
+
+def array_at(context: Any, builder: Any, kind: Any, data: Any, shape: list, strides: list, itemsize: Any) -> Any:
+    """An array over memory, whose references are not counted: the caller keeps it."""
+    from numba.np.arrayobj import populate_array
+
+    array = context.make_array(kind)(context, builder)
+    populate_array(array, data=data, shape=shape, strides=strides, itemsize=itemsize, meminfo=None)
+    return array._getvalue()
+
+
+def fixed_tuple() -> Any:
+    """`to_fixed_tuple(values, length)` for kernels: a tuple of an array's or a tuple's first values."""
+    from numba.np.unsafe.ndarray import to_fixed_tuple
+
+    return to_fixed_tuple
+
+
+# --- compiled functions ---
+
+
+class Compiled:
+    """A function that Numba has compiled, for an entry that calls it (build.py)."""
+
+    def __init__(self, function: Callable, signature: str, options: dict[str, Any]):
+        from numba import njit, types
+        from numba.core import sigutils
+
+        given, back = sigutils.normalize_signature(signature)
+        back = types.none if back is None or back == types.void else back
+        self._dispatcher = njit(back(*given), no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(function)
+        [self._compiled] = self._dispatcher.overloads.values()
+        self._context = self._compiled.target_context
+        self.returns, self.takes = self._compiled.signature.return_type, self._compiled.signature.args
+
+    def declare(self, module: Any) -> Any:
+        """The function, declared in the module of its entry."""
+        return self._context.declare_function(module, self._compiled.fndesc)
+
+    def call(self, builder: Any, function: Any, values: list[Any]) -> tuple[Any, Any, Any]:
+        """Calls it: whether it failed (one bit), where it says by what, and its result."""
+        call_conv = self._context.call_conv
+        status, result = call_conv.call_function(builder, function, self.returns, self.takes, values)
+        return status.is_error, status.excinfoptr, result
+
+    def itemsize(self, kind: Any) -> int:
+        """The bytes of an element of an array."""
+        return self._context.get_abi_sizeof(self._context.get_data_type(kind.dtype))
+
+    def tuple_of(self, builder: Any, kind: Any, values: list[Any]) -> Any:
+        """A tuple of values as the function takes it."""
+        return self._context.make_tuple(builder, kind, values)
+
+    def array_at(self, builder: Any, kind: Any, address: Any, shape: list, strides: list) -> Any:
+        """An array at an address (a number) as the function takes it."""
+        data = builder.inttoptr(address, self._context.get_data_type(kind.dtype).as_pointer())
+        itemsize = ir.Constant(_I64, self.itemsize(kind))
+        return array_at(self._context, builder, kind, data, shape, strides, itemsize)
+
+    def linked(self, entry: Any, name: str) -> tuple[bytes, list[str]]:
+        """The object of the function and its entry, a module; and the names that it declares.
+
+        All but the entry's own name is hidden, as two objects may use one name for different things.
+        """
+        [text] = self._dispatcher.inspect_llvm().values()
+        module = llvm.parse_assembly(text)
+        module.link_in(llvm.parse_assembly(str(entry)))
+        for defined in (*module.functions, *module.global_variables):
+            if not defined.is_declaration and defined.name != name:
+                defined.linkage = "internal"
+        module.verify()
+        _, cpu, features = self._context.codegen().magic_tuple()
+        data = machine(cpu, features).emit_object(module)
+        return data, [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
