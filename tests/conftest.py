@@ -41,7 +41,7 @@ def pytest_report_header(config):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     """A test that ends because torch has no kernel for this processor is skipped, with torch's reason."""
-    from tests.alike import no_kernel
+    from tests.support.alike import no_kernel
 
     try:
         return (yield)

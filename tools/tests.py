@@ -109,7 +109,7 @@ def suites(arguments: list[str]) -> list[list[Suite]]:
     threads = os.environ.get("OMP_NUM_THREADS", "1")
     both = [Suite("NumPy alone", [*PYTEST, *given], TENSORGRAD_FAST="0", OMP_NUM_THREADS=threads)]
     if importlib.util.find_spec("numba") is not None:
-        both.insert(0, Suite("numba", [*PYTEST, *given], TESTS_ONCE="elsewhere"))  # (tests/once.py)
+        both.insert(0, Suite("numba", [*PYTEST, *given], TESTS_ONCE="elsewhere"))  # (tests/support/once.py)
     if arguments:
         return [both]
     groups = [[Suite("smoke", ["sh", "tools/smoke.sh", sys.executable], "Pythons", 5)], both]

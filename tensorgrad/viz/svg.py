@@ -16,7 +16,7 @@ from html import escape as _escape
 from typing import Any
 
 # name: (light, dark). Text is `ink`, `muted` or a series' colour on `surface` or `panel`: each of these pairs has a
-# contrast of at least 4.5 (WCAG 2.2, criterion 1.4.3), which tests/test_viz_pictures.py computes.
+# contrast of at least 4.5 (WCAG 2.2, criterion 1.4.3), which tests/viz/test_viz_pictures.py computes.
 PALETTE: dict[str, tuple[str, str]] = {
     "surface": ("#ffffff", "#15181d"),
     "panel": ("#f2f4f7", "#20252c"),

@@ -1,6 +1,6 @@
 """Where a record of PyTorch's database differs on the GPU on purpose: name -> (reason, texts of its differences)."""
 
-from tests.opdb_known import KNOWN
+from tests.conformance.opdb_known import KNOWN
 
 _ROWS = (
     "Conjugates of complex numbers are CuPy's, whose new arrays are in the order of rows, whatever that of the input.",

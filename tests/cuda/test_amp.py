@@ -10,7 +10,7 @@ import pytest
 import tensorgrad
 from tensorgrad.dispatch import switches
 from tests.cuda.test_optim import launched  # noqa: F401 (a fixture)
-from tests.test_amp import story
+from tests.nn.test_amp import story
 
 emulated = pytest.mark.skipif(os.environ.get("DEVICE") != "emulator", reason="counts what the emulator launches")
 

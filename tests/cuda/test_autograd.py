@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="torch is the oracle of these tests")
 
 import tensorgrad as tg
-from tests.test_autograd_programs import PROGRAMS, agree, run
+from tests.autograd.test_autograd_programs import PROGRAMS, agree, run
 
 
 @settings(max_examples=60)

@@ -238,7 +238,7 @@ def test_ops_on_the_second_gpu(monkeypatch):
     """Records of PyTorch's test database, of which only the device is looked at here."""
     reference = pytest.importorskip("torch", reason="torch has the records")
     pytest.importorskip("expecttest", reason="PyTorch's test database imports expecttest")
-    from tests import opdb, opdb_bridge, opdb_families
+    from tests.conformance import opdb, opdb_bridge, opdb_families
 
     monkeypatch.setattr(opdb_bridge, "HOME", "cuda:1")
     monkeypatch.setattr(opdb, "_shares", lambda a, b: a._storage is b._storage)  # NumPy's question needs one GPU

@@ -1,4 +1,4 @@
-"""The examples with `--device cuda`, at the sizes of tests/test_examples.py or smaller."""
+"""The examples with `--device cuda`, at the sizes of tests/docs/test_examples.py or smaller."""
 
 import re
 import runpy
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import tensorgrad
-from tests.test_examples import CLASSIC, EXAMPLES, SCRIPTS, SMALL, needs_sklearn
+from tests.docs.test_examples import CLASSIC, EXAMPLES, SCRIPTS, SMALL, needs_sklearn
 
 LOSSES = re.compile(r"loss (-?\d+\.\d+)")
 

@@ -1,4 +1,4 @@
-"""Images whose channels lie innermost give such results on the GPU, as on the CPU (tests/test_memory_formats.py)."""
+"""Images whose channels lie innermost give such results on the GPU, as on a CPU (tests/ops/test_memory_formats.py)."""
 
 import pytest
 

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is the oracle of these tests")
 
 import tensorgrad as tg
-from tests import moduledb
+from tests.conformance import moduledb
 
 
 @pytest.fixture(autouse=True)

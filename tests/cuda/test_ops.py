@@ -4,7 +4,7 @@ Most run on CuPy alone, by the kernels that NumPy shares: those in CUDA C have t
 float32 (or the first dtype it has) and in one other dtype; what takes longer is shared out: the other forms (method,
 in place, `out=`, inputs with gaps), gradients, and all of it with the CUDA kernels. Everything for every record:
 
-    DEVICE=cuda python -m tests.opdb            (or DEVICE=emulator)
+    DEVICE=cuda python -m tests.conformance.opdb            (or DEVICE=emulator)
 """
 
 import pytest
@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is the oracle of these tests"
 pytest.importorskip("expecttest", reason="PyTorch's test database imports expecttest")
 
 import tensorgrad as tg
-from tests import opdb, opdb_families
+from tests.conformance import opdb, opdb_families
 from tests.cuda.general import on_cupy_alone
 from tests.cuda.known import unexplained
 

@@ -157,8 +157,8 @@ def check_pool(thread_pool, threads: int, programs: list) -> None:
 
 
 def forks(seed: str) -> None:
-    """Forks while other threads are busy with some of what tests/forking.py lists; the children do the same."""
-    from tests import forking
+    """Forks while other threads are busy with some of what tests/support/forking.py lists; the children do the same."""
+    from tests.support import forking
 
     forking.case(int(seed), rounds=8)
     print(json.dumps({"children": 8}))

@@ -35,8 +35,8 @@ SUMS = (
     "logsumexp",
 )  # fmt: skip
 
-# Which programs there are: family -> [(dtypes, settings), ...]. tests/test_nvrtc.py compiles them all; where settings
-# are many, those that differ in more than a number.
+# Which programs there are: family -> [(dtypes, settings), ...]. tests/kernels/test_nvrtc.py compiles them all; where
+# settings are many, those that differ in more than a number.
 FAMILIES: dict[str, list[tuple[tuple[str, ...], dict]]] = {
     "softmax": [
         (("float32", "float16"), {}), (("float32", "bfloat16"), {"COLUMNS": 1}), (("float32", "float64"), {"COUNT": 1}),

@@ -1,0 +1,104 @@
+"""Corners of autograd that PyTorch's own tests look into: as in torch."""
+
+from __future__ import annotations
+
+import pytest
+
+import tensorgrad as tg
+from tests.support.alike import alike, error
+
+torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
+
+
+@pytest.mark.parametrize("base", (-1, -2.5, 3, [-1.0, -2.5, 3.0], [-1, 2, 3], [-2.0, 0.0, 1e-3]))
+@pytest.mark.parametrize("dtype", ("complex128", "complex64"))
+def test_complex_powers_of_real_numbers(base, dtype):
+    grads = []
+    for l in (tg, torch):
+        x = l.tensor(base) if isinstance(base, list) else base
+        e = l.tensor([1 + 2j, 0.5 - 1j, 2 + 0.5j], dtype=getattr(l, dtype), requires_grad=True)
+        l.pow(x, e).abs().sum().backward()
+        grads.append(torch.tensor(e.grad.tolist()))
+    torch.testing.assert_close(*grads, equal_nan=True, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("parts", ("unsafe_split(1)", "unsafe_split_with_sizes((1, 1, 1))", "unsafe_chunk(3)"))
+@pytest.mark.parametrize("recorded", (True, False))
+def test_parts_that_may_be_written(parts, recorded):
+    def story(l):
+        a = l.ones(3, 3, requires_grad=True)
+        b = a * 2
+        with l.set_grad_enabled(recorded):
+            first, second, third = eval(f"b.{parts}")
+        told = [(p._is_view(), p.requires_grad, p._version, b._version) for p in (first, second, third)]
+        first.mul_(second)
+        told += [first._version, b._version, second._version, b[0, 0].item()]
+        if recorded:
+            (first * third).sum().backward()
+        return told, a.grad if a.grad is None else a.grad.tolist()
+
+    assert story(tg) == story(torch)
+
+
+def test_a_view_that_cannot_follow_its_base_is_printed_all_the_same():
+    def story(l):
+        a = l.ones(1, requires_grad=True)
+        with l.no_grad():
+            b = a[:]
+            b *= 2
+        return repr(b)
+
+    assert story(tg) == story(torch) == "tensor([2.], grad_fn=<Invalid>)"
+
+
+def test_nodes_by_their_names():
+    def story(l):
+        functions, x = l._C._functions, l.ones(2, requires_grad=True)
+        add, view = (x + 1).grad_fn, (x * 1)[0].grad_fn
+        told = [
+            isinstance(add, functions.AddBackward0), isinstance(add, functions.MulBackward0),
+            isinstance(view, functions.SelectBackward0), isinstance(add.next_functions[0][0], functions.AccumulateGrad),
+            issubclass(functions.AccumulateGrad, l.autograd.graph.Node), hasattr(functions, "NoSuchBackward0"),
+        ]  # fmt: skip
+
+        y = functions.UndefinedGrad()(x * 2)
+        (y.sum() + x.sum()).backward()
+        told += [y.tolist(), x.grad.tolist()]
+        try:
+            functions.DelayedError("Boom!", 1)(x * 1).sum().backward()
+        except RuntimeError as error:
+            told.append(str(error))
+        return told
+
+    assert story(tg) == story(torch)
+
+
+@alike
+def test_data_is_taken_over(torch):
+    def outcome(value, **options):
+        x = torch.ones(3, **options)
+        x.add_(1) if not x.requires_grad else None
+        text = error(setattr, x, "data", value(x))
+        return [text.partition(": they are")[0].rstrip("."), x.shape, str(x.device), str(x.dtype), x.requires_grad,
+                x.is_leaf, x._version]  # fmt: skip
+
+    values = (
+        lambda x: torch.zeros(2, 2), lambda x: torch.zeros(3).add_(1).add_(1),
+        lambda x: torch.zeros(6).view(2, 3).t()[1:],
+        lambda x: torch.ones(3, dtype=torch.int64), lambda x: torch.ones(3, dtype=torch.complex64),
+        lambda x: torch.ones(3, device="meta"), lambda x: x, lambda x: x.data, lambda x: 5, lambda x: None,
+        lambda x: torch.nn.Parameter(torch.zeros(2)), lambda x: torch.zeros(2, requires_grad=True) * 2,
+    )  # fmt: skip
+    found = [outcome(value, requires_grad=tracked) for value in values for tracked in (False, True)]
+    x, y = torch.ones(3), torch.zeros(3)
+    view = x[1:]
+    x.data = y
+    y.add_(1)
+    x.mul_(2)
+    view.add_(5)
+    found += [x, y, view, y._version, x.data_ptr() == y.data_ptr(), error(delattr, x, "data")]
+    w = torch.ones(3, requires_grad=True)
+    before = w.exp()
+    w.data = torch.zeros(3)
+    (before * w).sum().backward()
+    return [*found, w.grad]

@@ -1,0 +1,140 @@
+"""What random programs over both libraries once told apart: each row is run under tensorgrad and under torch.
+
+A row is an expression, or statements that leave their result in `r`, over `torch`, `F`, `np` and `x`: the matrix
+[[1., -2., 3.], [0., 4., -5.]] in double precision, which requires grad.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorgrad
+from tests.support.alike import assert_alike, plain
+
+torch = pytest.importorskip("torch", reason="torch says what is expected")
+
+ACTIVATIONS = ("F.relu", "torch.relu", "F.relu6", "F.leaky_relu", "F.hardtanh", "F.hardshrink", "F.softshrink",
+               "F.elu", "F.selu", "F.celu", "F.silu", "F.gelu", "F.softplus", "F.mish", "F.hardswish",
+               "(lambda a: F.threshold(a, 1., 2.))")  # fmt: skip
+CONTIGUOUS = ("x.T.softmax(0)", "x.T.log_softmax(1)", "x.T.cumsum(0)", "x.T.cumprod(1)", "x.T.cummax(0)[0]",
+              "x.T.logcumsumexp(0)", "y.sum(0)", "y.sum(-1, keepdim=True)", "y.mean(1)", "y.amax(1)", "y.prod(0)",
+              "y.var(0)", "y.logsumexp(1)", "y.norm(2, 1)", "y.nansum(0)", "(y > 0).any(0)", "(y > 0).all(1)",
+              "x.expand(2, 2, 3).cumsum(1)")  # fmt: skip
+
+EXPRESSIONS = [
+    # a gradient of either sign, and once more through it: none, some, or a zero that is there
+    *(f"twice({f}, x, {up})" for f in ACTIVATIONS for up in ("x.detach()", "-x.detach()", "torch.ones_like(x)")),
+    # where a gradient is nan, only the elements it belongs to are
+    "torch.autograd.grad(x.max(), x, torch.tensor(np.nan, dtype=x.dtype))",
+    "torch.autograd.grad(x.median(), x, torch.tensor(np.nan, dtype=x.dtype))",
+    "torch.autograd.grad(torch.xlogy(x, x.detach() - 1), x, (x > 1).to(x.dtype))",
+    # layouts: `view` after these works
+    *(f"(lambda y: ({e}).stride())(x.reshape(1, 2, 3).permute(2, 0, 1).repeat(1, 2, 1).transpose(0, 2))"
+      for e in CONTIGUOUS),
+    "x.topk(1, 1)[0].stride(), x.sort(1, True)[0].stride(), x[:1].sort(0, True)[0].stride()",
+    # dtypes
+    "torch.einsum('ij,ij->i', x.int(), x.int())",
+    "torch.tensor([1j, 0, 1]).bool()",
+    "torch.zeros(3, dtype=torch.bool).copy_(torch.tensor([1j, 0, 1]))",
+    "torch.full((2,), np.int32(2))",
+    "torch.where(x > 0, x.int(), np.float64(2))",
+    "x.detach().scatter(0, torch.tensor([[0]]), np.float64(2))",
+    "x.int() + np.bool_(True), x - np.bool_(True), np.bool_(True) * x.int()",
+    "F.group_norm(torch.empty(2, 1, 0), 1)",
+    "torch.lerp(x.half(), x.half(), torch.tensor(2)), torch.lerp(x, x + 1, torch.tensor(0.5))",
+]  # fmt: skip
+
+STATEMENTS = {
+    "two leaves do not share a gradient that has a graph": """
+a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+(a + b).sum().backward(create_graph=True)
+a.grad.detach().mul_(3)
+r = a.grad, b.grad, a.grad is b.grad, a.grad.stride()""",
+    "a gradient has the order of rows": """
+x.T.exp().backward(torch.arange(6.0, dtype=x.dtype).reshape(3, 2))
+r = x.grad.stride(), x.grad.view(-1)""",
+    "and so if it is expanded": """
+x.expand(4, 2, 3).movedim(-1, 0).sum(1).backward(torch.ones(3, 2, dtype=x.dtype))
+r = x.grad.stride(), x.grad""",
+    "a comparison in place is a constant": """
+y = x * 2
+y[0].ge_(1)
+z = x * 3
+z.eq_(3)
+r = y, torch.autograd.grad(y.sum() + z.sum(), x), z._version""",
+    "integers do not come to require grad": """
+y = torch.zeros(2, 3, dtype=torch.int64)
+y.copy_(x)
+y[1] = x[0]
+r = y""",
+    "a view that is resized as `out=` keeps its memory": """
+y = torch.zeros(6)
+v = y[2:4]
+torch.add(torch.ones(3), 1, out=v)
+r = y, v, v.storage_offset()""",
+    "a view turned without grad mode remains one": """
+v = x.transpose(0, 1)
+with torch.no_grad():
+    v.t_()
+r = torch.autograd.grad((v * v).sum(), x)""",
+}
+ERRORS = {
+    "torch.zeros(3, dtype=torch.uint8).fill_(-1.5)": RuntimeError,
+    "torch.full((2,), -1.0, dtype=torch.uint8)": RuntimeError,
+    "F.hardtanh(torch.ones(2, dtype=torch.uint8))": RuntimeError,
+    "F.softshrink(torch.ones(2, dtype=torch.int64))": NotImplementedError,
+    "torch.linalg.cross(x > 0, x > 0)": NotImplementedError,
+    "torch.searchsorted(torch.tensor(1.0), torch.ones(2))": RuntimeError,
+    "torch.searchsorted(torch.tensor(1.0), torch.tensor(1.0))": RuntimeError,
+    "[x.register_post_accumulate_grad_hook(lambda t: t.grad), x.sum().backward()]": RuntimeError,
+}
+
+
+def names(library) -> dict:
+    """What a row may use."""
+
+    def twice(function, x, upstream):
+        first = library.autograd.grad(function(x), x, upstream, create_graph=True)[0]
+        second = library.autograd.grad(first, x, upstream, create_graph=True)[0]
+        unrecorded = library.autograd.grad(function(x), x, upstream)[0]
+        return first, second, unrecorded
+
+    x = library.tensor([[1.0, -2.0, 3.0], [0.0, 4.0, -5.0]], dtype=library.float64, requires_grad=True)
+    return {"torch": library, "F": library.nn.functional, "np": np, "x": x, "twice": twice}
+
+
+def outcome(library, text: str):
+    """What a row's result is, as plain values."""
+    scope = names(library)
+    exec(text if "\n" in text else f"r = {text}", scope)
+    return plain(scope["r"])
+
+
+@pytest.mark.parametrize("text", [*EXPRESSIONS, *(pytest.param(t, id=name) for name, t in STATEMENTS.items())])
+@pytest.mark.filterwarnings("ignore")
+def test_alike(text):
+    """Values, dtypes, whether a gradient is required, and whatever else the row looks at."""
+    assert_alike(outcome(tensorgrad, text), outcome(torch, text), 1e-6, text)
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_errors(text):
+    """The same type of error as torch's."""
+    for library in (tensorgrad, torch):
+        with pytest.raises(ERRORS[text]):
+            outcome(library, text)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 40])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_gradients_of_cross_entropy_in_every_precision(batch, dtype):
+    torch.manual_seed(0)
+    scores, target = torch.randn(batch, 7), torch.randint(0, 7, (batch,))
+    made = []
+    for library in (torch, tensorgrad):
+        x = library.tensor(scores.tolist()).to(getattr(library, dtype)).requires_grad_()
+        library.nn.functional.cross_entropy(x, library.tensor(target.tolist())).backward()
+        assert x.grad.dtype is getattr(library, dtype)
+        made.append(x.grad.float().numpy())
+    np.testing.assert_allclose(made[1], made[0], rtol=0.02, atol=2e-3 if dtype != "float32" else 1e-6)
