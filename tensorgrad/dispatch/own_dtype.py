@@ -84,6 +84,10 @@ _CAST = {
         ("addr", "fft_c2c", "fft_c2r", "fft_r2c", "kron", "normal", "normalize", "outer", "std_", "var_"), _CAST_WORDS
     ),
     **dict.fromkeys(("cat", "stack"), "torch.cat(): input types can't be cast to the desired output type {have}"),
+    **dict.fromkeys(("max_all", "min_all"),
+                    "Expected canCast( typeMetaToScalarType(self.dtype()), typeMetaToScalarType(out.dtype())) to be "
+                    "true, but got false.  (Could this error message be improved?  If so, please report an enhancement "
+                    "request to PyTorch.)"),
     "ldexp": "ldexp can't be cast to the desired output type {have}",
     "logsumexp_": "logsumexp(): Expected floating point type for result tensor, but got: {have}",
 }  # fmt: skip

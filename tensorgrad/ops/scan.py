@@ -159,7 +159,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend=None, append=None, *,
         later, earlier = input.narrow(dim, 1, size - 1), input.narrow(dim, 0, size - 1)
         input = later.logical_xor(earlier) if input.dtype is dtypes.bool else later - earlier
         size -= 1
-    return store_out("diff", out, input)
+    return store_out("sub", out, input, pointwise=True)
 
 
 def _check_joinable(t, input: Tensor, dim: int) -> None:

@@ -172,7 +172,7 @@ PyTorch {torch.__version__.partition("+")[0]}.
         f"""\
 ## How to repeat this
 
-    make conformance                    every record; rewrites this page and tests/{PASSING.name}
+    make conformance                    every record; rewrites this page and tests/conformance/{PASSING.name}
     pytest -m conformance               fails if a record on that list no longer passes, or if this page is stale
     python -m tests.conformance.opdb add sort       what differs in some records
 """,

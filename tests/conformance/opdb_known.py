@@ -8,11 +8,6 @@ _DIMENSIONS = (
     "NumPy's arrays have at most 64 dimensions, so the input with 65 cannot be made, and the error is NumPy's own.",
     "number of dimensions must be within [0, 64]",
 )
-_NARROWING_OUT = (
-    "An `out=` that cannot hold the result (integers for floats) is refused by every op; PyTorch's kernel of this one "
-    "casts the input first, unlike its neighbours.",
-    "can't be cast to the desired output type Long",
-)
 _NO_COMPLEX_HALF = ("There is no complex dtype of two half-precision numbers (torch.complex32).", "Half")
 _CONJUGATED = (
     "The conjugate is computed at once; PyTorch marks a view as conjugated and computes when it is read.",
@@ -40,8 +35,6 @@ KNOWN: dict[str, tuple[str, ...]] = {
     ),
     "complex": _NO_COMPLEX_HALF,
     "conj": _CONJUGATED,
-    "cumprod": _NARROWING_OUT,
-    "cumsum": _NARROWING_OUT,
     "gather": (
         "An `out=` that has to grow gets memory of its own; in PyTorch it would grow over the index beside it.",
         "int64[3], 0, int64[2], out=int64[1]",

@@ -22,6 +22,13 @@ from tests.support.alike import last_bit  # noqa: E402
 
 tg_distributions = tg.distributions
 
+
+@pytest.fixture(scope="module", autouse=True)
+def torch_validates_as_at_its_start():
+    """Importing torch's compiler, as other tests do, switches off that torch's distributions check their arguments."""
+    torch_distributions.Distribution.set_default_validate_args(__debug__)
+
+
 EYE = [[1.0, 0.3], [0.3, 2.0]]
 LOWER = [[1.0, 0.0], [0.4, 0.7]]
 

@@ -47,7 +47,7 @@ def test_record(record):
     if opdb.differentiable(record) and not any("gradient" in p for p in problems):
         DIFFERENTIABLE.add(record.name)
     others = unexplained(name, problems)
-    used_to = f"{name} passed before (tests/{conformance.PASSING.name})\n" if name in PASSING else ""
+    used_to = f"{name} passed before (tests/conformance/{conformance.PASSING.name})\n" if name in PASSING else ""
     assert not others, used_to + "\n".join(others[:8])
     assert not problems or name not in PASSING, used_to + "\n".join(problems[:8])
     assert problems or name not in KNOWN, f"{name} agrees now: take it out of KNOWN ({KNOWN.get(name)})"

@@ -94,7 +94,7 @@ def _mask() -> Callable:
                 state = states[gen] = _state(gen._bits)
             if state is False:
                 return NotImplemented
-            gen._untouched = False
+            gen._untouched = gen._untouched and not out.size
             toss(state, limit, value, out.reshape(-1))
         return out
 

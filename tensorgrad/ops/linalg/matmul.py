@@ -258,7 +258,7 @@ def inner(input: Tensor, other: Tensor, *, out=None) -> Tensor:
     tensor([11., 17.])
     """
     if not input.ndim or not other.ndim:
-        result = input * other
+        return store_out("mul", out, input * other, pointwise=True)
     else:
         if input.dtype is not other.dtype:
             raise RuntimeError("both inputs should have same dtype")
