@@ -636,7 +636,8 @@ KL_ARGUMENTS["Chi2"] = [{"df": [3.0, 1.0]}]
 
 
 def test_the_same_pairs_are_registered():
-    assert sorted({(p.__name__, q.__name__) for p, q in tg_distributions.kl._KL_REGISTRY}) == PAIRS
+    pairs = [pair for pair in tg_distributions.kl._KL_REGISTRY if pair[0].__module__.startswith("tensorgrad.")]
+    assert sorted({(p.__name__, q.__name__) for p, q in pairs}) == PAIRS  # (other tests register classes of their own)
 
 
 @pytest.mark.parametrize("p, q", [pair for pair in PAIRS + MORE_PAIRS if not ABSTRACT & set(pair)])
