@@ -88,7 +88,6 @@ def source(op: Op, variant: str = "call", name: str = "call") -> str:
     lines = [f"def {name}({_parameters(op, variant)}):"]
     if variant == "call":
         lines += _numpy_names(op)
-    if variant == "call":
         lines += [
             f"    if SLOW{' or out is not None' if has_out(op) else ''}:",
             f"        return {_slowly(op, variant)}",

@@ -22,15 +22,18 @@ import faulthandler
 import io
 import itertools
 import json
+import os
 import pickle
 import pickletools
 import random
 import re
 import secrets
+import signal
 import struct
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 import tracemalloc
 import warnings
@@ -703,19 +706,22 @@ hooked: list = []
 
 
 def serve() -> None:
-    """Runs the cases whose seeds it reads; writes what came of each. A case that does not end, ends this process."""
+    """Runs the cases whose seeds it reads; writes what came of each.
+
+    No other thread may start or end here: what they allocate without Python's lock races with tracemalloc, which is
+    started and stopped for each case (CPython 128679; faulthandler's own timer is such a thread).
+    """
+    faulthandler.enable()
     with contextlib.suppress(ImportError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (12 << 30, resource.RLIM_INFINITY))
     for line in sys.stdin:
         seed, slack = line.split()
-        faulthandler.dump_traceback_later(PATIENCE, exit=True)
         try:
             result = {"came": case(int(seed), float(slack)), "worst": worst}
         except AssertionError as error:
             result = {"wrong": str(error)}
-        faulthandler.cancel_dump_traceback_later()
         print(json.dumps(result), flush=True)
 
 
@@ -729,12 +735,22 @@ class Worker:
         if self.process is None:
             command = [sys.executable, "-m", "tests.fuzz.loading", "--serve"]
             self.process = subprocess.Popen(
-                command, cwd=Path(__file__).parents[2], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                command,
+                cwd=Path(__file__).parents[2],
+                env={**os.environ, "TENSORGRAD_FAST": "0"},  # no threads of kernels: see serve
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
             )
         assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(f"{seed} {slack}\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
+        timer = threading.Timer(PATIENCE, self.process.send_signal, [signal.SIGABRT])  # it writes where it is
+        timer.start()
+        try:
+            self.process.stdin.write(f"{seed} {slack}\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        finally:
+            timer.cancel()
         if answer:
             return json.loads(answer)
         status = self.close()
