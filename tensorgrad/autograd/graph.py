@@ -57,7 +57,7 @@ class Node:
 
     def apply(self, grads: list) -> tuple:
         """The gradients of the inputs, from those of the outputs."""
-        return self.op.backward(self, grads)
+        return self.op.compiled.backward(self, grads)
 
     def release(self) -> None:
         """Lets go of what was saved: the node has been used."""

@@ -31,7 +31,7 @@ def make(op):
             return _named(op, _binary(op))
 
     def method(self, *args, **kwargs):
-        return replace(self, op.call, args, kwargs)
+        return replace(self, op.compiled.call, args, kwargs)
 
     return _named(op, method)
 
@@ -43,7 +43,7 @@ def _named(op, method):
 
 
 def _unary(op):
-    kernels, call, floats_only = op.kernels, op.call, op.rule == "float"
+    kernels, call, floats_only = op.compiled.kernels, op.compiled.call, op.rule == "float"
 
     def method(self):
         array = self._array
@@ -60,7 +60,7 @@ def _unary(op):
         if storage.version is None:
             storage.bump()
         try:
-            (op.large if array.size >= op.few else kernels)[array.__class__](array, out=array)
+            (kernels.large if array.size >= kernels.few else kernels)[array.__class__](array, out=array)
         except (RuntimeWarning, FloatingPointError):
             pass  # overflow and the like, by the user's filters: the result is complete (see kernel_errors.explain)
         except Exception:
@@ -72,7 +72,7 @@ def _unary(op):
 
 
 def _binary(op):
-    kernels, call = op.kernels, op.call
+    kernels, call = op.compiled.kernels, op.compiled.call
 
     def method(self, other):
         if not SLOW and self.__class__ in PLAIN:
@@ -94,7 +94,7 @@ def _binary(op):
                 if storage.version is None:
                     storage.bump()
                 try:
-                    (op.large if array.size >= op.few else kernels)[array.__class__](array, y, out=array)
+                    (kernels.large if array.size >= kernels.few else kernels)[array.__class__](array, y, out=array)
                 except (RuntimeWarning, FloatingPointError):
                     pass
                 except Exception:

@@ -28,7 +28,7 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
     if isinstance(error, RuntimeWarning | FloatingPointError):
         with np.errstate(all="ignore"):
             first = values[0][0] if isinstance(values[0], list) else values[0]
-            return op.kernels[first.__class__](*values)
+            return op.compiled.kernels[first.__class__](*values)
     check_one_device(op.name, [v for value in values for v in (value if isinstance(value, list) else (value,))])
     if isinstance(error, RuntimeError | IndexError) and not isinstance(error, RecursionError):
         raise error

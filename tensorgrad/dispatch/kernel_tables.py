@@ -10,6 +10,7 @@ A kernel may decline a call by returning `NotImplemented`: the next in the list 
 from __future__ import annotations
 
 import importlib
+import sys
 from functools import partial, wraps
 from typing import Any
 
@@ -70,8 +71,8 @@ class OpDispatch:
 def _changed(name: str) -> None:
     """An op finds its kernels anew."""
     if name in OPS:
-        OPS[name].kernels.clear()
-        OPS[name].large.clear()
+        OPS[name].compiled.kernels.clear()
+        OPS[name].compiled.kernels.large.clear()
         ON_CHANGE(OPS[name])
 
 
@@ -88,17 +89,19 @@ OWN_PARTS: dict[str, dict[str, str]] = {}
 
 
 class KernelTable(dict):
-    """The kernels of one op by array class; found when first needed. `large`: those for large arrays."""
+    """The kernels of one op by array class, found when first needed; `large` are those for arrays of `few` elements
+    and more (kernels/numba/)."""
 
-    __slots__ = ("large", "op")
+    __slots__ = ("few", "large", "op")
 
-    def __init__(self, op, large=False):
-        self.op, self.large = op, large
+    def __init__(self, op, for_large: bool = False):
+        self.op, self.few = op, sys.maxsize
+        self.large: KernelTable | None = None if for_large else KernelTable(op, for_large=True)
 
     def __missing__(self, array_type):
         op, storage = self.op, STORAGES[array_type]
         given = REGISTERED.get((op.name, storage.device_type))
-        general = with_own(op.name, storage, general_kernel(op, storage), self.large)
+        general = with_own(op.name, storage, general_kernel(op, storage), self.large is None)
         kernel = first_that_accepts(op.name, getattr(given, "forward", given), general)
         if kernel is None:
             raise NotImplementedError(

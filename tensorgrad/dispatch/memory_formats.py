@@ -54,5 +54,5 @@ def in_channels_last(array):
     steps = memory_strides(array.shape, channels_last if array.ndim == 4 else channels_last_3d)
     if array.strides == tuple([s * array.dtype.itemsize for s in steps]):
         return array
-    clone = OPS["clone_copy"]
-    return (clone.kernels if array.size < clone.few else clone.large)[array.__class__](array, "channels_last")
+    kernels = OPS["clone_copy"].compiled.kernels
+    return (kernels if array.size < kernels.few else kernels.large)[array.__class__](array, "channels_last")

@@ -186,11 +186,11 @@ def raise_not_a_tensor(op, i: int, value):
 def other_operand(op, input, other):
     """`tensor + x` for an x that is no tensor and no Python number: NumPy's scalars and arrays take part."""
     if isinstance(other, np.generic) and other.dtype.kind in "biufc":
-        return op.call(input, plain_number(other))
+        return op.compiled.call(input, plain_number(other))
     if isinstance(other, np.ndarray):
-        return op.call(input, input.new_tensor(other, device="cpu"))
+        return op.compiled.call(input, input.new_tensor(other, device="cpu"))
     if isinstance(other, bool | int | float | complex):
-        return op.call(input, other)
+        return op.compiled.call(input, other)
     return NotImplemented
 
 

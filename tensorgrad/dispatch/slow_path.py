@@ -31,7 +31,7 @@ def run(op, args: tuple, out=None):
     if out is not None:
         args = in_dtype_of_out(op, args, out)
     start = time.perf_counter()
-    result = _unrecorded(op, args) if GRAD.inference else op.plain(*args)
+    result = _unrecorded(op, args) if GRAD.inference else op.compiled.plain(*args)
     seconds = time.perf_counter() - start
     results = result if isinstance(result, tuple) else (result,)
     node = next((t._edge[0] for t in results if t._edge is not None), None)
@@ -51,7 +51,7 @@ def _unrecorded(op, args: tuple):
     """One op in inference mode. What it makes takes no part in autograd; only views of other tensors go on doing so."""
     before, GRAD.enabled = GRAD.enabled, False
     try:
-        result = op.plain(*args)
+        result = op.compiled.plain(*args)
     finally:
         GRAD.enabled = before
     for tensor in result if isinstance(result, tuple) else (result,):
@@ -96,7 +96,7 @@ def _override(args):
     def call(op, args, out):
         kwargs = {} if out is None else {"out": out}
         for cls in types:
-            result = cls.__torch_function__(op.call, tuple(types), args, kwargs)
+            result = cls.__torch_function__(op.compiled.call, tuple(types), args, kwargs)
             if result is not NotImplemented:
                 return result
         raise TypeError(
@@ -135,11 +135,14 @@ def default_torch_function(cls, func, types, args=(), kwargs=None):
 
 def bind(op, args: tuple) -> tuple:
     """Positional arguments completed with the op's defaults."""
-    defaults = op.call.__defaults__ or ()
+    defaults = op.compiled.call.__defaults__ or ()
     missing = len([p for p in op.params if not p.keyword]) - len(args)
     args = (*args, *(defaults[len(defaults) - missing :] if missing > 0 else ()))
     keyword = [p.name for p in op.params if p.keyword]
-    return (*args, *((op.call.__kwdefaults__ or {})[k] for k in keyword[len(args) - len(op.params) + len(keyword) :]))
+    return (
+        *args,
+        *((op.compiled.call.__kwdefaults__ or {})[k] for k in keyword[len(args) - len(op.params) + len(keyword) :]),
+    )
 
 
 def _as(cls, value):

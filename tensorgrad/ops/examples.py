@@ -572,9 +572,11 @@ def complete() -> None:
     """Adds the rules and examples to the docstrings of the functions."""
     for op in OPS.values():
         if "\n    " in op.doc:
-            op.call.__doc__ = op.call.__doc__.replace("\n    ", "\n")  # as help() does with other docstrings
+            op.compiled.call.__doc__ = op.compiled.call.__doc__.replace(
+                "\n    ", "\n"
+            )  # as help() does with other docstrings
         elif op.doc and ">>>" not in op.doc:
-            op.call.__doc__ = f"{op.call.__doc__.removeprefix('special_')}\n\n{rule(op)}".rstrip()
+            op.compiled.call.__doc__ = f"{op.compiled.call.__doc__.removeprefix('special_')}\n\n{rule(op)}".rstrip()
     for example in EXAMPLES.strip().split("\n\n"):
         called = re.match(r" torch\.(special\.)?(\w+)", example.rpartition(">>>")[2])
         if called:  # else it is a heading

@@ -133,7 +133,7 @@ select_at, slice_at, new_axes_at = (
 # --- the rows of their derivatives ---------------------------------------------------------------------------------
 
 place = op("embed_view(g, shape: any, shown: any, args: any)",
-           lambda xp, g, shape, shown, args: kernels.place(xp, g, shape, shown.op.kernels[g.__class__], args),
+           lambda xp, g, shape, shown, args: kernels.place(xp, g, shape, shown.op.compiled.kernels[g.__class__], args),
            g=lambda g, shown, args: shown(g, *args), shape=lambda g, shape, shown, args: (shape, g.dtype), where="",
            doc="Zeros of `shape` with `g` where the view shows it: a view's derivative.")  # fmt: skip
 _unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad",

@@ -15,7 +15,7 @@ from tensorgrad.autograd.refused_views import MULTI
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.kinds import composite
-from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.op import row
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import wrap_dim
@@ -26,13 +26,13 @@ from tensorgrad.tensor import PLAIN, VIEW, Tensor
 def _several(signature: str, step, windows, backward_name: str, formula):
     """An op that makes several views. `windows(shape, dim, *args)` gives an index tuple for each, which the row
     `step` (basic indexing) turns into a view; `formula` joins the gradients."""
-    row = Op(signature, None, kind="views", formulas={"input": formula}, backward_name=backward_name)
-    generate.declare(row)
-    names = [p.name for p in row.params[1:]]
+    op = row(signature, None, kind="views", formulas={"input": formula}, backward_name=backward_name)
+    generate.declare(op)
+    names = [p.name for p in op.params[1:]]
 
     def plain(input: Tensor, *args) -> tuple[Tensor, ...]:
         array, storage = input._array, input._storage
-        kernel = step.op.kernels[array.__class__]
+        kernel = step.op.compiled.kernels[array.__class__]
         base, steps = (input, None) if input._view is None else input._view[:2]
         recorded = (MULTI if input._view is None or input._view[3] else input._view[3]) if GRAD.enabled else False
         indices = windows(array.shape, *args)
@@ -41,9 +41,9 @@ def _several(signature: str, step, windows, backward_name: str, formula):
         node = None
         if edge is not None:
             node = object.__new__(Node)
-            node.op, node.edges, node.saved, node.hooks = row, (edge,), (), None
+            node.op, node.edges, node.saved, node.hooks = op, (edge,), (), None
             values = {"input_shape": array.shape, **dict(zip(names, args, strict=True))}
-            node.args = tuple(values[name] for name in row.kept)
+            node.args = tuple(values[name] for name in op.kept)
             node.sequence_nr = next_sequence_nr()
             node.outputs = tuple((part.shape, part.dtype, part.__class__) for part in parts)
         results = []
@@ -57,10 +57,10 @@ def _several(signature: str, step, windows, backward_name: str, formula):
         return tuple(results)
 
     def call(input: Tensor, *args) -> tuple[Tensor, ...]:
-        return generate.slowly(row, (input, *args)) if SLOW or input.__class__ not in PLAIN else plain(input, *args)
+        return generate.slowly(op, (input, *args)) if SLOW or input.__class__ not in PLAIN else plain(input, *args)
 
-    row.plain, row.call = plain, call
-    call.op = row  # type: ignore[attr-defined]
+    op.compiled.plain, op.compiled.call = plain, call
+    call.op = op  # type: ignore[attr-defined]
     return call
 
 

@@ -355,13 +355,18 @@ def recurrent(d: Draw) -> str:
     layers, ways, first, biases = d.one(1, 1, 2), d.one(1, 2), d.one(True, False), d.chance(0.7)
     parameters: list[str] = []
 
-    def some(shape):  # of about one: beyond, a gate's slope is the difference of two numbers that are nearly the same
+    # Where a gate is nearly 1, its slope is the difference of two numbers that are nearly the same, and rounding is all
+    # that is left of it. So weights are small, as layers have them at first, or whole, which closes gates altogether.
+    def some(shape):
         return d.array(shape, values=d.one("normal", "normal", "whole", "ones"))
+
+    def weight(*shape):
+        return d.array(shape, values=d.one("small", "small", "small", "whole"))
 
     for layer in range(layers):
         for _ in range(ways):
             ins = width if layer == 0 else hidden * ways
-            parameters += [some((gates * hidden, ins)), some((gates * hidden, hidden))]
+            parameters += [weight(gates * hidden, ins), weight(gates * hidden, hidden)]
             if biases:
                 parameters += [some((gates * hidden,)), some((gates * hidden,))]
     state = [some((layers * ways, batch, hidden)) for _ in range(2 if kind == "lstm" else 1)]
