@@ -1,8 +1,8 @@
 """The kinds of op, and how a row becomes functions and methods.
 
-A kind is worth its rules: `pointwise` promotes dtypes, broadcasts and works in place; `reduction` normalises `dim`;
-`view` shares the storage; `op` is everything else. All of them get `out=`, meta shapes and both orders of derivatives
-from here and from the engine, none by hand.
+A kind is a set of rules: `pointwise` promotes dtypes, broadcasts and works in place; `reduction` normalizes `dim`;
+`view` shares the storage; `op` is everything else. All of them get `out=`, meta shapes and derivatives of any order
+from here and from the engine; no op does this by hand.
 
 `@composite` is for everything that needs no derivative of its own: an ordinary function over tensors.
 """
@@ -24,7 +24,7 @@ from tensorgrad.tensor import Tensor
 
 
 class Function(Protocol):
-    """What a row becomes: a function over tensors that knows its row. It returns a tensor, or a tuple of them."""
+    """What a row becomes: a function over tensors, with its row as `op`. It returns a tensor, or a tuple of them."""
 
     op: Op
     __name__: str
@@ -45,7 +45,7 @@ FUNCTIONAL: dict[str, Callable] = {}  # what becomes `torch.nn.functional.<name>
 
 
 def export(name: str, function: Any, where: str) -> None:
-    """Puts a function where users find it: "function", "method", "functional", separated by spaces."""
+    """Makes a function available to users: "function", "method", "functional", separated by spaces."""
     for place in where.split():
         if place == "method":
             setattr(Tensor, name, function)
@@ -83,7 +83,7 @@ def pointwise(
 
 
 def reduction(signature: str, kernel, *, where: str = "function method", **given) -> TensorFunction:
-    """An op that folds dimensions away. Its `dim` parameter reaches the kernel as None, a tuple, or (annotated `int`)
+    """An op that removes dimensions. Its `dim` parameter reaches the kernel as None, a tuple, or (annotated `int`)
     one dimension, counted from the front."""
     given.setdefault("prepare", _reduction_prepare(parse(signature)[1]))
     return _declare(_row(signature, kernel, "reduction", given), where)
