@@ -18,6 +18,7 @@ _count = itertools.count(1)
 def function_of(text: str, cells: dict[str, Any], names: dict[str, Any]) -> Any:
     """The function whose text this is, with the values of its free variables and the module's `names`.
 
+    >>> from tensorgrad.dispatch.codegen import function_of
     >>> function_of("def add(x):\\n    return x + N", {"N": 2}, {})(3)
     5
     """

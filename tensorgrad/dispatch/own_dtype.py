@@ -136,7 +136,7 @@ def in_dtype_of_out(op, args: tuple, out) -> tuple:
 
 
 def check_own_dtype(name: str, out: Tensor, result: Tensor, inputs: tuple, nr: int, pointwise: bool) -> None:
-    """Raises: RuntimeError (TypeError for `cat`) if the op cannot store its result number `nr` in the dtype of `out`."""
+    """Raises: RuntimeError (TypeError for `cat`) if the op cannot store result number `nr` in the dtype of `out`."""
     have, want = out.dtype, result.dtype
     if name == "abs" and inputs and inputs[0].dtype.is_complex:  # PyTorch's kernel computes it in complex numbers first
         want, casts = (inputs[0].dtype, False) if have.is_complex else (want, True)

@@ -19,6 +19,7 @@ from tensorgrad.errors import NUMPY_NAMES
 def fill(template: str, **parts: str) -> str:
     """Fills the slots of a template.
 
+    >>> from tensorgrad.dispatch.templates import fill
     >>> print(fill('''
     ... if {condition}:
     ...     {body}
