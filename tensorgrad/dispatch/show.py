@@ -11,9 +11,10 @@ import inspect
 import sys
 
 from tensorgrad.dispatch import guard, templates
-from tensorgrad.dispatch.kernel_tables import LARGE, OPS, OWN, REGISTERED
+from tensorgrad.dispatch.kernel_tables import LARGE, OPS, REGISTERED
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
 from tensorgrad.dispatch.op import Op, backward_arguments
+from tensorgrad.kernels.cuda import table as cuda
 
 
 def show(name: str) -> str:
@@ -66,9 +67,8 @@ def kernels(op: Op) -> list[str]:
         what = "" if name == op.name else " (backward)"
         if name in LARGE:
             lines.append(f"from {LARGE[name].elements} elements on: kernels/numba/{LARGE[name].kernel}{what}")
-        own = OWN.get("cuda", {}).get(name)
-        if own is not None:
-            lines.append(f"cuda: kernels/cuda/{own}{what}")
+        if name in cuda.ROWS:
+            lines.append(f"cuda: kernels/cuda/{cuda.ROWS[name]}{what}")
     lines += [
         f"registered for {device}: {kernel!r}" for (name, device), kernel in REGISTERED.items() if name == op.name
     ]
