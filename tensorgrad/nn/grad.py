@@ -1,4 +1,4 @@
-"""`torch.nn.grad`: the gradients of convolutions as functions, for those who write their own backward passes."""
+"""`torch.nn.grad`: the gradients of convolutions as functions, for hand-written backward passes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _tracked(*tensors: Tensor) -> bool:
 
 
 def _derivative(conv: Any, input: Tensor, weight: Tensor, wanted: Tensor, grad_output: Tensor, how: tuple) -> Tensor:
-    """A convolution is linear in either of its operands: the derivative by one does not depend on its values."""
+    """Returns the derivative with respect to ``wanted``, whose values do not matter: a convolution is linear in it."""
     keep = _tracked(input, weight, grad_output)
     with torch.enable_grad():
         wanted.requires_grad_()
@@ -78,7 +78,7 @@ def conv2d_input(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of ``F.conv2d`` with respect to its input, from that with respect to its result.
+    """The gradient of ``F.conv2d`` with respect to its input, from the gradient with respect to its result.
 
     Args:
         input_size: the input's shape.
@@ -107,7 +107,7 @@ def conv2d_weight(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of ``F.conv2d`` with respect to its weight, from that with respect to its result.
+    """The gradient of ``F.conv2d`` with respect to its weight, from the gradient with respect to its result.
 
     Args:
         input: (batch, in channels, height, width).
