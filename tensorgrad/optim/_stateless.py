@@ -1,4 +1,4 @@
-"""Other parameters and state in an optimizer's place for a while."""
+"""Temporarily replacing the parameters and state of an optimizer."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ NAME = "swap_in_optimizer_params_and_state"
 def swap_in_optimizer_params_and_state(
     optimizer: Optimizer, swapin_parameters: dict[str, Tensor], swapin_optim_state: dict[str, Any]
 ) -> Iterator[None]:
-    """While the block runs, ``optimizer`` moves other parameters, with other settings and state.
+    """A context manager in which ``optimizer`` updates other parameters, with other settings and state.
 
     Args:
-        optimizer: one that has made a step.
-        swapin_parameters: the parameters, in the order of the optimizer's.
-        swapin_optim_state: their state and settings, as :meth:`~tensorgrad.optim.Optimizer.state_dict` returns them.
+        optimizer: an optimizer that has made a step.
+        swapin_parameters: the parameters, in the order of the optimizer's own.
+        swapin_optim_state: their state and settings, as returned by :meth:`~tensorgrad.optim.Optimizer.state_dict`.
 
     Raises:
-        RuntimeError: these do not fit the optimizer.
+        RuntimeError: the parameters, settings or state do not match the optimizer.
 
     >>> import tensorgrad as torch
     >>> w, other = torch.ones(1, requires_grad=True), torch.zeros(1, requires_grad=True)
@@ -55,7 +55,7 @@ def swap_in_optimizer_params_and_state(
 
 
 def _checked(optimizer: Optimizer, parameters: Any, saved: Any) -> tuple[list[list[Tensor]], dict[Any, Any]]:
-    """The parameters by group, and the state; raises RuntimeError where they do not fit."""
+    """Returns the parameters by group, and the state. Raises: RuntimeError if they do not match the optimizer."""
     _demand(optimizer.state, f"{NAME} requires initialized optimizer state.")
     _demand(isinstance(saved, dict), f"{NAME} requires a DCP-style optimizer state_dict.")
     state, groups = saved.get("state"), saved.get("param_groups")
@@ -101,7 +101,7 @@ def _checked(optimizer: Optimizer, parameters: Any, saved: Any) -> tuple[list[li
 
 
 def _numbers(i: int, own: dict[str, Any], given: Any) -> list[int]:
-    """The numbers of the parameters in a saved group, which must have the settings of the optimizer's own."""
+    """Returns the ids of the parameters in a saved group, which must have the same settings as the optimizer's."""
     _demand(isinstance(given, dict), f"{NAME} requires each optimizer param group to be a dictionary.")
     numbers = given.get("params")
     _demand(
@@ -122,6 +122,6 @@ def _numbers(i: int, own: dict[str, Any], given: Any) -> list[int]:
     return numbers
 
 
-def _demand(fine: Any, message: str) -> None:
-    if not fine:
+def _demand(condition: Any, message: str) -> None:
+    if not condition:
         raise RuntimeError(message)

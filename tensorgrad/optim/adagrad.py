@@ -16,7 +16,7 @@ __all__ = ["Adagrad", "adagrad"]
 
 
 class Numbers(NamedTuple):
-    """The numbers of a step."""
+    """The coefficients of a step."""
 
     rate: float
     eps: float
@@ -31,18 +31,18 @@ class Adagrad(Elementwise):
     Online Learning and Stochastic Optimization*).
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
         lr: the learning rate.
-        lr_decay: how fast the rate falls.
-        weight_decay: adds weight_decay · p to the gradient (an L2 penalty).
-        initial_accumulator_value: where the sums start.
-        eps: keeps the division finite.
-        foreach, fused: accepted and ignored: there is one implementation.
+        lr_decay: how fast the rate decays.
+        weight_decay: adds weight_decay · p to the gradient (L2 regularization).
+        initial_accumulator_value: the initial value of the sums.
+        eps: prevents division by zero.
+        foreach, fused: accepted and ignored: there is only one implementation.
         maximize: move along the gradient instead of against it.
-        differentiable: let autograd look through the step.
+        differentiable: let autograd differentiate through the step.
 
     Raises:
-        ValueError: a negative setting.
+        ValueError: a setting is negative.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
@@ -105,7 +105,7 @@ class Adagrad(Elementwise):
         xp.subtract(x, xp.multiply(s, n.rate, s), x)  # p -= rate · g / (√(Σ g²) + eps)
 
     def share_memory(self) -> None:
-        """Moves the sums to memory that other processes can share. Raises: see ``Tensor.share_memory_``."""
+        """Moves the sums to memory shared with other processes. Raises the errors of ``Tensor.share_memory_``."""
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()

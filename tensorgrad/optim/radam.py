@@ -15,12 +15,12 @@ __all__ = ["RAdam", "radam"]
 
 
 class Numbers(NamedTuple):
-    """The numbers of a step: p -= rate · m, divided by √v + eps where ``adaptive``."""
+    """The coefficients of a step: p -= rate · m, divided by √v + eps if ``adaptive``."""
 
     rate: float
     adaptive: bool
     eps: float
-    shrink: float | None  # what decoupled weight decay multiplies p by
+    shrink: float | None  # the factor of decoupled weight decay on p
     decay: float | None  # weight_decay otherwise
     take1: float  # 1 - β₁
     beta2: float
@@ -29,27 +29,27 @@ class Numbers(NamedTuple):
 
 
 class RAdam(Elementwise):
-    """Adam that trusts the mean squared gradient only once it rests on enough steps.
+    """Adam that uses the mean squared gradient only after enough steps for a reliable estimate.
 
-    With m̂ and v as in :class:`Adam`, p -= lr · m̂ in the first steps; and as soon as ρₜ = ρ - 2 t β₂ᵗ / (1 - β₂ᵗ),
-    where ρ = 2 / (1 - β₂) - 1, is above 5, p -= lr · r · m̂ · √(1 - β₂ᵗ) / (√v + eps), where
+    With m̂ and v as in :class:`Adam`, p -= lr · m̂ in the first steps. As soon as ρₜ = ρ - 2 t β₂ᵗ / (1 - β₂ᵗ), where
+    ρ = 2 / (1 - β₂) - 1, exceeds 5, p -= lr · r · m̂ · √(1 - β₂ᵗ) / (√v + eps), where
     r² = (ρₜ - 4) (ρₜ - 2) ρ / ((ρ - 4) (ρ - 2) ρₜ) (Liu et al., 2019, *On the Variance of the Adaptive Learning Rate
     and Beyond*).
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
         lr: the learning rate.
         betas: (β₁, β₂).
-        eps: keeps the division finite.
-        weight_decay: adds weight_decay · p to the gradient (an L2 penalty).
-        decoupled_weight_decay: shrink the parameter itself instead, as :class:`AdamW` does.
-        foreach: accepted and ignored: there is one implementation.
+        eps: prevents division by zero.
+        weight_decay: adds weight_decay · p to the gradient (L2 regularization).
+        decoupled_weight_decay: shrink the parameter itself instead, as in :class:`AdamW`.
+        foreach: accepted and ignored: there is only one implementation.
         maximize: move along the gradient instead of against it.
-        capturable: accepted where PyTorch does, on CUDA.
-        differentiable: let autograd look through the step.
+        capturable: accepted for parameters on CUDA, as in PyTorch.
+        differentiable: let autograd differentiate through the step.
 
     Raises:
-        ValueError: a setting out of its range.
+        ValueError: a setting is out of range.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)

@@ -1,4 +1,4 @@
-"""The settings of a group of parameters, and what follows from them for a step."""
+"""The settings of a parameter group, and values derived from them, cached between steps."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CONSTANT = {float, int, bool, str, NoneType}
 
 
 class Constants:
-    """The numbers of a step as the update of NumPy arrays of one dtype takes them: as arrays without dimensions.
+    """The coefficients of a step as zero-dimensional NumPy arrays, for updates of arrays of one dtype.
 
-    That halves the time of an operation on a small array: a Python number is converted anew by each. ``None`` and
-    booleans stay what they are.
+    This halves the time of an operation on a small array, as every operation would convert a Python scalar again.
+    ``None`` and booleans are not converted.
 
     Attributes:
         t: the step.
-        n: the constants, under the names of the numbers (as slots, which are faster to read than a named tuple).
+        n: the constants under the names of the coefficients (as slots, which are faster to read than a named tuple).
     """
 
     __slots__ = ("_dtype", "_last", "n", "t")
@@ -32,14 +32,14 @@ class Constants:
     def __init__(self, dtype: np.dtype, names: tuple[str, ...]) -> None:
         half = dtype.itemsize == 2  # computed in float32
         self._dtype = np.dtype("float32") if half else np.empty(0, dtype).real.dtype
-        self._last: Any = None  # the numbers that they were made from
+        self._last: Any = None  # the coefficients that they were made from
         self.n: Any = _slots(names)()
         self.t: Any = _NEVER
 
     def become(self, t: Any, numbers: Any) -> None:
-        """Takes over the numbers of step ``t``: those that differ from the last ones."""
+        """Updates the constants to the coefficients of step ``t``, as far as they changed."""
         n, last = self.n, self._last or (_NEVER,) * len(numbers)
-        self._last = None  # if one is no number, none of them counts
+        self._last = None  # if a conversion fails, all are converted again next time
         for name, new, old in zip(numbers._fields, numbers, last, strict=True):
             if new != old:
                 kept = getattr(n, name, None)
@@ -58,13 +58,13 @@ def _slots(names: tuple[str, ...]) -> type:
 
 
 class Settings:
-    """A group's settings as its last step found them, with what can be kept while they stay the same.
+    """A group's settings at its last step, with values that can be reused while they do not change.
 
     Attributes:
-        starts: what the state of a parameter holds: ``{name: the function that makes it}``.
-        names: which of that the update takes, in its order; ``None`` for what these settings do without.
-        flagged: is one of PyTorch's flags up that need a look?
-        ready: ``{parameter: (its array, temporaries like it, constants)}``, of small parameters.
+        starts: the entries of a parameter's state: ``{name: the function that creates it}``.
+        names: the entries that the update takes, in its order; ``None`` for those that these settings do not need.
+        flagged: whether one of PyTorch's flags is set, which requires checks.
+        ready: ``{parameter: (its array, temporaries like it, constants)}`` for small parameters.
     """
 
     __slots__ = ("_constants", "_keys", "_numbers", "_read", "_seen", "_steady", "flagged", "names", "ready", "starts")
@@ -78,12 +78,12 @@ class Settings:
         self._renew(optimizer, group)
 
     def follow(self, optimizer: Any, group: dict[str, Any]) -> None:
-        """Forgets what no longer holds. Raises KeyError: a setting has gone."""
+        """Updates everything if a setting changed. Raises: KeyError if a setting was removed."""
         if not self._steady or self._read(group) != self._seen:
             self._renew(optimizer, group)
 
     def _renew(self, optimizer: Any, group: dict[str, Any]) -> None:
-        self._steady = False  # until all is known
+        self._steady = False  # until everything below has succeeded
         self._seen = self._read(group)
         self.starts = starts = optimizer._initial_state(group)
         self.names: list[Any] = [name if name in starts else None for name in optimizer._state_arrays]
@@ -94,16 +94,16 @@ class Settings:
         self._steady = _steady(self._seen)
 
     def numbers(self, optimizer: Any, group: dict[str, Any], t: Any) -> Any:
-        """The numbers of step ``t``."""
+        """Returns the coefficients of step ``t``."""
         made = self._numbers
         if made is None or made[0] != t:
-            if not self._steady:  # one may be a tensor
+            if not self._steady:  # a setting may be a tensor
                 group = dict(zip(self._keys, map(_plain, self._seen), strict=True))
             made = self._numbers = t, optimizer._numbers_at(group, t)
         return made[1]
 
     def constants(self, dtype: np.dtype, numbers: Any) -> Constants:
-        """The constants for arrays of this dtype, named like ``numbers``; they may still be those of another step."""
+        """Returns the constants for arrays of this dtype, named as ``numbers``; they may belong to another step."""
         made = self._constants.get(dtype)
         if made is None:
             made = self._constants[dtype] = Constants(dtype, numbers._fields)
@@ -111,7 +111,7 @@ class Settings:
 
 
 def _steady(values: tuple) -> bool:
-    """Whether settings can only be replaced: lists and tensors can change themselves."""
+    """Returns whether all settings are immutable, unlike lists and tensors."""
     for value in values:
         if value.__class__ not in _CONSTANT and not (value.__class__ is tuple and _steady(value)):
             return False
@@ -123,5 +123,5 @@ def _plain(value: Any) -> Any:
 
 
 def number(value: Any) -> Any:
-    """A setting, which may be a one-element tensor, as a number: of the tensor's dtype, as PyTorch reckons with it."""
+    """Converts a setting that is a one-element tensor to a scalar of its dtype, with which PyTorch computes."""
     return value._array.dtype.type(value.item()) if isinstance(value, Tensor) else value

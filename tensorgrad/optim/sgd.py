@@ -15,7 +15,7 @@ __all__ = ["SGD", "sgd"]
 
 
 class Numbers(NamedTuple):
-    """The numbers of a step. ``None`` stands for what changes nothing."""
+    """The coefficients of a step. ``None`` means no change."""
 
     lr: float
     decay: float | None  # weight_decay
@@ -23,29 +23,29 @@ class Numbers(NamedTuple):
     take: float | None  # 1 - dampening
     nesterov: bool
     maximize: bool
-    first: bool  # is there no b yet?
+    first: bool  # whether there is no b yet
 
 
 class SGD(Elementwise):
     """Moves each parameter against its gradient: p -= lr · g; with momentum, against a decaying sum of gradients.
 
-    With momentum, b = momentum · b + (1 - dampening) · g takes the place of g (Polyak, 1964, *Some methods of speeding
-    up the convergence of iteration methods*); the first b is g.
+    With momentum, g is replaced by b = momentum · b + (1 - dampening) · g (Polyak, 1964, *Some methods of speeding up
+    the convergence of iteration methods*); the first b is g.
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
         lr: the learning rate.
-        momentum: how much of the sum is kept.
-        dampening: how much less of each gradient enters it.
-        weight_decay: adds weight_decay · p to the gradient (an L2 penalty).
+        momentum: the factor on the sum in each step.
+        dampening: each gradient is added with the factor 1 - dampening.
+        weight_decay: adds weight_decay · p to the gradient (L2 regularization).
         nesterov: move along g + momentum · b instead of b (Sutskever et al., 2013, *On the importance of
             initialization and momentum in deep learning*).
         maximize: move along the gradient instead of against it.
-        foreach, fused: accepted and ignored: there is one implementation.
-        differentiable: let autograd look through the step.
+        foreach, fused: accepted and ignored: there is only one implementation.
+        differentiable: let autograd differentiate through the step.
 
     Raises:
-        ValueError: a negative setting, or Nesterov momentum without momentum or with dampening.
+        ValueError: a setting is negative, or ``nesterov`` is used without momentum or with dampening.
 
     Example::
 
@@ -76,7 +76,7 @@ class SGD(Elementwise):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_lr(lr, nan=True)  # which the other optimizers refuse
+        check_lr(lr, nan=True)  # as in PyTorch, where only SGD accepts NaN
         check("momentum value", momentum, not momentum < 0.0)
         check("weight_decay value", weight_decay, not weight_decay < 0.0)
         if nesterov and (momentum <= 0 or dampening != 0):

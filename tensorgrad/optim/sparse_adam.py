@@ -1,4 +1,4 @@
-"""The name of PyTorch's optimizer for sparse gradients."""
+"""PyTorch's optimizer for sparse gradients, which is not available here."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["SparseAdam"]
 
 
 class SparseAdam(Optimizer):
-    """Not available: it works on sparse gradients only, and tensors here are dense.
+    """Not available: it only supports sparse gradients, and all tensors here are dense.
 
     Raises:
-        NotImplementedError: always. :class:`~tensorgrad.optim.Adam` does the same for dense gradients.
+        NotImplementedError: always. Use :class:`~tensorgrad.optim.Adam`, which does the same for dense gradients.
 
     >>> import tensorgrad as torch
     >>> torch.optim.SparseAdam([torch.ones(2, requires_grad=True)])
