@@ -51,7 +51,7 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
 
     def _safe_probs(self):
-        """probs, moved to a place where the formulas are finite if it is not `_away`."""
+        """Returns probs, replaced where it is not `_away` by a value at which the formulas are finite."""
         return torch.where(self._away(), self.probs, self._lims[0])
 
     def _log_norm(self):

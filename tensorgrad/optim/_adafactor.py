@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.optim.optimizer import Optimizer
-from tensorgrad.optim.settings import number
-from tensorgrad.optim.state import count, single_number
+from tensorgrad.optim.settings import as_scalar
+from tensorgrad.optim.state import count, state_scalar
 from tensorgrad.tensor import Tensor
 
 __all__ = ["Adafactor"]
@@ -86,7 +86,7 @@ class Adafactor(Optimizer):
             for p in group["params"]:
                 kept = self.state.get(p)
                 if kept and not isinstance(kept["step"], Tensor):
-                    kept["step"] = single_number(kept["step"], p, group)
+                    kept["step"] = state_scalar(kept["step"], p, group)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -118,7 +118,7 @@ class Adafactor(Optimizer):
 def _begin(state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
     grad: Any = p.grad
     shape = list(grad.shape)
-    state["step"] = single_number(0, p, group)
+    state["step"] = state_scalar(0, p, group)
     if grad.dim() > 1:
         state["row_var"] = grad.new_zeros([*shape[:-1], 1])
         state["col_var"] = grad.new_zeros([*shape[:-2], 1, shape[-1]])
@@ -127,7 +127,7 @@ def _begin(state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
 
 
 def _move(p: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-    lr, decay, (least, least_size) = number(group["lr"]), group["weight_decay"], group["eps"]
+    lr, decay, (least, least_size) = as_scalar(group["lr"]), group["weight_decay"], group["eps"]
     if least is None:
         least = torch.finfo(p.dtype).eps
     step = count(state)

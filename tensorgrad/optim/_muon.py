@@ -10,7 +10,7 @@ import numpy as np
 
 import tensorgrad as torch
 from tensorgrad.optim.optimizer import Optimizer
-from tensorgrad.optim.settings import number
+from tensorgrad.optim.settings import as_scalar
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
 
@@ -118,7 +118,7 @@ class Muon(Optimizer):
             state["momentum_buffer"] = torch.zeros_like(grad)
         buffer = state["momentum_buffer"].lerp_(grad, 1 - momentum)
         update = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
-        lr, (rows, columns) = number(group["lr"]), p.shape
+        lr, (rows, columns) = as_scalar(group["lr"]), p.shape
         if group["adjust_lr_fn"] == "match_rms_adamw":
             ratio = 0.2 * math.sqrt(max(rows, columns))
         else:

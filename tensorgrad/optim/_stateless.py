@@ -44,8 +44,8 @@ def swap_in_optimizer_params_and_state(
         optimizer.state = defaultdict(dict)
         for group, given, tensors in zip(groups, swapin_optim_state["param_groups"], params, strict=True):
             group.update(given, params=tensors)
-            for number, tensor in zip(given["params"], tensors, strict=True):
-                optimizer.state[tensor] = dict(state.get(number, {}))
+            for id_, tensor in zip(given["params"], tensors, strict=True):
+                optimizer.state[tensor] = dict(state.get(id_, {}))
         yield
     finally:
         for group, own in zip(groups, own_groups, strict=True):
@@ -83,14 +83,14 @@ def _checked(optimizer: Optimizer, parameters: Any, saved: Any) -> tuple[list[li
     )
     left, params, known = list(parameters.values()), [], set()
     for i, (own, given) in enumerate(zip(optimizer.param_groups, groups, strict=True)):
-        numbers = _numbers(i, own, given)
-        known.update(numbers)
+        ids = _parameter_ids(i, own, given)
+        known.update(ids)
         _demand(
-            len(numbers) <= len(left),
+            len(ids) <= len(left),
             f"{NAME} requires the explicit parameter state to match optimizer.param_groups ordering.",
         )
-        params.append(left[: len(numbers)])
-        left = left[len(numbers) :]
+        params.append(left[: len(ids)])
+        left = left[len(ids) :]
     extra = [key for key in state if key not in known]
     _demand(
         not extra,
@@ -100,17 +100,17 @@ def _checked(optimizer: Optimizer, parameters: Any, saved: Any) -> tuple[list[li
     return params, state
 
 
-def _numbers(i: int, own: dict[str, Any], given: Any) -> list[int]:
+def _parameter_ids(i: int, own: dict[str, Any], given: Any) -> list[int]:
     """Returns the ids of the parameters in a saved group, which must have the same settings as the optimizer's."""
     _demand(isinstance(given, dict), f"{NAME} requires each optimizer param group to be a dictionary.")
-    numbers = given.get("params")
+    ids = given.get("params")
     _demand(
-        isinstance(numbers, list) and all(isinstance(number, int) for number in numbers),
+        isinstance(ids, list) and all(isinstance(id_, int) for id_ in ids),
         f"{NAME} requires optimizer.state_dict()-style param_groups[*]['params'] entries keyed by packed parameter "
         "ids.",
     )
     _demand(
-        len(own["params"]) == len(numbers),
+        len(own["params"]) == len(ids),
         f"swapin_optim_state param group {i} has a different number of params than the live optimizer param group.",
     )
     extra, lacking = [key for key in given if key not in own], [key for key in own if key not in given]
@@ -119,7 +119,7 @@ def _numbers(i: int, own: dict[str, Any], given: Any) -> list[int]:
         f"{NAME} requires optimizer.state_dict()-style param group keys to exactly match the live optimizer group keys "
         f"for group {i}. Keys only in swap-in: {extra}. Keys only in live: {lacking}.",
     )
-    return numbers
+    return ids
 
 
 def _demand(condition: Any, message: str) -> None:

@@ -14,7 +14,7 @@ from tensorgrad.optim.state import starts_at
 __all__ = ["Adadelta", "adadelta"]
 
 
-class Numbers(NamedTuple):
+class Coefficients(NamedTuple):
     """The coefficients of all steps."""
 
     lr: float
@@ -83,12 +83,12 @@ class Adadelta(Elementwise):
         return {"step": starts_at(0, group), "square_avg": torch.zeros_like, "acc_delta": torch.zeros_like}
 
     @staticmethod
-    def _numbers(group: dict[str, Any]) -> Numbers:
+    def _coefficients(group: dict[str, Any]) -> Coefficients:
         rho = group["rho"]
-        return Numbers(group["lr"], rho, 1 - rho, group["eps"], group["weight_decay"] or None, group["maximize"])
+        return Coefficients(group["lr"], rho, 1 - rho, group["eps"], group["weight_decay"] or None, group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, square_avg: Any, acc_delta: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, square_avg: Any, acc_delta: Any, n: Coefficients, s: Any, r: Any) -> None:
         v, u = square_avg, acc_delta
         g = descent(xp, x, g, n, s, r)
         xp.multiply(xp.multiply(g, g, s), n.take, s)

@@ -15,7 +15,7 @@ from tensorgrad.tensor import Tensor
 __all__ = ["Adagrad", "adagrad"]
 
 
-class Numbers(NamedTuple):
+class Coefficients(NamedTuple):
     """The coefficients of a step."""
 
     rate: float
@@ -93,12 +93,12 @@ class Adagrad(Elementwise):
         return {"step": starts_at(0, group), "sum": sum_at_start}
 
     @staticmethod
-    def _numbers(group: dict[str, Any], t: float) -> Numbers:
+    def _coefficients(group: dict[str, Any], t: float) -> Coefficients:
         rate = group["lr"] / (1 + (t - 1) * group["lr_decay"])
-        return Numbers(rate, group["eps"], group["weight_decay"] or None, group["maximize"])
+        return Coefficients(rate, group["eps"], group["weight_decay"] or None, group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, sum: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, sum: Any, n: Coefficients, s: Any, r: Any) -> None:
         g = descent(xp, x, g, n, s, r)
         xp.add(sum, xp.multiply(g, g, s), sum)
         xp.divide(g, xp.add(xp.sqrt(sum, s), n.eps, s), s)

@@ -15,7 +15,7 @@ from tensorgrad.tensor import Tensor
 __all__ = ["Adam", "adam"]
 
 
-class Numbers(NamedTuple):
+class Coefficients(NamedTuple):
     """The coefficients of a step, p -= rate · m / (√v + eps): ``rate`` and ``eps`` include the bias corrections."""
 
     rate: float
@@ -107,15 +107,15 @@ class Adam(Elementwise):
         return {**state, "max_exp_avg_sq": torch.zeros_like} if group["amsgrad"] else state
 
     @staticmethod
-    def _numbers(group: dict[str, Any], t: float) -> Numbers:
+    def _coefficients(group: dict[str, Any], t: float) -> Coefficients:
         beta1, beta2 = group["betas"]
         root = (1 - beta2**t) ** 0.5
         rate, eps = group["lr"] * root / (1 - beta1**t), group["eps"] * root
-        return Numbers(rate, eps, *shrink_and_decay(group), 1 - beta1, beta2, 1 - beta2, group["maximize"])
+        return Coefficients(rate, eps, *shrink_and_decay(group), 1 - beta1, beta2, 1 - beta2, group["maximize"])
 
     @staticmethod
     def _update(
-        xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, max_exp_avg_sq: Any, n: Numbers, s: Any, r: Any
+        xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, max_exp_avg_sq: Any, n: Coefficients, s: Any, r: Any
     ) -> None:
         m, v = exp_avg, exp_avg_sq
         if n.shrink is not None:

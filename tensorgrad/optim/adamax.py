@@ -14,7 +14,7 @@ from tensorgrad.optim.state import starts_at
 __all__ = ["Adamax", "adamax"]
 
 
-class Numbers(NamedTuple):
+class Coefficients(NamedTuple):
     """The coefficients of a step."""
 
     rate: float  # lr / (1 - β₁ᵗ)
@@ -83,13 +83,13 @@ class Adamax(Elementwise):
         return {"step": starts_at(0, group), "exp_avg": torch.zeros_like, "exp_inf": torch.zeros_like}
 
     @staticmethod
-    def _numbers(group: dict[str, Any], t: float) -> Numbers:
+    def _coefficients(group: dict[str, Any], t: float) -> Coefficients:
         beta1, beta2 = group["betas"]
         rate, decay = group["lr"] / (1 - beta1**t), group["weight_decay"] or None
-        return Numbers(rate, decay, 1 - beta1, beta2, group["eps"], group["maximize"])
+        return Coefficients(rate, decay, 1 - beta1, beta2, group["eps"], group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_inf: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_inf: Any, n: Coefficients, s: Any, r: Any) -> None:
         m, u = exp_avg, exp_inf
         g = descent(xp, x, g, n, s, r)
         xp.add(m, xp.multiply(xp.subtract(g, m, s), n.take1, s), m)  # m = β₁ m + (1 - β₁) g

@@ -9,13 +9,13 @@ from tensorgrad.optim import flags
 from tensorgrad.optim.checks import check, check_lr
 from tensorgrad.optim.elementwise import Elementwise, descent
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.settings import number
+from tensorgrad.optim.settings import as_scalar
 from tensorgrad.optim.state import count, rounded, starts_at
 
 __all__ = ["ASGD", "asgd"]
 
 
-class Numbers(NamedTuple):
+class Coefficients(NamedTuple):
     """The coefficients of a step."""
 
     eta: float
@@ -82,7 +82,7 @@ class ASGD(Elementwise):
         super().__init__(params, defaults)
 
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
-        lr = number(group["lr"])
+        lr = as_scalar(group["lr"])
         starts = {"step": 0, "eta": lr, "mu": 1}
         return {k: starts_at(v, group, on_device=True) for k, v in starts.items()} | {"ax": torch.zeros_like}
 
@@ -91,20 +91,20 @@ class ASGD(Elementwise):
         """Counts the step. Returns this step's η and μ, and stores those of the next step."""
         eta, mu = state["eta"], state["mu"]
         now = eta.item(), mu.item()
-        t, lr = count(state), number(group["lr"])
+        t, lr = count(state), as_scalar(group["lr"])
         # Rounded explicitly: loading a checkpoint gives the tensor the parameter's dtype.
         eta.fill_(rounded(lr / (1 + group["lambd"] * lr * t) ** group["alpha"]))
         mu.fill_(1 / max(1, t - group["t0"]))
         return now
 
     @staticmethod
-    def _numbers(group: dict[str, Any], eta_and_mu: tuple[float, float]) -> Numbers:
+    def _coefficients(group: dict[str, Any], eta_and_mu: tuple[float, float]) -> Coefficients:
         eta, mu = eta_and_mu
         shrink, decay = 1 - group["lambd"] * eta, group["weight_decay"] or None
-        return Numbers(eta, shrink, None if mu == 1 else mu, decay, group["maximize"])
+        return Coefficients(eta, shrink, None if mu == 1 else mu, decay, group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, ax: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, ax: Any, n: Coefficients, s: Any, r: Any) -> None:
         g = descent(xp, x, g, n, s, r)
         xp.subtract(xp.multiply(x, n.shrink, x), xp.multiply(g, n.eta, s), x)  # p = (1 - lambd · η) p - η g
         if n.mu is None:

@@ -40,8 +40,8 @@ class Elementwise(Optimizer):
 
     - ``_initial_state(group)`` returns the state of a parameter under a group's settings, in PyTorch's order, as
       ``{name: a function of the parameter that creates the entry}``.
-    - ``_numbers(group, t)`` returns the coefficients of step ``t``, a named tuple; it has no argument ``t`` if they
-      depend on the settings only. If the state has no ``"step"``, ``t`` is whether this is the parameter's first step.
+    - ``_coefficients(group, t)`` returns the coefficients of step ``t``, a named tuple; it has no argument ``t`` if
+      they only depend on the settings. If the state has no ``"step"``, ``t`` is whether this is the first step.
     - ``_update(xp, x, g, ..., n, ...)`` is the formula, which changes a parameter's array ``x`` in place. ``xp`` is the
       array module, ``g`` the gradient's array and ``n`` the coefficients. Between ``g`` and ``n`` are the arrays of the
       state by name, ``None`` for those that the settings do not need; after ``n``, the temporary arrays that it needs.
@@ -49,7 +49,7 @@ class Elementwise(Optimizer):
     >>> import tensorgrad as torch
     >>> from typing import NamedTuple
     >>> from tensorgrad.optim.elementwise import Elementwise
-    >>> class Numbers(NamedTuple):
+    >>> class Coefficients(NamedTuple):
     ...     lr: float
     ...     beta: float
     >>> class Signs(Elementwise):  # p -= lr · sign(m) with m = beta · m + g
@@ -57,8 +57,8 @@ class Elementwise(Optimizer):
     ...         return {"m": torch.zeros_like}
     ...
     ...     @staticmethod
-    ...     def _numbers(group):
-    ...         return Numbers(group["lr"], group["beta"])
+    ...     def _coefficients(group):
+    ...         return Coefficients(group["lr"], group["beta"])
     ...
     ...     @staticmethod
     ...     def _update(xp, x, g, m, n, s):
@@ -73,13 +73,13 @@ class Elementwise(Optimizer):
     """
 
     _initial_state: Callable[[dict[str, Any]], dict[str, Callable[[Tensor], Tensor]]]
-    _numbers: ClassVar[Callable[..., NamedTuple]]
+    _coefficients: ClassVar[Callable[..., NamedTuple]]
     _update: ClassVar[Callable[..., None]]
 
     _count: ClassVar[Callable[..., Any]] = staticmethod(count)  # _count(state, group) counts a step and returns t
     _kernel_name = ""  # of a kernel that does the same for lists (kernels/numba/table.py, kernels/cuda/table.py)
     _complex_as_pairs = True  # whether real and imaginary parts of complex parameters are moved separately
-    _flags: ClassVar[flags.Flags] = flags.Flags({}, single_numbers=())
+    _flags: ClassVar[flags.Flags] = flags.Flags({}, state_scalars=())
 
     _state_arrays: ClassVar[tuple[str, ...]]  # the names in the update's signature
     _temporaries: ClassVar[int]  # how many are in the update's signature
@@ -91,7 +91,7 @@ class Elementwise(Optimizer):
         parameters = code.co_varnames[: code.co_argcount]
         at = parameters.index("n")
         cls._state_arrays, cls._temporaries = parameters[3:at], len(parameters) - at - 1
-        cls._needs_t = cls._numbers.__code__.co_argcount == 2
+        cls._needs_t = cls._coefficients.__code__.co_argcount == 2
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self._forget()
@@ -169,14 +169,14 @@ class Elementwise(Optimizer):
             for name in names:
                 arrays.append(state[name]._array if name else None)
             if x.size >= threshold and takes(x, arrays) and row.available():
-                moves.append((x, arrays, settings.numbers(self, group, t)))
+                moves.append((x, arrays, settings.coefficients(self, group, t)))
             else:
                 array, temporaries, constants = ready.get(p, not_ready)
                 if array is not x:
                     self._move(p, x, arrays, settings, group, t)
                 else:
                     if constants.t != t:
-                        constants.become(t, settings.numbers(self, group, t))
+                        constants.become(t, settings.coefficients(self, group, t))
                     update(np, x, *arrays, constants.n, *temporaries)
             memory = p._memory
             if memory is not None:  # otherwise its version has not been read yet
@@ -196,8 +196,8 @@ class Elementwise(Optimizer):
             settings = self._settings[i] = Settings(self, group)
         return settings
 
-    def _numbers_at(self, group: dict[str, Any], t: Any) -> Any:
-        return self._numbers(group, t) if self._needs_t else self._numbers(group)
+    def _coefficients_at(self, group: dict[str, Any], t: Any) -> Any:
+        return self._coefficients(group, t) if self._needs_t else self._coefficients(group)
 
     def _kernel_for(self, params: list[Tensor]) -> tuple[Any, int, Callable]:
         """Returns the kernel that moves many parameters together: (row, minimum size, whether it takes arrays)."""
@@ -214,7 +214,7 @@ class Elementwise(Optimizer):
         ``arrays`` are the gradient's and the state's arrays, or ``None``; all but the gradient's may be written.
         """
         update, pairs = self._update, self._complex_as_pairs
-        n = settings.numbers(self, group, t)
+        n = settings.coefficients(self, group, t)
         if x.__class__ is np.ndarray:
             constants = settings.constants(x.dtype, n)
             if constants.t != t:

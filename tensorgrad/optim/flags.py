@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tensorgrad.optim.state import begin, single_number
+from tensorgrad.optim.state import begin, state_scalar
 from tensorgrad.tensor import Tensor
 
 # The devices on which PyTorch supports these optimizers, as listed in its error messages.
@@ -20,7 +20,7 @@ class Flags(NamedTuple):
 
     Attributes:
         missing: the settings missing from old checkpoints, with their values.
-        single_numbers: the entries of a parameter's state that are scalars.
+        state_scalars: the entries of a parameter's state that are scalars.
         capturable_words: the same entries in the words of PyTorch's error message.
         capturable_devices: the devices on which it can be capturable.
         differentiable_foreach: whether both flags can be set.
@@ -29,7 +29,7 @@ class Flags(NamedTuple):
     """
 
     missing: dict[str, Any]
-    single_numbers: tuple[str, ...] = ("step",)
+    state_scalars: tuple[str, ...] = ("step",)
     capturable_words: str = "params and state_steps"
     capturable_devices: list[str] = CAPTURABLE_DEVICES
     differentiable_foreach: bool = False
@@ -65,7 +65,7 @@ RMSPROP = Flags({"momentum": 0, "centered": False, **_LATER_AND_CAPTURABLE})
 RPROP = Flags(_LATER_AND_CAPTURABLE)
 SGD = Flags(
     {"nesterov": False, "maximize": False, "foreach": None, "differentiable": False, "fused": False},
-    single_numbers=(),
+    state_scalars=(),
     differentiable_foreach=True,
 )
 
@@ -100,7 +100,7 @@ def check(optimizer: Any, group: dict[str, Any], starts: dict[str, Any]) -> None
             state = optimizer.state[p]
             if not state:
                 begin(state, p, starts)
-            devices = {p.device.type, *(state[name].device.type for name in flags.single_numbers)}
+            devices = {p.device.type, *(state[name].device.type for name in flags.state_scalars)}
             if len(devices) > 1 or not devices <= set(flags.capturable_devices):
                 raise AssertionError(
                     f"If capturable=True, {flags.capturable_words} must be on supported devices: "
@@ -124,6 +124,6 @@ def complete(optimizer: Any) -> None:
             group.setdefault(name, default)
         for p in group["params"]:
             kept = optimizer.state.get(p) or {}
-            for name in flags.single_numbers:
+            for name in flags.state_scalars:
                 if name in kept and not isinstance(kept[name], Tensor):
-                    kept[name] = single_number(kept[name], p, group)
+                    kept[name] = state_scalar(kept[name], p, group)

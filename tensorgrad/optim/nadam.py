@@ -14,7 +14,7 @@ from tensorgrad.optim.state import count, starts_at
 __all__ = ["NAdam", "nadam"]
 
 
-class Numbers(NamedTuple):
+class Coefficients(NamedTuple):
     """The coefficients of a step, p -= (rate · g + ahead · m) / (√v + eps), including the bias correction of v."""
 
     rate: float
@@ -107,16 +107,16 @@ class NAdam(Elementwise):
         return t, product._array.item()
 
     @staticmethod
-    def _numbers(group: dict[str, Any], t_and_product: tuple[float, Any]) -> Numbers:
+    def _coefficients(group: dict[str, Any], t_and_product: tuple[float, Any]) -> Coefficients:
         (t, product), (beta1, beta2) = t_and_product, group["betas"]
         root = (1 - beta2**t) ** 0.5
         lr, mu, following = group["lr"] * root, _mu(t, group), _mu(t + 1, group)
         rate, ahead = lr * (1 - mu) / (1 - product), lr * following / (1 - product * following)
         decays = shrink_and_decay(group)
-        return Numbers(rate, ahead, group["eps"] * root, *decays, 1 - beta1, beta2, 1 - beta2, group["maximize"])
+        return Coefficients(rate, ahead, group["eps"] * root, *decays, 1 - beta1, beta2, 1 - beta2, group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, n: Coefficients, s: Any, r: Any) -> None:
         m, v = exp_avg, exp_avg_sq
         if n.shrink is not None:
             xp.multiply(x, n.shrink, x)

@@ -14,7 +14,7 @@ from tensorgrad.optim.state import starts_at
 __all__ = ["RAdam", "radam"]
 
 
-class Numbers(NamedTuple):
+class Coefficients(NamedTuple):
     """The coefficients of a step: p -= rate · m, divided by √v + eps if ``adaptive``."""
 
     rate: float
@@ -91,7 +91,7 @@ class RAdam(Elementwise):
         return {"step": starts_at(0, group), "exp_avg": torch.zeros_like, "exp_avg_sq": torch.zeros_like}
 
     @staticmethod
-    def _numbers(group: dict[str, Any], t: float) -> Numbers:
+    def _coefficients(group: dict[str, Any], t: float) -> Coefficients:
         beta1, beta2 = group["betas"]
         rate, correction = group["lr"] / (1 - beta1**t), 1 - beta2**t
         limit = 2 / (1 - beta2) - 1  # ρ
@@ -101,10 +101,10 @@ class RAdam(Elementwise):
             rectified = (rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)  # r²
             rate = rate * (correction * rectified) ** 0.5
         decays = shrink_and_decay(group)
-        return Numbers(rate, adaptive, group["eps"], *decays, 1 - beta1, beta2, 1 - beta2, group["maximize"])
+        return Coefficients(rate, adaptive, group["eps"], *decays, 1 - beta1, beta2, 1 - beta2, group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, n: Coefficients, s: Any, r: Any) -> None:
         m, v = exp_avg, exp_avg_sq
         if n.shrink is not None:
             xp.multiply(x, n.shrink, x)

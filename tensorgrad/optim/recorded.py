@@ -91,7 +91,7 @@ def step_group(optimizer: Any, group: dict[str, Any], settings: Settings) -> Non
                 t = optimizer._count(state, group) if "step" in starts else first
             tensors = [p.grad, *(state[name] if name else None for name in names)]
             # Settings are not converted: a tensor remains one, so that it can get a gradient.
-            _move(optimizer, p, tensors, optimizer._numbers_at(group, t))
+            _move(optimizer, p, tensors, optimizer._coefficients_at(group, t))
 
 
 def _move(optimizer: Any, p: Any, tensors: list, n: Any) -> None:

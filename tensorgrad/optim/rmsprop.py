@@ -14,7 +14,7 @@ from tensorgrad.optim.state import starts_at
 __all__ = ["RMSprop", "rmsprop"]
 
 
-class Numbers(NamedTuple):
+class Coefficients(NamedTuple):
     """The coefficients of all steps."""
 
     lr: float
@@ -94,13 +94,13 @@ class RMSprop(Elementwise):
         return state
 
     @staticmethod
-    def _numbers(group: dict[str, Any]) -> Numbers:
+    def _coefficients(group: dict[str, Any]) -> Coefficients:
         alpha, decay = group["alpha"], group["weight_decay"] or None
-        return Numbers(group["lr"], group["eps"], decay, group["momentum"], alpha, 1 - alpha, group["maximize"])
+        return Coefficients(group["lr"], group["eps"], decay, group["momentum"], alpha, 1 - alpha, group["maximize"])
 
     @staticmethod
     def _update(
-        xp: Any, x: Any, g: Any, square_avg: Any, grad_avg: Any, momentum_buffer: Any, n: Numbers, s: Any, r: Any
+        xp: Any, x: Any, g: Any, square_avg: Any, grad_avg: Any, momentum_buffer: Any, n: Coefficients, s: Any, r: Any
     ) -> None:
         v, mean, b = square_avg, grad_avg, momentum_buffer
         g = descent(xp, x, g, n, s, r)

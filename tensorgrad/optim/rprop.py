@@ -9,14 +9,14 @@ from tensorgrad.optim import flags
 from tensorgrad.optim.checks import check_lr
 from tensorgrad.optim.elementwise import Elementwise
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.settings import number
+from tensorgrad.optim.settings import as_scalar
 from tensorgrad.optim.state import starts_at
 from tensorgrad.tensor import Tensor
 
 __all__ = ["Rprop", "rprop"]
 
 
-class Numbers(NamedTuple):
+class Coefficients(NamedTuple):
     """The coefficients of all steps."""
 
     shrink: float  # the factor on a step size after a change of sign
@@ -84,19 +84,19 @@ class Rprop(Elementwise):
 
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
         def step_size(p: Tensor) -> Tensor:
-            lr, grad = float(number(group["lr"])), p.grad
+            lr, grad = float(as_scalar(group["lr"])), p.grad
             assert grad is not None
             return torch.full_like(grad, complex(lr, lr) if p.is_complex() else lr)
 
         return {"step": starts_at(0, group), "prev": torch.zeros_like, "step_size": step_size}
 
     @staticmethod
-    def _numbers(group: dict[str, Any]) -> Numbers:
+    def _coefficients(group: dict[str, Any]) -> Coefficients:
         (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
-        return Numbers(shrink, grow, least, most, 0.0, 1.0, group["maximize"])
+        return Coefficients(shrink, grow, least, most, 0.0, 1.0, group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, prev: Any, step_size: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, prev: Any, step_size: Any, n: Coefficients, s: Any, r: Any) -> None:
         if n.maximize:
             g = xp.negative(g, r)
         xp.sign(xp.multiply(g, prev, s), s)

@@ -36,11 +36,11 @@ class Constants:
         self.n: Any = _slots(names)()
         self.t: Any = _NEVER
 
-    def become(self, t: Any, numbers: Any) -> None:
+    def become(self, t: Any, coefficients: Any) -> None:
         """Updates the constants to the coefficients of step ``t``, as far as they changed."""
-        n, last = self.n, self._last or (_NEVER,) * len(numbers)
+        n, last = self.n, self._last or (_NEVER,) * len(coefficients)
         self._last = None  # if a conversion fails, all are converted again next time
-        for name, new, old in zip(numbers._fields, numbers, last, strict=True):
+        for name, new, old in zip(coefficients._fields, coefficients, last, strict=True):
             if new != old:
                 kept = getattr(n, name, None)
                 if new is None or new.__class__ is bool:
@@ -49,12 +49,12 @@ class Constants:
                     kept[()] = new
                 else:
                     setattr(n, name, np.array(new, self._dtype))
-        self.t, self._last = t, numbers
+        self.t, self._last = t, coefficients
 
 
 @lru_cache
 def _slots(names: tuple[str, ...]) -> type:
-    return type("Numbers", (), {"__slots__": names})
+    return type("Coefficients", (), {"__slots__": names})
 
 
 class Settings:
@@ -67,7 +67,18 @@ class Settings:
         ready: ``{parameter: (its array, temporaries like it, constants)}`` for small parameters.
     """
 
-    __slots__ = ("_constants", "_keys", "_numbers", "_read", "_seen", "_steady", "flagged", "names", "ready", "starts")
+    __slots__ = (
+        "_coefficients",
+        "_constants",
+        "_keys",
+        "_read",
+        "_seen",
+        "_steady",
+        "flagged",
+        "names",
+        "ready",
+        "starts",
+    )
 
     def __init__(self, optimizer: Any, group: dict[str, Any]) -> None:
         known = {*optimizer.defaults, *optimizer._flags.missing}
@@ -88,25 +99,25 @@ class Settings:
         self.starts = starts = optimizer._initial_state(group)
         self.names: list[Any] = [name if name in starts else None for name in optimizer._state_arrays]
         self.flagged = is_up(group)
-        self._numbers: tuple | None = None
+        self._coefficients: tuple | None = None
         for constants in self._constants.values():
             constants.t = _NEVER
         self._steady = _steady(self._seen)
 
-    def numbers(self, optimizer: Any, group: dict[str, Any], t: Any) -> Any:
+    def coefficients(self, optimizer: Any, group: dict[str, Any], t: Any) -> Any:
         """Returns the coefficients of step ``t``."""
-        made = self._numbers
+        made = self._coefficients
         if made is None or made[0] != t:
             if not self._steady:  # a setting may be a tensor
                 group = dict(zip(self._keys, map(_plain, self._seen), strict=True))
-            made = self._numbers = t, optimizer._numbers_at(group, t)
+            made = self._coefficients = t, optimizer._coefficients_at(group, t)
         return made[1]
 
-    def constants(self, dtype: np.dtype, numbers: Any) -> Constants:
-        """Returns the constants for arrays of this dtype, named as ``numbers``; they may belong to another step."""
+    def constants(self, dtype: np.dtype, coefficients: Any) -> Constants:
+        """Returns the constants for arrays of this dtype, named like ``coefficients``; maybe those of another step."""
         made = self._constants.get(dtype)
         if made is None:
-            made = self._constants[dtype] = Constants(dtype, numbers._fields)
+            made = self._constants[dtype] = Constants(dtype, coefficients._fields)
         return made
 
 
@@ -119,9 +130,9 @@ def _steady(values: tuple) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    return tuple(map(number, value)) if value.__class__ is tuple else number(value)
+    return tuple(map(as_scalar, value)) if value.__class__ is tuple else as_scalar(value)
 
 
-def number(value: Any) -> Any:
+def as_scalar(value: Any) -> Any:
     """Converts a setting that is a one-element tensor to a scalar of its dtype, with which PyTorch computes."""
     return value._array.dtype.type(value.item()) if isinstance(value, Tensor) else value

@@ -14,7 +14,7 @@ from tensorgrad.tensor import Tensor
 __all__ = ["SGD", "sgd"]
 
 
-class Numbers(NamedTuple):
+class Coefficients(NamedTuple):
     """The coefficients of a step. ``None`` means no change."""
 
     lr: float
@@ -91,15 +91,15 @@ class SGD(Elementwise):
         return {"momentum_buffer": lambda p: torch.empty_like(p.grad)} if group["momentum"] else {}
 
     @staticmethod
-    def _numbers(group: dict[str, Any], first: bool | None) -> Numbers:
+    def _coefficients(group: dict[str, Any], first: bool | None) -> Coefficients:
         lr, decay, dampening = group["lr"], group["weight_decay"], group["dampening"]
-        return Numbers(
+        return Coefficients(
             lr, decay if decay != 0 else None, group["momentum"], 1 - dampening if dampening else None,
             group["nesterov"], group["maximize"], bool(first),
         )  # fmt: skip
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, momentum_buffer: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, momentum_buffer: Any, n: Coefficients, s: Any, r: Any) -> None:
         g, b = descent(xp, x, g, n, s, r), momentum_buffer
         if b is not None:
             if n.first:

@@ -19,7 +19,7 @@ def begin(state: dict[str, Any], p: Tensor, starts: dict[str, Callable[[Tensor],
         state[name] = start(p)
 
 
-def single_number(value: float, p: Tensor, group: dict[str, Any], on_device: bool = False) -> Tensor:
+def state_scalar(value: float, p: Tensor, group: dict[str, Any], on_device: bool = False) -> Tensor:
     """Returns a scalar of a parameter's state, with the dtype and device that it has in PyTorch.
 
     Args:
@@ -32,8 +32,8 @@ def single_number(value: float, p: Tensor, group: dict[str, Any], on_device: boo
 
 
 def starts_at(value: float, group: dict[str, Any], on_device: bool = False) -> Callable[[Tensor], Tensor]:
-    """Returns `single_number` as a function of the parameter."""
-    return lambda p: single_number(value, p, group, on_device)
+    """Returns `state_scalar` as a function of the parameter."""
+    return lambda p: state_scalar(value, p, group, on_device)
 
 
 def count(state: dict[str, Any], group: dict[str, Any] | None = None) -> float:
