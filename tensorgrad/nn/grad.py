@@ -14,23 +14,23 @@ def _tracked(*tensors: Tensor) -> bool:
     return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
 
 
-def _derivative(conv: Any, input: Tensor, weight: Tensor, wanted: Tensor, grad_output: Tensor, how: tuple) -> Tensor:
-    """Returns the derivative with respect to ``wanted``, whose values do not matter: a convolution is linear in it."""
+def _derivative(conv: Any, input: Tensor, weight: Tensor, operand: Tensor, grad_output: Tensor, how: tuple) -> Tensor:
+    """Returns the derivative with respect to ``operand``, whose values do not matter: a convolution is linear in it."""
     keep = _tracked(input, weight, grad_output)
     with torch.enable_grad():
-        wanted.requires_grad_()
+        operand.requires_grad_()
         output = conv(input, weight, None, *how)
-        return torch.autograd.grad(output, wanted, grad_output, create_graph=keep)[0]
+        return torch.autograd.grad(output, operand, grad_output, create_graph=keep)[0]
 
 
 def _by_input(conv: Any, size: Sequence[int], weight: Tensor, grad_output: Tensor, how: tuple) -> Tensor:
-    wanted = torch.zeros(tuple(size), dtype=grad_output.dtype, device=grad_output.device)
-    return _derivative(conv, wanted, weight, wanted, grad_output, how)
+    operand = torch.zeros(tuple(size), dtype=grad_output.dtype, device=grad_output.device)
+    return _derivative(conv, operand, weight, operand, grad_output, how)
 
 
 def _by_weight(conv: Any, input: Tensor, size: Sequence[int], grad_output: Tensor, how: tuple) -> Tensor:
-    wanted = torch.zeros(tuple(size), dtype=grad_output.dtype, device=grad_output.device)
-    return _derivative(conv, input, wanted, wanted, grad_output, how)
+    operand = torch.zeros(tuple(size), dtype=grad_output.dtype, device=grad_output.device)
+    return _derivative(conv, input, operand, operand, grad_output, how)
 
 
 def conv1d_input(

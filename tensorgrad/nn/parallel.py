@@ -33,16 +33,16 @@ class DataParallel(Module):
 
 
 class DistributedDataParallel(Module):
-    """Always raises RuntimeError: training in several processes is not included.
+    """Always raises RuntimeError: training in several processes is not supported.
 
     >>> import tensorgrad as torch
     >>> torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
     Traceback (most recent call last):
-    RuntimeError: DistributedDataParallel: training in several processes is not included
+    RuntimeError: DistributedDataParallel: training in several processes is not supported
     """
 
     def __init__(self, module: Module, *args: Any, **kwargs: Any):
-        raise RuntimeError("DistributedDataParallel: training in several processes is not included")
+        raise RuntimeError("DistributedDataParallel: training in several processes is not supported")
 
 
 def data_parallel(module: Module, inputs: Any, device_ids=None, output_device=None, dim=0, module_kwargs=None) -> Any:

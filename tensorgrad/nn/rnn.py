@@ -221,14 +221,18 @@ class RNNBase(Module):
         return PackedSequence(out, sizes, order, back), tuple(final) if self.mode == "LSTM" else final[0]
 
     def _check_dims(self, states: list[Tensor], batched: bool) -> None:
-        want = 3 if batched else 2
-        if all(s.ndim == want for s in states):
+        expected = 3 if batched else 2
+        if all(s.ndim == expected for s in states):
             return
         kind = "batched" if batched else "unbatched"
         if len(states) == 2:
             dims = ", ".join(f"{s.ndim}-D" for s in states)
-            raise RuntimeError(f"For {kind} {want}-D input, hx and cx should also be {want}-D but got ({dims}) tensors")
-        raise RuntimeError(f"For {kind} {want}-D input, hx should also be {want}-D but got {states[0].ndim}-D tensor")
+            raise RuntimeError(
+                f"For {kind} {expected}-D input, hx and cx should also be {expected}-D but got ({dims}) tensors"
+            )
+        raise RuntimeError(
+            f"For {kind} {expected}-D input, hx should also be {expected}-D but got {states[0].ndim}-D tensor"
+        )
 
     def _zeros(self, batch: int, like: Tensor) -> list[Tensor]:
         return [torch.zeros(size, dtype=like.dtype, device=like.device) for size in self._state_sizes(batch)]

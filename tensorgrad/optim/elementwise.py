@@ -286,7 +286,7 @@ def _move_large(update: Callable, x: Any, arrays: list, n: Any, temporaries: int
         if storage.device_type == "meta":
             return
         raise NotImplementedError(
-            f"optimizers need an array module, which device '{storage.device_type}' does not have"
+            f"optimizers are not supported on device '{storage.device_type}', which has no array module"
         )
     if x.dtype.kind == "c" and pairs:
         part = "f4" if x.dtype.itemsize == 8 else "f8"

@@ -19,10 +19,10 @@ class SparseAdam(Optimizer):
     >>> torch.optim.SparseAdam([torch.ones(2, requires_grad=True)])
     Traceback (most recent call last):
         ...
-    NotImplementedError: SparseAdam works on sparse gradients, which do not exist here: please consider Adam instead
+    NotImplementedError: SparseAdam works on sparse gradients, which are not supported: please consider Adam instead
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError(
-            "SparseAdam works on sparse gradients, which do not exist here: please consider Adam instead"
+            "SparseAdam works on sparse gradients, which are not supported: please consider Adam instead"
         )

@@ -277,7 +277,10 @@ def pad_sequence(
     padded = []
     for s in sequences:
         if s.shape[1:] != rest:
-            raise RuntimeError(f"pad_sequence: sequences of shapes {list(sequences[0].shape)} and {list(s.shape)}")
+            raise RuntimeError(
+                "pad_sequence: expected sequences whose shapes differ only in the first dimension, but got "
+                f"{list(sequences[0].shape)} and {list(s.shape)}"
+            )
         filling = s.new_full((longest - len(s), *rest), padding_value)
         padded.append(torch.cat([s, filling] if padding_side == "right" else [filling, s]))
     return torch.stack(padded, 0 if batch_first else 1)
