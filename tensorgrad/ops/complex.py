@@ -187,7 +187,7 @@ def is_neg(input: Tensor) -> bool:
     return False
 
 
-# --- size and direction --------------------------------------------------------------------------------------------
+# --- magnitude and angle -------------------------------------------------------------------------------------------
 
 angle = pointwise("angle(input)", "pointwise.angle", rule="float", in_place=False,
                   input=lambda g, input: _angle_slope(g, input),

@@ -310,7 +310,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {src.__class__.__name__}")
     if src._array.__class__ is not self._array.__class__ or (self._storage.several and src.device != self.device):
-        if non_blocking and _copy_soon(self, src):
+        if non_blocking and _queue_copy(self, src):
             return self
         src = _transfer(src, self.device, non_blocking and not self.is_cpu)  # the host reads it immediately
     check_broadcast(src._array.shape, self._array.shape)
@@ -332,7 +332,7 @@ def _begun(source: Storage, array, target) -> bool:
     return hasattr(source, "fetch") and source.fetch(array, target)
 
 
-def _copy_soon(target: Tensor, src: Tensor) -> bool:
+def _queue_copy(target: Tensor, src: Tensor) -> bool:
     """Queues a copy to the host. Returns False, having done nothing, if it cannot be queued."""
     x, y = target._array, src._array
     if x.dtype != y.dtype or x.shape != y.shape or inplace._tracked(target, (src,)) or not _begun(src._storage, y, x):
@@ -452,7 +452,7 @@ def fill_diagonal_(self: Tensor, fill_value, wrap: bool = False) -> Tensor:
     return self
 
 
-# --- out of the graph, into a module -------------------------------------------------------------------------------
+# --- detaching and loading -----------------------------------------------------------------------------------------
 
 
 @composite("function")

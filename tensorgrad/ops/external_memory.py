@@ -23,7 +23,7 @@ from tensorgrad.storage.files import mapped_file
 from tensorgrad.storage.stubs import Storage, storage_class
 from tensorgrad.tensor import Tensor, wrap
 
-# --- strides of one's own ------------------------------------------------------------------------------------------
+# --- explicit strides ----------------------------------------------------------------------------------------------
 
 
 @composite("function")
@@ -474,7 +474,7 @@ def _check_geometry(memory: Storage, size: tuple, stride: tuple, offset: int, it
         )
 
 
-# --- who else sees it ----------------------------------------------------------------------------------------------
+# --- shared and pinned memory --------------------------------------------------------------------------------------
 
 
 @composite("method")

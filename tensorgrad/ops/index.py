@@ -46,7 +46,7 @@ _index_put = op("index_put(input, indices: tensors, values, pattern: any, accumu
                 shape=lambda x, *rest: (x.shape, x.dtype), where="")  # fmt: skip
 _nonzero = op("nonzero(input)", "advanced.nonzero", where="")
 
-# --- translating the index ----------------------------------------------------------------------------------------
+# --- translating the index -----------------------------------------------------------------------------------------
 
 
 _INTS = {int, type(None)}
@@ -474,7 +474,7 @@ def index_put_(self: Tensor, indices, values: Tensor, accumulate: bool = False) 
     return _put(self, tensors, pattern, values, accumulate)
 
 
-# --- where elements are ----------------------------------------------------------------------------------------------
+# --- nonzero elements ------------------------------------------------------------------------------------------------
 
 
 @composite()

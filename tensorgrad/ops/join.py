@@ -31,7 +31,7 @@ def one_dtype(name: str, arrays: list) -> list:
     return [x if x.dtype == target else x.astype(target) for x in arrays]
 
 
-# --- behind one another ----------------------------------------------------------------------------------------------
+# --- concatenation ---------------------------------------------------------------------------------------------------
 
 
 def _prepare_cat(arrays, dim):
@@ -115,7 +115,7 @@ def _listed(tensors):
 alias("concat", cat, "function")
 alias("concatenate", cat, "function")
 
-# --- side by side ----------------------------------------------------------------------------------------------------
+# --- stacking --------------------------------------------------------------------------------------------------------
 
 
 def _prepare_stack(arrays, dim):

@@ -123,7 +123,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx=None, dim: in
     return (_steps("cumulative_trapezoid", y, x, dim) * (right + left)).cumsum(dim) / 2.0
 
 
-# --- slopes of samples ---------------------------------------------------------------------------------------------
+# --- gradients of samples ------------------------------------------------------------------------------------------
 
 
 @composite("function")

@@ -564,7 +564,7 @@ def heaviside(input: Tensor, values: Tensor, *, out=None) -> Tensor:
     return _heaviside(input, values, out=out)
 
 
-# --- second names --------------------------------------------------------------------------------------------------
+# --- aliases -------------------------------------------------------------------------------------------------------
 
 for _new, _function, _row in (
     ("absolute", abs_, "abs"), ("arccos", acos, "acos"), ("arccosh", acosh, "acosh"), ("arcsin", asin, "asin"),

@@ -64,12 +64,12 @@ def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -
     result = _strided(input, size, stride, offset - own, (array.shape, input.stride()))
     if input._view is not None and result._view is not None:  # depends on the storage only, not on other views
         base, _, *rest = result._view
-        place = (size, stride, offset - base.storage_offset(), (base._array.shape, base.stride()))
-        result._view = (base, (None, _strided.op, place), *rest)
+        geometry = (size, stride, offset - base.storage_offset(), (base._array.shape, base.stride()))
+        result._view = (base, (None, _strided.op, geometry), *rest)
     return result
 
 
-# --- in place: the tensor itself gets another shape ------------------------------------------------------------------
+# --- in-place changes of shape ---------------------------------------------------------------------------------------
 
 
 def _in_place(name: str, function) -> None:

@@ -68,10 +68,10 @@ def _check_scatter(x, dim, index, src, *rest):
             raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
         too_large = _larger(index.shape, x.shape or (1,), dim) is not None
         if too_large or (not single and _larger(index.shape, src.shape or (1,)) is not None):
-            beside = "" if single else f" and to be no larger size than src {list(src.shape)}"
+            limit = "" if single else f" and to be no larger size than src {list(src.shape)}"
             raise RuntimeError(
                 f"Expected index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension "
-                f"{dim}{beside}"
+                f"{dim}{limit}"
             )
     return (x, dim, index, src, *rest)
 
@@ -117,7 +117,7 @@ def _reduce_gradients(g, out, input, dim, index, src, reduce, include_self):
         to_input, to_src = shared * from_input, shared.gather(dim, index) * from_src
     if not include_self:
         to_input = to_input.scatter(dim, index, 0)
-    return to_input, _placed(to_src, src.shape)
+    return to_input, _padded(to_src, src.shape)
 
 
 def _product_of_others(input, dim, index, src, include_self):
@@ -152,7 +152,7 @@ def _covered(src: Tensor, index: Tensor) -> Tensor:
     return src[tuple(slice(0, n) for n in index.shape)]
 
 
-def _placed(g: Tensor, shape: tuple) -> Tensor:
+def _padded(g: Tensor, shape: tuple) -> Tensor:
     """Pads the gradient of the covered part of a source with zeros for the rest."""
     if tuple(g.shape) == tuple(shape) or not g.ndim:
         return g
@@ -160,7 +160,7 @@ def _placed(g: Tensor, shape: tuple) -> Tensor:
 
 
 def _read_back(g, dim, index, src_shape):
-    return _placed(g.gather(dim, index), src_shape)
+    return _padded(g.gather(dim, index), src_shape)
 
 
 @composite()
@@ -451,14 +451,14 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     _check_index_add(input._array, dim, index._array, source._array, 1)
     dim = wrap_dim(dim, input._array.ndim)
-    place = [1] * max(source._array.ndim, 1)
-    place[dim] = -1
-    index = index.reshape(place).expand(source._array.shape or (1,))
+    shape = [1] * max(source._array.ndim, 1)
+    shape[dim] = -1
+    index = index.reshape(shape).expand(source._array.shape or (1,))
     source = source if source._array.ndim else source.reshape(1)
     return _scatter_reduce(input, dim, index, source, reduce, include_self, out=out)
 
 
-# --- flat positions --------------------------------------------------------------------------------------------------
+# --- flat indices ----------------------------------------------------------------------------------------------------
 
 
 def _flat_index(name: str, input: Tensor, index: Tensor) -> Tensor:
@@ -621,7 +621,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return _masked_scatter(input, mask, source)
 
 
-# --- a view of a copy, replaced --------------------------------------------------------------------------------------
+# --- replacing a view of a copy --------------------------------------------------------------------------------------
 
 
 def _replaced(input: Tensor, src: Tensor, view) -> Tensor:

@@ -85,14 +85,14 @@ def _check_cuts(data: Tensor, cuts: Tensor, axis: int, name: str) -> None:
 def _reduced(blocks: Tensor, ends: Tensor, reduce: str, initial: float | None) -> Tensor:
     """Reduces the segments of `blocks` (N, size, width) cut at `ends` (N, S + 1), to (N · S, width)."""
     number, size, width = blocks._array.shape
-    ends = ends + (_numbers(number, ends) * size).unsqueeze(1)
+    ends = ends + (_range(number, ends) * size).unsqueeze(1)
     starts, sizes = ends[:, :-1].reshape(-1), ends.diff().reshape(-1)
     count = sizes._array.shape[0]
-    bags = _numbers(count, sizes).repeat_interleave(sizes)
+    bags = _range(count, sizes).repeat_interleave(sizes)
     rows = blocks.reshape(-1, width)
     if bags._array.shape[0] != rows._array.shape[0]:  # there are gaps between the segments
-        places = (starts - (sizes.cumsum(0) - sizes)).repeat_interleave(sizes)
-        rows = rows[places + _numbers(places._array.shape[0], places)]
+        indices = (starts - (sizes.cumsum(0) - sizes)).repeat_interleave(sizes)
+        rows = rows[indices + _range(indices._array.shape[0], indices)]
     if reduce == "prod":
         result = _products(rows, sizes)
         return result if initial is None else result * initial
@@ -114,13 +114,13 @@ def _reduced(blocks: Tensor, ends: Tensor, reduce: str, initial: float | None) -
 def _products(rows: Tensor, sizes: Tensor) -> Tensor:
     """Computes the product of each segment's rows, for all segments of one length at a time."""
     starts = sizes.cumsum(0) - sizes
-    products, places = [rows[:0]], [sizes[:0]]
+    products, indices = [rows[:0]], [sizes[:0]]
     for size in sizes.unique().tolist():
         same = (sizes == size).nonzero().squeeze(1)
-        products.append(rows[starts[same].unsqueeze(1) + _numbers(size, sizes)].prod(1))
-        places.append(same)
-    return cat(products)[cat(places).argsort()]
+        products.append(rows[starts[same].unsqueeze(1) + _range(size, sizes)].prod(1))
+        indices.append(same)
+    return cat(products)[cat(indices).argsort()]
 
 
-def _numbers(count: int, like: Tensor) -> Tensor:
+def _range(count: int, like: Tensor) -> Tensor:
     return arange(count, device=like.device)

@@ -92,7 +92,7 @@ _view = view("view(input, size: shape)", "shape.view", where="",
 _expand = view("expand(input, size: shape)", "shape.expand", where="", input=lambda g: g)
 _unsqueeze = view("unsqueeze(input, dim: int)", "shape.unsqueeze",
                   prepare=lambda x, dim: (x, wrap_dim(dim, x.ndim + 1)), input=lambda g, dim: g.squeeze(dim),
-                  doc="A view with a new dimension of size 1 inserted at index `dim`, at most `input.ndim`.")  # fmt: skip
+                  doc="A view with a new dimension of size 1 at `dim`, which is at most `input.ndim`.")  # fmt: skip
 _squeeze = view("squeeze_dims(input, dims: any)", "shape.squeeze", where="", backward_name="SqueezeBackward1",
                 input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
 _squeeze_all = view("squeeze(input, dims: any)", "shape.squeeze", where="",
@@ -144,7 +144,7 @@ _reshaped_copy = op("reshape(input, size: any)", lambda xp, x, size: xp.array(x,
                     shape=lambda x, size: (size, x.dtype), where="")  # fmt: skip
 
 
-# --- another shape -------------------------------------------------------------------------------------------------
+# --- reshaping -----------------------------------------------------------------------------------------------------
 
 
 @composite("method", name="view")
@@ -473,7 +473,7 @@ def _broadcast_two(a: tuple, b: tuple) -> tuple:
     return tuple([m if n == 1 else n for m, n in zip(a, b, strict=True)])
 
 
-# --- another order of dimensions -----------------------------------------------------------------------------------
+# --- permuting dimensions ------------------------------------------------------------------------------------------
 
 
 @composite("function")
@@ -628,7 +628,7 @@ def adjoint(input: Tensor) -> Tensor:
     return _transpose(input, -2, -1).conj() if _matrices(input, "adjoint()") else input.conj()
 
 
-# --- parts ---------------------------------------------------------------------------------------------------------
+# --- selecting parts -----------------------------------------------------------------------------------------------
 
 
 @composite()

@@ -383,7 +383,7 @@ def isin(elements, test_elements, *, assume_unique: bool = False, invert: bool =
     return _isin(elements, test_elements, invert, out=out)
 
 
-# --- distinct values and counts ------------------------------------------------------------------------------------
+# --- unique values and counts --------------------------------------------------------------------------------------
 
 _SET: dict[str, Any] = {"where": "", "outputs": ("values", "inverse", "counts")}
 _unique = op("unique_all(input, with_inverse: bool)", "sort.unique", backward_name="Unique2Backward0",

@@ -180,7 +180,7 @@ def split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, 
     return _split_with_sizes(input, dim, sizes)
 
 
-def _apart(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _separate(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Returns the parts as tensors that autograd does not treat as views: each may be written in place."""
     for part in parts:
         memory = part._storage
@@ -197,7 +197,7 @@ def unsafe_split(tensor: Tensor, split_size, dim: int = 0) -> tuple[Tensor, ...]
     >>> torch.arange(2).unsafe_split(1)[1].add_(1)
     tensor([2])
     """
-    return _apart(split(tensor, split_size, dim))
+    return _separate(split(tensor, split_size, dim))
 
 
 @composite()
@@ -208,7 +208,7 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[T
     >>> torch.arange(2).unsafe_split_with_sizes((1, 1))[1].add_(1)
     tensor([2])
     """
-    return _apart(split_with_sizes(input, split_sizes, dim))
+    return _separate(split_with_sizes(input, split_sizes, dim))
 
 
 @composite()
@@ -240,7 +240,7 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
     >>> torch.arange(2).unsafe_chunk(2)[1].add_(1)
     tensor([2])
     """
-    return _apart(chunk(input, chunks, dim))
+    return _separate(chunk(input, chunks, dim))
 
 
 @composite()

@@ -22,7 +22,7 @@ from tensorgrad.ops.linalg.matmul import linear, matmul, nt
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.tensor import Tensor
 
-# --- einsum: reading the equation ----------------------------------------------------------------------------------
+# --- einsum: parsing the equation ----------------------------------------------------------------------------------
 
 DOTS = "..."
 
@@ -61,7 +61,7 @@ def _letter(number: int) -> str:
 def _from_sublists(args):
     """Returns the operands and labels of `einsum(x, [0, 1], y, [1, 2], [0, 2])`."""
     pairs = len(args) // 2
-    lists = [[DOTS if n is Ellipsis else _letter(n) for n in numbers] for numbers in args[1 : 2 * pairs : 2]]
+    lists = [[DOTS if n is Ellipsis else _letter(n) for n in sublist] for sublist in args[1 : 2 * pairs : 2]]
     output = None
     if len(args) % 2:
         output = [DOTS if n is Ellipsis else _letter(n) for n in args[-1]]

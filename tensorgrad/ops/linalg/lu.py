@@ -47,12 +47,12 @@ def _gradient(grads, LU, pivots):
     k = min(g._array.shape[-2:])
     square = LU[..., :k, :k]
     by_l, by_u = g[..., :k].tril(-1), g[..., :k, :].triu()
-    beside, below = by_u[..., k:], by_l[..., k:, :]  # by U₂ and L₂, the parts outside the leading square
-    lower = tn(conj(_ones_below(square)), by_l[..., :k, :]) - nt(beside, conj(LU[..., :k, k:]))
+    right, below = by_u[..., k:], by_l[..., k:, :]  # by U₂ and L₂, the parts outside the leading square
+    lower = tn(conj(_ones_below(square)), by_l[..., :k, :]) - nt(right, conj(LU[..., :k, k:]))
     upper = nt(by_u[..., :k], conj(square.triu())) - tn(conj(LU[..., k:, :k]), below)
     middle = cat([lower.tril(-1) + upper.triu(), below], -2)
     middle = adjoint(solve_triangles(square, adjoint(middle), True, False))
-    result = solve_triangles(adjoint(square), cat([middle[..., :k, :], beside], -1), True, True)
+    result = solve_triangles(adjoint(square), cat([middle[..., :k, :], right], -1), True, True)
     if g._array.shape[-2] > k:
         result = cat([result, middle[..., k:, :]], -2)
     return [_reordered(result, pivots, True)]

@@ -12,7 +12,7 @@ from tensorgrad.kernels.array import matmul as kernels
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.tensor import Tensor
 
-# --- the three orders of the product -------------------------------------------------------------------------------
+# --- products with and without transposes --------------------------------------------------------------------------
 
 
 def _folded(x: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ def _replaced(row, input: Tensor, *params) -> Tensor:
     return inplace.replace(input, row, params, {})
 
 
-def _functional_(name: str, function, places: str = "functional") -> None:
+def _functional_(name: str, function, where: str = "functional") -> None:
     """Exposes `name_`, the in-place form of an activation that takes `inplace=`."""
 
     def method(input, *args, **kwargs):
@@ -55,10 +55,10 @@ def _functional_(name: str, function, places: str = "functional") -> None:
 
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = f"In-place version of `{name}`: writes the result into `input` and returns it."
-    export(f"{name}_", method, places)
+    export(f"{name}_", method, where)
 
 
-# --- relu and other piecewise linear ones ---------------------------------------------------------------------------
+# --- relu and other piecewise linear functions ----------------------------------------------------------------------
 
 
 def _zero(g):
@@ -232,7 +232,7 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
     return _softshrink(input, lambd, out=out)
 
 
-# --- from exponentials ---------------------------------------------------------------------------------------------
+# --- based on exponentials -----------------------------------------------------------------------------------------
 
 _gelu = _row("gelu(input, approximate: str)", "gelu", backward_kernel="activation.gelu_grad",
              input=lambda g, input, approximate: g * _gelu_slope(input, approximate))  # fmt: skip
@@ -397,7 +397,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     return input - input.tanh()
 
 
-# --- with parameters, or randomness --------------------------------------------------------------------------------
+# --- with parameters or randomness ---------------------------------------------------------------------------------
 
 _prelu = pointwise("prelu(input, weight)", lambda xp, x, weight: xp.where(x > 0, x, x * weight), where="",
                    in_place=False, backward_name="PreluKernelBackward0",

@@ -245,5 +245,5 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     if place is not None:
         where = place(stream_for(input, None, "dropout"), input._array)
         return _philox(input, p, where), _philox(input.new_ones(input.shape), p, where).to(dtypes.bool)
-    noise = mask_like(input, None, kernels.bernoulli, 1 - p)
-    return input * noise * (1.0 / (1.0 - p)), noise.to(dtypes.bool)
+    mask = mask_like(input, None, kernels.bernoulli, 1 - p)
+    return input * mask * (1.0 / (1.0 - p)), mask.to(dtypes.bool)

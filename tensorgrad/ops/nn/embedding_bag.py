@@ -172,7 +172,7 @@ def _bag_max(rows: Tensor, indices: Tensor, bags: Tensor, count: int) -> tuple[T
 
 def _check_bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx) -> int:
     """Returns the index of the padding row, or -1. Raises: RuntimeError for arguments that do not fit together."""
-    rows, places = weight._array.shape[0], indices._array.shape[0]
+    rows, length = weight._array.shape[0], indices._array.shape[0]
     if padding_idx is None:
         padding_idx = -1
     elif not -rows <= padding_idx < rows:
@@ -193,9 +193,9 @@ def _check_bags(weight, indices, offsets, mode, per_sample_weights, include_last
                 f"'per_sample_weights'; but type {legacy_type_name(weight._array)} does not equal "
                 f"{legacy_type_name(per_sample_weights._array)} (while checking arguments for embedding_bag)"
             )
-        if per_sample_weights._array.shape != (places,):
+        if per_sample_weights._array.shape != (length,):
             raise RuntimeError(
-                f"embedding_bag: expected per_sample_weights of shape {[places]}, one per index, got "
+                f"embedding_bag: expected per_sample_weights of shape {[length]}, one per index, got "
                 f"{list(per_sample_weights.shape)}"
             )
     if include_last_offset and not offsets._array.size:
@@ -241,8 +241,9 @@ def _check_indices(indices, rows: int) -> None:
     low, high = extremes(np, indices)
     if low < 0 or high >= rows:
         indices = indices.reshape(-1)
-        place = int(((indices < 0) | (indices >= rows)).nonzero()[0][0])
+        position = int(((indices < 0) | (indices >= rows)).nonzero()[0][0])
+        value = int(indices[position])
         raise RuntimeError(
-            f"Index {place} of input takes value {int(indices[place])} which is not in the valid range [0, {rows}): "
-            f"Expected idx >= 0 && idx < num_embeddings but found idx to be {int(indices[place])}"
+            f"Index {position} of input takes value {value} which is not in the valid range [0, {rows}): "
+            f"Expected idx >= 0 && idx < num_embeddings but found idx to be {value}"
         )

@@ -19,7 +19,7 @@ from tensorgrad.tensor import Tensor
 MODES = ("bilinear", "nearest", "bicubic")
 PADDINGS = ("zeros", "border", "reflection")
 
-# --- the twin: the same in simpler ops, which has derivatives of any order -----------------------------------------
+# --- the twin, in simpler ops, with derivatives of any order -------------------------------------------------------
 
 
 def _composed(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> Tensor:
@@ -27,8 +27,8 @@ def _composed(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool)
     sizes, (batch, channels) = input.shape[2:], input.shape[:2]
     axes = []
     for d, size in enumerate(sizes):
-        places = _place(grid.select(-1, len(sizes) - 1 - d), size, mode, padding, align)
-        axes.append((size, *_taps(places, size, mode)))
+        positions = _position(grid.select(-1, len(sizes) - 1 - d), size, mode, padding, align)
+        axes.append((size, *_taps(positions, size, mode)))
     total: Any = None
     for tap in product(range(COUNT[mode]), repeat=len(sizes)):
         index: Any = 0
@@ -48,7 +48,7 @@ def _composed(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool)
     return total
 
 
-def _place(x: Tensor, size: int, mode: str, padding: str, align: bool) -> Tensor:
+def _position(x: Tensor, size: int, mode: str, padding: str, align: bool) -> Tensor:
     """Converts coordinates from -1 to 1 to positions in the input, mapped inside it according to `padding`."""
     x = (x + 1) * ((size - 1) / 2) if align else (x + 1) * (size / 2) - 0.5
     if padding == "zeros" or mode == "bicubic":
@@ -163,7 +163,7 @@ def _row(dims: int):
 
 grid_sampler_2d, grid_sampler_3d = _row(2), _row(3)
 
-# --- what users call -----------------------------------------------------------------------------------------------
+# --- public functions ----------------------------------------------------------------------------------------------
 
 
 @composite("function")
@@ -251,8 +251,8 @@ def affine_grid_generator(theta: Tensor, size, align_corners: bool) -> Tensor:
         if not align_corners and n > 1:
             axis = axis * (n - 1) / n
         axes.insert(0, axis.reshape([-1 if e == d else 1 for e in range(dims)]).expand(sizes))
-    places = stack([*axes, ones(sizes, **like)], -1).reshape(1, -1, dims + 1)
-    grid = places.expand(size[0], -1, -1).bmm(theta.transpose(1, 2))
+    points = stack([*axes, ones(sizes, **like)], -1).reshape(1, -1, dims + 1)
+    grid = points.expand(size[0], -1, -1).bmm(theta.transpose(1, 2))
     return grid.reshape(size[0], *sizes, dims)
 
 

@@ -10,7 +10,7 @@ from tensorgrad.errors import warn
 from tensorgrad.kernels.array import interpolate as kernels
 from tensorgrad.tensor import Tensor
 
-# --- rows: one for each mode and number of dimensions, as PyTorch has them -----------------------------------------
+# --- rows: one for each mode and number of dimensions, as in PyTorch -----------------------------------------------
 
 # (mode, spatial dimensions, antialias) -> (row, the kernels' name of the mode)
 NAMES = {
@@ -138,7 +138,7 @@ def _check(row: str, input: Tensor, size: tuple[int, ...]) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_type(input)}'")
 
 
-# --- what users call -----------------------------------------------------------------------------------------------
+# --- public functions ----------------------------------------------------------------------------------------------
 
 
 @composite("functional")

@@ -21,7 +21,7 @@ def _positive(x: Tensor) -> Tensor:
     return x.masked_fill(~(x > 0), 0)
 
 
-def _ever(condition: Tensor) -> bool:
+def _any(condition: Tensor) -> bool:
     """Returns whether a condition holds anywhere; False on the meta device, which has no values."""
     return not condition.is_meta and bool(condition.any())
 
@@ -269,7 +269,7 @@ def multi_margin_loss(
     if target.dtype is not dtypes.int64:
         raise RuntimeError(f"expected scalar type Long but found {scalar_type(target)}")
     column = target.reshape(count, 1)
-    if _ever((column < 0) | (column >= classes)):
+    if _any((column < 0) | (column >= classes)):
         raise RuntimeError("target out of range")
     short = _positive(margin - pick(rows, column, 1, False) + rows)
     loss = short * short if p == 2 else short
@@ -297,7 +297,7 @@ def multilabel_margin_loss(
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     classes = input._array.shape[-1] if input.ndim else 1
     rows, labels = input.reshape(-1, classes), target.reshape(-1, classes)
-    if _ever((labels < -1) | (labels >= classes)):
+    if _any((labels < -1) | (labels >= classes)):
         raise RuntimeError("argument #2 'target' is out of range")
     listed = (labels < 0).cumsum(1) == 0  # up to the first -1
     named = labels.clamp(min=0)
@@ -360,7 +360,7 @@ def gaussian_nll_loss(
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
-    if _ever(spread < 0):
+    if _any(spread < 0):
         raise ValueError("var has negative entry/entries")
     spread = spread.clone()
     with no_grad():

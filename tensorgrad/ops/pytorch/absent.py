@@ -13,21 +13,21 @@ from tensorgrad.ops.copy import to
 from tensorgrad.ops.linalg.matmul import mm
 from tensorgrad.tensor import Tensor
 
-# --- questions -----------------------------------------------------------------------------------------------------
+# --- queries -------------------------------------------------------------------------------------------------------
 
 
-def _never(name: str, what: str) -> None:
+def _always_false(name: str, what: str) -> None:
     example = f">>> import tensorgrad as torch\n>>> torch.ones(1).{name}\nFalse"
     setattr(Tensor, name, property(lambda self: False, doc=f"Always False: there are no {what}.\n\n{example}"))
 
 
-_never("is_sparse", "sparse layouts")
-_never("is_sparse_csr", "sparse layouts")
-_never("is_quantized", "quantized tensors")
-_never("is_nested", "nested tensors")
-_never("is_mkldnn", "tensors in oneDNN's layouts")
+_always_false("is_sparse", "sparse layouts")
+_always_false("is_sparse_csr", "sparse layouts")
+_always_false("is_quantized", "quantized tensors")
+_always_false("is_nested", "nested tensors")
+_always_false("is_mkldnn", "tensors in oneDNN's layouts")
 for _device in ("ipu", "maia", "mps", "mtia", "vulkan", "xla", "xpu"):
-    _never(f"is_{_device}", f"{_device} devices")
+    _always_false(f"is_{_device}", f"{_device} devices")
 
 
 def _layout(self: Tensor) -> layout:
@@ -94,10 +94,10 @@ def to_dense(self: Tensor, dtype=None, *, masked_grad: bool | None = None) -> Te
 
 alias("spmm", mm, "function")  # PyTorch's takes dense matrices, too
 
-# --- what is not there ---------------------------------------------------------------------------------------------
+# --- unsupported methods -------------------------------------------------------------------------------------------
 
 
-def _refusing(name: str, error: type[Exception], message: str) -> None:
+def _unsupported(name: str, error: type[Exception], message: str) -> None:
     def method(self, *args, **kwargs):
         raise error(message)
 
@@ -114,12 +114,14 @@ def _refusing(name: str, error: type[Exception], message: str) -> None:
 
 
 for _name in ("sparse", "sparse_bsc", "sparse_bsr", "sparse_coo", "sparse_csc", "sparse_csr"):
-    _refusing(f"to_{_name}", NotImplementedError, f"to_{_name}: sparse layouts are not supported, only strided tensors")
+    _unsupported(
+        f"to_{_name}", NotImplementedError, f"to_{_name}: sparse layouts are not supported, only strided tensors"
+    )
 for _name in ("sparse_mask", "sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_"):
-    _refusing(_name, NotImplementedError, f"{_name}: sparse layouts are not supported, only strided tensors")
-_refusing("to_mkldnn", NotImplementedError, "to_mkldnn: oneDNN layouts are not supported, only strided tensors")
-_refusing("to_padded_tensor", NotImplementedError, "to_padded_tensor: nested tensors are not supported")
-_refusing("chalf", NotImplementedError, "chalf: the dtype complex32 is not supported")
+    _unsupported(_name, NotImplementedError, f"{_name}: sparse layouts are not supported, only strided tensors")
+_unsupported("to_mkldnn", NotImplementedError, "to_mkldnn: oneDNN layouts are not supported, only strided tensors")
+_unsupported("to_padded_tensor", NotImplementedError, "to_padded_tensor: nested tensors are not supported")
+_unsupported("chalf", NotImplementedError, "chalf: the dtype complex32 is not supported")
 
 for _name, _expected in (
     ("is_coalesced", "sparse coordinate tensor"), ("coalesce", "sparse coordinate tensor"),
@@ -127,14 +129,14 @@ for _name, _expected in (
     ("crow_indices", "sparse row compressed tensor"), ("col_indices", "sparse row compressed tensor"),
     ("ccol_indices", "sparse column compressed tensor"), ("row_indices", "sparse column compressed tensor"),
 ):  # fmt: skip
-    _refusing(_name, RuntimeError, f"{_name} expected {_expected} layout but got Strided")
+    _unsupported(_name, RuntimeError, f"{_name} expected {_expected} layout but got Strided")
 for _name in ("smm", "sspaddmm"):
-    _refusing(_name, RuntimeError, f"tensor.{_name}(...) can only be called on sparse tensors")
+    _unsupported(_name, RuntimeError, f"tensor.{_name}(...) can only be called on sparse tensors")
 
-_refusing("xpu", AssertionError, "Torch not compiled with XPU enabled")
-_refusing("mtia", AssertionError, "Torch not compiled with MTIA enabled")
-_refusing("ipu", RuntimeError, "PyTorch is not linked with support for ipu devices")
-_refusing(
+_unsupported("xpu", AssertionError, "Torch not compiled with XPU enabled")
+_unsupported("mtia", AssertionError, "Torch not compiled with MTIA enabled")
+_unsupported("ipu", RuntimeError, "PyTorch is not linked with support for ipu devices")
+_unsupported(
     "reinforce",
     RuntimeError,
     "reinforce() was removed. Use torch.distributions instead: sample an action from a distribution, and call "

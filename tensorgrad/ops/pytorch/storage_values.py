@@ -528,8 +528,8 @@ class UntypedStorage:
         size = dtype.itemsize // (2 if dtype.is_complex else 1)
         if size > 1:
             whole = self.nbytes() // size * size
-            held = self._bytes()[:whole].view(-1, size)
-            held.copy_(held.flip(1))
+            rows = self._bytes()[:whole].view(-1, size)
+            rows.copy_(rows.flip(1))
 
     # --- other memory ---
 
@@ -611,28 +611,28 @@ class UntypedStorage:
             raise RuntimeError(f"from_buffer: elements of {dtype.itemsize} bytes need a byte_order")
         if dtype.itemsize > 1 and byte_order not in ("native", "little", "big"):
             raise ValueError(f"invalid byte_order '{byte_order}' (expected 'big', 'little', or 'native')")
-        held = np.frombuffer(buffer, np.uint8)
-        if held.size % dtype.itemsize:
-            raise ValueError(f"buffer size ({held.size}) must be a multiple of element size ({dtype.itemsize})")
-        held = held.copy()
+        data = np.frombuffer(buffer, np.uint8)
+        if data.size % dtype.itemsize:
+            raise ValueError(f"buffer size ({data.size}) must be a multiple of element size ({dtype.itemsize})")
+        data = data.copy()
         if dtype.itemsize > 1 and byte_order not in ("native", sys.byteorder):
             parts = np.dtype(f"u{dtype.itemsize // (2 if dtype.is_complex else 1)}")
-            held.view(parts).byteswap(inplace=True)
-        return shown(storage_class(devices.CPU).of(held.view(dtype.numpy)))
+            data.view(parts).byteswap(inplace=True)
+        return shown(storage_class(devices.CPU).of(data.view(dtype.numpy)))
 
     @staticmethod
     def from_file(filename, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
         """Returns a storage backed by a memory-mapped file; see `torch.from_file`."""
-        held = mapped_file(str(filename), operator.index(nbytes), bool(shared))
-        return shown(storage_class(devices.CPU).of(held))
+        data = mapped_file(str(filename), operator.index(nbytes), bool(shared))
+        return shown(storage_class(devices.CPU).of(data))
 
     def _write_file(self, file, is_real_file: bool, save_size: bool, element_size: int) -> None:
         """Writes the bytes, preceded by the number of elements if `save_size`, as in old checkpoints."""
         storage = self._storage
-        held = storage.to_host(storage.strided((self.nbytes(),), (1,), 0, np.dtype("uint8")))
+        data = storage.to_host(storage.strided((self.nbytes(),), (1,), 0, np.dtype("uint8")))
         if save_size:
             file.write((self.nbytes() // element_size).to_bytes(8, "little"))
-        file.write(np.ascontiguousarray(held))
+        file.write(np.ascontiguousarray(data))
 
     def is_shared(self) -> bool:
         """Returns whether other processes can access the memory."""

@@ -127,8 +127,8 @@ def _into(out, name, sampler, shape, dtype, args, generator) -> Tensor:
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if dtype is not None and dtype is not out.dtype:
-        asked, given = scalar_type(dtype), scalar_type(out)
-        raise RuntimeError(f"dtype {asked} does not match dtype of out parameter ({given})")
+        requested, given = scalar_type(dtype), scalar_type(out)
+        raise RuntimeError(f"dtype {requested} does not match dtype of out parameter ({given})")
     device = None if out._array.__class__ is np.ndarray else out.device
     gen, kind = stream(generator, name, device), out.dtype.numpy
     if device is None or device.type == "meta":
@@ -367,7 +367,7 @@ def randint_like(
     )  # fmt: skip
 
 
-# --- draws from tensors ---------------------------------------------------------------------------------------------
+# --- sampling from tensors ------------------------------------------------------------------------------------------
 
 
 @composite()

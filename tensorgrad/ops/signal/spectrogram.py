@@ -82,7 +82,7 @@ def _framed(window: Tensor, n_fft: int, win_length: int) -> Tensor:
     return window if win_length == n_fft else constant_pad_nd(window, [left, n_fft - win_length - left])
 
 
-# --- forth ---------------------------------------------------------------------------------------------------------
+# --- forward -------------------------------------------------------------------------------------------------------
 
 
 @composite()
@@ -178,7 +178,7 @@ def _check_stft(signals, n_fft, hop_length, win_length, window, normalized, ones
         raise RuntimeError(f"{call} : {problem}")
 
 
-# --- and back ------------------------------------------------------------------------------------------------------
+# --- inverse -------------------------------------------------------------------------------------------------------
 
 
 @composite()

@@ -80,9 +80,9 @@ def _sinc_slope(g, x):
 
 # --- error functions -----------------------------------------------------------------------------------------------
 
-erf = _row("erf(input)", "special.erf", input=lambda g, input: g * _bell(input) * (2 / SQRT_PI),
+erf = _row("erf(input)", "special.erf", input=lambda g, input: g * _gaussian(input) * (2 / SQRT_PI),
            doc="The error function 2/√π ∫₀ˣ exp(-t²) dt.")  # fmt: skip
-erfc = _row("erfc(input)", "special.erfc", input=lambda g, input: g * _bell(input) * (-2 / SQRT_PI),
+erfc = _row("erfc(input)", "special.erfc", input=lambda g, input: g * _gaussian(input) * (-2 / SQRT_PI),
             doc="1 - erf(input), accurate where the result is small.")  # fmt: skip
 erfinv = _row("erfinv(input)", "special.erfinv", input=lambda g, out: g * (out * out).exp() * (SQRT_PI / 2),
               doc="The inverse of erf; ±∞ at ±1, NaN beyond.")  # fmt: skip
@@ -100,7 +100,7 @@ entr = _special("entr(input)", "entr", input=lambda g, input: g * (-input.log() 
                 doc="-input · log(input); 0 at 0, -∞ below.")  # fmt: skip
 
 
-def _bell(x):
+def _gaussian(x):
     return (-(x * x)).exp()
 
 
