@@ -547,7 +547,7 @@ def record_stream(self: Tensor, stream) -> None:
     if not self.is_cuda:
         raise NotImplementedError(
             f"Could not run 'aten::record_stream' with arguments from the '{self.device.type.upper()}' backend: only "
-            "tensors on GPUs are used by streams"
+            "tensors on GPUs can be recorded on a stream"
         )
     from tensorgrad.storage.cuda.memory import used_by
 

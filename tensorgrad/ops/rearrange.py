@@ -173,8 +173,8 @@ variadic("tile", tile, "dims")
 def repeat_interleave(input: Tensor, repeats=None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
     """Repeats each slice along `dim`, or each element if `dim` is not given, consecutively.
 
-    `repeats` is a number, or an integer tensor with a count for each slice. With `repeats` alone, returns
-    the repeated index of each slice.
+    `repeats` is a number, or an integer tensor with a count for each slice. With `repeats` alone, returns the
+    repeated index of each slice.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1, 2]).repeat_interleave(2)

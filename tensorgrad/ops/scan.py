@@ -39,7 +39,7 @@ _cumsum_reversed = op("cumsum_reversed(input, dim: int)", "scan.cumsum_reversed"
                       backward_name="CumsumBackward0", input=lambda g, dim: _cumsum(g, dim))  # fmt: skip
 _cumsum: Callable = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum",
              prepare=_wrap_and_cast("cumsum"), shape=_running_shape, input=lambda g, dim: _cumsum_reversed(g, dim),
-             doc="The cumulative sum along `dim`; integers in int64 unless `dtype` is given.")  # fmt: skip
+             doc="The cumulative sum along `dim`; integers add up in int64 unless `dtype` is given.")  # fmt: skip
 cumsum = _cumsum
 shift: Callable = op("shift(input, dim: int, by: int, fill: number)", "scan.shift", where="", kind="same shape",
            input=lambda g, dim, by: shift(g, dim, -by, 0),

@@ -62,7 +62,9 @@ def segment_reduce(
                 "!unsafe."
             )
     if bool((ends.diff() < 0).any() | (ends < 0).any() | (ends > size).any()):
-        raise RuntimeError(f"segment_reduce(): offsets must ascend from 0 to at most {size}, the size of axis {axis}")
+        raise RuntimeError(
+            f"segment_reduce(): offsets must be in ascending order from 0 to at most {size}, the size of axis {axis}"
+        )
     result = _reduced(data.reshape(-1, size, math.prod(inner)), ends.reshape(-1, count + 1), reduce, initial)
     return result.reshape((*outer, count, *inner))
 

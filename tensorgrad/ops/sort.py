@@ -432,7 +432,9 @@ _bincount = op("bincount_(input, weights=None, minlength: int = 0)", "sort.binco
 
 @composite()
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """Counts how often 0, 1, ... occur in `input`, or sums their `weights`; at least `minlength` entries.
+    """Counts how often each of the numbers 0, 1, ... occurs in `input`, or sums the `weights` of its occurrences.
+
+    The result has at least `minlength` entries.
 
     >>> import tensorgrad as torch
     >>> torch.bincount(torch.tensor([0, 2, 2]))
@@ -482,7 +484,9 @@ _histogram = op("histogram_(input, edges, weight=None, density: bool = False)", 
 
 @composite()
 def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, density: bool = False, out=None):
-    """Counts elements (or sums `weight`) per bin; `bins` is a number of equal intervals of `range` or sorted edges.
+    """Counts the elements, or sums their `weight`, in each of `bins`.
+
+    `bins` is a number of equal intervals of `range`, or a sorted tensor of edges.
 
     Raises:
         RuntimeError: If the dtype is an integer one or the range is not finite.

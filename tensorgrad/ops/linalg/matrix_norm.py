@@ -31,10 +31,11 @@ def _largest(x: Tensor, dim: int, keepdim: bool) -> Tensor:
 
 
 def matrix_norm(input: Tensor, ord="fro", dim=(-2, -1), keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
-    """The matrix norm "fro" (Frobenius), "nuc" (nuclear), ±inf (row sums), ±1 (column sums), ±2 (singular values).
+    """Computes a matrix norm over the two dimensions `dim`: the Frobenius norm, or the one given by `ord`.
 
-    For orders given as numbers, it is the largest of the sums or singular values or, for a negative order, the
-    smallest. `dim` is the dimensions of the rows and the columns; with `keepdim` they are kept with size 1.
+    `ord` is "fro" (Frobenius), "nuc" (nuclear: the sum of the singular values), or a number for the largest or, if
+    negative, the smallest of the row sums (±inf), column sums (±1) or singular values (±2). `dim` lists the dimension
+    of the rows and that of the columns; with `keepdim` they are kept with size 1.
 
     Raises:
         RuntimeError: If the order is another one, or `dim` is not two dimensions.

@@ -144,7 +144,9 @@ class TypedStorage:
     def from_buffer(cls, buffer, byte_order=None, *, dtype=None, device=None) -> TypedStorage:
         """Returns a copy of the elements in a buffer. `byte_order` is "native", "little" or "big".
 
-        Raises: ValueError for another byte order, RuntimeError if it is missing for elements of several bytes.
+        Raises:
+            ValueError: If the byte order is another one.
+            RuntimeError: If the byte order is missing for elements of several bytes.
         """
         dtype = dtype or dtypes.DEFAULT.floating
         return cls(
@@ -198,7 +200,11 @@ class TypedStorage:
         return self._storage.data_ptr()
 
     def tolist(self) -> list:
-        """Returns the elements as Python numbers. Raises: NotImplementedError for a storage on the meta device."""
+        """Returns the elements as Python numbers.
+
+        Raises:
+            NotImplementedError: If the storage is on the meta device.
+        """
         if not self.nbytes():
             return []
         _check_values(self._storage)
@@ -231,7 +237,11 @@ class TypedStorage:
         return self
 
     def copy_(self, source: TypedStorage, non_blocking: bool = False) -> TypedStorage:
-        """Overwrites the bytes with those of another storage. Raises: RuntimeError if the sizes differ."""
+        """Overwrites the bytes with those of another storage.
+
+        Raises:
+            RuntimeError: If the sizes differ.
+        """
         self.untyped().copy_(source.untyped())
         return self
 
@@ -270,7 +280,11 @@ class TypedStorage:
         return self
 
     def pin_memory(self, device=None) -> TypedStorage:
-        """Returns a page-locked copy for fast copies to a GPU. Raises: TypeError unless on the CPU."""
+        """Returns a page-locked copy for fast copies to a GPU.
+
+        Raises:
+            TypeError: If the storage is not on the CPU.
+        """
         return TypedStorage(wrap_storage=self.untyped().pin_memory(device), dtype=self.dtype, _internal=True)
 
     def _share_fd_cpu_(self):
@@ -340,7 +354,9 @@ class LegacyStorage:
     def __call__(self, *args, wrap_storage: Any = None, _internal=False, **options) -> TypedStorage:
         """Returns a storage for a number of elements, with the elements of a sequence, or over existing memory.
 
-        Raises: RuntimeError for `dtype` and `device`, which the name implies, TypeError for other arguments.
+        Raises:
+            RuntimeError: If `dtype` or `device` is given, which the name implies.
+            TypeError: If other arguments are given.
         """
         for name in options:
             raise RuntimeError(
@@ -492,7 +508,11 @@ class UntypedStorage:
     # --- values ---
 
     def tolist(self) -> list[int]:
-        """Returns the bytes as numbers. Raises: NotImplementedError for a storage on the meta device."""
+        """Returns the bytes as Python numbers.
+
+        Raises:
+            NotImplementedError: If the storage is on the meta device.
+        """
         if not self.nbytes():
             return []
         _check_values(self._storage)
@@ -516,7 +536,11 @@ class UntypedStorage:
         return self
 
     def copy_(self, source, non_blocking: bool = False) -> UntypedStorage:
-        """Overwrites the bytes with those of another storage. Raises: RuntimeError if the sizes differ."""
+        """Overwrites the bytes with those of another storage.
+
+        Raises:
+            RuntimeError: If the sizes differ.
+        """
         have, given = self.nbytes(), source.nbytes()
         if have != given:
             raise RuntimeError(f"size does not match, self was {have} bytes but src was {given} bytes")
@@ -558,7 +582,8 @@ class UntypedStorage:
     def resize_(self, size: int) -> UntypedStorage:
         """Resizes the memory to that many bytes; the existing content is kept as far as it fits.
 
-        Raises: RuntimeError if a tensor or array uses this memory, as it would keep the old one.
+        Raises:
+            RuntimeError: If a tensor or array uses this memory, as it would keep the old one.
         """
         storage = self._storage
         if size == storage.nbytes():
@@ -590,8 +615,11 @@ class UntypedStorage:
         return self.to(device="cuda" if device is None else device, non_blocking=non_blocking)
 
     def pin_memory(self, device=None) -> UntypedStorage:
-        """Returns a page-locked copy for fast copies to a GPU; itself if it is already. Raises: TypeError unless on the
-        CPU."""
+        """Returns a page-locked copy for fast copies to a GPU; itself if it already is page-locked.
+
+        Raises:
+            TypeError: If the storage is not on the CPU.
+        """
         if self.device.type != "cpu":
             raise TypeError(f"cannot pin '{self.type()}' only CPU memory can be pinned")
         here = self._bytes()
@@ -641,8 +669,9 @@ class UntypedStorage:
     def share_memory_(self) -> UntypedStorage:
         """Would share the memory with other processes; on a GPU it already is.
 
-        Raises: RuntimeError on devices other than the CPU and GPUs; NotImplementedError on the CPU, where arrays use
-            the memory, which therefore cannot be moved.
+        Raises:
+            RuntimeError: On devices other than the CPU and GPUs.
+            NotImplementedError: On the CPU, where arrays use the memory, which therefore cannot be moved.
         """
         return self if self.is_cuda else self._share("_share_fd_")
 
