@@ -528,7 +528,7 @@ def _out(name: str, out, made: Tensor, fills: bool = False) -> Tensor:
 
 
 def _dtype_of(out: Tensor, dtype):
-    """Returns the dtype of the values to be stored in `out`. Raises: RuntimeError if `dtype` is another one."""
+    """Returns the dtype of the values to be stored in `out`. Raises: RuntimeError if `dtype` differs from it."""
     if dtype is not None and dtype is not out.dtype:
         raise RuntimeError(f"dtype {scalar_type(dtype)} does not match dtype of out parameter ({scalar_type(out)})")
     return out.dtype

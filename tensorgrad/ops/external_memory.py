@@ -83,7 +83,7 @@ def frombuffer(buffer, *, dtype, count: int = -1, offset: int = 0, requires_grad
     """Returns a vector that shares the memory of a `bytearray`, `array.array`, `memoryview` or any other buffer.
 
     Args:
-        dtype: the dtype as which the bytes are interpreted.
+        dtype: the dtype of the elements.
         count: the number of elements; all if negative.
         offset: the number of bytes to skip at the start.
 
@@ -491,7 +491,7 @@ def const_data_ptr(self: Tensor) -> int:
 
 @composite("method")
 def share_memory_(self: Tensor) -> Tensor:
-    """Would move the tensor to memory shared with other processes; a GPU tensor is returned unchanged, as in PyTorch.
+    """Moves the tensor to shared memory: not supported on the CPU; a GPU tensor is returned unchanged, as in PyTorch.
 
     Raises:
         NotImplementedError: On the CPU, as there are no worker processes to share it with (threads share every tensor).
@@ -533,7 +533,7 @@ def is_pinned(self: Tensor, device=None) -> bool:
 
 @composite("method")
 def record_stream(self: Tensor, stream) -> None:
-    """Marks the tensor as used by another stream than the one it was made in.
+    """Marks the tensor as used by a stream other than the one it was made in.
 
     When the tensor is freed, its memory is not reused before that stream has finished the work queued so far.
 

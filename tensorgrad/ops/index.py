@@ -443,7 +443,7 @@ def _put_arguments(name: str, input: Tensor, indices, values: Tensor):
 def index_put(input: Tensor, indices, values: Tensor, accumulate: bool = False) -> Tensor:
     """Returns a copy of `input` with `values` written (`accumulate`: added) at the positions given by `indices`.
 
-    `indices` is a tuple with one index tensor or mask per dimension.
+    `indices` is a tuple of index tensors or masks, as in `input[indices]`.
 
     Raises:
         IndexError: If an index is out of range.

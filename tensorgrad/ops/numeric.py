@@ -510,7 +510,7 @@ def frobenius_norm(input: Tensor, dim, keepdim: bool = False, *, out=None) -> Te
     """Computes √(Σ |x|²) over one or two dimensions `dim` (an empty list: over all).
 
     Raises:
-        RuntimeError: If the dtype is an integer one, or there are more than two dimensions in `dim`.
+        RuntimeError: If the dtype is integral, or there are more than two dimensions in `dim`.
 
     >>> import tensorgrad as torch
     >>> torch.frobenius_norm(torch.tensor([[3.0, 4.0]]), dim=(0, 1))
@@ -535,7 +535,7 @@ def nuclear_norm(input: Tensor, dim=None, keepdim: bool = False, *, out=None) ->
     """Sums the singular values of the matrices in the two dimensions `dim` (default: the last two).
 
     Raises:
-        RuntimeError: If the dtype is an integer one, or there are fewer than two dimensions.
+        RuntimeError: If the dtype is integral, or there are fewer than two dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.nuclear_norm(torch.tensor([[3.0, 0.0], [0.0, -4.0]]))
@@ -561,7 +561,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """Computes the `pow`-norm of each slice of `v` along `dim` (-1: of all), in a shape that broadcasts with `v`.
 
     Raises:
-        RuntimeError: If the dtype is an integer one.
+        RuntimeError: If the dtype is integral.
         IndexError: If the dimension does not exist.
 
     >>> import tensorgrad as torch

@@ -181,7 +181,7 @@ def div(input: Tensor, other, *, rounding_mode: str | None = None, out=None) -> 
     """Divides elementwise; `rounding_mode` "floor" or "trunc" rounds the quotient and keeps integer dtypes.
 
     Raises:
-        RuntimeError: If the rounding mode is another one, or integers are divided by zero with rounding.
+        RuntimeError: If the rounding mode is unknown, or integers are divided by zero with rounding.
 
     >>> import tensorgrad as torch
     >>> torch.div(torch.tensor([-7, 7]), 2, rounding_mode="trunc")

@@ -425,7 +425,7 @@ def pad(input: Tensor, pad, mode: str = "constant", value: float | None = None) 
 
     Raises:
         RuntimeError: If the padding does not fit the input.
-        NotImplementedError: If the mode is another one.
+        NotImplementedError: If the mode is unknown.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.pad(torch.tensor([1, 2, 3]), (1, 2), value=9)

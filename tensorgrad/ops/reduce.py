@@ -386,7 +386,7 @@ def var(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
     Warns if n is not larger than the correction.
 
     Raises:
-        RuntimeError: If the dtype is an integer one.
+        RuntimeError: If the dtype is integral.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1.0, 2.0, 3.0]).var(), torch.tensor([1.0, 2.0, 3.0]).var(correction=0)
@@ -491,7 +491,7 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
     inf and -inf give the largest and smallest absolute value, 0 the number of nonzero elements.
 
     Raises:
-        RuntimeError: If the dtype is an integer one, or the norm for inf or -inf is taken over no elements.
+        RuntimeError: If the dtype is integral, or the norm for inf or -inf is taken over no elements.
         TypeError: If `ord` is a string.
 
     >>> import tensorgrad as torch

@@ -489,7 +489,7 @@ def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, 
     `bins` is a number of equal intervals of `range`, or a sorted tensor of edges.
 
     Raises:
-        RuntimeError: If the dtype is an integer one or the range is not finite.
+        RuntimeError: If the dtype is integral or the range is not finite.
 
     >>> import tensorgrad as torch
     >>> torch.histogram(torch.tensor([1.0, 2.0, 1.0]), bins=2, range=(0.0, 3.0))

@@ -102,7 +102,7 @@ def linalg_qr(A: Tensor, mode: str = "reduced", *, out=None):
     (*, k, n) or, if complete, (*, m, m) and (*, m, n).
 
     Raises:
-        RuntimeError: If the mode is another one, or A has fewer than two dimensions.
+        RuntimeError: If the mode is unknown, or A has fewer than two dimensions.
 
     >>> import tensorgrad as torch
     >>> q, r = torch.linalg.qr(torch.ones(3, 2))
@@ -210,7 +210,7 @@ def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver=None, out=None):
         U and Vh are unique only up to signs (phases).
 
     Raises:
-        RuntimeError: If A has fewer than two dimensions or an integer dtype.
+        RuntimeError: If A has fewer than two dimensions or an integral dtype.
 
     >>> import tensorgrad as torch
     >>> A = torch.tensor([[3.0, 0.0], [4.0, 5.0]])
@@ -250,7 +250,7 @@ def svdvals(A: Tensor, *, driver=None, out=None) -> Tensor:
     """Computes the singular values (*, min(m, n)) of matrices (*, m, n), in descending order.
 
     Raises:
-        RuntimeError: If A has fewer than two dimensions or an integer dtype.
+        RuntimeError: If A has fewer than two dimensions or an integral dtype.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.svdvals(torch.tensor([[0.0, 2.0], [3.0, 0.0]]))
@@ -437,7 +437,7 @@ def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=
     singular values.
 
     Raises:
-        RuntimeError: If there are fewer than two dimensions, or the dtype is an integer or 16-bit one.
+        RuntimeError: If there are fewer than two dimensions, or the dtype is integral or a 16-bit float.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.pinv(torch.tensor([[2.0, 0.0], [0.0, 0.0]]))
@@ -476,7 +476,7 @@ def matrix_rank(input: Tensor, tol=None, hermitian: bool = False, *, atol=None, 
     `atol`. With `hermitian`, eigenvalues are used instead of singular values.
 
     Raises:
-        RuntimeError: If there are fewer than two dimensions, or the dtype is an integer one.
+        RuntimeError: If there are fewer than two dimensions, or the dtype is integral.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.matrix_rank(torch.ones(3, 3))

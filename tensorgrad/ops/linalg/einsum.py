@@ -588,7 +588,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode="use_mm_for_eucli
     """Computes the p-norm distances between the rows of `x1` (*, n, k) and those of `x2` (*, m, k): (*, n, m).
 
     Raises:
-        RuntimeError: If `p` is negative, the ranks or row lengths do not fit, or the dtype is an integer one.
+        RuntimeError: If `p` is negative, the ranks or row lengths do not fit, or the dtype is integral.
 
     >>> import tensorgrad as torch
     >>> torch.cdist(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]]))

@@ -56,7 +56,7 @@ def geqrf(input: Tensor, *, out=None):
 
     Raises:
         RuntimeError: If there are fewer than two dimensions.
-        NotImplementedError: If the dtype is an integer or 16-bit one.
+        NotImplementedError: If the dtype is integral or a 16-bit float.
 
     >>> import tensorgrad as torch
     >>> torch.geqrf(torch.tensor([[3.0], [4.0]]))
@@ -94,7 +94,7 @@ def householder_product(input: Tensor, tau: Tensor, *, out=None) -> Tensor:
 
     Raises:
         RuntimeError: If the shapes or dtypes do not fit.
-        NotImplementedError: If the dtype is an integer or 16-bit one.
+        NotImplementedError: If the dtype is integral or a 16-bit float.
 
     >>> import tensorgrad as torch
     >>> h, tau = torch.geqrf(torch.tensor([[3.0], [4.0]]))
@@ -164,7 +164,7 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
 
     Raises:
         RuntimeError: If the shapes or dtypes do not fit.
-        NotImplementedError: If the dtype is an integer or 16-bit one.
+        NotImplementedError: If the dtype is integral or a 16-bit float.
 
     >>> import tensorgrad as torch
     >>> h, tau = torch.geqrf(torch.tensor([[3.0], [4.0]]))

@@ -86,7 +86,7 @@ def linalg_det(A: Tensor, *, out=None) -> Tensor:
     """Computes the determinants of a stack of square matrices (*, n, n).
 
     Raises:
-        RuntimeError: If the matrices are not square, or the dtype is an integer one.
+        RuntimeError: If the matrices are not square, or the dtype is integral.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.det(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))

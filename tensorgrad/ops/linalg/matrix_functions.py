@@ -63,7 +63,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out=None) -> Tensor:
     """Computes Σ conj(x) y along `dim`, with broadcasting.
 
     Raises:
-        RuntimeError: If the dtype is an integer one, or the dtypes differ.
+        RuntimeError: If the dtype is integral, or the dtypes differ.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.vecdot(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))

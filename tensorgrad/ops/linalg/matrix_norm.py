@@ -38,7 +38,7 @@ def matrix_norm(input: Tensor, ord="fro", dim=(-2, -1), keepdim: bool = False, *
     of the rows and that of the columns; with `keepdim` they are kept with size 1.
 
     Raises:
-        RuntimeError: If the order is another one, or `dim` is not two dimensions.
+        RuntimeError: If the order is not supported, or `dim` is not two dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.matrix_norm(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
@@ -101,7 +101,7 @@ def cond(input: Tensor, p=None, *, out=None) -> Tensor:
     For singular matrices it is infinite.
 
     Raises:
-        RuntimeError: If the norm is another one, or matrices are not square where they must be.
+        RuntimeError: If the norm is not supported, or matrices are not square where they must be.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.cond(torch.tensor([[4.0, 0.0], [0.0, 2.0]]))

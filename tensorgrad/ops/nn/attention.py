@@ -133,8 +133,7 @@ def scaled_dot_product_attention(
     """Computes scaled dot-product attention: softmax(scale · query keyᵀ + mask) value.
 
     Args:
-        query, key, value: tensors (*, L, E), (*, S, E), (*, S, V); leading dimensions broadcast. The result is (*, L,
-            V).
+        query, key, value: (*, L, E), (*, S, E), (*, S, V); leading dimensions broadcast. The result is (*, L, V).
         attn_mask: broadcasts to (*, L, S); boolean (True: attend) or added to the scores.
         dropout_p: the probability of dropping each weight (always applied if positive).
         is_causal: whether query i attends to keys 0 .. i only.

@@ -208,7 +208,7 @@ def grid_sample(
         align_corners: whether -1 and 1 are the centers of the outermost elements instead of their outer edges.
 
     Raises:
-        ValueError: If a mode is another one.
+        ValueError: If a mode is unknown.
         RuntimeError: If shapes or dtypes do not fit together.
 
     >>> import tensorgrad as torch

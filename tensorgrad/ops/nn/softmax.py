@@ -50,7 +50,7 @@ def softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, out=N
     """Computes exp(x) / Σ exp(x) along `dim` without overflow; `dtype` casts the input first.
 
     Raises:
-        NotImplementedError: If the dtype is an integer one.
+        NotImplementedError: If the dtype is integral.
         IndexError: If `dim` is out of range.
 
     >>> import tensorgrad as torch

@@ -145,7 +145,7 @@ class TypedStorage:
         """Returns a copy of the elements in a buffer. `byte_order` is "native", "little" or "big".
 
         Raises:
-            ValueError: If the byte order is another one.
+            ValueError: If the byte order is unknown.
             RuntimeError: If the byte order is missing for elements of several bytes.
         """
         dtype = dtype or dtypes.DEFAULT.floating

@@ -150,7 +150,7 @@ def rand(
     """Returns samples from the uniform distribution on [0, 1).
 
     Raises:
-        NotImplementedError: If the dtype is an integer one.
+        NotImplementedError: If the dtype is integral.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -170,7 +170,7 @@ def randn(
     """Returns samples from the standard normal distribution, with mean 0 and variance 1.
 
     Raises:
-        NotImplementedError: If the dtype is an integer one.
+        NotImplementedError: If the dtype is integral.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)

@@ -221,7 +221,7 @@ def fft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
     by √n) or "forward" (divide by n). The result is complex, of the input's precision.
 
     Raises:
-        RuntimeError: If n < 1, `norm` is another one, or the input is in half precision.
+        RuntimeError: If n < 1, `norm` is unknown, or the input is in half precision.
         IndexError: If `dim` is out of range.
 
     >>> import tensorgrad as torch
@@ -252,7 +252,7 @@ def rfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
     The result has n // 2 + 1 points.
 
     Raises:
-        RuntimeError: If the input is complex, and as for `fft`.
+        RuntimeError: If the input is complex; also as for `fft`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.rfft(torch.tensor([1.0, 0.0, 0.0, 1.0]))
@@ -294,7 +294,7 @@ def ihfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
     The result has n // 2 + 1 points.
 
     Raises:
-        RuntimeError: If the input is complex, and as for `fft`.
+        RuntimeError: If the input is complex; also as for `fft`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.ihfft(torch.tensor([6.0, 0.0, -2.0, 0.0])).real
@@ -314,7 +314,7 @@ def fftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
     product of the sizes for n.
 
     Raises:
-        RuntimeError: If a dimension is repeated, `s` and `dim` do not match, and as for `fft`.
+        RuntimeError: If a dimension is repeated, `s` and `dim` do not match; also as for `fft`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.fftn(torch.ones(2, 2))
@@ -341,7 +341,7 @@ def rfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
     """Computes `fftn` of real input without the negative frequencies of the last transformed dimension.
 
     Raises:
-        RuntimeError: If the input is complex or there is no dimension, and as for `fftn`.
+        RuntimeError: If the input is complex or there is no dimension; also as for `fftn`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.rfftn(torch.ones(2, 4)).shape
@@ -384,7 +384,7 @@ def ihfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
     """Computes the inverse of `hfftn`.
 
     Raises:
-        RuntimeError: If the input is complex or there is no dimension, and as for `fftn`.
+        RuntimeError: If the input is complex or there is no dimension; also as for `fftn`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.ihfftn(torch.tensor([[4.0, 0.0], [0.0, 0.0]])).real
