@@ -567,7 +567,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 def meshgrid(*tensors, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Returns the coordinates of the points of a grid: each vector expanded, as a view, along all other dimensions.
 
-    With `indexing` "ij" the first vector runs along the rows, with "xy" along the columns.
+    With `indexing` "ij" the first vector varies along dimension 0, with "xy" along dimension 1.
 
     >>> import tensorgrad as torch
     >>> torch.meshgrid(torch.tensor([1, 2]), torch.tensor([3, 4]), indexing="ij")[0]

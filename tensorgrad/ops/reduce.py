@@ -491,7 +491,7 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
     inf and -inf give the largest and smallest absolute value, 0 the number of nonzero elements.
 
     Raises:
-        RuntimeError: If the dtype is integral, or the norm for inf or -inf is taken over no elements.
+        RuntimeError: If the dtype is integral, or `ord` is inf or -inf and there are no elements.
         TypeError: If `ord` is a string.
 
     >>> import tensorgrad as torch

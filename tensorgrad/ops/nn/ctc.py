@@ -107,8 +107,8 @@ def ctc_loss(
         reduction: "none"; "sum"; or "mean", of losses divided by the lengths of their targets.
         zero_infinity: whether targets that are too long for their inputs have the loss 0 instead of infinity.
 
-    The gradient is the one before `log_softmax`: probabilities minus those given the target. It has no derivative
-    itself.
+    The gradient is that with respect to the input of `log_softmax`: probabilities minus those given the target. It is
+    not differentiable itself.
 
     Raises:
         RuntimeError: If shapes or lengths do not fit.

@@ -158,7 +158,7 @@ def interpolate(
         mode: "nearest" and "nearest-exact" (one to three dimensions; the first rounds positions down, the second to the
             nearest), "linear" (one), "bilinear", "bicubic" (two), "trilinear" (three), "area" (means), and with
             `antialias` "lanczos".
-        align_corners: whether to align the centers of the outermost elements; by default their outer edges are.
+        align_corners: whether to align the centers of the outermost elements; by default their outer edges are aligned.
         recompute_scale_factor: whether to compute the factor from the sizes. Otherwise a given factor is used
             unchanged, although the sizes are rounded.
         antialias: whether all elements count where an image shrinks ("bilinear", "bicubic" and "lanczos").

@@ -1,4 +1,4 @@
-"""Normalization. Each is one fused op with a backward kernel; its twin, in simple ops, defines its meaning.
+"""Normalizations. Each is one fused op with a backward kernel; its twin, in simple ops, defines its meaning.
 
 The means and reciprocal standard deviations that a kernel computes are kept for its backward kernel.
 """
@@ -116,7 +116,7 @@ def layer_norm(input: Tensor, normalized_shape, weight=None, bias=None, eps: flo
     Source: Ba, Kiros, Hinton, "Layer normalization", 2016.
 
     Raises:
-        RuntimeError: If the input's shape does not end with `normalized_shape`, or the parameters' differ from it.
+        RuntimeError: If the input's shape does not end with `normalized_shape`, or that of a parameter differs from it.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.layer_norm(torch.tensor([[1.0, 3.0]]), (2,))

@@ -377,8 +377,8 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     The probabilities are weights that need not sum to 1.
 
     Raises:
-        RuntimeError: If weights are negative, not finite or all zero, there are (on the CPU) more than 2²⁴, or, without
-            replacement, more samples than weights are requested.
+        RuntimeError: If weights are negative, not finite or all zero, there are more than 2²⁴ of them (on the CPU), or
+            more samples than weights are requested without replacement.
 
     >>> import tensorgrad as torch
     >>> torch.multinomial(torch.tensor([0.0, 3.0]), 2, replacement=True)
