@@ -1,4 +1,4 @@
-"""How Sphinx builds these pages: `make docs`. Nothing is fetched, and a warning is an error."""
+"""Sphinx configuration, used by `make docs`. The build needs no network, and warnings are errors."""
 
 import re
 import sys
@@ -26,30 +26,30 @@ html_copy_source = html_show_sourcelink = False
 html_use_index = False
 html_show_copyright = html_show_sphinx = False
 html_theme_options = {"top_of_page_buttons": []}
-toc_object_entries = False  # hundreds of functions on a page: the search finds them
+toc_object_entries = False  # pages have hundreds of functions; use the search
 myst_heading_anchors = 3
 
-# Pages that are read in the repository's root as well as here -> what they are called here.
+# Pages in the root of the repository that are also part of the documentation -> their names here.
 MOVED = {"CONTRIBUTING.md": "contributing.md", "BENCHMARK.md": "benchmarks.md", "README.md": "index.md"}
 INCLUDED = re.compile(r"```\{include\} \.\./([A-Z]+\.md)\n```")
 LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)\s]+)\)")
 
 
 def _links(app, document: str, content: list[str]) -> None:
-    """Puts pages of the root where they are included, and lets links to them lead to their copies here."""
+    """Inserts the pages of the root that are included, and redirects links to them to their copies here."""
     content[0] = INCLUDED.sub(lambda found: _page_of_root(found[1]), content[0])
     for there, here in MOVED.items():
         content[0] = content[0].replace(f"](../{there})", f"]({here})")
 
 
 def _page_of_root(name: str) -> str:
-    """A page of the root, with its links as they have to be here; blocks of code stay what they are."""
+    """The text of a page in the root, with its links adapted to this folder; code blocks are left unchanged."""
     parts = re.split(r"^(```.*?^```)$", (HERE.parent / name).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     return "".join(part if i % 2 else LINK.sub(_from_root, part) for i, part in enumerate(parts))
 
 
 def _from_root(link: re.Match) -> str:
-    """A link of a page in the root, as it has to be in this folder; a folder is only named."""
+    """Adapts a link of a page in the root to this folder; links to folders become plain text."""
     text, target = link.groups()
     if (HERE.parent / target).is_dir():
         return text
@@ -57,5 +57,5 @@ def _from_root(link: re.Match) -> str:
 
 
 def setup(app) -> None:
-    """Sphinx's entry."""
+    """Called by Sphinx: registers the link rewriting."""
     app.connect("source-read", _links)

@@ -1,4 +1,4 @@
-"""A program for the DEBUG ladder."""
+"""The example program for the DEBUG levels."""
 
 import tensorgrad as torch
 

@@ -1,4 +1,4 @@
-"""A loss on a device that has no kernels, only shapes."""
+"""A loss on the meta device, which has no kernels, only shapes."""
 
 import tensorgrad as torch
 

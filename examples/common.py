@@ -1,7 +1,7 @@
-"""What the examples share: options, progress and checkpoints.
+"""Shared by the examples: options, progress and checkpoints.
 
-It imports neither tensorgrad nor torch: whoever needs the library is handed it, so that an example runs under the
-other one when its own first line is changed.
+This file imports neither tensorgrad nor torch. Functions that need the library take it as an argument, so that an
+example runs under the other one when only its own first line is changed.
 """
 
 import argparse
@@ -19,20 +19,20 @@ SECONDS_BETWEEN_LINES = 10
 
 
 def positive(text):
-    """An argparse type: a whole number of at least 1."""
+    """An argparse type: an integer of at least 1."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, got {text!r}")
     return int(text)
 
 
 def make_parser(description, name, **defaults):
-    """A parser with the options that all examples have; `defaults` are whole numbers, each an option of its own."""
+    """Returns a parser with the options that all examples have, and one integer option for each of `defaults`."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=0, help="of every random number (%(default)s)")
-    parser.add_argument("--device", default="cpu", help="where to compute (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers (%(default)s)")
+    parser.add_argument("--device", default="cpu", help="device to compute on (%(default)s)")
     parser.add_argument("--data", metavar="FOLDER", default=os.environ.get("DATA"), help="folder from download.py")
     parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("out"), help="for results (%(default)s)")
-    parser.add_argument("--resume", action="store_true", help=f"go on from the checkpoint {name}.pt in that folder")
+    parser.add_argument("--resume", action="store_true", help=f"continue from the checkpoint {name}.pt in that folder")
     parser.set_defaults(name=name)
     for option, default in defaults.items():
         parser.add_argument(f"--{option}", type=positive, default=default, metavar="N", help="(%(default)s)")
@@ -40,7 +40,7 @@ def make_parser(description, name, **defaults):
 
 
 def start(torch, parser):
-    """Parse the command line, make the folder for results and seed the random numbers."""
+    """Parses the command line, creates the folder for results and seeds the random number generator."""
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(options.seed)
@@ -49,14 +49,14 @@ def start(torch, parser):
 
 
 def seconds(options):
-    """The time since the start, as the examples print it."""
+    """The time since the start, formatted."""
     return f"{time.perf_counter() - options.began:.1f} s"
 
 
 def progress(total, done=0, unit="step"):
-    """Count from `done` to `total` - 1 with a progress bar, or a plain line now and then where tqdm is missing."""
+    """Yields `done` to `total` - 1 and shows a progress bar, or without tqdm prints a line every few seconds."""
     if tqdm is not None:
-        # disable=None: no bar where nobody watches, as when the output goes into a file
+        # disable=None: no bar if the output is not a terminal
         yield from tqdm(range(done, total), initial=done, total=total, unit=unit, dynamic_ncols=True, disable=None)
         return
     last = time.perf_counter()
@@ -68,7 +68,7 @@ def progress(total, done=0, unit="step"):
 
 
 def say(line):
-    """Print a line, above the progress bar if there is one."""
+    """Prints a line, above the progress bar if there is one."""
     if tqdm is not None:
         tqdm.write(line, file=sys.stdout)
         sys.stdout.flush()
@@ -77,10 +77,10 @@ def say(line):
 
 
 class Checkpoint:
-    """Where a training run stands, in one file: weights, optimizers, random numbers and the history of losses.
+    """The state of a training run in one file: weights, optimizers, random numbers and the history of losses.
 
-    `parts` are things with a ``state_dict``. With ``--resume`` they are read again, and a run that was stopped goes on
-    as if it had not been: `done` says how many rounds lie behind it.
+    `parts` are objects with a ``state_dict``. With ``--resume`` they are loaded, and an interrupted run continues as if
+    it had not been interrupted: `done` is the number of rounds completed.
     """
 
     def __init__(self, torch, options, **parts):
@@ -100,7 +100,7 @@ class Checkpoint:
         self.done, self.history = state["done"], state["history"]
 
     def save(self, done, **values):
-        """Write the file after `done` rounds, adding `values`, and `done` itself, to the history."""
+        """Writes the file after `done` rounds, and appends `values` and `done` to the history."""
         self.done = done
         for name, value in {"done": done, **values}.items():
             self.history.setdefault(name, []).append(value)
@@ -110,7 +110,7 @@ class Checkpoint:
 
 
 def run(main):
-    """Call `main`; what the user can mend (a missing file, a wrong option) is said in one line."""
+    """Calls `main`; errors that the user can fix (a missing file, a wrong option) are printed as one line."""
     try:
         main()
     except (ValueError, OSError) as error:

@@ -1,12 +1,12 @@
 """The examples' data: handwritten digits as NumPy arrays, and texts.
 
-Everything has a small form that needs no network: scikit-learn's embedded scans, and what Python's own library says of
-itself. A folder that ``python examples/download.py`` filled has the larger one: MNIST, Shakespeare, and 32,033 first
-names.
+Each data set has a small version that needs no network: the scans that come with scikit-learn, and the names and
+docstrings of Python's standard library. A folder filled by ``python examples/download.py`` has the larger one: MNIST,
+Shakespeare, and 32,033 first names.
 
 The loaders of digits return ``(train_images, train_labels, test_images, test_labels)``: images are float32 of shape
-(count, 1, height, width) between 0 (paper) and 1 (ink), labels are int64 from 0 to 9. The split never depends on a
-random seed, so that a saved model is evaluated on digits that it has not seen.
+(count, 1, height, width) between 0 (paper) and 1 (ink), labels are int64 from 0 to 9. The split does not depend on a
+random seed, so a saved model is always evaluated on digits that it has not seen.
 """
 
 import gzip
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-UNSIGNED_BYTE = 0x08  # the idx format's code for the one element type that MNIST uses
+UNSIGNED_BYTE = 0x08  # the idx format's code for the element type of MNIST
 LIBRARY = (
     "argparse", "builtins", "calendar", "collections", "csv", "datetime", "decimal", "difflib", "email.utils",
     "fractions", "functools", "heapq", "inspect", "itertools", "json", "logging", "math", "operator", "os", "pathlib",
@@ -30,22 +30,22 @@ LIBRARY = (
 
 
 def load_images(folder):
-    """MNIST if `folder` is given, otherwise the embedded digits."""
+    """Loads MNIST if `folder` is given, otherwise scikit-learn's digits."""
     return load_mnist(folder) if folder else load_digits()
 
 
 def load_text(folder):
-    """A million characters of Shakespeare's plays from `folder`, or 40,000 from the docstrings of Python's library."""
+    """Loads a million characters of Shakespeare from `folder`, or 40,000 from the docstrings of Python's library."""
     return read_text(folder, "tinyshakespeare.txt") if folder else "\n\n".join(library()[1])[:40_000]
 
 
 def load_names(folder):
-    """A list of names in small letters: 32,033 first names from `folder`, or those of things in Python's library."""
+    """Loads a list of names in lower case: 32,033 first names from `folder`, or names from Python's library."""
     return read_text(folder, "names.txt").split() if folder else library()[0]
 
 
 def library():
-    """The names of what is in some modules of Python's library, and the docstrings: English on every machine."""
+    """Returns the names in some modules of Python's library, and their docstrings, which are always English."""
     names, texts = set(sys.stdlib_module_names), []
     for module in map(importlib.import_module, LIBRARY):
         things = [(name, thing) for name, thing in sorted(vars(module).items()) if not name.startswith("_")]
@@ -58,7 +58,7 @@ def library():
 
 
 def read_text(folder, name):
-    """The text of the file `name` in `folder`. Raises ValueError if it is missing."""
+    """Returns the text of the file `name` in `folder`. Raises: ValueError if it is missing."""
     file = Path(folder) / name
     try:
         return file.read_text(encoding="utf-8")
@@ -67,13 +67,13 @@ def read_text(folder, name):
 
 
 def load_digits():
-    """The 1,797 scans of 8 x 8 pixels that come with scikit-learn: 1,437 to train on, 360 held out."""
+    """Loads the 1,797 scans of 8 x 8 pixels that come with scikit-learn: 1,437 to train on, 360 held out."""
     try:
         from sklearn.datasets import load_digits as embedded
     except ImportError:
-        raise ValueError('the embedded digits need scikit-learn: pip install -e ".[examples]"') from None
+        raise ValueError('the default digits need scikit-learn: pip install -e ".[examples]"') from None
     scans = embedded()
-    # The scans lie in the order of their writers: mixed, so that both parts contain every hand.
+    # The scans are sorted by writer; shuffle them, so that both parts contain every handwriting.
     order = np.random.default_rng(0).permutation(len(scans.target))
     images = (scans.images[order, None] / 16).astype(np.float32)
     labels = scans.target[order].astype(np.int64)
@@ -81,9 +81,9 @@ def load_digits():
 
 
 def load_mnist(folder):
-    """MNIST from its four idx .gz files in `folder`; with only the two t10k ones, 9,000 to train on, 1,000 held out.
+    """Loads MNIST from its four idx .gz files in `folder`, or splits the two t10k ones into 9,000 and 1,000 digits.
 
-    Raises ValueError, naming the file, when one is missing, is not what its name says or does not match its pair.
+    Raises: ValueError, with the name of the file, if a file is missing or damaged, or does not match its pair.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -97,11 +97,11 @@ def load_mnist(folder):
 
 
 def load_pair(folder, part):
-    """Images and labels of one part ("train" or "t10k") of MNIST, checked against each other."""
+    """Loads images and labels of one part ("train" or "t10k") of MNIST, and checks that they match."""
     images_file, labels_file = folder / f"{part}-images-idx3-ubyte.gz", folder / f"{part}-labels-idx1-ubyte.gz"
     images, labels = read_idx(images_file, dimensions=3), read_idx(labels_file, dimensions=1)
     if len(images) != len(labels):
-        raise ValueError(f"{images_file} holds {len(images)} images, but {labels_file} {len(labels)} labels")
+        raise ValueError(f"{images_file} has {len(images)} images, but {labels_file} has {len(labels)} labels")
     if images.shape[1:] != (28, 28):
         raise ValueError(f"{images_file}: expected images of 28 x 28 pixels, got {images.shape[1]} x {images.shape[2]}")
     if labels.size and labels.max() > 9:
@@ -110,7 +110,7 @@ def load_pair(folder, part):
 
 
 def read_idx(file, dimensions):
-    """The array in a gzipped idx file: two zero bytes, type, rank, each size as a big-endian int32, then the bytes."""
+    """Reads a gzipped idx file: two zero bytes, type, rank, each size as a big-endian int32, then the elements."""
     try:
         content = gzip.decompress(Path(file).read_bytes())
     except FileNotFoundError:
@@ -119,8 +119,8 @@ def read_idx(file, dimensions):
         raise ValueError(f"{file} cannot be read: {error}") from None
     header = 4 + 4 * dimensions
     if len(content) < header or content[:4] != bytes([0, 0, UNSIGNED_BYTE, dimensions]):
-        raise ValueError(f"{file} is no idx file of {dimensions}-dimensional bytes: it begins with {content[:4]!r}")
+        raise ValueError(f"{file} is not an idx file of {dimensions}-dimensional bytes: it begins with {content[:4]!r}")
     shape = tuple(int(size) for size in np.frombuffer(content, ">i4", dimensions, offset=4))
     if min(shape) < 0 or math.prod(shape) != len(content) - header:
-        raise ValueError(f"{file} promises {shape} bytes, but holds {len(content) - header}")
+        raise ValueError(f"{file} should have {shape} bytes, but has {len(content) - header}")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)

@@ -1,10 +1,10 @@
-"""Fetch the examples' data into a folder and check it: MNIST (11 MB), a text of Shakespeare's, a list of first names.
+"""Download and check the data for the examples: MNIST (11 MB), a Shakespeare text, a list of first names.
 
     python examples/download.py data          then: python examples/mnist/cnn.py --data data
-                                              or, for all examples of a shell: export DATA=data
+                                              or, for all examples run from this shell: export DATA=data
 
-A file that is there already is only checked. Each comes from the first mirror that has it, and is kept only if its
-SHA-256 sum is the one below. The examples read the folder as it is: MNIST's four .gz files are not unpacked.
+Files that already exist are only checked. Each file comes from the first mirror that has it, and is kept only if its
+SHA-256 sum is the one below. The examples read MNIST's four .gz files directly: do not unpack them.
 """
 
 import argparse
@@ -17,7 +17,7 @@ MNIST = ("https://storage.googleapis.com/cvdf-datasets/mnist/", "https://ossci-d
 SHAKESPEARE = ("https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",)
 NAMES = ("https://raw.githubusercontent.com/karpathy/makemore/master/names.txt",)
 
-FILES = {  # name: (SHA-256, mirrors; one that ends in a slash is a folder)
+FILES = {  # name: (SHA-256, mirrors; a mirror that ends in a slash is a folder)
     "train-images-idx3-ubyte.gz": ("440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", MNIST),
     "train-labels-idx1-ubyte.gz": ("3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", MNIST),
     "t10k-images-idx3-ubyte.gz": ("8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", MNIST),
@@ -32,7 +32,7 @@ def is_genuine(content, expected):
 
 
 def fetch(name, expected, mirrors, timeout=30):
-    """The content of one file from the first mirror that has it unaltered; raises OSError when none has."""
+    """Returns the content of a file, from the first mirror that has it unaltered. Raises: OSError if none has."""
     failures = []
     for mirror in mirrors:
         address = mirror + name if mirror.endswith("/") else mirror
@@ -50,7 +50,7 @@ def fetch(name, expected, mirrors, timeout=30):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where the files go")
+    parser.add_argument("folder", type=Path, help="folder for the files")
     parser.add_argument("--only", metavar="NAME", nargs="+", choices=FILES, default=list(FILES), help="only these")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def main():
         file = options.folder / name
         try:
             if not file.exists():
-                partial = file.with_name(name + ".part")  # so that an interrupted download is never taken for the file
+                partial = file.with_name(name + ".part")  # an incomplete download is never mistaken for the file
                 partial.write_bytes(fetch(name, expected, mirrors))
                 partial.replace(file)
             genuine = is_genuine(file.read_bytes(), expected)

@@ -1,15 +1,15 @@
 import tensorgrad as torch
 
-__doc__ = """Two networks play against each other: one draws digits, the other tells drawn digits from real ones.
+__doc__ = """A GAN: one network generates digits, another learns to tell generated digits from real ones.
 
     python examples/gan.py                        scikit-learn's 1,797 scans of 8 x 8 pixels
     python examples/gan.py --data FOLDER          MNIST
 
-Measured on the scans: most of a hundred drawings can be read after 3,000 steps, in 22 s under tensorgrad and 25 s under
-torch. Processor time; README.md says on which machine.
+Measured on the scans: most of a hundred generated digits are readable after 3,000 steps, in 22 s under tensorgrad and
+25 s under torch. Processor time; README.md describes the machine.
 
-I. Goodfellow et al., Generative Adversarial Nets, 2014; the average of the generator's weights, which draws the
-picture: Y. Yazici et al., The Unusual Effectiveness of Averaging in GAN Training, ICLR 2019.
+I. Goodfellow et al., Generative Adversarial Nets, 2014. The picture is drawn with averaged weights of the generator:
+Y. Yazici et al., The Unusual Effectiveness of Averaging in GAN Training, ICLR 2019.
 """
 
 import copy
@@ -22,11 +22,11 @@ from data import load_images
 from picture import save_curves, save_grid
 
 nn, F = torch.nn, torch.nn.functional
-NOISE = 32  # random numbers that a drawing is made from
+NOISE = 32  # random numbers per generated digit
 
 
 def make_generator(pixels, hidden):
-    """Random numbers to pixels between -1 and 1."""
+    """From random numbers to pixels between -1 and 1."""
     return nn.Sequential(
         nn.Linear(NOISE, hidden), nn.BatchNorm1d(hidden), nn.ReLU(),
         nn.Linear(hidden, hidden), nn.BatchNorm1d(hidden), nn.ReLU(),
@@ -35,7 +35,7 @@ def make_generator(pixels, hidden):
 
 
 def make_discriminator(pixels, hidden):
-    """Pixels to one score: above zero where they look real. Dropout keeps it from learning the real ones by heart."""
+    """From pixels to one score, positive if they look real. Dropout prevents it from memorizing the real digits."""
     return nn.Sequential(
         nn.Linear(pixels, hidden), nn.LeakyReLU(0.2), nn.Dropout(0.3),
         nn.Linear(hidden, hidden), nn.LeakyReLU(0.2), nn.Dropout(0.3),
@@ -44,11 +44,11 @@ def make_discriminator(pixels, hidden):
 
 
 def discriminator_step(generator, discriminator, optimizer, real):
-    """Say more clearly "real" to real digits and "drawn" to drawn ones; nothing flows back into the generator."""
+    """One step towards telling real from generated digits; no gradients reach the generator."""
     with torch.no_grad():
-        drawn = generator(torch.randn(len(real), NOISE).to(real.device))
-    scores = discriminator(torch.cat([real, drawn])).squeeze(1)
-    targets = torch.cat([torch.full((len(real),), 0.9), torch.zeros(len(drawn))]).to(real.device)  # never quite sure
+        fake = generator(torch.randn(len(real), NOISE).to(real.device))
+    scores = discriminator(torch.cat([real, fake])).squeeze(1)
+    targets = torch.cat([torch.full((len(real),), 0.9), torch.zeros(len(fake))]).to(real.device)  # label smoothing
     loss = F.binary_cross_entropy_with_logits(scores, targets)
     optimizer.zero_grad()
     loss.backward()
@@ -57,7 +57,7 @@ def discriminator_step(generator, discriminator, optimizer, real):
 
 
 def generator_step(generator, discriminator, optimizer, count, device):
-    """Draw what the discriminator would sooner call real."""
+    """One step towards digits that the discriminator takes for real."""
     scores = discriminator(generator(torch.randn(count, NOISE).to(device))).squeeze(1)
     loss = F.binary_cross_entropy_with_logits(scores, torch.ones(count, device=device))
     optimizer.zero_grad()
@@ -68,7 +68,7 @@ def generator_step(generator, discriminator, optimizer, count, device):
 
 @torch.no_grad()
 def follow(average, model, share=0.01):
-    """Move the averaged weights a little towards the present ones; counters and statistics are taken over."""
+    """Moves the averaged weights a little towards the current ones, and copies buffers (running statistics)."""
     for mean, value in zip(average.parameters(), model.parameters(), strict=True):
         mean.lerp_(value, share)
     for mean, value in zip(average.buffers(), model.buffers(), strict=True):
@@ -92,7 +92,7 @@ def main():
     checkpoint = Checkpoint(
         torch, options, generator=generator, discriminator=discriminator, average=average, opt_g=opt_g, opt_d=opt_d
     )
-    always = torch.randn(100, NOISE).to(options.device)  # the same numbers each time: one sees the drawings change
+    fixed_noise = torch.randn(100, NOISE).to(options.device)
 
     every = max(1, options.steps // 10)
     for step in progress(options.steps, checkpoint.done):
@@ -108,9 +108,9 @@ def main():
 
     average.eval()
     with torch.no_grad():
-        drawings = (average(always) + 1).view(-1, side, side) / 2
+        drawings = (average(fixed_noise) + 1).view(-1, side, side) / 2
     save_grid(drawings.cpu().numpy(), options.out / "gan_digits.png", columns=20)
-    save_curves(torch, checkpoint.history, options.out / "gan.svg", "Losses of the two players")
+    save_curves(torch, checkpoint.history, options.out / "gan.svg", "Losses of the two networks")
     print(
         f"pictures: {options.out / 'gan_digits.png'}, {options.out / 'gan.svg'}; weights: {checkpoint.file}; "
         f"{seconds(options)} in all"

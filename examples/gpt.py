@@ -1,13 +1,13 @@
 import tensorgrad as torch
 
-__doc__ = """A small GPT learns to write, one character after the other: like Shakespeare, or like Python's manual.
+__doc__ = """A small GPT learns to write, character by character: like Shakespeare, or like Python's documentation.
 
     python examples/gpt.py                        40,000 characters of docstrings from Python's library
     python examples/gpt.py --data FOLDER          the 1.1 million of Shakespeare's plays
-    python examples/gpt.py --resume --prompt "JULIET:" --steps 1      write more, with what was learned before
+    python examples/gpt.py --resume --prompt "JULIET:" --steps 1      continue from a checkpoint and write more
 
-Measured on all 1.1 million: 1.938 nats for each held-out character after 1,000 steps, in 67 s under tensorgrad and 52 s
-under torch, and the same sample under both. Processor time; README.md says on which machine.
+Measured on all 1.1 million: 1.938 nats per held-out character after 1,000 steps, in 67 s under tensorgrad and 52 s
+under torch, with the same sample under both. Processor time; README.md describes the machine.
 
 A. Radford et al., Language Models are Unsupervised Multitask Learners, 2019.
 """
@@ -24,7 +24,7 @@ nn, F = torch.nn, torch.nn.functional
 
 
 class Block(nn.Module):
-    """Attention to what came before, then a small network for each place by itself."""
+    """Causal attention, then a small network on each position separately."""
 
     def __init__(self, width, heads):
         super().__init__()
@@ -36,7 +36,7 @@ class Block(nn.Module):
     def attend(self, x):
         batch, length, width = x.shape
         qkv = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(*qkv.unbind(0), is_causal=True)  # nobody sees the future
+        mixed = F.scaled_dot_product_attention(*qkv.unbind(0), is_causal=True)
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
 
     def forward(self, x):
@@ -45,7 +45,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Characters to scores for the next character, at every place at once."""
+    """From characters to scores for the next character, at every position."""
 
     def __init__(self, characters, context, width, heads, layers):
         super().__init__()
@@ -54,17 +54,17 @@ class GPT(nn.Module):
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, characters, bias=False)
-        self.head.weight = self.token.weight  # what a character means, and how it is recognised, is one table
+        self.head.weight = self.token.weight  # tied: the same table for input and output
         nn.init.normal_(self.token.weight, std=0.02)
         nn.init.normal_(self.place.weight, std=0.02)
 
     def forward(self, tokens):
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        return self.head(self.norm(self.blocks(self.token(tokens) + self.place(places))))
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        return self.head(self.norm(self.blocks(self.token(tokens) + self.place(positions))))
 
     @torch.no_grad()
     def write(self, tokens, count, temperature=0.8):
-        """`count` more characters after `tokens`, each drawn from what the model expects there."""
+        """Appends `count` characters to `tokens`, each sampled from the model's prediction."""
         for _ in range(count):
             scores = self(tokens[:, -self.context :])[:, -1] / temperature
             tokens = torch.cat([tokens, torch.multinomial(scores.softmax(dim=-1), 1)], dim=1)
@@ -72,7 +72,7 @@ class GPT(nn.Module):
 
 
 def batch_of(text, size, length):
-    """Random pieces of `text`, and the same pieces one character later: what is to be said at each place."""
+    """Random pieces of `text`, and the same pieces one character later, which are the targets."""
     starts = torch.randint(len(text) - length, (size, 1))
     pieces = text[starts.to(text.device) + torch.arange(length + 1, device=text.device)]
     return pieces[:, :-1], pieces[:, 1:]
@@ -85,14 +85,14 @@ def loss_of(model, batch):
 
 @torch.no_grad()
 def held_out_loss(model, text, length, pieces=32):
-    """The loss on evenly spaced pieces of a text that the model has not learned from."""
+    """The loss on evenly spaced pieces of a text that was not trained on."""
     starts = torch.linspace(0, len(text) - length - 2, pieces, device=text.device).long()[:, None]
     chosen = text[starts + torch.arange(length + 1, device=text.device)]
     return loss_of(model, (chosen[:, :-1], chosen[:, 1:])).item()
 
 
 def train(model, optimizer, checkpoint, train_text, test_text, options):
-    """AdamW; the rate rises for a tenth of the steps, then falls linearly."""
+    """Trains with AdamW; the learning rate rises for a tenth of the steps, then falls linearly."""
     every = max(1, options.steps // 10)
     for step in progress(options.steps, checkpoint.done):
         for group in optimizer.param_groups:
@@ -134,7 +134,7 @@ def main():
     prompt = torch.tensor([[number[character] for character in options.prompt]], device=options.device)
     sample = model.write(prompt, options.characters)[0].tolist()
     print("-" * 60 + "\n" + "".join(alphabet[token] for token in sample) + "\n" + "-" * 60)
-    save_curves(torch, checkpoint.history, options.out / "gpt.svg", "Cross entropy for each character")
+    save_curves(torch, checkpoint.history, options.out / "gpt.svg", "Cross entropy per character")
     print(f"picture: {options.out / 'gpt.svg'}; weights: {checkpoint.file}; {seconds(options)} in all")
 
 

@@ -4,10 +4,10 @@ __doc__ = """A small expression, its graph and its derivatives.
 
     python examples/graph.py --a 0.5 --b 0.75
 
-An expression of two numbers is computed. Every operation leaves a node behind that remembers where its inputs came
-from: the program prints that graph, runs it backwards to get the derivatives, checks them against the slope between two
-neighbouring points, and differentiates once more. out/graph.svg shows the function and its derivatives along b;
-under tensorgrad, out/expression.svg shows the graph itself.
+Computes an expression of two numbers. Every operation records a node that refers to the nodes of its inputs. The
+program prints this graph, runs it backwards to get the derivatives, compares them with the slope between two
+neighboring points, and differentiates again. out/graph.svg shows the function and its derivatives along b; under
+tensorgrad, out/expression.svg shows the graph itself.
 """
 
 import sys
@@ -19,18 +19,18 @@ from picture import save_panels
 
 
 def expression(a, b):
-    """log(a b) · sin(b): small, but `b` reaches the result on two ways, and its gradient is the sum of both."""
+    """log(a b) · sin(b): `b` reaches the result on two paths, and its gradient is the sum over both."""
     return torch.log(a * b) * torch.sin(b)
 
 
 def derivative(a, b):
-    """df/db, itself a tensor with a graph: backward leaves one if it is told to create it."""
+    """df/db, itself a tensor with a graph, because of `create_graph=True`."""
     return torch.autograd.grad(expression(a, b), b, create_graph=True)[0]
 
 
 def print_graph(node, depth=0, label="result"):
-    """Print `node` and, indented under it, where its inputs came from; the leaves are the tensors that we made."""
-    if node is None:  # an input that needs no gradient
+    """Prints `node` and, indented below it, the nodes of its inputs; the leaves are the tensors that we created."""
+    if node is None:  # an input that requires no gradient
         return
     name = node.name().rpartition("::")[2]
     leaf = f" of {node.variable.item():g}" if hasattr(node, "variable") else ""
@@ -40,15 +40,15 @@ def print_graph(node, depth=0, label="result"):
 
 
 def slope(function, x, width=1e-6):
-    """The derivative as it is defined: the slope between two points close to `x`."""
+    """The derivative by definition: the slope between two points close to `x`."""
     return (function(x + width) - function(x - width)) / (2 * width)
 
 
 def draw(a, file):
-    """The function of b, its first and its second derivative, all from the graph."""
+    """Draws the function of b, its first and its second derivative, all computed from the graph."""
     b = torch.linspace(0.2, 6.0, 200, dtype=a.dtype, device=a.device, requires_grad=True)
     y = expression(a, b)
-    (first,) = torch.autograd.grad(y.sum(), b, create_graph=True)  # the values do not mix: one gradient for each b
+    (first,) = torch.autograd.grad(y.sum(), b, create_graph=True)  # elementwise, so this is the derivative at each b
     (second,) = torch.autograd.grad(first.sum(), b)
     x = b.tolist()
     lines = {"f(b)": (x, y.tolist()), "df/db": (x, first.tolist()), "d²f/db²": (x, second.tolist())}
@@ -80,7 +80,7 @@ def main():
 
     draw(a.detach(), options.out / "graph.svg")
     print(f"picture: {options.out / 'graph.svg'}")
-    if hasattr(y, "render"):  # tensorgrad draws its graphs; PyTorch has nothing built in
+    if hasattr(y, "render"):  # tensorgrad can draw graphs; PyTorch has nothing built in
         expression(a, b).render(names={"a": a, "b": b}).save(options.out / "expression.svg")
         print(f"the graph: {options.out / 'expression.svg'}")
 

@@ -2,17 +2,18 @@ import tensorgrad as torch
 
 __doc__ = """A PyTorch checkpoint served over HTTP, with only NumPy installed.
 
-    python examples/inference.py                                 then open the address that it prints, and draw a digit
-    python examples/inference.py --checkpoint out/cnn.pt         what examples/mnist/cnn.py saved, under either library
-    python examples/inference.py --measure                       memory and time to the first answer, beside PyTorch's
+    python examples/inference.py                                 then open the printed address, and draw a digit
+    python examples/inference.py --checkpoint out/cnn.pt         a checkpoint of examples/mnist/cnn.py
+    python examples/inference.py --measure                       memory and time to the first answer, and PyTorch's
 
-examples/weights/digits.pt was trained on scikit-learn's digits and saved by PyTorch 2.13. A program asks like this:
+examples/weights/digits.pt was trained on scikit-learn's digits and saved by PyTorch 2.13. Programs send requests like
+this:
 
     curl http://127.0.0.1:8000/read -d '{"pixels": [[0, 0, 0.3, ...], ...]}'
     {"digit": 3, "probabilities": [0.0, 0.001, ...]}
 
-Measured with --measure 7: the first answer after 0.50 s and 53 MB with tensorgrad, 1.03 s and 238 MB with PyTorch;
-README.md says on which machine.
+Measured with --measure 7: the first answer after 0.50 s, with 53 MB, under tensorgrad; after 1.03 s, with 238 MB, under
+PyTorch. README.md describes the machine.
 """
 
 import json
@@ -32,7 +33,7 @@ from picture import save_bars
 
 nn = torch.nn
 HERE = Path(__file__).resolve().parent
-LARGEST_REQUEST = 100_000  # bytes: many more than the pixels of a digit need
+LARGEST_REQUEST = 100_000  # bytes; much more than the pixels of a digit need
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Draw a digit</title>
 <style>body{font:18px sans-serif;max-width:24em;margin:2em auto}canvas{width:100%;border:1px solid;touch-action:none;
 image-rendering:pixelated;background:white}</style>
@@ -56,16 +57,16 @@ clear.onclick = () => { ink.forEach(row => row.fill(0)); paint(); says.value = "
 
 
 def load_network(file, device):
-    """The network of examples/mnist/cnn.py with the weights in `file`, and the side of its images in pixels.
+    """Loads a network of examples/mnist/cnn.py from `file`. Returns it, and the side of its images in pixels.
 
-    `torch.load` reads PyTorch's files as data: nothing in them is executed, so an unknown file can do no harm.
+    `torch.load` reads PyTorch's files as data: nothing in them is executed, so even an untrusted file is safe.
     """
     state = torch.load(file, map_location=device)
     try:
         state = state["model"]
         width, features = len(state["0.0.weight"]), state["4.weight"].shape[1]
     except (KeyError, TypeError):
-        raise ValueError(f"{file} holds no network of examples/mnist/cnn.py") from None
+        raise ValueError(f"{file} does not contain a network of examples/mnist/cnn.py") from None
 
     def block(inputs, outputs):
         convolution = nn.Conv2d(inputs, outputs, kernel_size=3, padding=1, bias=False)
@@ -78,7 +79,7 @@ def load_network(file, device):
 
 
 def read(model, side, pixels, device="cpu"):
-    """What the network sees in `pixels`, rows of numbers from 0 (paper) to 1 (ink); raises ValueError for others."""
+    """Classifies `pixels`, rows of numbers from 0 (paper) to 1 (ink). Raises: ValueError for anything else."""
     try:
         image = torch.tensor(pixels, dtype=torch.float32, device=device)
     except (TypeError, ValueError, RuntimeError):
@@ -91,7 +92,7 @@ def read(model, side, pixels, device="cpu"):
 
 
 def make_server(model, side, options):
-    """An HTTP server: GET / is the page to draw on, POST /read answers for an image."""
+    """Creates an HTTP server: GET / returns the page to draw on, POST /read classifies an image."""
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self, status, kind, text):
@@ -116,7 +117,7 @@ def make_server(model, side, options):
                 request = json.loads(self.rfile.read(length))
                 pixels = request["pixels"] if isinstance(request, dict) and "pixels" in request else None
                 status, content = 200, read(model, side, pixels, options.device)
-            except ValueError as error:  # json's own error is one, too
+            except ValueError as error:  # includes json's own error
                 status, content = 400, {"error": str(error)}
             self.answer(status, "application/json", json.dumps(content))
 
@@ -124,7 +125,7 @@ def make_server(model, side, options):
 
 
 def peak_memory():
-    """The most memory that this process has held, in MB."""
+    """The peak memory of this process, in MB."""
     status = Path("/proc/self/status")
     if status.exists():
         return int(re.search(r"VmHWM:\s*(\d+) kB", status.read_text())[1]) / 1000
@@ -134,9 +135,9 @@ def peak_memory():
 
 
 def measure(library, options):
-    """Median seconds from the start of a process to its first answer, and its memory in MB, under `library`.
+    """Measures the median time from process start to the first answer, in seconds, and the memory in MB.
 
-    The process runs this very file with its first line changed.
+    The process runs this file, with its first line changed to import `library`.
     """
     times, memory = [], []
     _, rest = Path(__file__).read_text().split("\n", 1)
@@ -154,12 +155,12 @@ def measure(library, options):
             times.append(time.perf_counter() - began)
             process.communicate()
             if process.returncode:
-                raise ValueError(f"the measurement under {library} failed; its last words are above")
+                raise ValueError(f"the measurement under {library} failed; see its output above")
     return statistics.median(times), statistics.median(memory)
 
 
 def compare(options):
-    """Print and draw what `measure` finds for both libraries."""
+    """Measures both libraries, and prints and draws the results."""
     found = {library: measure(library, options) for library in ("tensorgrad", "torch")}
     for library, (seconds, memory) in found.items():
         print(f"{library:10s}  first answer after {seconds:.2f} s, {memory:.0f} MB")
@@ -172,9 +173,7 @@ def compare(options):
 def main():
     parser = make_parser(__doc__, "inference")
     weights = HERE / "weights" / "digits.pt"
-    parser.add_argument(
-        "--checkpoint", metavar="FILE", default=weights, help="what to serve (the one that comes along)"
-    )
+    parser.add_argument("--checkpoint", metavar="FILE", default=weights, help="what to serve (the included one)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s: this computer only)")
     parser.add_argument("--port", type=int, default=8000, help="port to listen on, 0 for any (%(default)s)")
     parser.add_argument("--measure", metavar="ROUNDS", type=positive, nargs="?", const=5, help="compare with PyTorch")

@@ -1,12 +1,12 @@
 import tensorgrad as torch
 
-__doc__ = """An LSTM learns to spell names, and invents new ones.
+__doc__ = """An LSTM learns to spell names, and generates new ones.
 
-    python examples/lstm.py                       names of things in Python's library
+    python examples/lstm.py                       names from Python's standard library
     python examples/lstm.py --data FOLDER         32,033 first names
 
-Measured on the 32,033 names: 2.116 nats for each held-out letter after 600 steps, in 8.3 s under tensorgrad and 9.5 s
-under torch; both invent the same names. Processor time; README.md says on which machine.
+Measured on the 32,033 names: 2.116 nats per held-out letter after 600 steps, in 8.3 s under tensorgrad and 9.5 s under
+torch; both generate the same names. Processor time; README.md describes the machine.
 
 S. Hochreiter and J. Schmidhuber, Long Short-Term Memory, Neural Computation 1997.
 """
@@ -20,12 +20,12 @@ from data import load_names
 from picture import save_curves
 
 nn, F = torch.nn, torch.nn.functional
-END = 0  # begins and ends every name; the letters are 1 to 26
-NOTHING = -100  # cross_entropy passes over places with this target
+END = 0  # marks the start and the end of every name; the letters are 1 to 26
+IGNORED = -100  # cross_entropy ignores positions with this target
 
 
 class Speller(nn.Module):
-    """Reads a name letter by letter and says, after each, what may come next."""
+    """Reads a name letter by letter, and predicts the next letter after each."""
 
     def __init__(self, letters=27, embed=32, width=128):
         super().__init__()
@@ -39,22 +39,22 @@ class Speller(nn.Module):
 
 
 def encode(names):
-    """Two tensors (name, place): what is read, and what is to be said next. Shorter names are padded at the end."""
+    """Two tensors (name, position): the letters to read, and the next letters. Shorter names are padded at the end."""
     length = max(map(len, names)) + 1
     codes = [[ord(letter) - ord("a") + 1 for letter in name] for name in names]
     inputs = torch.tensor([[END] + code + [END] * (length - 1 - len(code)) for code in codes])
-    targets = torch.tensor([code + [END] + [NOTHING] * (length - 1 - len(code)) for code in codes])
+    targets = torch.tensor([code + [END] + [IGNORED] * (length - 1 - len(code)) for code in codes])
     return inputs, targets
 
 
 def loss_of(model, inputs, targets):
     scores, _ = model(inputs)
-    return F.cross_entropy(scores.flatten(0, 1), targets.flatten(), ignore_index=NOTHING)
+    return F.cross_entropy(scores.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
 
 
 @torch.no_grad()
-def invent(model, count, device, longest=15):
-    """Spell `count` names at once: each next letter is drawn, and read again together with the memory so far."""
+def generate(model, count, device, longest=15):
+    """Generates `count` names in parallel: each letter is sampled, and fed back together with the state."""
     letters, state, spelled = torch.full((count, 1), END, device=device), None, []
     for _ in range(longest):
         scores, state = model(letters, state)
@@ -74,9 +74,8 @@ def main():
 
     names = load_names(options.data)
     inputs, targets = (part.to(options.device) for part in encode(names))
-    order = torch.randperm(len(names)).to(
-        options.device
-    )  # the list is sorted: held-out names must come from everywhere
+    # The list is sorted, so the held-out names are chosen at random.
+    order = torch.randperm(len(names)).to(options.device)
     train, test = order[len(names) // 10 :], order[: len(names) // 10]
     model = Speller(width=options.width).to(options.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
@@ -102,12 +101,13 @@ def main():
 
     known = set(names)
     print(
-        "invented:",
+        "generated:",
         ", ".join(
-            name + ("" if name not in known else " (known)") for name in invent(model, options.samples, options.device)
+            name + ("" if name not in known else " (known)")
+            for name in generate(model, options.samples, options.device)
         ),
     )
-    save_curves(torch, checkpoint.history, options.out / "lstm.svg", "Cross entropy for each letter")
+    save_curves(torch, checkpoint.history, options.out / "lstm.svg", "Cross entropy per letter")
     print(f"picture: {options.out / 'lstm.svg'}; weights: {checkpoint.file}; {seconds(options)} in all")
 
 

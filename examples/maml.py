@@ -1,16 +1,16 @@
 import tensorgrad as torch
 
-__doc__ = """Learning to learn: weights from which one gradient step is enough to fit a sine wave through ten points.
+__doc__ = """Meta-learning: finds weights from which one gradient step on ten points is enough to fit a sine wave.
 
     python examples/maml.py
 
-Every task is a sine of another height and phase. The loss is taken after a step of gradient descent on ten points, and
-differentiated through that step: a gradient of a gradient. out/maml.svg shows a new wave before and after one and ten
-steps, and beside it the same for a network trained on all waves without looking ahead.
+Every task is a sine with a different amplitude and phase. The loss is computed after a step of gradient descent on ten
+points, and differentiated through that step: a gradient of a gradient. out/maml.svg shows a new wave before and after
+one and ten steps, and next to it the same for a network that was simply trained on all waves.
 
-Measured after 3,000 steps: an error of 0.72 after one step on a new wave and 0.32 after ten, against 2.33 and 1.44 for
-the network trained on all waves, under both libraries; 19 s under tensorgrad and 17 s under torch. Processor time;
-README.md says on which machine.
+Measured after 3,000 steps: an error of 0.72 after one step on a new wave and 0.32 after ten, compared with 2.33 and
+1.44 for the network trained on all waves, under both libraries; 19 s under tensorgrad and 17 s under torch. Processor
+time; README.md describes the machine.
 
 C. Finn, P. Abbeel and S. Levine, Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks, ICML 2017.
 """
@@ -29,7 +29,7 @@ SIZES = (1, 40, 40, 1)
 
 
 class Network(nn.Module):
-    """Weights and biases as plain parameters: the function below is also called with ones that a step has moved."""
+    """Weights and biases as a plain list, since `predict` is also called with updated weights."""
 
     def __init__(self):
         super().__init__()
@@ -38,7 +38,7 @@ class Network(nn.Module):
 
 
 def predict(weights, x):
-    """The network, for x (task, point, 1) and weights of one network for all tasks, or of one for each."""
+    """Applies the network to x (task, point, 1); `weights` are shared by all tasks, or separate for each."""
     *hidden, (weight, bias) = zip(weights[::2], weights[1::2], strict=True)
     for w, b in hidden:
         x = (x @ w + b.unsqueeze(-2)).relu()
@@ -46,9 +46,9 @@ def predict(weights, x):
 
 
 def adapt(weights, x, y, steps, lr, create_graph=False):
-    """Weights after `steps` of gradient descent, for each task its own, and differentiable if a graph is created.
+    """Returns separate weights for each task, after `steps` of gradient descent; differentiable with `create_graph`.
 
-    The tasks do not mix, so the gradient of the sum of their losses has each task's own gradient in its place.
+    The tasks are independent, so the gradient of the sum of their losses contains the gradient of each task.
     """
     weights = [w.expand(len(x), *w.shape) for w in weights]
     for _ in range(steps):
@@ -59,16 +59,16 @@ def adapt(weights, x, y, steps, lr, create_graph=False):
 
 
 def sample_tasks(count, points, device):
-    """Ten points to learn from and ten to be judged by (task, point, 1), from `count` random sines."""
-    height = 0.1 + 4.9 * torch.rand(count, 1, 1)
+    """Samples points to train on and points to test on (task, point, 1), from `count` random sines."""
+    amplitude = 0.1 + 4.9 * torch.rand(count, 1, 1)
     phase = math.pi * torch.rand(count, 1, 1)
     x = 10 * torch.rand(count, 2 * points, 1) - 5
-    y = height * torch.sin(x - phase)
+    y = amplitude * torch.sin(x - phase)
     return tuple(part.to(device) for part in (x[:, :points], y[:, :points], x[:, points:], y[:, points:]))
 
 
 def error_after(weights, tasks, steps, lr):
-    """The mean squared error on points that the adapted networks have not seen."""
+    """The mean squared error of the adapted networks on new points."""
     x, y, new_x, new_y = tasks
     adapted = adapt(weights, x, y, steps, lr)
     with torch.no_grad():
@@ -76,7 +76,7 @@ def error_after(weights, tasks, steps, lr):
 
 
 def draw(networks, options, file):
-    """One new wave for each network: the ten points, the wave, and the network before and after some steps."""
+    """Draws one new wave for each network: ten points, the wave, and the network before and after some steps."""
     x = 10 * torch.rand(1, 10, 1) - 5
     x, grid = x.to(options.device), torch.linspace(-5, 5, 100, device=options.device)
     panels = []
@@ -94,7 +94,7 @@ def draw(networks, options, file):
 def main():
     parser = make_parser(__doc__, "maml", steps=3000, tasks=25, points=10)
     parser.add_argument("--lr", type=float, default=2e-3, help="learning rate of the first step (%(default)s)")
-    parser.add_argument("--inner_lr", type=float, default=0.02, help="of the steps on one task (%(default)s)")
+    parser.add_argument("--inner_lr", type=float, default=0.02, help="learning rate on one task (%(default)s)")
     options = start(torch, parser)
 
     ahead, plain = Network().to(options.device), Network().to(options.device)

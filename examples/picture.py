@@ -1,6 +1,6 @@
-"""The examples' pictures: grids of images as PNG, lines and points as SVG. Nothing beyond NumPy is needed.
+"""The examples' pictures: grids of images as PNG, lines and points as SVG. Only NumPy is needed.
 
-Loss curves are drawn by ``tensorgrad.viz`` where the library that runs is tensorgrad.
+Under tensorgrad, loss curves are drawn by ``tensorgrad.viz``.
 """
 
 import html
@@ -10,12 +10,12 @@ import zlib
 
 import numpy as np
 
-COLOURS = ["#3b6fb6", "#d1602b", "#3c8d53", "#8a4fa3", "#777777"]
+COLORS = ["#3b6fb6", "#d1602b", "#3c8d53", "#8a4fa3", "#777777"]
 WIDTH, HEIGHT, MARGIN = 340, 260, 44  # of one panel, in pixels
 
 
 def save_grid(images, file, columns=10, scale=None):
-    """Write `images` (count, height, width), 0 for paper and 1 for ink, as one PNG with `columns` in a row."""
+    """Writes `images` (count, height, width), 0 for paper and 1 for ink, as one PNG with `columns` per row."""
     images = np.clip(np.asarray(images, dtype=np.float32), 0, 1)
     count, height, width = images.shape
     rows = -(-count // columns)
@@ -28,21 +28,21 @@ def save_grid(images, file, columns=10, scale=None):
 
 
 def write_png(pixels, file):
-    """Write grey `pixels`, bytes (height, width): a header, the rows compressed by zlib, an end; each with its sum."""
+    """Writes gray `pixels`, bytes (height, width), as PNG: header, compressed rows and end, each with its checksum."""
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     height, width = pixels.shape
-    rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels], axis=1)  # each row says first: not filtered
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)  # eight bits of grey, nothing special
+    rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels], axis=1)  # each row begins with its filter: none
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)  # eight bits, grayscale, default methods
     with open(file, "wb") as stream:
         stream.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header))
         stream.write(chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)) + chunk(b"IEND", b""))
 
 
 def save_curves(torch, history, file, title, unit="step"):
-    """Draw the lists in `history` over its list "done", counted in `unit`: by ``viz.curves`` where there is one."""
+    """Draws the lists in `history` over its list "done", counted in `unit`; uses ``viz.curves`` if available."""
     series = {name: values for name, values in history.items() if name != "done"}
     viz = f"{torch.__name__}.viz"
     if importlib.util.find_spec(viz) is None:
@@ -54,7 +54,7 @@ def save_curves(torch, history, file, title, unit="step"):
 
 
 def save_bars(groups, file):
-    """Write SVG with one panel for each of `groups`, {title: {name: value}}: a bar for each name."""
+    """Writes an SVG with one panel for each of `groups`, {title: {name: value}}, and one bar for each name."""
     parts = []
     for number, (title, bars) in enumerate(groups.items()):
         left, longest = number * WIDTH + 12, max(bars.values())
@@ -62,20 +62,20 @@ def save_bars(groups, file):
         for i, (name, value) in enumerate(bars.items()):
             y, length = 34 + 44 * i, (WIDTH - 24) * value / longest
             parts.append(f'<text x="{left}" y="{y}">{html.escape(name)}: {value:.3g}</text>')
-            parts.append(f'<rect x="{left}" y="{y + 6}" width="{length:.1f}" height="16" fill="{COLOURS[i]}"/>')
+            parts.append(f'<rect x="{left}" y="{y + 6}" width="{length:.1f}" height="16" fill="{COLORS[i]}"/>')
     write_svg(parts, WIDTH * len(groups), 30 + 44 * max(map(len, groups.values())), file)
 
 
 def save_panels(panels, file):
-    """Write panels side by side as SVG; each is {"title": text, "lines": {name: (x, y)}, "points": {name: (x, y)}}.
+    """Writes panels side by side as SVG: {"title": text, "lines": {name: (x, y)}, "points": {name: (x, y)}}.
 
-    A panel may fix its "range" as (left, right, bottom, top); otherwise it holds everything that is drawn.
+    A panel may set its "range" to (left, right, bottom, top); by default it shows everything.
     """
     write_svg([draw_panel(panel, i * WIDTH) for i, panel in enumerate(panels)], WIDTH * len(panels), HEIGHT, file)
 
 
 def write_svg(parts, width, height, file):
-    """Write SVG elements into one file, on white."""
+    """Writes SVG elements to one file, on a white background."""
     with open(file, "w", encoding="utf-8") as stream:
         stream.write(
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
@@ -86,7 +86,7 @@ def write_svg(parts, width, height, file):
 
 
 def draw_panel(panel, offset):
-    """One panel's SVG: title, axes with rounded numbers, lines, points and the names of both."""
+    """The SVG of one panel: title, axes, lines, points and a legend."""
     lines, points = panel.get("lines", {}), panel.get("points", {})
     drawn = [*lines.values(), *points.values()]
     xs, ys = (np.concatenate([np.ravel(pair[axis]) for pair in drawn]) for axis in (0, 1))
@@ -113,16 +113,16 @@ def draw_panel(panel, offset):
         f'height="{HEIGHT - 62}"/></clipPath>'
     )
     for number, name in enumerate([*lines, *points]):
-        colour = COLOURS[number % len(COLOURS)]
+        color = COLORS[number % len(COLORS)]
         if name in lines:
             path = " ".join(f"{x},{y}" for x, y in place(*lines[name]))
-            shape = f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"'
+            shape = f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.5"'
         else:
             dots = "".join(f"M{x} {y}h0" for x, y in place(*points[name]))
             size = 3.5 if np.size(points[name][0]) > 20 else 8
-            shape = f'<path d="{dots}" stroke="{colour}" stroke-width="{size}" stroke-linecap="round"'
+            shape = f'<path d="{dots}" stroke="{color}" stroke-width="{size}" stroke-linecap="round"'
         parts.append(f'{shape} clip-path="url(#{clip})"/>')
-        parts.append(f'<text x="{name_at}" y="32" fill="{colour}">{html.escape(name)}</text>')
+        parts.append(f'<text x="{name_at}" y="32" fill="{color}">{html.escape(name)}</text>')
         name_at += 7 * len(name) + 12
     return "".join(parts)
 

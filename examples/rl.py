@@ -1,16 +1,17 @@
 import tensorgrad as torch
 
-__doc__ = """A network learns to balance a pole on a cart, from nothing but how long it stayed up (REINFORCE).
+__doc__ = """A network learns to balance a pole on a cart; its only feedback is how long the pole stayed up (REINFORCE).
 
     python examples/rl.py
 
-Many carts roll at once, each a row of a tensor. After every round the moves that led to more than what was expected
-become more likely, the others less; a second network learns what to expect. A cart that balances for 500 moves has done
-all it can. The pictures: out/rl.svg, how long the carts balanced in each round, and out/rl_pole.svg, one cart at last.
+Many carts are simulated in parallel, each a row of a tensor. After every round, moves that led to more than the
+expected return become more likely, and the others less; a second network learns the expected return. A round ends after
+500 moves. Pictures: out/rl.svg shows how long the carts balanced in each round, and out/rl_pole.svg one cart after
+training.
 
 Measured: after 60 rounds, 100 new carts balance for 500.0 moves on average, in 13 s under tensorgrad, and for 470.0
-under torch, also in 13 s: the numbers are the same at first, but small differences grow. The pole of the picture stays
-up under both. Processor time; README.md says on which machine.
+under torch, also in 13 s: the results are the same at first, but rounding differences grow. The pole in the picture
+stays up under both. Processor time; README.md describes the machine.
 
 The cart: A. Barto, R. Sutton and C. Anderson, Neuronlike Adaptive Elements That Can Solve Difficult Learning Control
 Problems, 1983. The method: R. Williams, Simple Statistical Gradient-Following Algorithms, 1992.
@@ -30,7 +31,7 @@ DISCOUNT = 0.99
 
 
 def move(state, right):
-    """The state (position, speed, angle, angular speed: one row a cart) 0.02 s later, pushed right or left."""
+    """Returns the state (position, speed, angle, angular speed; one row per cart) 0.02 s after a push right or left."""
     _, speed, angle, turning = state.unbind(dim=1)
     force = torch.where(right == 1, FORCE, -FORCE)
     sine, cosine = angle.sin(), angle.cos()
@@ -47,7 +48,7 @@ def has_fallen(state):
 
 @torch.no_grad()
 def play(policy, carts, device):
-    """One round of all carts: states (move, cart, 4), moves (move, cart), and which of the carts still stood."""
+    """Plays one round. Returns states (move, cart, 4), moves (move, cart), and whether poles were up (move, cart)."""
     state = 0.1 * torch.rand(carts, 4).to(device) - 0.05
     standing = torch.ones(carts, dtype=torch.bool, device=device)
     states, moves, stood = [], [], []
@@ -62,7 +63,7 @@ def play(policy, carts, device):
 
 
 def returns_of(stood):
-    """What each move led to: one point for every move that the cart still stood, later ones counting less."""
+    """The return of each move: one point for every later move with the pole up, discounted."""
     total, totals = torch.zeros(stood.shape[1], device=stood.device), []
     for points in stood.float().flip(0).unbind(0):
         total = points + DISCOUNT * total
@@ -71,14 +72,14 @@ def returns_of(stood):
 
 
 def learn(policy, critic, optimizer, states, moves, stood):
-    """One step: moves that led to more than the critic expected become likelier. Returns the loss."""
+    """One optimizer step towards moves that led to more than the critic expected. Returns the loss."""
     states, moves, returns = states[stood], moves[stood], returns_of(stood)[stood]
     expected = critic(states).squeeze(1)
     advantage = returns - expected.detach()
     advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-6)
     logs = policy(states).log_softmax(dim=1)
     chosen = logs.gather(1, moves[:, None]).squeeze(1)
-    entropy = -(logs.exp() * logs).sum(dim=1).mean()  # a little reward for staying curious
+    entropy = -(logs.exp() * logs).sum(dim=1).mean()  # a small bonus for exploration
     scale = 1 / (1 - DISCOUNT)  # the highest return there can be
     loss = -(chosen * advantage).mean() + F.mse_loss(expected / scale, returns / scale) - 0.01 * entropy
     optimizer.zero_grad()
@@ -92,20 +93,20 @@ def make_network(outputs, width=64):
 
 
 def draw_pole(policy, device, file):
-    """One cart that always makes the likelier move: where it is, and how its pole leans."""
-    state, places, angles = torch.tensor([[0.0, 0.0, 0.05, 0.0]], device=device), [], []
+    """Draws position and angle of one cart that always makes the more likely move. Returns its number of moves."""
+    state, positions, angles = torch.tensor([[0.0, 0.0, 0.05, 0.0]], device=device), [], []
     with torch.no_grad():
-        while len(places) < LONGEST and not has_fallen(state).any():
-            places.append(state[0, 0].item())
+        while len(positions) < LONGEST and not has_fallen(state).any():
+            positions.append(state[0, 0].item())
             angles.append(state[0, 2].item() * 57.29578)
             state = move(state, policy(state).argmax(dim=1))
-    times = [SECONDS * i for i in range(len(places))]
+    times = [SECONDS * i for i in range(len(positions))]
     panels = [
-        ("Position of the cart, in metres", "position", places),
+        ("Position of the cart, in metres", "position", positions),
         ("Angle of the pole, in degrees", "angle", angles),
     ]
     save_panels([{"title": title, "lines": {name: (times, values)}} for title, name, values in panels], file)
-    return len(places)
+    return len(positions)
 
 
 def main():
@@ -132,7 +133,7 @@ def main():
     print(f"100 new carts balance for {stood.float().mean().item():.1f} of {LONGEST} moves; {seconds(options)} in all")
     save_curves(torch, checkpoint.history, options.out / "rl.svg", "Moves that the carts balanced for", "round")
     count = draw_pole(policy, options.device, options.out / "rl_pole.svg")
-    print(f"without chance, {count} moves; pictures: {options.out / 'rl.svg'}, {options.out / 'rl_pole.svg'}")
+    print(f"without sampling, {count} moves; pictures: {options.out / 'rl.svg'}, {options.out / 'rl_pole.svg'}")
 
 
 if __name__ == "__main__":

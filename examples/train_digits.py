@@ -1,13 +1,13 @@
 import tensorgrad as torch
 
-__doc__ = """Train a small convolutional network on handwritten digits: on the CPU, in seconds, offline.
+__doc__ = """Trains a small convolutional network on handwritten digits: on the CPU, in seconds, offline.
 
     python examples/train_digits.py                     scikit-learn's 1,797 scans of 8 x 8 pixels
     python examples/train_digits.py --data DIR          MNIST from its idx .gz files in DIR (or DATA=DIR)
-    python examples/train_digits.py --load digits.npz   evaluate a saved model, train nothing
+    python examples/train_digits.py --load digits.npz   evaluate a saved model instead of training
 
-This is what `make train` runs. The weights go into a NumPy archive, which needs neither tensorgrad nor PyTorch to be
-read, and a picture of the losses beside it.
+This is what `make train` runs. It saves the weights as a NumPy archive, which can be read without tensorgrad or
+PyTorch, and a picture of the losses next to it.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from data import load_images
 from picture import save_curves
 
 nn = torch.nn
-IMAGES_TO_SEE = 36_000  # what the default number of epochs adds up to, whatever the size of the data set
+IMAGES_TO_SEE = 36_000  # sets the default number of epochs for data sets of any size
 
 
 def make_network(side):
-    """Two rounds of convolution, ReLU and pooling, then one linear layer: `side` x `side` pixels to ten scores."""
+    """Two blocks of convolution, ReLU and pooling, then a linear layer: from `side` x `side` pixels to ten scores."""
     return nn.Sequential(
         nn.Conv2d(1, 16, kernel_size=3, padding=1),
         nn.ReLU(),
@@ -43,7 +43,7 @@ def make_network(side):
 
 
 def evaluate(model, images, labels, batch_size=500):
-    """The mean loss of `model` on `images`, and the share of them that it reads correctly."""
+    """Returns the mean loss of `model` on `images`, and its accuracy."""
     model.eval()
     loss_sum, correct = 0.0, 0
     with torch.no_grad():
@@ -55,7 +55,7 @@ def evaluate(model, images, labels, batch_size=500):
 
 
 def train(model, train_set, test_set, epochs, batch_size, lr):
-    """Train with AdamW, its rate falling linearly to zero; returns the losses of each epoch."""
+    """Trains with AdamW, with a learning rate that falls linearly to zero. Returns the losses of each epoch."""
     data = torch.utils.data.TensorDataset(*train_set)
     loader = torch.utils.data.DataLoader(data, batch_size=batch_size, shuffle=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
@@ -85,32 +85,32 @@ def train(model, train_set, test_set, epochs, batch_size, lr):
 
 
 def save(model, file):
-    """Write the parameters, each under its name in the state dict, into a NumPy archive."""
+    """Writes the parameters to a NumPy archive, under their names in the state dict."""
     with open(file, "wb") as stream:
         np.savez(stream, **{name: value.cpu().numpy() for name, value in model.state_dict().items()})
 
 
 def load(model, file):
-    """Read what `save` wrote; raises ValueError when the file is not a model of this shape."""
+    """Reads what `save` wrote. Raises: ValueError if the file does not contain a model of this shape."""
     try:
         with np.load(file) as archive:
             model.load_state_dict({name: torch.from_numpy(archive[name]) for name in archive.files})
     except FileNotFoundError:
         raise ValueError(f"{file} is missing") from None
-    except Exception as error:  # a damaged archive shows as one of many exceptions
+    except Exception as error:  # a damaged archive can raise many kinds of exceptions
         raise ValueError(f"{file} does not hold this network: {' '.join(str(error).split())}") from None
 
 
 def parse_arguments():
-    """The options on the command line; the folder of MNIST's files may also come from the environment, as DATA."""
+    """Parses the command line; the folder of MNIST's files may also come from the environment variable DATA."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", metavar="DIR", default=os.environ.get("DATA"), help="folder of MNIST's idx .gz files")
     parser.add_argument("--load", metavar="FILE", help="evaluate this saved model instead of training one")
-    parser.add_argument("--save", metavar="FILE", default="digits.npz", help="where the model goes (%(default)s)")
-    parser.add_argument("--epochs", type=positive, help=f"default: enough to see {IMAGES_TO_SEE:,} images")
+    parser.add_argument("--save", metavar="FILE", default="digits.npz", help="where to save the model (%(default)s)")
+    parser.add_argument("--epochs", type=positive, help=f"default: as many as make {IMAGES_TO_SEE:,} images")
     parser.add_argument("--batch-size", type=positive, default=32, help="images per step (%(default)s)")
     parser.add_argument("--lr", type=float, default=3e-3, help="learning rate of the first step (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights and the order of images (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the weights and the order of images (%(default)s)")
     parser.add_argument("--device", default="cpu", help="where to train (%(default)s)")
     return parser.parse_args()
 
@@ -118,7 +118,7 @@ def parse_arguments():
 def main():
     options = parse_arguments()
     if not Path(options.save).resolve().parent.is_dir():
-        raise ValueError(f"--save {options.save}: there is no such folder")  # said before the training, not after
+        raise ValueError(f"--save {options.save}: there is no such folder")  # before training, not after
     torch.manual_seed(options.seed)
     train_x, train_y, test_x, test_y = (torch.from_numpy(a).to(options.device) for a in load_images(options.data))
     side = train_x.shape[-1]
@@ -142,7 +142,7 @@ def main():
     data = ["--data", options.data] if options.data else []
     again = shlex.join([sys.executable, sys.argv[0], *data, "--load", options.save])
     print(f"picture: {picture}")
-    print(f"saved to {options.save}; load and evaluate it again with\n    {again}\nor, in a program of your own, with")
+    print(f"saved to {options.save}; load and evaluate it again with\n    {again}\nor, in your own program, with")
     print(f"    archive = numpy.load({options.save!r})")
     print(f"    model.load_state_dict({{name: {torch.__name__}.from_numpy(archive[name]) for name in archive.files}})")
 

@@ -1,16 +1,16 @@
 import tensorgrad as torch
 
-__doc__ = """A variational autoencoder lays handwritten digits out on a plane, and draws what lies between them.
+__doc__ = """A variational autoencoder places handwritten digits on a plane, and generates the digits in between.
 
     python examples/vae.py                        scikit-learn's 1,797 scans of 8 x 8 pixels
     python examples/vae.py --data FOLDER          MNIST
 
-The encoder says where on the plane a digit lies, and how sure it is; the decoder draws a digit from a place. The
-pictures: out/vae_plane.png, what is drawn at the places of a grid (at the quantiles of the normal distribution), and
-out/vae_again.png, held-out digits above what is left of them after the way through two numbers.
+The encoder predicts the position of a digit on the plane, with its uncertainty; the decoder draws the digit at a given
+position. Pictures: out/vae_plane.png shows the digits at the points of a grid (the quantiles of the normal
+distribution), and out/vae_again.png shows held-out digits, with their reconstructions from two numbers below.
 
-Measured on the scans: 24.73 nats for a held-out digit after 40 epochs, in 7 s under tensorgrad and under torch.
-Processor time; README.md says on which machine.
+Measured on the scans: 24.73 nats per held-out digit after 40 epochs, in 7 s under tensorgrad and under torch.
+Processor time; README.md describes the machine.
 
 D. P. Kingma and M. Welling, Auto-Encoding Variational Bayes, ICLR 2014.
 """
@@ -27,7 +27,7 @@ nn, F = torch.nn, torch.nn.functional
 
 
 class VAE(nn.Module):
-    """Pixels to the mean and logarithm of the variance of a code; a code to the scores of pixels."""
+    """Encodes pixels as the mean and log variance of a code; decodes a code to one logit per pixel."""
 
     def __init__(self, pixels, latent, hidden=256):
         super().__init__()
@@ -40,13 +40,13 @@ class VAE(nn.Module):
 
     def forward(self, x):
         mean, log_variance = self.encoder(x).chunk(2, dim=1)
-        # The random number is drawn apart, so that gradients reach mean and variance: the reparametrisation trick.
+        # The reparametrization trick: the noise is drawn separately, so gradients reach the mean and the variance.
         code = mean + (0.5 * log_variance).exp() * torch.randn_like(mean)
         return self.decoder(code), mean, log_variance
 
 
 def loss_of(model, x):
-    """The negative evidence lower bound of one digit: how badly it is drawn, and how far its code is from the prior."""
+    """The negative evidence lower bound per digit: reconstruction error plus the code's divergence from the prior."""
     scores, mean, log_variance = model(x)
     drawn = F.binary_cross_entropy_with_logits(scores, x, reduction="sum")
     distance = -0.5 * (1 + log_variance - mean**2 - log_variance.exp()).sum()
@@ -55,11 +55,11 @@ def loss_of(model, x):
 
 @torch.no_grad()
 def draw(model, test_x, side, options):
-    """The two pictures; with other than two numbers in a code, the plane is random codes instead."""
+    """Draws the two pictures. If codes do not have two numbers, random codes are used instead of the plane."""
     rows = 15
     if options.latent == 2:
-        places = torch.distributions.Normal(0.0, 1.0).icdf(torch.linspace(0.03, 0.97, rows)).to(options.device)
-        codes = torch.cartesian_prod(places, places)
+        grid = torch.distributions.Normal(0.0, 1.0).icdf(torch.linspace(0.03, 0.97, rows)).to(options.device)
+        codes = torch.cartesian_prod(grid, grid)
     else:
         codes = torch.randn(rows * rows, options.latent).to(options.device)
     plane = model.decoder(codes).sigmoid().view(-1, side, side).cpu().numpy()
@@ -107,7 +107,7 @@ def main():
 
     draw(model, test_x, side, options)
     save_curves(
-        torch, checkpoint.history, options.out / "vae.svg", "Negative evidence lower bound of a digit, in nats", "epoch"
+        torch, checkpoint.history, options.out / "vae.svg", "Negative evidence lower bound per digit, in nats", "epoch"
     )
     names = ", ".join(str(options.out / name) for name in ("vae_plane.png", "vae_again.png", "vae.svg"))
     print(f"pictures: {names}; weights: {checkpoint.file}")

@@ -4,11 +4,11 @@ __doc__ = """XOR, the smallest problem that a single linear layer cannot solve, 
 
     python examples/xor.py
 
-The first line is the only one that names the library: change it to `import torch`, and the program runs under PyTorch
-and prints the same losses. The picture, out/xor.svg, shows the loss and what the network says between the four corners.
+Only the first line names the library: change it to `import torch`, and the program runs under PyTorch and prints the
+same losses. The picture, out/xor.svg, shows the loss, and the network's output between the four corners.
 
 Measured: a loss of 0.000155 after 5,000 steps, in 1 s under tensorgrad and 4 s under torch.
-Processor time; README.md says on which machine.
+Processor time; README.md describes the machine.
 """
 
 import sys
@@ -19,7 +19,7 @@ from common import Checkpoint, make_parser, progress, run, say, start
 from picture import save_panels
 
 nn = torch.nn
-REPORT = 500  # steps from one report and checkpoint to the next
+REPORT = 500  # steps between reports and checkpoints
 
 
 class MLP(nn.Module):
@@ -36,7 +36,7 @@ class MLP(nn.Module):
 
 
 def train(model, optimizer, checkpoint, x, y, steps):
-    """Gradient descent on all four cases at once."""
+    """Gradient descent, with all four cases in each step."""
     loss_fn = nn.CrossEntropyLoss()
     for step in progress(steps, checkpoint.done):
         optimizer.zero_grad()
@@ -49,7 +49,7 @@ def train(model, optimizer, checkpoint, x, y, steps):
 
 
 def draw(model, history, file, device):
-    """Left the loss; right a grid of points, each with the class that the network gives it."""
+    """Draws the loss on the left; on the right, the predicted class of each point of a grid."""
     side = torch.linspace(-0.5, 1.5, 41, device=device)
     points = torch.cartesian_prod(side, side)
     with torch.no_grad():
@@ -59,7 +59,7 @@ def draw(model, history, file, device):
     save_panels(
         [
             {"title": "Loss", "lines": {"cross entropy": (history["done"], history["loss"])}},
-            {"title": "What the network says", "points": regions, "range": (-0.5, 1.5, -0.5, 1.5)},
+            {"title": "Predicted class", "points": regions, "range": (-0.5, 1.5, -0.5, 1.5)},
         ],
         file,
     )

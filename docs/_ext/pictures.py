@@ -1,6 +1,6 @@
-"""The directive ``{picture}``: a block of Python whose last line is a picture, which stands on the page below it.
+"""The directive ``{picture}``: a block of Python whose last line is a picture, which is shown below it.
 
-The pictures are drawn by `tensorgrad.viz` when the pages are built, so they show what the package does now.
+The pictures are drawn by `tensorgrad.viz` when the pages are built, so they are always current.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tensorgrad import viz
 
 
 def drawn(code: str) -> Any:
-    """What the last line of `code` is worth; `torch` and `viz` are known."""
+    """Runs `code`, with `torch` and `viz` defined, and returns the value of its last line."""
     *before, last = ast.parse(code).body
     if not isinstance(last, ast.Expr):
         raise ValueError(f"the last line of a picture's block must be an expression: {ast.unparse(last)}")
@@ -26,14 +26,14 @@ def drawn(code: str) -> Any:
 
 
 class Drawing(SphinxDirective):
-    """Shows its content, and the picture that it makes; the argument is the caption."""
+    """Shows the code and its picture; the argument is the caption."""
 
     has_content = True
     optional_arguments = 1
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """The code, and a figure of the SVG."""
+        """Returns a code block and a container with the SVG."""
         figure = nodes.container(classes=["picture"])
         figure += nodes.raw("", drawn("\n".join(self.content))._repr_svg_(), format="html")
         if self.arguments:
@@ -43,6 +43,6 @@ class Drawing(SphinxDirective):
 
 
 def setup(app) -> dict:
-    """Sphinx's entry."""
+    """Called by Sphinx: registers the directive."""
     app.add_directive("picture", Drawing)
     return {"parallel_read_safe": True, "version": "1"}

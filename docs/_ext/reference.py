@@ -1,8 +1,8 @@
-"""The directive that writes the API reference: ``{reference} nn.functional`` lists a room's public names.
+"""The directive that writes the API reference: ``{reference} nn.functional`` lists a namespace's public names.
 
-The names and their docstrings come from the package itself; nothing is written twice. Docstrings here are plain text
-with `code` in backquotes, labelled lists (Args, Raises) and examples, so they are turned into nodes directly: that
-takes seconds for two thousand names, and no character in a formula can be mistaken for markup.
+Names and docstrings come from the package itself; nothing is written twice. The docstrings are plain text with `code`
+in backquotes, labeled lists (Args, Raises) and examples, so they are turned into nodes directly: that takes seconds for
+two thousand names, and no character in a formula can be mistaken for markup.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import tensorgrad
 
 _SIGNATURE = re.compile(r"\w+\(.*\)( -> .*)?")
 _LABEL = re.compile(r"(Args|Raises|Returns|Attributes|Yields):$")
-# Emphasis is words that stars stand right around, as titles have; the star of a shape (*, n) or of 2**63 is a star.
+# Emphasis is words directly enclosed in stars, as in titles; the stars in a shape (*, n) or in 2**63 stay stars.
 _INLINE = re.compile(
     r":\w+:`~?(?P<role>[^`]+)`|``(?P<double>[^`]+)``|`(?P<single>[^`]+)`"
     r"|(?<!\S)\*(?P<strong>[A-Za-z](?:[^*()]*\w)?)\*(?!\w)"
@@ -39,7 +39,7 @@ def docstring_of(value) -> str:
 
 
 def signature_of(value) -> str:
-    """What stands behind a name: its parameters, without annotations."""
+    """The parameters of a function or class in parentheses, without annotations."""
     if isinstance(value, property):
         return ""
     first = (getattr(value, "__doc__", None) or "").strip().partition("\n")[0]
@@ -74,44 +74,44 @@ def blocks(text: str) -> Iterator[tuple[str, str]]:
             yield "list", "\n".join(part[label:])
 
 
-def inline(text: str, room: str = "") -> list[nodes.Node]:
-    """A sentence, with its `code` and *emphasis*; names are first looked for in `room`."""
+def inline(text: str, namespace: str = "") -> list[nodes.Node]:
+    """The nodes of a sentence with `code` and *emphasis*; names are looked up in `namespace` first."""
     made, at = [], 0
     for match in _INLINE.finditer(text):
         made.append(nodes.Text(text[at : match.start()]))
         strong = match["strong"]
         code = match["role"] or match["double"] or match["single"]
-        made.append(nodes.emphasis(text=strong) if strong else reference_to(code, room))
+        made.append(nodes.emphasis(text=strong) if strong else reference_to(code, namespace))
         at = match.end()
     return [*made, nodes.Text(text[at:])]
 
 
-def reference_to(code: str, room: str) -> nodes.Node:
-    """Code, as a link where it names something of the reference."""
+def reference_to(code: str, namespace: str) -> nodes.Node:
+    """A node for code: a link if it names something in the reference."""
     literal = nodes.literal(text=code)
     name = code.removeprefix("tensorgrad.").removesuffix("()")
-    candidates = (name, full_name("", name) if "." in name else "", full_name(room, name) if room else "")
+    candidates = (name, full_name("", name) if "." in name else "", full_name(namespace, name) if namespace else "")
     target = next((c for c in candidates if c in known()), None)
     if target is None:
         return literal
     return addnodes.pending_xref("", literal, refdomain="py", reftype="obj", reftarget=target, refexplicit=False)
 
 
-def described(text: str, room: str) -> list[nodes.Node]:
-    """A docstring as nodes."""
+def described(text: str, namespace: str) -> list[nodes.Node]:
+    """The nodes of a docstring."""
     made: list[nodes.Node] = []
     for kind, content in blocks(text):
         if kind == "example":
             made.append(nodes.literal_block(content, content, language="pycon"))
         elif kind == "text":
-            made.append(nodes.paragraph("", "", *inline(content, room)))
+            made.append(nodes.paragraph("", "", *inline(content, namespace)))
         else:
-            made += labelled(content, room)
+            made += labelled(content, namespace)
     return made
 
 
-def labelled(content: str, room: str) -> list[nodes.Node]:
-    """`Args:` and the like, with what stands below, as a small heading and a list."""
+def labelled(content: str, namespace: str) -> list[nodes.Node]:
+    """The nodes of a labeled list (`Args:` and the like): a small heading and a bullet list."""
     title, *lines = content.splitlines()
     items: list[list[str]] = []
     for line in inspect.cleandoc("\n".join(lines)).splitlines():
@@ -124,7 +124,7 @@ def labelled(content: str, room: str) -> list[nodes.Node]:
         name, colon, meaning = " ".join(item).partition(": ")
         is_name = bool(colon) and "`" not in name
         words = [nodes.literal(text=name), nodes.Text(" – ")] if is_name else []
-        words += inline(meaning if is_name else " ".join(item), room)
+        words += inline(meaning if is_name else " ".join(item), namespace)
         entries.append(nodes.list_item("", nodes.paragraph("", "", *words)))
     heading = nodes.paragraph("", "", nodes.strong(text=title.strip().rstrip(":")), classes=["label"])
     return [heading, nodes.bullet_list("", *entries)]
@@ -134,27 +134,27 @@ def labelled(content: str, room: str) -> list[nodes.Node]:
 
 
 class Reference(SphinxDirective):
-    """Lists the public names of a room, each with its signature, docstring and, for classes, members."""
+    """Lists the public names of a namespace with their signatures and docstrings, and the members of classes."""
 
     optional_arguments = 1
     has_content = False
     option_spec = {"except": directives.unchanged, "by-family": directives.flag}  # noqa: RUF012
 
     def run(self) -> list[nodes.Node]:
-        """The nodes: one description per name, in sections if asked for."""
-        room = self.arguments[0] if self.arguments else ""
-        self.room, self.prefix = room, f"torch.{room}." if room else "torch."
-        names = public(room)
+        """Returns one description per name, grouped into sections with `:by-family:`."""
+        namespace = self.arguments[0] if self.arguments else ""
+        self.namespace, self.prefix = namespace, f"torch.{namespace}." if namespace else "torch."
+        names = public(namespace)
         if "by-family" not in self.options:
             return [self.one(name, value) for name, value in names.items()]
         sections: dict[tuple[str, str], list] = {}
         for name, value in names.items():
-            sections.setdefault(family(room, name, value), []).append(self.one(name, value))
+            sections.setdefault(family(namespace, name, value), []).append(self.one(name, value))
         order = sorted(sections, key=lambda about: (about[0] == "Others", about))
         return [self.section(*about, sections[about]) for about in order]
 
     def section(self, title: str, about: str, entries: list[nodes.Node]) -> nodes.section:
-        """A section with a heading of its own, and a sentence on what it is about."""
+        """A section with a heading and a sentence about its contents."""
         opening = [nodes.paragraph("", "", *inline(about))] if about else []
         section = nodes.section("", nodes.title(text=title), *opening, *entries)
         section["names"] = [nodes.fully_normalize_name(title)]
@@ -162,33 +162,33 @@ class Reference(SphinxDirective):
         return section
 
     def one(self, name: str, value) -> nodes.Node:
-        """One name. An in-place form, a method that is a function too, and a second name only say so."""
+        """The entry of one name. In-place forms, methods that are also functions, and aliases only refer to another."""
         kind = "class" if isinstance(value, type) else "attribute" if isinstance(value, property) else "function"
         entry = self.entry(self.prefix + name, kind, name, self.parameters(name, value))
         same = self.same_as(name, value)
         if same:
             entry["classes"].append("brief")
-        content = [nodes.paragraph("", "", *same)] if same else described(docstring_of(value), self.room)
+        content = [nodes.paragraph("", "", *same)] if same else described(docstring_of(value), self.namespace)
         if isinstance(value, type) and value is not tensorgrad.Tensor and not same:
             content += [self.member(f"{self.prefix}{name}", n, v) for n, v in members(value)]
         entry += addnodes.desc_content("", *content)
         return entry
 
     def parameters(self, name: str, value) -> str:
-        """The parameters: of an in-place form those of the op, of a method those behind the tensor itself."""
+        """The parameters: for in-place forms those of the op, for methods without the tensor itself."""
         shown = signature_of(value)
-        if "*args, **kwargs" in shown and name.endswith("_") and name[:-1] in public(self.room):
-            shown = re.sub(r"(, \*)?, out=None", "", signature_of(public(self.room)[name[:-1]]))
-        if self.room == "Tensor":
+        if "*args, **kwargs" in shown and name.endswith("_") and name[:-1] in public(self.namespace):
+            shown = re.sub(r"(, \*)?, out=None", "", signature_of(public(self.namespace)[name[:-1]]))
+        if self.namespace == "Tensor":
             shown = re.sub(r"^\((input|self)(, |(?=\)))", "(", shown)
         return shown
 
     def same_as(self, name: str, value) -> list[nodes.Node]:
         if (first := first_names().get(id(value), "")) != self.prefix + name:
             return inline(f"The same as `{first}`.")
-        if self.room == "Tensor" and docstring_of(public("").get(name)) == docstring_of(value):
+        if self.namespace == "Tensor" and docstring_of(public("").get(name)) == docstring_of(value):
             return inline(f"See `torch.{name}`; this tensor is its first argument.")
-        if name[:-1] in public(self.room) and docstring_of(value).startswith("In-place version of"):
+        if name[:-1] in public(self.namespace) and docstring_of(value).startswith("In-place version of"):
             return inline(f"In-place version of `{self.prefix}{name[:-1]}`.")
         return []
 
@@ -196,11 +196,11 @@ class Reference(SphinxDirective):
         """A method or property of a class."""
         kind = "property" if isinstance(value, property) else "method"
         entry = self.entry(f"{owner}.{name}", kind, name, signature_of(getattr(value, "__func__", value)))
-        entry += addnodes.desc_content("", *described(docstring_of(getattr(value, "__func__", value)), self.room))
+        entry += addnodes.desc_content("", *described(docstring_of(getattr(value, "__func__", value)), self.namespace))
         return entry
 
     def entry(self, full: str, kind: str, name: str, parameters: str) -> addnodes.desc:
-        """The heading of one name, known to the search and to links."""
+        """The heading of one name, registered for search and links."""
         signature = addnodes.desc_signature("", ids=[full], first=False, classes=["sig"], module="", fullname=full)
         signature += addnodes.desc_addname(text=full.removesuffix(name))
         signature += addnodes.desc_name(text=name)
@@ -213,7 +213,7 @@ class Reference(SphinxDirective):
 
 
 def members(cls: type) -> list[tuple[str, Any]]:
-    """The methods and properties that a class itself describes."""
+    """The public methods and properties that a class itself defines and documents."""
     found = []
     for name, value in sorted(vars(cls).items()):
         is_member = inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
@@ -223,6 +223,6 @@ def members(cls: type) -> list[tuple[str, Any]]:
 
 
 def setup(app) -> dict:
-    """Sphinx's entry."""
+    """Called by Sphinx: registers the directive."""
     app.add_directive("reference", Reference)
     return {"parallel_read_safe": True, "version": "1"}

@@ -1,4 +1,4 @@
-"""Runs the tutorial's chapters:  python docs/tutorial/run.py [NUMBER]   (that one, with those it builds on)"""
+"""Runs the tutorial:  python docs/tutorial/run.py [NUMBER]   (all chapters, or those up to NUMBER)"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def chapters() -> list[Path]:
 
 
 def blocks(page: Path) -> Iterator[tuple[str, str, str]]:
-    """The Python blocks of a page: (where, code, what it prints according to the `text` block right behind it)."""
+    """Yields the Python blocks of a page as (file, code, expected output: the `text` block directly after it)."""
     text = page.read_text(encoding="utf-8")
     found = list(BLOCK.finditer(text))
     for block, following in zip(found, [*found[1:], None]):
@@ -27,12 +27,12 @@ def blocks(page: Path) -> Iterator[tuple[str, str, str]]:
             continue
         between = text[block.end() : following.start()] if following else "no"
         printed = following[2] if following and following[1] == "text" and not between.strip() else ""
-        # Blank lines in front, so that a traceback names the page's own line.
+        # Leading blank lines make the line numbers in tracebacks match those of the page.
         yield str(page), "\n" * text.count("\n", 0, block.start(2)) + block[2], printed
 
 
 def run(page: Path, scope: dict) -> None:
-    """Runs a page's blocks in `scope`. Raises: AssertionError if one prints something else than the page says."""
+    """Runs a page's blocks in `scope`. Raises: AssertionError if the output of a block differs from the page."""
     for where, code, expected in blocks(page):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -44,7 +44,7 @@ def run(page: Path, scope: dict) -> None:
 
 
 def main() -> None:
-    """Runs the chapters up to the one that is asked for."""
+    """Runs the chapters up to the given number."""
     last = int(sys.argv[1]) if len(sys.argv) > 1 else len(chapters())
     scope: dict = {"__name__": "tutorial"}
     for page in chapters()[:last]:

@@ -2,7 +2,7 @@ import tensorgrad
 
 import sys  # isort: skip
 
-# No module, no optimizer: a cubic fitted to a sine by two tensors and the update rule in the open.
+# No module, no optimizer: fits a cubic to a sine with two tensors and a hand-written update rule.
 # Change the first line to "import torch as tensorgrad" and it runs under PyTorch. With --device cuda it runs on a GPU.
 
 if "--device" in sys.argv:

@@ -2,7 +2,7 @@ import tensorgrad
 
 import sys  # isort: skip
 
-# Three clouds of points told apart by a Module that holds one Linear layer (softmax regression).
+# Separates three clouds of points with a Module that contains one Linear layer (softmax regression).
 # Change the first line to "import torch as tensorgrad" and it runs under PyTorch. With --device cuda it runs on a GPU.
 
 
@@ -20,9 +20,9 @@ class Classifier(tensorgrad.nn.Module):
 if "--device" in sys.argv:
     tensorgrad.set_default_device(sys.argv[sys.argv.index("--device") + 1])
 tensorgrad.manual_seed(0)
-centres = tensorgrad.tensor([[2.0, 0.0], [-1.0, 2.0], [-1.0, -2.0]])
+centers = tensorgrad.tensor([[2.0, 0.0], [-1.0, 2.0], [-1.0, -2.0]])
 y = tensorgrad.arange(150) % 3
-x = centres[y] + 0.7 * tensorgrad.randn(150, 2)
+x = centers[y] + 0.7 * tensorgrad.randn(150, 2)
 
 model = Classifier()
 loss_fn = tensorgrad.nn.CrossEntropyLoss()

@@ -2,7 +2,7 @@ import tensorgrad
 
 import sys  # isort: skip
 
-# The layer written out: a Module whose weight and bias are plain Parameters, multiplied by mm.
+# A layer written by hand: a Module whose weight and bias are plain Parameters, multiplied with mm.
 # Change the first line to "import torch as tensorgrad" and it runs under PyTorch. With --device cuda it runs on a GPU.
 
 

@@ -2,7 +2,7 @@ import tensorgrad
 
 import sys  # isort: skip
 
-# Linear regression by a one-layer Sequential: recover y = 2 a - 3 b + 0.5 from noisy samples.
+# Linear regression with a one-layer Sequential: recovers y = 2 a - 3 b + 0.5 from noisy samples.
 # Change the first line to "import torch as tensorgrad" and it runs under PyTorch. With --device cuda it runs on a GPU.
 
 if "--device" in sys.argv:

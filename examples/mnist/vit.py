@@ -1,13 +1,13 @@
 import tensorgrad as torch
 
-__doc__ = """Handwritten digits read by a Vision Transformer: patches of 4 x 4 pixels, 128 wide, 2 heads, 1 layer.
+__doc__ = """Classifies handwritten digits with a Vision Transformer: 4 x 4 patches, width 128, 2 heads, 1 layer.
 
     python examples/mnist/vit.py                  scikit-learn's 1,797 scans of 8 x 8 pixels: four patches each
     python examples/mnist/vit.py --data FOLDER    MNIST: 49 patches each
 
-Measured on 9,000 of MNIST's t10k digits to train on and 1,000 held out: 91.0 % of these after 3 epochs and 93.1 % after
-5, in 50 s under tensorgrad; 93.1 % in 46 s under torch. On the scans, 98.3 % in 7 s and 6 s.
-Processor time; README.md says on which machine.
+Measured on MNIST's t10k digits, 9,000 to train on and 1,000 held out: 91.0 % of the latter after 3 epochs and 93.1 %
+after 5, in 50 s under tensorgrad; 93.1 % in 46 s under torch. On the scans, 98.3 % in 7 s and 6 s. Processor time;
+README.md describes the machine.
 
 A. Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021.
 """
@@ -24,7 +24,7 @@ nn, F = torch.nn, torch.nn.functional
 
 
 class SelfAttention(nn.Module):
-    """Every patch looks at every other and takes over what concerns it."""
+    """Multi-head attention from every patch to every other."""
 
     def __init__(self, width, heads):
         super().__init__()
@@ -42,15 +42,15 @@ class SelfAttention(nn.Module):
         mixed = F.scaled_dot_product_attention(query, key, value)
         return self.out(mixed.transpose(1, 2).reshape(x.shape))
 
-    def looked_at(self, x):
-        """How much each patch is looked at, by all patches and heads together: (batch, patch)."""
+    def attention_received(self, x):
+        """The attention that each patch receives, averaged over all patches and heads: (batch, patch)."""
         query, key, _ = self.split(x)
         scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
         return scores.softmax(dim=-1).mean(dim=(1, 2))
 
 
 class Layer(nn.Module):
-    """Attention, then a small network for each patch by itself; both add to what was there."""
+    """Attention, then a small network on each patch separately, both with residual connections."""
 
     def __init__(self, width, heads):
         super().__init__()
@@ -64,7 +64,7 @@ class Layer(nn.Module):
 
 
 class ViT(nn.Module):
-    """Cuts the image into patches, tells each where it lies, lets them talk, and asks their mean."""
+    """Patches with position embeddings, transformer layers, and a linear layer on their mean."""
 
     def __init__(self, side, patch_size, width, heads, layers):
         super().__init__()
@@ -82,7 +82,7 @@ class ViT(nn.Module):
 
 
 def accuracy_of(model, images, labels, batch_size=500):
-    """The share of `images` that `model` reads correctly."""
+    """The accuracy of `model` on `images`."""
     model.eval()
     with torch.no_grad():
         answers = torch.cat([model(part).argmax(dim=1) for part in images.split(batch_size)])
@@ -91,17 +91,17 @@ def accuracy_of(model, images, labels, batch_size=500):
 
 @torch.no_grad()
 def draw_attention(model, images, patch_size, file):
-    """Digits, and under each how much its patches are looked at in the first layer: the darker, the more."""
+    """Draws digits, with the attention that their patches receive in the first layer below: darker means more."""
     first = model.layers[0]
-    looked_at = first.attention.looked_at(first.norm1(model.patches(images)))
+    received = first.attention.attention_received(first.norm1(model.patches(images)))
     side = images.shape[-1] // patch_size
-    shares = (looked_at / looked_at.amax(dim=1, keepdim=True)).view(-1, side, side)
+    shares = (received / received.amax(dim=1, keepdim=True)).view(-1, side, side)
     shares = shares.repeat_interleave(patch_size, dim=1).repeat_interleave(patch_size, dim=2)
     save_grid(torch.cat([images[:, 0], shares]).cpu().numpy(), file, columns=len(images))
 
 
 def train_epoch(model, loader, optimizer, schedule):
-    """One look at every image; returns the first and the mean loss."""
+    """One epoch. Returns the first and the mean loss."""
     model.train()
     losses = []
     for images, labels in loader:
@@ -126,7 +126,7 @@ def main():
     test_x, test_y = test_x[: options.truncate_test], test_y[: options.truncate_test]
     side = train_x.shape[-1]
     if side % options.patch_size or options.embed % options.num_heads:
-        raise ValueError(f"--patch_size must divide the {side} pixels of a side, and --num_heads must divide --embed")
+        raise ValueError(f"--patch_size must divide the image size ({side}), and --num_heads must divide --embed")
     loader = torch.utils.data.DataLoader(
         torch.utils.data.TensorDataset(train_x, train_y), batch_size=options.batch_size, shuffle=True
     )

@@ -334,7 +334,7 @@ def test_inference_compares_with_torch(tmp_path):
 def test_inference_refuses_another_network(tmp_path, results):
     _, folder = results("xor.py")
     error = run(EXAMPLES / "inference.py", "--checkpoint", folder / "xor.pt", "--out", tmp_path, expect=1)
-    assert "holds no network" in error and error.count("\n") == 1
+    assert "does not contain a network" in error and error.count("\n") == 1
 
 
 # --- the classic programs, which are nothing but PyTorch's names ------------------------------------------------------
@@ -416,9 +416,9 @@ def write_idx(file, rank, shape, extra=0):
     [
         (None, None, "t10k-images-idx3-ubyte.gz is missing"),
         ((3, (2, 28, 28)), None, "t10k-labels-idx1-ubyte.gz is missing"),
-        ((1, (2,)), None, "is no idx file of 3-dimensional bytes"),
-        ((3, (2, 28, 28), -1), None, "promises (2, 28, 28) bytes, but holds 1567"),
-        ((3, (2, 28, 28)), (1, (3,)), "holds 2 images, but"),
+        ((1, (2,)), None, "is not an idx file of 3-dimensional bytes"),
+        ((3, (2, 28, 28), -1), None, "should have (2, 28, 28) bytes, but has 1567"),
+        ((3, (2, 28, 28)), (1, (3,)), "has 2 images, but"),
         ((3, (2, 8, 8)), (1, (2,)), "expected images of 28 x 28 pixels, got 8 x 8"),
         ((3, (2, 28, 28)), (1, (2,)), "expected 10,000 t10k digits"),
     ],

@@ -1,4 +1,4 @@
-"""The house keeps its shape: floors import downwards, no files in circles, import stays light, stubs are current."""
+"""The package keeps its structure: layers import downwards, no import cycles, light imports, current stubs."""
 
 import ast
 import functools
@@ -18,17 +18,17 @@ FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
 
 @functools.cache
-def rooms() -> dict[str, int]:
-    """The floors of docs/architecture.md: file, folder (`autograd/`) or pattern (`*.py`) -> number."""
+def entries() -> dict[str, int]:
+    """The layers of docs/architecture.md: file, folder (`autograd/`) or pattern (`*.py`) -> number."""
     table = (ROOT.parent / "docs" / "architecture.md").read_text()
     rows = re.findall(r"^\| (\d+) \| (.*?) \|", table, flags=re.MULTILINE)
-    return {room: int(number) for number, names in rows for room in re.findall(r"`(.*?)`", names)}
+    return {name: int(number) for number, names in rows for name in re.findall(r"`(.*?)`", names)}
 
 
-def floor(file: str) -> int | None:
-    """The floor of a file: its own, else that of the innermost folder that has one."""
+def layer(file: str) -> int | None:
+    """The layer of a file: its own entry, else that of the innermost folder that has one."""
     around = [f"{folder.as_posix()}/" for folder in Path(file).parents[:-1]] or ["*.py"]
-    return next((rooms()[room] for room in [file, *around] if room in rooms()), None)
+    return next((entries()[name] for name in [file, *around] if name in entries()), None)
 
 
 def parts_not_counted(tree: ast.Module) -> set[int]:
@@ -105,22 +105,22 @@ def circles(graph: dict[str, set[str]]) -> Iterator[set[str]]:
     return (group for group in groups if len(group) > 1)
 
 
-def test_the_table_of_floors_names_what_is_there():
-    assert sorted(set(rooms().values())) == list(range(len(set(rooms().values()))))
-    missing = [room for room in rooms() if room != "*.py" and not (ROOT / room).exists()]
-    assert not missing, f"docs/architecture.md names {missing}"
-    homeless = [file for file in FILES if floor(file) is None]
-    assert not homeless, f"no floor of docs/architecture.md has {homeless}"
+def test_the_table_of_layers_names_what_is_there():
+    assert sorted(set(entries().values())) == list(range(len(set(entries().values()))))
+    missing = [name for name in entries() if name != "*.py" and not (ROOT / name).exists()]
+    assert not missing, f"docs/architecture.md names {missing}, which do not exist"
+    unlisted = [file for file in FILES if layer(file) is None]
+    assert not unlisted, f"no layer of docs/architecture.md contains {unlisted}"
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_floors_import_only_downwards(file):
-    above = {f"{other} (floor {floor(other)})" for other in imports(file) if floor(other) > floor(file)}
-    assert not above, f"{file} (floor {floor(file)}) imports {', '.join(sorted(above))} above it"
+def test_layers_import_only_downwards(file):
+    above = {f"{other} (layer {layer(other)})" for other in imports(file) if layer(other) > layer(file)}
+    assert not above, f"{file} (layer {layer(file)}) imports {', '.join(sorted(above))} above it"
 
 
 def test_no_files_import_each_other_in_a_circle():
-    # The list of names at the top imports everything, and what stands on the highest floor may use it.
+    # The list of names at the top imports everything, and the highest layer may use it.
     graph = {file: imports(file) - {"__init__.py"} for file in FILES}
     found = [" ".join(sorted(group)) for group in circles(graph)]
     assert not found, "files that import each other:\n" + "\n".join(found)
