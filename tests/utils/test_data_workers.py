@@ -463,7 +463,7 @@ def test_an_error_of_an_iterable_data_set():
 
 DEATHS = {
     "killed": (lambda i: os.kill(os.getpid(), signal.SIGKILL), "killed by SIGKILL, as happens when memory runs out"),
-    "left": (lambda i: os._exit(3), "exit code 3: its own output says why"),
+    "left": (lambda i: os._exit(3), "exit code 3; see its output for the reason"),
     "asked to exit": (lambda i: sys.exit(5), "exit code 5"),
 }
 
@@ -541,7 +541,7 @@ def test_a_stubborn_worker_is_terminated(monkeypatch):
 def waits(thread):
     """Whether a thread is waiting for a worker."""
     frame = sys._current_frames().get(thread.ident)
-    while frame is not None and frame.f_code is not crew.Crew._speaker.__code__:
+    while frame is not None and frame.f_code is not crew.Crew._readable.__code__:
         frame = frame.f_back
     return frame is not None
 
@@ -638,7 +638,7 @@ def test_what_cannot_be_sent_to_a_spawned_worker():
         r"collate_fn \(.*<lambda>\)": {"dataset": Squares(), "collate_fn": lambda batch: batch},
         r"worker_init_fn \(.*<lambda>\)": {"dataset": Squares(), "worker_init_fn": lambda i: None},
     }.items():
-        with pytest.raises(Exception, match=rf"DataLoader: {name} cannot be sent to a worker process, as the start"):
+        with pytest.raises(Exception, match=rf"DataLoader: {name} .* cannot be pickled, which the start method"):
             iter(data.DataLoader(num_workers=1, multiprocessing_context="spawn", **options))
 
 
@@ -727,7 +727,7 @@ def test_a_spawning_program_without_a_guard(tmp_path):
         _, errors = running.communicate(timeout=LIMIT)
     assert running.returncode == 1
     assert "before the current process has finished its bootstrapping phase" in errors.replace("\n        ", " ")
-    assert "It could not even start: with the start method 'spawn'" in errors.splitlines()[-1]
+    assert "It failed to start: with the start method 'spawn'" in errors.splitlines()[-1]
 
 
 WAITING = """

@@ -280,9 +280,9 @@ def test_every_cell_says_who_is_there(name):
 def test_steps_are_drawn():
     words = texts(parsed(viz.strides(VIEWS["transposed"](), "x.t()[::2]")))
     assert {"dim 0: +2", "dim 1: +4", "dim 0 ↓ +2 cells\u2003\u2003dim 1 → +4 cells"} <= set(words)
-    assert "6 elements see 6 of 12 cells, each its own." in words
+    assert "6 elements use 6 of 12 cells, one cell each." in words
     words = texts(parsed(viz.strides(VIEWS["expanded"]())))
-    assert "dim 0: stays" in words and any("up to 4 elements share one cell" in w for w in words)
+    assert "dim 0: +0" in words and any("up to 4 elements share a cell" in w for w in words)
     assert any("it is contiguous" in w for w in texts(parsed(viz.strides(tg.arange(6).reshape(2, 3)))))
     starts = [e.get("d") for e in parsed(viz.strides(VIEWS["row"]())).iter(f"{SVG}path")]
     assert len(starts) == 1
@@ -293,7 +293,7 @@ def test_large_empty_and_absent_values():
     root = parsed(viz.strides(big, "big"))
     words = texts(root)
     assert inside(root) and "… 500 rows" in words and "… 500" in words and "0,46" in words
-    assert "Cells 499,998 to 500,093 are shown; 47 of them are seen." in words and "500000" in words
+    assert "Cells 499,998 to 500,093 are shown; 47 of them are used." in words and "500000" in words
     assert len(root.findall(f".//{SVG}rect")) < 600
     assert "no elements" in texts(parsed(viz.strides(tg.empty(0, 3))))
     meta = texts(parsed(viz.strides(tg.empty(2, 3, device="meta").t())))
