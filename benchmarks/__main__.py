@@ -130,7 +130,7 @@ def main() -> None:
     start, before = time.time(), busy()
     try:
         facts = report.facts({name: process.ask(do="facts") for name, process in running.items()}, arguments)
-        print(report.told(facts), "", sep="\n", flush=True)
+        print(report.facts_text(facts), "", sep="\n", flush=True)
         found = measure_rows(arguments, rows, running)
     except Failure as failure:
         sys.exit(f"a worker failed: {failure}")

@@ -70,7 +70,7 @@ def shrunk(sizes) -> dict[str, Any]:
 
 
 def rehearsed(row: Row, libraries: dict[Any, str]) -> str:
-    """Runs a row once in each library on its device, on small arrays. Returns a description of how they differ, or ""."""
+    """Runs a row once in each library on its device, on small arrays. Returns how the results differ, or ""."""
     results = []
     try:
         for library, device in libraries.items():
@@ -226,11 +226,11 @@ def means(found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def write(told: dict[str, Any], found: list[dict[str, Any]]) -> None:
+def write(about: dict[str, Any], found: list[dict[str, Any]]) -> None:
     """Stores the tables in BENCHMARK.md and the figures in results_cuda.json."""
-    lead = f"{report.told(told)}; {told['precision']}"
+    lead = f"{report.facts_text(about)}; {about['precision']}"
     report.store("cuda", "\n\n".join([lead, means(found), tables(found)]), "## CUDA: `python -m benchmarks.cuda`")
-    RESULTS.write_text(json.dumps({"facts": told, "rows": found}, indent=1, ensure_ascii=False) + "\n")
+    RESULTS.write_text(json.dumps({"facts": about, "rows": found}, indent=1, ensure_ascii=False) + "\n")
 
 
 def main() -> None:
@@ -250,15 +250,15 @@ def main() -> None:
         name: Process(column, arguments.threads, module="benchmarks.gpu_worker") for name, column in made.items()
     }
     try:
-        told = facts(running, arguments)
-        print(f"{report.told(told)}; {told['precision']}\n\n{HEAD}", flush=True)
+        about = facts(running, arguments)
+        print(f"{report.facts_text(about)}; {about['precision']}\n\n{HEAD}", flush=True)
         found = measure_rows(arguments, rows, running)
     finally:
         for process in running.values():
             process.kill()
     print("", tables(found), "", means(found), sep="\n")
     if arguments.write:
-        write(told, found)
+        write(about, found)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def imports(columns: Iterable[str], threads: int, quick: bool) -> dict[str, dict
 
 
 def first_steps(columns: Iterable[str], threads: int, quick: bool) -> dict[str, dict[str, float]]:
-    """Measures the seconds from the import through the first steps of the MNIST ConvNet, with an empty and full cache."""
+    """Measures the seconds from the import through the first steps of the MNIST ConvNet, with empty and full cache."""
     runs = 1 if quick else QUICK_RUNS
     found: dict[str, list[dict[str, float]]] = {}
     names = [name for name in columns if name != "raised"]

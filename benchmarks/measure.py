@@ -74,8 +74,8 @@ def summary(times: dict[str, list[float]], pairs: Pairs = PAIRS) -> dict[str, An
     return found
 
 
-# Seconds between two turns. After a matrix product, BLAS threads spin for tens of milliseconds waiting for the next one,
-# and would take processor time from the process whose turn is next.
+# Seconds between two turns. After a matrix product, BLAS threads spin for tens of milliseconds waiting for the next
+# one, and would take processor time from the process whose turn is next.
 REST = 0.05
 
 

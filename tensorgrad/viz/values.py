@@ -89,7 +89,7 @@ def _from_notes(known: dict, node: Node) -> None:
 
 
 def _from_saved(known: dict, node: Node) -> None:
-    """Adds the values that a node saves: some of its outputs, and some of its inputs, which are outputs of other nodes."""
+    """Adds the values that a node saves: some of its outputs, and some of its inputs (outputs of other nodes)."""
     if node.saved is FREED or isinstance(node, CopySlices):
         return
     if isinstance(node, FunctionCtx):
