@@ -1,4 +1,4 @@
-"""The house keeps its shape: floors import downwards, no files in circles, import stays light, stubs are current."""
+"""The structure of the package: layers import downwards, no import cycles, a light import, current stubs."""
 
 import ast
 import functools
@@ -19,24 +19,23 @@ FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
 @functools.cache
 def rooms() -> dict[str, int]:
-    """The floors of docs/architecture.md: file, folder (`autograd/`) or pattern (`*.py`) -> number."""
+    """Returns the floors of docs/architecture.md: file, folder (`autograd/`) or pattern (`*.py`) -> number."""
     table = (ROOT.parent / "docs" / "architecture.md").read_text()
     rows = re.findall(r"^\| (\d+) \| (.*?) \|", table, flags=re.MULTILINE)
     return {room: int(number) for number, names in rows for room in re.findall(r"`(.*?)`", names)}
 
 
 def floor(file: str) -> int | None:
-    """The floor of a file: its own, else that of the innermost folder that has one."""
+    """Returns the floor of a file: its own, else that of the innermost folder that has one."""
     around = [f"{folder.as_posix()}/" for folder in Path(file).parents[:-1]] or ["*.py"]
     return next((rooms()[room] for room in [file, *around] if room in rooms()), None)
 
 
 def parts_not_counted(tree: ast.Module) -> set[int]:
-    """What a file imports for type checkers only; and in its own `__getattr__` and `__dir__`.
+    """Returns the parts of a file whose imports do not count: for type checkers only, or in `__getattr__` or `__dir__`.
 
-    PyTorch has some names in files below those that make them (`nn.parameter.UninitializedParameter` is a subclass of
-    `nn.parameter.Parameter`). Such a file finds them when a program asks: it does not need them, and nothing in it
-    uses them.
+    PyTorch has some names in files below those that define them (`nn.parameter.UninitializedParameter` is a subclass of
+    `nn.parameter.Parameter`). Such a file finds them on access: it does not need them, and nothing in it uses them.
     """
     parts: list[ast.AST] = []
     for node in ast.walk(tree):
@@ -50,14 +49,14 @@ def parts_not_counted(tree: ast.Module) -> set[int]:
 
 
 def file_of(name: str) -> str | None:
-    """The file of a module, if there is such a module in the package."""
+    """Returns the file of a module, if the package has such a module."""
     inside = name.replace(".", "/").removeprefix("tensorgrad").lstrip("/")
     return next((file for file in (f"{inside}.py", f"{inside}/__init__.py".lstrip("/")) if file in FILES), None)
 
 
 @functools.cache
 def imports(file: str) -> set[str]:
-    """The files of the package that a file imports, when it is imported or in its functions."""
+    """Returns the files of the package that a file imports, at the top level or in its functions."""
     tree = ast.parse((ROOT / file).read_text())
     package = ".".join(["tensorgrad", *Path(file).parts[:-1]])
     rest = parts_not_counted(tree)
@@ -79,7 +78,7 @@ def imports(file: str) -> set[str]:
 
 
 def circles(graph: dict[str, set[str]]) -> Iterator[set[str]]:
-    """The groups of files that import each other, directly or not (Tarjan's strongly connected components)."""
+    """Returns the groups of files that import each other, directly or not (Tarjan's strongly connected components)."""
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     open_ones: list[str] = []
@@ -120,7 +119,7 @@ def test_floors_import_only_downwards(file):
 
 
 def test_no_files_import_each_other_in_a_circle():
-    # The list of names at the top imports everything, and what stands on the highest floor may use it.
+    # The top-level `__init__.py` imports everything, and files on the highest floor may use it.
     graph = {file: imports(file) - {"__init__.py"} for file in FILES}
     found = [" ".join(sorted(group)) for group in circles(graph)]
     assert not found, "files that import each other:\n" + "\n".join(found)
