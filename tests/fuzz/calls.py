@@ -14,7 +14,7 @@ def seen(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def held(x: torch.Tensor, dim: int, found) -> tuple:
+def chosen(x: torch.Tensor, dim: int, found) -> tuple:
     """Returns the values of topk, and the elements at its indices (any of several equal elements may be chosen)."""
     return found.values, torch.gather(x.detach(), dim, found.indices)
 

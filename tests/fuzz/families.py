@@ -163,7 +163,7 @@ def largest(d: Draw) -> str:
     # Any of several equal elements may be chosen, so only the values and the elements at the indices are compared.
     # There is no gradient, since it would flow to the chosen elements.
     x = d.array(shape, grad=False)
-    return f"held({x}, {dim}, torch.topk({x}, {k}, {dim}, {d.one(True, False)}))"
+    return f"chosen({x}, {dim}, torch.topk({x}, {k}, {dim}, {d.one(True, False)}))"
 
 
 def softmaxes(d: Draw) -> str:
@@ -365,14 +365,14 @@ def recurrent(d: Draw) -> str:
             if biases:
                 parameters += [some((gates * hidden,)), some((gates * hidden,))]
     state = [some((layers * ways, batch, hidden)) for _ in range(2 if kind == "lstm" else 1)]
-    held = f"({', '.join(state)})" if kind == "lstm" else state[0]
+    initial = f"({', '.join(state)})" if kind == "lstm" else state[0]
     rest = f"[{', '.join(parameters)}], {biases}, {layers}, 0.0, False, {ways == 2}"
     if d.chance(0.3):  # sequences of several lengths
         lengths = sorted((d.random.randint(1, steps) for _ in range(batch)), reverse=True)
         sizes = [sum(n > t for n in lengths) for t in range(lengths[0])]
-        return f"torch.{kind}({some((sum(sizes), width))}, torch.tensor({sizes}), {held}, {rest})"
+        return f"torch.{kind}({some((sum(sizes), width))}, torch.tensor({sizes}), {initial}, {rest})"
     x = some((batch, steps, width) if first else (steps, batch, width))
-    return f"torch.{kind}({x}, {held}, {rest}, {first})"
+    return f"torch.{kind}({x}, {initial}, {rest}, {first})"
 
 
 # --- losses, tables, indices -----------------------------------------------------------------------------------------
@@ -503,7 +503,7 @@ def scaling(d: Draw) -> str:
 # --- random numbers --------------------------------------------------------------------------------------------------
 
 
-def coins(d: Draw) -> str:
+def bernoulli(d: Draw) -> str:
     """Random draws; on the CPU both kernels draw the same values."""
     x, p = d.array(d.any_shape()), round(d.random.uniform(0.05, 0.95), 2)
     return d.one(
@@ -622,7 +622,7 @@ FAMILIES: dict[str, Family] = {
     "optimizers": Family(optimizers, ("sgd_step", "adam_step"), loose=4, special=()),
     "clipping": Family(clipping, ("gradient_norm",), ("clip_gradients",), loose=4),
     "scaling": Family(scaling, (), ("unscale_gradients", "update_loss_scale")),
-    "coins": Family(coins, ("bernoulli_mask", "spin_wait")),
+    "bernoulli": Family(bernoulli, ("bernoulli_mask", "spin_wait")),
     "samples": Family(
         samples, (),
         ("uniform", "normal", "log_normal", "exponential", "cauchy",

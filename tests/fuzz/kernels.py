@@ -125,10 +125,10 @@ def ways(chosen: dict[str, float]) -> Iterator[None]:
             setattr(modules[name], name.rpartition(".")[2], value)
         if values:
             for name in ("conv", "images", "simd.tiles"):
-                for held in vars(importlib.import_module(f"tensorgrad.kernels.numba.{name}")).values():
+                for member in vars(importlib.import_module(f"tensorgrad.kernels.numba.{name}")).values():
                     # Only the plans; the loops are kept, as they depend on at most one setting.
-                    if isinstance(held, functools._lru_cache_wrapper) and held.cache_parameters()["maxsize"] > 2:
-                        held.cache_clear()
+                    if isinstance(member, functools._lru_cache_wrapper) and member.cache_parameters()["maxsize"] > 2:
+                        member.cache_clear()
 
     put(chosen)
     try:
