@@ -1,7 +1,7 @@
-# Every target makes what it needs on first use: a virtual environment in .venv, with what pyproject.toml lists for it.
-# The stamps .venv/.examples, .venv/.test, .venv/.dev and .venv/.docs say what is installed; editing pyproject.toml
-# renews them.
-#   PYTHON=/path/to/python3   the interpreter that .venv is made from (otherwise the first good one that is found)
+# Every target creates what it needs on first use: a virtual environment in .venv with the packages that pyproject.toml
+# lists for it. The stamp files .venv/.examples, .venv/.test, .venv/.dev and .venv/.docs record what is installed;
+# editing pyproject.toml makes them out of date.
+#   PYTHON=/path/to/python3   the interpreter for .venv (by default the first suitable one that is found)
 
 SHELL := /bin/sh
 VENV := .venv
@@ -38,7 +38,7 @@ docs: $(VENV)/.docs ## build the documentation into build/docs; a warning is an 
 	@$(RUN) -m sphinx -b html -n -W --keep-going -q docs build/docs
 	@echo 'build/docs/index.html'
 
-clean: ## remove everything that these targets made
+clean: ## remove everything that these targets created
 	rm -rf $(CLEAN)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -46,18 +46,18 @@ $(RUN):
 	@sh tools/python.sh venv $(VENV) '$(PYTHON)'
 
 $(VENV)/.examples: pyproject.toml $(RUN)
-	@echo 'installing tensorgrad and what its examples need into $(VENV)'
+	@echo 'installing tensorgrad and the dependencies of its examples into $(VENV)'
 	@$(INSTALL) '.[examples]'
 	@touch $@
 
-# torch and numba are tried by themselves, so that everything else is there where they have no wheel.
+# torch and numba are installed separately, so that the rest is available even where they have no wheels.
 $(VENV)/.test: pyproject.toml $(RUN)
-	@echo 'installing tensorgrad and what its tests need, torch among it, into $(VENV)'
+	@echo 'installing tensorgrad and the dependencies of its tests, including torch, into $(VENV)'
 	@$(INSTALL) '.[test-tools,examples,dev]'
 	@$(INSTALL) '.[test]' --only-binary torch >$(VENV)/torch.log 2>&1 || \
-	  echo 'torch could not be installed ($(VENV)/torch.log says why): the tests that compare with it will be skipped'
+	  echo 'torch could not be installed (see $(VENV)/torch.log): the tests that compare with it will be skipped'
 	@$(INSTALL) '.[fast]' --only-binary numba,llvmlite >$(VENV)/fast.log 2>&1 || \
-	  echo 'numba could not be installed ($(VENV)/fast.log says why): the tests run with NumPy alone'
+	  echo 'numba could not be installed (see $(VENV)/fast.log): the tests will run with NumPy only'
 	@touch $@ $(VENV)/.examples $(VENV)/.dev
 
 $(VENV)/.dev: pyproject.toml $(RUN)
@@ -66,11 +66,11 @@ $(VENV)/.dev: pyproject.toml $(RUN)
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml $(RUN)
-	@echo 'installing tensorgrad and what builds its documentation into $(VENV)'
+	@echo 'installing tensorgrad and the tools for its documentation into $(VENV)'
 	@$(INSTALL) '.[docs]'
 	@touch $@
 
-# A PYTHON that an existing .venv was not made from would otherwise be passed over in silence.
+# Without this check, a PYTHON that differs from that of an existing .venv would be silently ignored.
 ifneq ($(PYTHON),)
 $(RUN): | venv-matches
 venv-matches:

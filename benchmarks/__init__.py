@@ -1,1 +1,1 @@
-"""Benchmarks: figures, never tests. Each compares with torch in one run, alternating, and prints the ratio."""
+"""Benchmarks. They report figures and are not tests: each alternates with torch in one run and prints the ratio."""

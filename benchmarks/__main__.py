@@ -1,10 +1,10 @@
-"""How long what people do takes, beside torch.
+"""Measures how long typical programs take, compared with torch.
 
-python -m benchmarks                      everything (a quarter of an hour); prints the tables
-python -m benchmarks --write              and puts them into BENCHMARK.md and benchmarks/results.json
+python -m benchmarks                      everything (15 minutes); prints the tables
+python -m benchmarks --write              also writes them to BENCHMARK.md and benchmarks/results.json
 python -m benchmarks --only conv2d gelu   rows whose theme or name contains one of these (x for ×, > for →)
 python -m benchmarks --quick              fewer and shorter rounds
-python -m benchmarks --list               the rows
+python -m benchmarks --list               lists the rows
 """
 
 from __future__ import annotations
@@ -20,50 +20,54 @@ from benchmarks.measure import measured
 from benchmarks.processes import COLUMNS, Failure, Process, busy
 from benchmarks.rows import Row, all_rows, matching, plain
 
-SECONDS, QUICK = 0.6, 0.2  # how long a library runs a row in all
+SECONDS, QUICK = 0.6, 0.2  # the total time a library runs a row
 
 
 def options() -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", metavar="PATTERN", nargs="+", help="rows whose theme or name contains one of these")
-    parser.add_argument("--columns", metavar="NAMES", help=f"of {','.join(COLUMNS)} (default: all)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of each library (default: all cores)")
-    parser.add_argument("--rounds", type=int, help="how often the libraries take turns (default: by time)")
+    parser.add_argument("--columns", metavar="NAMES", help=f"some of {','.join(COLUMNS)} (default: all)")
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count() or 1, help="threads of each library (default: all cores)"
+    )
+    parser.add_argument("--rounds", type=int, help="number of turns of each library (default: by time)")
     parser.add_argument("--quick", action="store_true", help="a third of the time")
     parser.add_argument(
         "--clock", choices=("wall", "cpu", "thread"), default="wall",
-        help="cpu, thread: the processor time of the process or of its main thread, for a busy machine",
+        help="cpu, thread: the processor time of the process or its main thread, for use on a busy machine",
     )  # fmt: skip
-    parser.add_argument("--write", action="store_true", help="put the tables into BENCHMARK.md and results.json")
-    parser.add_argument("--peers", action="store_true", help="a few rows in JAX, tinygrad, autograd and MyGrad too")
+    parser.add_argument("--write", action="store_true", help="write the tables to BENCHMARK.md and results.json")
+    parser.add_argument(
+        "--peers", action="store_true", help="also run a few rows in JAX, tinygrad, autograd and MyGrad"
+    )
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
     arguments = parser.parse_args()
     if arguments.write and (arguments.only or arguments.columns):
-        parser.error("--write stores whole tables: not with --only or --columns")
+        parser.error("--write stores complete tables and cannot be combined with --only or --columns")
     return arguments
 
 
 def processes(arguments) -> dict[str, Process]:
-    """A process for every column that can run here; a line for each that cannot."""
+    """Starts a process for each column that can run here, and prints a line for each one that cannot."""
     names = arguments.columns.split(",") if arguments.columns else list(COLUMNS)
     for name in names:
         if name not in COLUMNS:
-            sys.exit(f"no column {name}: there are {', '.join(COLUMNS)}")
+            sys.exit(f"unknown column {name}: expected one of {', '.join(COLUMNS)}")
     missing = {"fast": "numba", "torch": "torch", "raised": "torch"}
     found = {}
     for name in names:
         if find_spec(missing.get(name, "numpy")) is None:
-            print(f"{COLUMNS[name].title}: left out, {missing[name]} is not installed")
+            print(f"{COLUMNS[name].title}: skipped, {missing[name]} is not installed")
         else:
             found[name] = Process(COLUMNS[name], arguments.threads, arguments.clock)
     return found
 
 
 def measure_rows(arguments, rows: list[Row], running: dict[str, Process]) -> list[dict]:
-    """The figures of the rows, printing each as it comes."""
+    """Measures the rows, and prints each result as it arrives."""
     found = []
     if rows:
         print(report.HEAD)
@@ -77,7 +81,7 @@ def measure_rows(arguments, rows: list[Row], running: dict[str, Process]) -> lis
 
 
 def measure_parts(arguments, parts: list[str], columns: list[str]) -> dict:
-    """The figures of what needs fresh processes, printing each table."""
+    """Measures the parts that need fresh processes, and prints each table."""
     found = {}
     for part in parts:
         try:
@@ -89,12 +93,12 @@ def measure_parts(arguments, parts: list[str], columns: list[str]) -> dict:
 
 
 def measure_peers(arguments) -> list[dict]:
-    """The figures of the rows that other libraries can express."""
+    """Measures the rows that other libraries can express."""
     columns = {name: COLUMNS[name] for name in processes(arguments) if name in ("fast", "torch")}
     installed = peers.columns(arguments.threads)
     for name in peers.BUILDS:
         if name not in installed:
-            print(f"{name}: left out, it is not installed")
+            print(f"{name}: skipped, it is not installed")
     columns.update(installed)
     running = {name: Process(column, arguments.threads, arguments.clock) for name, column in columns.items()}
     found = []
@@ -112,7 +116,7 @@ def measure_peers(arguments) -> list[dict]:
 
 
 def main() -> None:
-    """Measures, prints, and with --write stores."""
+    """Measures and prints the tables, and stores them with --write."""
     arguments = options()
     wanted = arguments.only or ["*"]
     rows = matching(all_rows(), wanted)
@@ -120,13 +124,13 @@ def main() -> None:
         part for part in fresh.PARTS if any(plain(pattern) in part.lower() or pattern == "*" for pattern in wanted)
     ]
     if arguments.list or not (rows or parts):
-        print("\n".join([*(f"{row.theme}: {row.name}" for row in rows), *parts]) or "no row of that name")
+        print("\n".join([*(f"{row.theme}: {row.name}" for row in rows), *parts]) or "no row has that name")
         sys.exit(0 if rows or parts else 1)
     running = processes(arguments)
     start, before = time.time(), busy()
     try:
         facts = report.facts({name: process.ask(do="facts") for name, process in running.items()}, arguments)
-        print(report.told(facts), "", sep="\n", flush=True)
+        print(report.facts_text(facts), "", sep="\n", flush=True)
         found = measure_rows(arguments, rows, running)
     except Failure as failure:
         sys.exit(f"a worker failed: {failure}")

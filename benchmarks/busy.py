@@ -1,12 +1,12 @@
-"""How long training steps take where the processors belong to others too, beside torch.
+"""Measures how long training steps take on processors that other programs use too, compared with torch.
 
-    python -m benchmarks.busy                           the table, in about five minutes
-    python -m benchmarks.busy --write                   and puts it into BENCHMARK.md
+    python -m benchmarks.busy                           prints the table, in about five minutes
+    python -m benchmarks.busy --write                   also writes it to BENCHMARK.md
     python -m benchmarks.busy --only quota --quick      situations whose name contains this; shorter turns
 
-The libraries take turns in each situation. Of all steps of a library it shows the median and the 90th percentile.
-Quotas are those of a control group of Linux, if this process may make one; there each library chooses the number of its
-threads itself. Otherwise the process is stopped and continued as a quota would do it, with a thread for each processor.
+The libraries take turns in each situation. The table has the median and the 90th percentile of all steps of a library.
+Quotas use a Linux control group if this process may create one; each library then chooses its number of threads itself.
+Otherwise the process is stopped and continued as under a quota, with one thread for each processor.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ STEPS = {
     "LSTM": "training: LSTM characters, 32×64, Adam",
 }
 LIBRARIES = ("fast", "torch")
-SECONDS, QUICK = 0.3, 0.1  # of a turn
+SECONDS, QUICK = 0.3, 0.1  # the length of a turn
 TURNS = 2
-PERIOD = 0.1  # seconds, of a quota
+PERIOD = 0.1  # the period of a quota, in seconds
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
-# Starts the command that follows, on these processors or in this control group.
+# Starts the command given as arguments, on certain processors or in a control group.
 START = """
 import os, sys
 cores, group, *command = sys.argv[1:]
@@ -55,15 +55,15 @@ COMPETITOR = "import os, sys; os.nice(int(sys.argv[1]))\nwhile True: pass"
 
 
 class Situation(NamedTuple):
-    """What else there is on the machine."""
+    """What else runs on the machine."""
 
     name: str
     threads: int = len(CORES)
-    cores: str = ""  # that the process may run on; "": all
+    cores: str = ""  # the processors that the process may run on; "" for all
     competitors: int = 0
-    nice: int = 0  # of the competitors: their priority is lower with 19
-    processes: int = 1  # that train at once
-    quota: float = 0.0  # processors that the process may use; 0: no quota
+    nice: int = 0  # the niceness of the competitors; 19 is the lowest priority
+    processes: int = 1  # how many train at the same time
+    quota: float = 0.0  # how many processors the process may use; 0 for no quota
 
 
 ONE = str(CORES[0])
@@ -80,12 +80,12 @@ SITUATIONS = [
 ]
 
 
-# --- what is around a process ----------------------------------------------------------------------------------------
+# --- the environment of a process ------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def competing(count: int, nice: int) -> Iterator[None]:
-    """So many other processes that never rest."""
+    """Runs `count` other processes that use all the time they get."""
     running = [subprocess.Popen([sys.executable, "-c", COMPETITOR, str(nice)]) for _ in range(count)]
     try:
         time.sleep(0.2 if running else 0)
@@ -98,7 +98,7 @@ def competing(count: int, nice: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def control_group(quota: float) -> Iterator[str]:
-    """The folder of a control group with that quota; "" where none can be made."""
+    """Creates a control group with the quota. Yields its directory, or "" if none can be created."""
     made = None
     period = round(PERIOD * 1e6)
     for version, parent in ((1, "/sys/fs/cgroup/cpu"), (2, "/sys/fs/cgroup")):
@@ -128,8 +128,8 @@ def control_group(quota: float) -> Iterator[str]:
 
 @contextlib.contextmanager
 def stopped_and_continued(pid: int, quota: float) -> Iterator[None]:
-    """Stops a process whenever it has used its share of a period, until the next one begins."""
-    clock, end = (~pid << 3) | 2, threading.Event()  # the number of the clock of all its threads, on Linux
+    """Stops a process whenever it has used up its share of a period, until the next period begins."""
+    clock, end = (~pid << 3) | 2, threading.Event()  # the Linux clock id for the CPU time of all its threads
 
     def watch() -> None:
         while not end.is_set():
@@ -154,13 +154,13 @@ def stopped_and_continued(pid: int, quota: float) -> Iterator[None]:
 
 
 def percentile(times: list[float]) -> float:
-    """The time that nine of ten steps do not exceed."""
+    """Returns the 90th percentile."""
     ordered = sorted(times)
     return ordered[min(len(ordered) * 9 // 10, len(ordered) - 1)]
 
 
 class Crew:
-    """The processes of a situation, started when they are first asked; some situations share theirs."""
+    """The processes of the situations, started on first use; some situations share processes."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple, list[Process]] = {}
@@ -175,14 +175,17 @@ class Crew:
         return running[: situation.processes]
 
     def end(self, keep: Callable[[tuple], bool] = lambda key: False) -> None:
-        """Ends all processes but those whose key is to be kept."""
+        """Ends all processes except those whose key `keep` accepts."""
         for key in [key for key in self.kept if not keep(key)]:
             for process in self.kept.pop(key):
                 process.kill()
 
 
 def turn(processes: list[Process], row: str, seconds: float, quota: float) -> tuple[list[float], int]:
-    """The times of the steps of all processes at once, and the threads of each; `quota` is to be imitated, if any."""
+    """Runs all processes at the same time. Returns the times of their steps, and the number of threads of each.
+
+    A `quota` other than 0 is imitated by stopping and continuing the process.
+    """
     for process in processes:
         process.send(do="each", row=row, seconds=seconds)
     with stopped_and_continued(processes[0].process.pid, quota) if quota else contextlib.nullcontext():
@@ -191,13 +194,13 @@ def turn(processes: list[Process], row: str, seconds: float, quota: float) -> tu
 
 
 def measure(situation: Situation, rows: dict[str, str], crew: Crew, seconds: float) -> list[str]:
-    """The lines of the table for a situation."""
+    """Returns the lines of the table for a situation."""
     lines = []
     with contextlib.ExitStack() as around:
         group = around.enter_context(control_group(situation.quota)) if situation.quota else ""
         imitated = situation.quota if situation.quota and not group else 0.0
         name = situation.name + (" (imitated: stopped and continued)" if imitated else "")
-        for library in LIBRARIES:  # before the others come: the processes are built and warm
+        for library in LIBRARIES:  # starts and warms up the processes before the competitors start
             processes = crew.of(library, situation, group)
             for row in rows.values():
                 turn(processes, row, 0.0, 0.0)
@@ -224,7 +227,7 @@ HEAD = (
 
 
 def line(situation: str, step: str, times: dict[str, list[float]], threads: dict[str, int]) -> str:
-    """A row of the table."""
+    """Formats a row of the table."""
     middle = {library: statistics.median(values) for library, values in times.items()}
     high = {library: percentile(values) for library, values in times.items()}
     cells = [
@@ -237,15 +240,15 @@ def line(situation: str, step: str, times: dict[str, list[float]], threads: dict
 
 
 def main() -> None:
-    """Measures, prints, and with --write stores."""
+    """Measures and prints the table, and stores it with --write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="TEXT", help="situations whose name contains this")
     parser.add_argument("--steps", choices=STEPS, nargs="+", default=list(STEPS), help="these steps (default: all)")
     parser.add_argument("--quick", action="store_true", help="a third of the time")
-    parser.add_argument("--write", action="store_true", help="put the table into BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="write the table to BENCHMARK.md")
     given = parser.parse_args()
     if not hasattr(os, "sched_setaffinity"):
-        sys.exit("only Linux lets a process be pinned to a processor")
+        sys.exit("this benchmark needs Linux, to pin processes to processors")
     before, crew = os.getloadavg()[0], Crew()
     rows = {title: STEPS[title] for title in given.steps}
     lines = [HEAD]
@@ -254,7 +257,7 @@ def main() -> None:
         for situation in SITUATIONS:
             if given.only is None or given.only in situation.name:
                 lines += measure(situation, rows, crew, QUICK if given.quick else SECONDS)
-                if situation.cores:  # no other situation uses them, and 64 threads take memory
+                if situation.cores:  # no other situation uses these processes, and 64 threads need memory
                     crew.end(lambda key: not key[2])
     except Failure as failure:
         sys.exit(f"a worker failed: {failure}")

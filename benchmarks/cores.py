@@ -1,13 +1,13 @@
-"""What training steps would gain from more processors than this machine has.
+"""Models what training steps would gain from more processors than this machine has.
 
-    python -m benchmarks.cores                      the table
-    python -m benchmarks.cores --write              and puts it into BENCHMARK.md
-    python -m benchmarks.cores --threads 2 16       these numbers of threads
-    python -m benchmarks.cores --only GPT --why     what the step's time would be spent on, by kernel
+    python -m benchmarks.cores                      prints the table
+    python -m benchmarks.cores --write              also writes it to BENCHMARK.md
+    python -m benchmarks.cores --threads 2 16       for these numbers of threads
+    python -m benchmarks.cores --only GPT --why     also shows how a step's time would be spent, by kernel
 
-A kernel that n threads would share is divided as for these, and its ranges run one after the other, alone. The step
-would take as long as the longest range of each kernel, and all that is outside of them. That bounds the speed-up from
-above: threads get in each other's way in caches and memory, and wake up late, which no such model tells.
+A kernel that n threads would share is divided as it would be for them, and its ranges run one after another, alone. The
+step would take as long as the longest range of each kernel, plus the time outside kernels. This is an upper bound of
+the speed-up: threads compete for caches and memory and wake up late, which this model does not include.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ MODELS = {
     "LSTM": "LSTM characters, 32×64, Adam",
 }
 THREADS = (1, 2, 4, 8, 16, 64)
-AIMS = {"ConvNet": 6.0, "GPT": 6.0, "ViT": 4.0, "LSTM": 4.0}  # by so many threads:
+AIMS = {"ConvNet": 6.0, "GPT": 6.0, "ViT": 4.0, "LSTM": 4.0}  # the desired speed-up with AIMED threads
 AIMED = 16
-HANDED = 3e-6  # seconds that a kernel takes to start, and to hand over to threads that are awake (measured)
+HANDED = 3e-6  # seconds that a kernel takes to start and to pass work to threads that are awake (measured)
 
 _TASK = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 4)
 _DIVIDE = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 5)
 
 
 class Launches:
-    """Stands in for the pool: runs the ranges of each kernel by itself, and keeps how long each took."""
+    """Replaces the thread pool: runs the ranges of each kernel one after another, and records how long each takes."""
 
     def __init__(self, pool: Any, threads: int):
         from tensorgrad.kernels.numba.runtime import mailbox
@@ -76,14 +76,14 @@ class Launches:
         self.own = min(self.called() for _ in range(100))
 
     def called(self) -> float:
-        """What a call of a range costs by itself."""
+        """Returns the overhead of calling a range."""
         nothing = _TASK(ctypes.cast(ctypes.pythonapi.PyGILState_Check, ctypes.c_void_p).value)
         start = self.clock()
         nothing(0, 0, 0)
         return self.clock() - start
 
     def run(self, kernel: Any, length: int, arguments: tuple, elements: int) -> None:
-        """As thread_pool.run."""
+        """Runs a kernel, in place of `thread_pool.run`."""
         began = self.clock()
         address = getattr(kernel, "address", None)
         count = self.pool.shares(address is None, length, elements)
@@ -111,7 +111,7 @@ class Launches:
 
 @contextmanager
 def in_place(launches: Launches) -> Iterator[None]:
-    """Has kernels start here instead of in the pool, as if there were so many threads."""
+    """Runs kernels through `launches` instead of the thread pool, as if there were that many threads."""
     from tensorgrad.settings import _Settings
 
     thread_pool, run, threads = launches.pool, launches.pool.run, _Settings.threads
@@ -122,13 +122,13 @@ def in_place(launches: Launches) -> Iterator[None]:
         thread_pool.run, _Settings.threads = run, threads
 
 
-Figures = tuple[float, float, Counter]  # seconds of a step, those outside of kernels, the longest ranges by kernel
+Figures = tuple[float, float, Counter]  # seconds per step, seconds outside kernels, the longest ranges by kernel
 
 
 class Model:
-    """What a step would take with so many threads.
+    """Models the time of a step with a number of threads.
 
-    Of each range, and of what is outside, the least of all repeats counts: the machine may do other things as well.
+    For each range, and for the time outside kernels, the minimum of all repeats counts, since the machine may be busy.
     """
 
     def __init__(self, threads: int):
@@ -137,7 +137,7 @@ class Model:
         self.best: list[list[float]] = []
 
     def run(self, step: Any) -> None:
-        """Runs the step once more."""
+        """Runs the step and updates the minima."""
         from tensorgrad.kernels.numba.runtime import thread_pool
 
         launches = Launches(thread_pool, self.threads)
@@ -148,12 +148,12 @@ class Model:
         self.outside = min(self.outside, whole - launches.inside)
         now = [times for _, times in launches.ranges]
         self.names = [name for name, _ in launches.ranges]
-        if [*map(len, now)] != [*map(len, self.best)]:  # the first time, or other kernels than before
+        if [*map(len, now)] != [*map(len, self.best)]:  # the first run, or different kernels than before
             self.best = now
         self.best = [[*map(min, old, new)] for old, new in zip(self.best, now, strict=True)]
 
     def figures(self) -> Figures:
-        """What all runs say."""
+        """Returns the figures from all runs."""
         spent: Counter = Counter()
         for name, times in zip(self.names, self.best, strict=True):
             spent[name] += max(times, default=0.0) + HANDED
@@ -161,7 +161,7 @@ class Model:
 
 
 def modelled(step: Any, threads: list[int], repeats: int) -> dict[int, Figures]:
-    """The figures for each number of threads, which take turns."""
+    """Returns the figures for each number of threads; the models take turns."""
     models = [Model(count) for count in threads]
     for model in models * (repeats + 1):
         model.run(step)
@@ -169,18 +169,18 @@ def modelled(step: Any, threads: list[int], repeats: int) -> dict[int, Figures]:
 
 
 def figures(name: str, threads: list[int], repeats: int) -> dict[int, Figures]:
-    """What `modelled` says of a training step."""
+    """Returns the figures of `modelled` for a training step."""
     import tensorgrad as torch
 
     row = next(row for row in all_rows() if row.theme == "training" and row.name == MODELS[name])
-    torch.set_num_threads(2)  # some kernels are for several threads only
+    torch.set_num_threads(2)  # some kernels are only used with several threads
     step, _ = row.build(torch, **row.sizes)
     settle(step)
     return modelled(step, threads, repeats)
 
 
 def line(name: str, found: dict[int, Figures]) -> str:
-    """A row of the table: the speed-ups, and what limits that of the most threads that were aimed at."""
+    """Formats a row of the table: the speed-ups, and what limits the speed-up with AIMED threads."""
     one = found[min(found)][0]
     cells = [f"{one / seconds:.1f}" for seconds, _, _ in found.values()]
     at = AIMED if AIMED in found else max(found)
@@ -192,13 +192,15 @@ def line(name: str, found: dict[int, Figures]) -> str:
 
 
 def main() -> None:
-    """Measures, prints, and with --write stores."""
+    """Measures and prints the table, and stores it with --write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, nargs="+", default=THREADS, help=f"numbers of them (default: {THREADS})")
-    parser.add_argument("--repeats", type=int, default=15, help="of each step (default: 15)")
+    parser.add_argument(
+        "--threads", type=int, nargs="+", default=THREADS, help=f"numbers of threads (default: {THREADS})"
+    )
+    parser.add_argument("--repeats", type=int, default=15, help="repeats of each step (default: 15)")
     parser.add_argument("--only", choices=MODELS, action="append", help="this model (may be repeated)")
-    parser.add_argument("--why", action="store_true", help="the time by kernel, too")
-    parser.add_argument("--write", action="store_true", help="put the table into BENCHMARK.md")
+    parser.add_argument("--why", action="store_true", help="also print the time by kernel")
+    parser.add_argument("--write", action="store_true", help="write the table to BENCHMARK.md")
     given = parser.parse_args()
     threads = sorted({1, *given.threads})
     lines = [

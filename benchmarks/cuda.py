@@ -1,13 +1,13 @@
-"""How long what people do takes on an NVIDIA GPU, beside torch on the same one.
+"""Measures how long typical programs take on an NVIDIA GPU, compared with torch on the same GPU.
 
-python -m benchmarks.cuda                      prints the tables (half an hour)
-python -m benchmarks.cuda --write              and puts them into BENCHMARK.md and benchmarks/results_cuda.json
+python -m benchmarks.cuda                      prints the tables (30 minutes)
+python -m benchmarks.cuda --write              also writes them to BENCHMARK.md and benchmarks/results_cuda.json
 python -m benchmarks.cuda --only softmax       rows whose theme or name contains one of these
-python -m benchmarks.cuda --tf32               products of float32 may be rounded to TensorFloat-32, in both libraries
-python -m benchmarks.cuda --rehearse           runs every row once on small arrays, and times nothing
-python -m benchmarks.cuda --list               the rows
+python -m benchmarks.cuda --tf32               allows TensorFloat-32 for float32 products, in both libraries
+python -m benchmarks.cuda --rehearse           runs every row once on small arrays, without timing
+python -m benchmarks.cuda --list               lists the rows
 
-Ends with status 1 where tensorgrad can use no GPU, 2 where torch cannot, 3 where a rehearsed row is wrong.
+The exit status is 1 if tensorgrad cannot use a GPU, 2 if torch cannot, and 3 if a rehearsed row is wrong.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ from benchmarks.rows import CUDA_THEMES, Place, Row, all_rows, matching
 from benchmarks.rows.bandwidth import COPY
 from benchmarks.worker import fingerprint
 
-SECONDS, QUICK = 0.6, 0.2  # how long a library runs a row in all
+SECONDS, QUICK = 0.6, 0.2  # the total time a library runs a row
 RESULTS = Path(__file__).parent / "results_cuda.json"
 PAIRS: Pairs = {"ours/torch": ("ours", "torch"), "ours/host": ("ours", "host")}
-ON_HOST = ("modules", "bandwidth")  # the themes that torch runs on the CPU too: the trainings would take hours
-# What sizes are at most in a rehearsal, where the row has no small ones of its own: by their names, and others.
+ON_HOST = ("modules", "bandwidth")  # the themes that torch also runs on the CPU; training would take hours
+# The maximum sizes in a rehearsal, if the row has no small sizes: by name, and for all others.
 TINY, OTHERS = {"batch": 4, "rows": 4, "length": 16}, 40
-# What each theme is held against: ours/torch, and the part of the copy's bandwidth.
+# The aims of each theme: the ratio ours/torch, and the fraction of the copy's bandwidth.
 AIMS = {"modules": 1.0, "training_large": 1 / 0.95, "bandwidth": 1.0}
 COPY_AIM = 0.85
-HOST_AIM = 10.0  # times as fast as torch on the CPU, in the largest rows
+HOST_AIM = 10.0  # how many times as fast as torch on the CPU, in the largest rows
 
 
 def options() -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.cuda", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", metavar="PATTERN", nargs="+", help="rows whose theme or name contains one of these")
-    parser.add_argument("--rounds", type=int, help="how often the libraries take turns (default: by time)")
+    parser.add_argument("--rounds", type=int, help="number of turns of each library (default: by time)")
     parser.add_argument("--quick", action="store_true", help="a third of the time")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of each library on the host")
-    parser.add_argument("--no-host", action="store_true", help="leave torch on the CPU out")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of each library on the host")
+    parser.add_argument("--no-host", action="store_true", help="skip torch on the CPU")
     parser.add_argument("--tf32", action="store_true", help="allow TensorFloat-32 in both libraries")
-    parser.add_argument("--write", action="store_true", help="put the tables into BENCHMARK.md and results_cuda.json")
-    parser.add_argument("--rehearse", action="store_true", help="run every row once on small arrays, and time nothing")
-    parser.add_argument("--device", help="of the rehearsal (default: cuda, or cpu where no GPU is)")
+    parser.add_argument("--write", action="store_true", help="write the tables to BENCHMARK.md and results_cuda.json")
+    parser.add_argument("--rehearse", action="store_true", help="run every row once on small arrays, without timing")
+    parser.add_argument("--device", help="device of the rehearsal (default: cuda, or cpu without a GPU)")
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
     arguments = parser.parse_args()
     if arguments.write and (arguments.only or arguments.rehearse):
-        parser.error("--write stores whole tables: not with --only or --rehearse")
+        parser.error("--write stores complete tables and cannot be combined with --only or --rehearse")
     return arguments
 
 
@@ -65,12 +65,12 @@ def options() -> argparse.Namespace:
 
 
 def shrunk(sizes) -> dict[str, Any]:
-    """Sizes that any device runs at once."""
+    """Reduces sizes so that any device can run them quickly."""
     return {name: min(size, TINY.get(name, OTHERS)) if isinstance(size, int) else size for name, size in sizes.items()}
 
 
 def rehearsed(row: Row, libraries: dict[Any, str]) -> str:
-    """Runs a row once in each library on its device, on small arrays: "", or what the first two differ in."""
+    """Runs a row once in each library on its device, on small arrays. Returns how the results differ, or ""."""
     results = []
     try:
         for library, device in libraries.items():
@@ -86,12 +86,12 @@ def rehearsed(row: Row, libraries: dict[Any, str]) -> str:
     ours, theirs = results[0], results[-1]
     if len(ours) != len(theirs):
         return f"{len(ours)} results, not {len(theirs)}"
-    told = (difference(a, b, max(row.tolerance, 1e-3)) for a, b in zip(ours, theirs, strict=True))
-    return next((f"result {i}: {text}" for i, text in enumerate(told) if text), "")
+    texts = (difference(a, b, max(row.tolerance, 1e-3)) for a, b in zip(ours, theirs, strict=True))
+    return next((f"result {i}: {text}" for i, text in enumerate(texts) if text), "")
 
 
 def rehearse(rows: list[Row], device: str) -> int:
-    """Runs the rows on a device, beside torch on the CPU where it is installed; how many were wrong."""
+    """Runs the rows on a device and, if installed, in torch on the CPU. Returns how many were wrong."""
     import tensorgrad
 
     libraries: dict[Any, str] = {tensorgrad: device}
@@ -102,11 +102,11 @@ def rehearse(rows: list[Row], device: str) -> int:
     wrong = 0
     for row in rows:
         try:
-            told = rehearsed(row, libraries)
+            problem = rehearsed(row, libraries)
         except Exception as error:
-            told = f"{type(error).__name__}: {error!s:.300}"
-        wrong += bool(told)
-        print(f"{row.theme}: {row.name}: {told or 'runs'}", flush=True)
+            problem = f"{type(error).__name__}: {error!s:.300}"
+        wrong += bool(problem)
+        print(f"{row.theme}: {row.name}: {problem or 'runs'}", flush=True)
     return wrong
 
 
@@ -114,7 +114,7 @@ def rehearse(rows: list[Row], device: str) -> int:
 
 
 def columns(arguments) -> dict[str, Column]:
-    """Both libraries on the GPU, with the same precision, and torch on the CPU."""
+    """Returns the columns: both libraries on the GPU, with the same precision, and torch on the CPU."""
     on_gpu = {"BENCHMARK_DEVICE": "cuda", "BENCHMARK_TF32": str(int(arguments.tf32))}
     found = {"ours": Column("tensorgrad", "tensorgrad", on_gpu), "torch": Column("torch", "torch", on_gpu)}
     if not arguments.no_host:
@@ -123,15 +123,14 @@ def columns(arguments) -> dict[str, Column]:
 
 
 def facts(running: dict[str, Process], arguments) -> dict[str, Any]:
-    """On what and how it is measured. Ends the program, with a line, where a library finds no GPU."""
+    """Returns the facts about the machine and the measurement. Exits with a message if a library finds no GPU."""
     answers = {}
     for status, name in ((1, "ours"), (2, "torch"), (2, "host")):
         if name in running:
             try:
                 answers[name] = running[name].ask(do="facts")
             except Failure as failure:
-                told = f"nothing to measure: {failure}"
-                print(told, file=sys.stderr)
+                print(f"nothing to measure: {failure}", file=sys.stderr)
                 for process in running.values():
                     process.kill()
                 sys.exit(status)
@@ -141,7 +140,7 @@ def facts(running: dict[str, Process], arguments) -> dict[str, Any]:
 
 
 def with_bandwidth(found: list[dict], rows: list[Row]) -> list[dict]:
-    """Adds bytes a second, and their part of what a copy moves, to the figures of the rows that say what they move."""
+    """Adds the bandwidth, and its fraction of a copy's, to the figures of rows that define how many bytes they move."""
     for figures, row in zip(found, rows, strict=True):
         if row.moved is not None:
             moved = row.moved(**row.sizes)
@@ -155,7 +154,7 @@ def with_bandwidth(found: list[dict], rows: list[Row]) -> list[dict]:
 
 
 def measure_rows(arguments, rows: list[Row], running: dict[str, Process]) -> list[dict]:
-    """The figures of the rows, printing each as it comes."""
+    """Measures the rows, and prints each result as it arrives."""
     found = []
     for row in rows:
         taking_part = {name: each for name, each in running.items() if name != "host" or row.theme in ON_HOST}
@@ -171,7 +170,7 @@ BANDWIDTH_HEAD = HEAD + " GB/s | torch GB/s | of copy |"
 
 
 def line(figures: dict[str, Any]) -> str:
-    """A row of a table."""
+    """Formats a row of a table."""
     seconds, ratios = figures.get("seconds", {}), figures.get("ratios", {})
     ratio, host = ratios.get("ours/torch"), ratios.get("ours/host")
     text = "–" if ratio is None else f"{ratio['median']:.2f} ({ratio['low']:.2f}–{ratio['high']:.2f})"
@@ -183,12 +182,12 @@ def line(figures: dict[str, Any]) -> str:
         moved, part = figures.get("bandwidth", {}), figures.get("of copy")
         cells += [f"{moved[name] / 1e9:.0f}" if name in moved else "–" for name in ("ours", "torch")]
         cells.append("–" if part is None else f"{part:.0%}" if part >= COPY_AIM else f"**{part:.0%}**")
-    wrong = "; ".join(f"**{name}: {told}**" for name, told in figures["wrong"].items())
+    wrong = "; ".join(f"**{name}: {text}**" for name, text in figures["wrong"].items())
     return f"| {figures['name']}{' ' if wrong else ''}{wrong} | {' | '.join(cells)} |"
 
 
 def tables(found: list[dict[str, Any]]) -> str:
-    """A table for each theme."""
+    """Formats a table for each theme."""
     parts = []
     for theme, title in CUDA_THEMES.items():
         lines = [line(figures) for figures in found if figures["theme"] == theme]
@@ -200,7 +199,7 @@ def tables(found: list[dict[str, Any]]) -> str:
 
 
 def means(found: list[dict[str, Any]]) -> str:
-    """The geometric mean of each theme, and the rows that miss what they are held against."""
+    """Formats the geometric mean of each theme, and the number of rows that miss their aim."""
     lines = []
     for theme, limit in AIMS.items():
         ratios = [each["ratios"]["ours/torch"] for each in found if each["theme"] == theme and "ours/torch" in
@@ -227,19 +226,19 @@ def means(found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def write(told: dict[str, Any], found: list[dict[str, Any]]) -> None:
+def write(about: dict[str, Any], found: list[dict[str, Any]]) -> None:
     """Stores the tables in BENCHMARK.md and the figures in results_cuda.json."""
-    lead = f"{report.told(told)}; {told['precision']}"
+    lead = f"{report.facts_text(about)}; {about['precision']}"
     report.store("cuda", "\n\n".join([lead, means(found), tables(found)]), "## CUDA: `python -m benchmarks.cuda`")
-    RESULTS.write_text(json.dumps({"facts": told, "rows": found}, indent=1, ensure_ascii=False) + "\n")
+    RESULTS.write_text(json.dumps({"facts": about, "rows": found}, indent=1, ensure_ascii=False) + "\n")
 
 
 def main() -> None:
-    """Measures, prints, and with --write stores."""
+    """Measures and prints the tables, and stores them with --write."""
     arguments = options()
     rows = matching(all_rows(CUDA_THEMES), arguments.only or ["*"])
     if arguments.list or not rows:
-        print("\n".join(f"{row.theme}: {row.name}" for row in rows) or "no row of that name")
+        print("\n".join(f"{row.theme}: {row.name}" for row in rows) or "no row has that name")
         sys.exit(0 if rows else 1)
     if arguments.rehearse:
         import tensorgrad
@@ -251,15 +250,15 @@ def main() -> None:
         name: Process(column, arguments.threads, module="benchmarks.gpu_worker") for name, column in made.items()
     }
     try:
-        told = facts(running, arguments)
-        print(f"{report.told(told)}; {told['precision']}\n\n{HEAD}", flush=True)
+        about = facts(running, arguments)
+        print(f"{report.facts_text(about)}; {about['precision']}\n\n{HEAD}", flush=True)
         found = measure_rows(arguments, rows, running)
     finally:
         for process in running.values():
             process.kill()
     print("", tables(found), "", means(found), sep="\n")
     if arguments.write:
-        write(told, found)
+        write(about, found)
 
 
 if __name__ == "__main__":

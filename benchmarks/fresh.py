@@ -1,4 +1,4 @@
-"""What needs a fresh process for every figure: importing, the first step, the memory that training takes."""
+"""Measurements that need a fresh process for each figure: import time, the first step, the memory used in training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNS, QUICK_RUNS = 7, 3
 
 
 def probe(kind: str, column: Column, threads: int, row: str, **more: str) -> dict[str, float]:
-    """The answer of `benchmarks.probe` in a process of a column. Raises: Failure."""
+    """Runs `benchmarks.probe` in a process of a column, and returns its answer. Raises: Failure if it fails."""
     command = [sys.executable, "-m", "benchmarks.probe", kind, column.library, str(threads), row]
     given = environment(column, threads, **more)
     try:
@@ -33,12 +33,12 @@ def probe(kind: str, column: Column, threads: int, row: str, **more: str) -> dic
 
 
 def medians(answers: list[dict[str, float]]) -> dict[str, float]:
-    """The median of each figure."""
+    """Returns the median of each figure."""
     return {name: statistics.median(answer[name] for answer in answers) for name in answers[0]}
 
 
 def imports(columns: Iterable[str], threads: int, quick: bool) -> dict[str, dict[str, float]]:
-    """Seconds of a process that imports a library and ends, in turns: median and quartiles."""
+    """Measures processes that import a library and exit, in turns: median and quartiles in seconds."""
     libraries = ["numpy", *dict.fromkeys(COLUMNS[name].library for name in columns)]
     times: dict[str, list[float]] = {library: [] for library in libraries}
     runs = QUICK_RUNS if quick else 2 * RUNS + 1
@@ -47,7 +47,7 @@ def imports(columns: Iterable[str], threads: int, quick: bool) -> dict[str, dict
             start = time.perf_counter()
             given = environment(COLUMNS["torch"], threads)
             subprocess.run([sys.executable, "-c", f"import {library}"], env=given, cwd=ROOT, check=True)
-            if number:  # the first reads the files from the disk
+            if number:  # the first run reads the files from disk
                 times[library].append(time.perf_counter() - start)
     found = {}
     for library, seconds in times.items():
@@ -57,11 +57,11 @@ def imports(columns: Iterable[str], threads: int, quick: bool) -> dict[str, dict
 
 
 def first_steps(columns: Iterable[str], threads: int, quick: bool) -> dict[str, dict[str, float]]:
-    """Seconds from the import to the first step of the MNIST ConvNet and on, with an empty and a full cache."""
+    """Measures the seconds from the import through the first steps of the MNIST ConvNet, with empty and full cache."""
     runs = 1 if quick else QUICK_RUNS
     found: dict[str, list[dict[str, float]]] = {}
     names = [name for name in columns if name != "raised"]
-    for name in names:  # reads the files from the disk
+    for name in names:  # the first run reads the files from disk
         probe("first-step", COLUMNS[name], threads, FIRST)
     for _ in range(runs):
         for name in names:
@@ -77,14 +77,14 @@ def first_steps(columns: Iterable[str], threads: int, quick: bool) -> dict[str, 
 
 
 def memories(columns: Iterable[str], threads: int, quick: bool) -> dict[str, dict[str, dict[str, float]]]:
-    """For each training step the MB of each column, as `benchmarks.probe.memory` describes them."""
+    """Returns the MB of each column for each training step, as described in `benchmarks.probe.memory`."""
     found: dict[str, dict[str, dict[str, float]]] = {}
-    names = [name for name in columns if name != "raised"]  # those thresholds are there to keep memory
+    names = [name for name in columns if name != "raised"]  # the raised thresholds deliberately keep memory
     for row in all_rows():
         if row.theme == "training":
             full = f"{row.theme}: {row.name}"
             if "fast" in names:
-                probe("memory", COLUMNS["fast"], threads, full)  # so that nothing is left to compile
+                probe("memory", COLUMNS["fast"], threads, full)  # compiles all kernels
             found[row.name] = {name: probe("memory", COLUMNS[name], threads, full) for name in names}
     return found
 

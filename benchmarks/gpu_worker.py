@@ -1,7 +1,7 @@
-"""The worker of `benchmarks.cuda`: as `benchmarks.worker`, with the rows of the GPU's tables, timed by CUDA events.
+"""The worker of `benchmarks.cuda`: like `benchmarks.worker`, with the rows of the GPU tables, timed with CUDA events.
 
-Two variables of the environment say how: BENCHMARK_DEVICE is where the rows run, BENCHMARK_TF32 is 1 where products of
-float32 may be rounded to TensorFloat-32.
+Two environment variables configure it: BENCHMARK_DEVICE is the device of the rows, and BENCHMARK_TF32=1 allows
+TensorFloat-32 for products of float32.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from benchmarks.rows import CUDA_THEMES, Place, all_rows
 
 
 def allow_tf32(torch, allowed: bool) -> None:
-    """Whether products of float32 may be rounded to TensorFloat-32, everywhere; by itself torch has two minds."""
+    """Sets whether float32 products may use TensorFloat-32; by default torch's two settings for this differ."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 
 class Worker(worker.Worker):
-    """The row at hand, on a device."""
+    """Runs the current row on a device."""
 
     def __init__(self, name: str, threads: int, clock: str):
         super().__init__(name, threads, clock)
@@ -29,7 +29,7 @@ class Worker(worker.Worker):
             allow_tf32(self.torch, os.environ.get("BENCHMARK_TF32", "0") == "1")
 
     def facts(self) -> dict:
-        """Versions, and the device that this library sees. Raises: RuntimeError where it sees none."""
+        """Returns versions and the name of the GPU. Raises: RuntimeError if the library finds no GPU."""
         found = super().facts()
         if self.on_gpu:
             if not self.torch.cuda.is_available():
@@ -44,12 +44,12 @@ class Worker(worker.Worker):
         return found
 
     def build(self, name: str):
-        """The step and the results of a row."""
+        """Builds a row: returns its step and the function for its results."""
         row = next(row for row in all_rows(CUDA_THEMES) if f"{row.theme}: {row.name}" == name)
         return row.build(self.torch, **row.sizes)
 
     def warm(self, seconds: float) -> dict:
-        """Runs the step for some time; how long one takes. What is only queued is waited for."""
+        """Runs the step for some time, waiting for queued work. Returns the time per step."""
         self.step()
         self.wait()
         start, count, passed = time.perf_counter(), 0, 0.0
@@ -61,7 +61,7 @@ class Worker(worker.Worker):
         return {"seconds": passed / count}
 
     def time(self, count: int) -> dict:
-        """The mean time of `count` steps that follow each other without waiting: by the GPU's own clock."""
+        """Measures the mean time of `count` steps that run without waiting in between, by the GPU's clock."""
         if not self.on_gpu:
             return super().time(count)
         cuda, step, repeat = self.torch.cuda, self.step, range(count)
@@ -75,7 +75,7 @@ class Worker(worker.Worker):
         return {"seconds": first.elapsed_time(last) / 1000 / count}
 
     def wait(self) -> None:
-        """Until everything that was launched is done."""
+        """Waits until all launched work is done."""
         if self.on_gpu:
             self.torch.cuda.synchronize()
 

@@ -1,12 +1,12 @@
-"""Kernels on arrays that do not lie in rows: expanded, transposed, sliced, channels last, beside torch in one process.
+"""Measures kernels on non-contiguous arrays (expanded, transposed, sliced, channels last) against torch in one process.
 
     python -m benchmarks.layouts                   prints the tables
     python -m benchmarks.layouts --only softmax    rows whose name contains this
-    python -m benchmarks.layouts --write           puts them into BENCHMARK.md
+    python -m benchmarks.layouts --write           also writes them to BENCHMARK.md
 
-One thread. Every cell is tensorgrad's time divided by torch's for the same program on an input of that layout: first
-the function alone, then with `.sum().backward()`, whose gradient is an expanded number. Both start from the same
-numbers; results and gradients are compared first. Below 1.0 is faster than torch.
+Uses one thread. Every cell is tensorgrad's time divided by torch's for the same program on an input with that layout:
+first the function alone, then with `.sum().backward()`, whose gradient is an expanded scalar. Both start from the same
+values, and results and gradients are compared first. Below 1.0 is faster than torch.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ ON_IMAGES = {
 
 
 def _of_matrix(lib, layout):
-    """A 512 × 512 matrix of a layout, a leaf."""
+    """Returns a 512 × 512 matrix with a layout, as a leaf."""
     values = lib.tensor(np.random.default_rng(0).standard_normal((1024, 512)).astype(np.float32))
     return {
         "contiguous": lambda: values[:512].clone(),
@@ -98,7 +98,7 @@ def _of_matrix(lib, layout):
 
 
 def _of_images(lib, layout):
-    """8 × 32 × 32 × 32 numbers of a layout."""
+    """Returns an 8 × 32 × 32 × 32 tensor with a layout."""
     values = lib.tensor(np.random.default_rng(0).standard_normal((8, 32, 32, 64)).astype(np.float32))
     return {
         "contiguous": lambda: values[..., :32].contiguous(),
@@ -109,14 +109,14 @@ def _of_images(lib, layout):
     }[layout]()
 
 
-GROUPS = (  # title, rows, input of a layout, layouts
+GROUPS = (  # title, rows, function that makes an input with a layout, layouts
     ("512×512", ON_MATRICES, _of_matrix, ("contiguous", "expanded", "transposed", "sliced", "every other")),
     ("8×32×32×32", ON_IMAGES, _of_images, ("contiguous", "expanded", "transposed", "sliced", "channels_last")),
 )
 
 
 def program(lib, function, inputs, layout, backward):
-    """What is timed: a function without arguments, which returns what is compared."""
+    """Returns the function to time; it takes no arguments and returns the result to compare."""
     x = inputs(lib, layout)
     shape = MATRIX if x.ndim == 2 else (32, 32, 3, 3)
     other = lib.tensor(np.random.default_rng(1).standard_normal(shape).astype(np.float32) * 0.1)
@@ -133,7 +133,7 @@ def program(lib, function, inputs, layout, backward):
 
 
 def ratio(function, inputs, layout, backward, clock) -> tuple[float, float]:
-    """(the median of the rounds' ratios, our seconds) of a program."""
+    """Measures a program. Returns (the median ratio of the rounds, our time in seconds)."""
     steps = [program(lib, function, inputs, layout, backward) for lib in (tensorgrad, torch)]
     settle(steps[0])
     results = [np.asarray(step().detach()) for step in steps]
@@ -158,7 +158,7 @@ def ratio(function, inputs, layout, backward, clock) -> tuple[float, float]:
 
 
 def tables(only="", clock=time.perf_counter) -> str:
-    """Measures every cell; the tables as Markdown."""
+    """Measures every cell. Returns the tables as Markdown."""
     lines, slow, all_ratios = [], [], []
     for title, rows, inputs, layouts in GROUPS:
         lines += ["", f"| {title} | " + " | ".join(f"{layout} | with backward" for layout in layouts) + " |"]
@@ -187,11 +187,11 @@ def tables(only="", clock=time.perf_counter) -> str:
 
 
 def main() -> None:
-    """Measures, prints, and with --write stores the tables."""
+    """Measures and prints the tables, and stores them with --write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="rows whose name contains this")
-    parser.add_argument("--clock", choices=("wall", "thread"), default="wall", help="thread: for a busy machine")
-    parser.add_argument("--write", action="store_true", help="put the tables into BENCHMARK.md")
+    parser.add_argument("--clock", choices=("wall", "thread"), default="wall", help="thread: for use on a busy machine")
+    parser.add_argument("--write", action="store_true", help="write the tables to BENCHMARK.md")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     tensorgrad.set_num_threads(1)

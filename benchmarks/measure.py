@@ -1,4 +1,4 @@
-"""Measures a row in several processes: compares what they compute, then lets them run in turns."""
+"""Measures a row in several processes: compares their results, then times them in turns."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from benchmarks.processes import Failure, Process
 from benchmarks.rows import Row
 
-Pairs = Mapping[str, tuple[str, str]]  # name -> the column, and the one that it is held against
+Pairs = Mapping[str, tuple[str, str]]  # name -> a column, and the one it is compared with
 PAIRS: Pairs = {"fast/torch": ("fast", "torch"), "fast/raised": ("fast", "raised"), "numpy/torch": ("numpy", "torch")}
 
 
 def differences(files: dict[str, Path], tolerance: float) -> dict[str, str]:
-    """What each column's results differ in from torch's (or the last column's): name -> a sentence."""
+    """Compares each column's results with torch's (or the last column's). Returns name -> difference, as text."""
     import numpy as np
 
     names = list(files)
@@ -30,21 +30,21 @@ def differences(files: dict[str, Path], tolerance: float) -> dict[str, str]:
             found[name] = f"{len(actual.files)} results, not {len(expected.files)}"
             continue
         for i, key in enumerate(expected.files):
-            told = difference(actual[key], expected[key], tolerance)
-            if told:
-                found[name] = f"result {i}: {told}"
+            text = difference(actual[key], expected[key], tolerance)
+            if text:
+                found[name] = f"result {i}: {text}"
                 break
     return found
 
 
 def difference(actual, expected, tolerance: float) -> str:
-    """How two arrays differ by more than `tolerance` of the largest element; "" if they do not."""
+    """Describes how two arrays differ by more than `tolerance` times the largest element; "" if they do not."""
     import numpy as np
 
     if actual.shape != expected.shape:
         return f"shape {actual.shape}, not {expected.shape}"
     if expected.dtype.kind in "biu" or actual.dtype.kind in "biu":
-        return "" if np.array_equal(actual, expected) else f"{np.mean(actual != expected):.0%} of the numbers differ"
+        return "" if np.array_equal(actual, expected) else f"{np.mean(actual != expected):.0%} of the elements differ"
     actual, expected = actual.astype(np.float64), expected.astype(np.float64)
     finite = expected[np.isfinite(expected)]
     largest = float(abs(finite).max()) if finite.size else 0.0
@@ -54,13 +54,13 @@ def difference(actual, expected, tolerance: float) -> str:
 
 
 def spread(values: list[float]) -> tuple[float, float, float]:
-    """Median, first and third quartile."""
+    """Returns the median, the first quartile and the third quartile."""
     ordered = sorted(values)
     return statistics.median(ordered), ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]
 
 
 def summary(times: dict[str, list[float]], pairs: Pairs = PAIRS) -> dict[str, Any]:
-    """The median and the best time of each column, and of each pair the ratio of every round in a few numbers."""
+    """Summarizes the times: the median and best of each column, and statistics of each pair's ratios by round."""
     found: dict[str, Any] = {
         "seconds": {name: statistics.median(values) for name, values in times.items()},
         "best": {name: min(values) for name, values in times.items()},
@@ -74,13 +74,13 @@ def summary(times: dict[str, list[float]], pairs: Pairs = PAIRS) -> dict[str, An
     return found
 
 
-# Seconds between two turns. After their last product the threads of a BLAS wait for the next one in a loop, for tens of
-# milliseconds: whoever came next would have the processors only in part.
+# Seconds between two turns. After a matrix product, BLAS threads spin for tens of milliseconds waiting for the next
+# one, and would take processor time from the process whose turn is next.
 REST = 0.05
 
 
 def plan(each: dict[str, float], rounds: int | None, seconds: float) -> tuple[int, dict[str, int]]:
-    """How many rounds, and how many steps a round for each column, so that a column runs for about `seconds`."""
+    """Returns the number of rounds, and the steps per round for each column, so that a column runs about `seconds`."""
     if rounds is None:
         rounds = int(min(15, max(3, seconds / max(each.values()))))
     return rounds, {name: max(1, round(seconds / rounds / one)) for name, one in each.items()}
@@ -89,7 +89,7 @@ def plan(each: dict[str, float], rounds: int | None, seconds: float) -> tuple[in
 def together(
     row: Row, processes: dict[str, Process], rounds: int | None, seconds: float, pairs: Pairs = PAIRS
 ) -> dict[str, Any]:
-    """The figures of one row from processes that take turns."""
+    """Measures one row in processes that take turns."""
     name = f"{row.theme}: {row.name}"
     found: dict[str, Any] = {
         "theme": row.theme,
@@ -131,9 +131,9 @@ def together(
 def measured(
     row: Row, processes: dict[str, Process], rounds: int | None, seconds: float, pairs: Pairs = PAIRS
 ) -> dict[str, Any]:
-    """The figures of one row (`summary`'s), or what is wrong with it under "wrong".
+    """Returns the figures of one row (from `summary`), with any problems under "wrong".
 
-    A heavy row is measured in fresh processes and pair by pair, so that the machine never holds all of it at once.
+    A heavy row is measured in fresh processes, one pair at a time, so that not all of them are in memory together.
     """
     possible = [pair for pair in pairs.values() if set(pair) <= set(processes)]
     if not row.heavy or not possible:

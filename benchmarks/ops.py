@@ -1,12 +1,12 @@
-"""What the ops of every family cost, beside torch in the same process.
+"""Measures the cost of ops from every family, compared with torch in the same process.
 
     python -m benchmarks.ops                  prints the table (minutes)
-    python -m benchmarks.ops sort reduce sum  some families or ops only
-    python -m benchmarks.ops --write          and puts it into BENCHMARK.md
-    python -m benchmarks.ops --quick          one short round each: whether it runs, not how fast
+    python -m benchmarks.ops sort reduce sum  only some families or ops
+    python -m benchmarks.ops --write          also writes it to BENCHMARK.md
+    python -m benchmarks.ops --quick          one short round each, to check that everything runs
 
-Each op runs on about 16, 10 thousand and 1 million elements, forward, and forward and backward where it has a
-derivative; one thread, float32. Both libraries get the same numbers, and their results are compared first. A ratio
+Each op runs on about 16, 10 thousand and 1 million elements: forward, and if it has a derivative also forward and
+backward, with one thread and float32. Both libraries get the same values, and their results are compared first. A ratio
 below 1.0 is faster than torch.
 """
 
@@ -29,17 +29,17 @@ SLOW = 2.0
 
 
 class Row(NamedTuple):
-    """An op as an expression over the library `l` (`F`: nn.functional) and the operands that `operands` makes."""
+    """An op as an expression of the library `l`, its nn.functional `F`, and the operands from `operands`."""
 
     family: str
     name: str
     expression: str
-    kind: str = "flat"  # of its operands: a key of SHAPES
+    kind: str = "flat"  # the kind of its operands: a key of SHAPES
     backward: bool = True
     largest: int = SIZES[-1]
 
 
-SHAPES = {  # the shape of x and y by their number of elements
+SHAPES = {  # the shapes of x and y, by number of elements
     "flat": {16: (16,), 10_000: (10_000,), 1_000_000: (1_000_000,)},
     "square": {16: (4, 4), 10_000: (100, 100), 1_000_000: (1000, 1000)},
     "batch": {16: (1, 4, 4), 10_000: (25, 20, 20), 1_000_000: (100, 100, 100)},
@@ -126,7 +126,7 @@ ROWS = (
 
 
 def operands(row: Row, size: int) -> dict[str, np.ndarray]:
-    """The arrays that a row's expression names, drawn from one seed."""
+    """Makes the arrays named in a row's expression, from a fixed seed."""
     generator = np.random.default_rng(0)
     shape = SHAPES[row.kind][size]
 
@@ -149,7 +149,7 @@ def operands(row: Row, size: int) -> dict[str, np.ndarray]:
 
 
 def program(row: Row, size: int, backward: bool):
-    """The row in either library, as `overhead.measure` wants it: library -> step -> result."""
+    """Returns the row as a program for `overhead.measure`: library -> step -> result."""
     arrays = operands(row, size)
     run = eval(f"lambda l, F, {', '.join(arrays)}: {row.expression}")
 
@@ -184,7 +184,7 @@ def measured(rows, sizes, rounds: int, seconds: float):
 
 
 def line(row: Row, mode: str, found: dict) -> str:
-    """A row of the table: for each size the ratio, its quartiles, and our time."""
+    """Formats a row of the table: the ratio, its quartiles and our time for each size."""
     cells = []
     for size in SIZES:
         if size not in found:
@@ -197,7 +197,7 @@ def line(row: Row, mode: str, found: dict) -> str:
 
 
 def summary(found: list) -> str:
-    """How many of the measurements are below 1, and which are above SLOW, the worst first."""
+    """Summarizes how many measurements are below 1, and lists those above SLOW, worst first."""
     ratios = [measurement[2] for _, _, by_size in found for measurement in by_size.values()]
     slow = []
     for row, mode, by_size in found:
@@ -211,11 +211,11 @@ def summary(found: list) -> str:
 
 
 def main() -> None:
-    """Measures, prints, and with --write stores the table."""
+    """Measures and prints the table, and stores it with --write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="families or ops (default: all)")
-    parser.add_argument("--write", action="store_true", help="put the table into BENCHMARK.md")
-    parser.add_argument("--quick", action="store_true", help="one short round each, to see that it runs")
+    parser.add_argument("--write", action="store_true", help="write the table to BENCHMARK.md")
+    parser.add_argument("--quick", action="store_true", help="one short round each, to check that everything runs")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     rounds, seconds = (1, 1e-4) if arguments.quick else (ROUNDS, ROUND_SECONDS)

@@ -1,11 +1,11 @@
-"""What one op, one backward pass and one small training step cost, beside torch in the same process.
+"""Measures the cost of one op, one backward pass and one small training step against torch in the same process.
 
     python -m benchmarks.overhead            prints the table
-    python -m benchmarks.overhead --write    and puts it into BENCHMARK.md
+    python -m benchmarks.overhead --write    also writes it to BENCHMARK.md
 
-Both libraries run the same program from the same seed on one thread; their results are compared first. Each row
-alternates between them, round by round, and reports the median time of each, the median of the rounds' ratios, and
-their spread (first to third quartile). Below 1.0 is faster than torch.
+Both libraries run the same program from the same seed on one thread, and their results are compared first. Each row
+alternates between them by rounds. It reports the median time of each library, and the median and spread (first to third
+quartile) of the rounds' ratios. Below 1.0 is faster than torch.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ import tensorgrad
 from benchmarks.report import processor, store
 
 ROUNDS = 41
-ROUND_SECONDS = 0.02  # how long one library runs before it is the other's turn
+ROUND_SECONDS = 0.02  # how long a library runs in each round
 
 
 def matrices(lib, requires_grad):
-    """Two 4x4 matrices of the same numbers in either library."""
+    """Returns two 4x4 matrices, with the same values in both libraries."""
     values = np.random.default_rng(0).standard_normal((2, 4, 4)).astype(np.float32)
     return [lib.tensor(v, requires_grad=requires_grad) for v in values]
 
@@ -49,8 +49,8 @@ def add_untracked(lib):
     return lambda: a + b
 
 
-def add_beside_a_subclass(lib):
-    """One recorded addition, in a program that has a class of its own that overrides ops."""
+def add_with_subclass(lib):
+    """One recorded addition, in a program with a subclass that overrides ops."""
 
     class Own(lib.Tensor):
         @classmethod
@@ -146,7 +146,7 @@ ROWS = (  # name, program, the target ratio (None: for information)
     ("XOR step: 2-8-2, modules, cross-entropy, SGD", xor_step, 0.4),
     ("MLP 784-128-10, batch 32: forward, backward, SGD", mlp_step, 0.8),
     ("`a + b`, 4×4, under no graph", add_untracked, None),
-    ("`a + b`, 4×4, recorded, beside a class that overrides ops", add_beside_a_subclass, 0.8),
+    ("`a + b`, 4×4, recorded, beside a class that overrides ops", add_with_subclass, 0.8),
     ("`a * 2.0`, 4×4, recorded", times_number, None),
     ("`a[1]`, 4×4, recorded", index_row, None),
     ("XOR step with tanh and Adam", adam_step, None),
@@ -154,17 +154,17 @@ ROWS = (  # name, program, the target ratio (None: for information)
 
 
 def measure(program, rounds=ROUNDS, seconds=ROUND_SECONDS, atol=1e-5, collect=True):
-    """(our median seconds, torch's, median ratio, first and third quartile of the ratio) of one program.
+    """Measures one program. Returns (our median seconds, torch's, and the ratio's median, first and third quartile).
 
-    The first results are compared, to a relative 1e-4 and to `atol` of the largest. In each of the `rounds`, either
-    library runs for `seconds`; then, with `collect`, the garbage collector.
+    The first results are compared, with a relative tolerance of 1e-4 and a tolerance of `atol` times the largest. In
+    each of the `rounds`, each library runs for `seconds`, followed by the garbage collector if `collect` is set.
     """
     steps = {"ours": program(tensorgrad), "torch": program(torch)}
     results = [np.asarray(step().detach()) for step in steps.values()]
     largest = max(1.0, float(abs(results[1]).max())) if results[1].size else 1.0
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=atol * largest)
     counts = {}
-    for name, step in steps.items():  # warm-up, and how many calls fill a round
+    for name, step in steps.items():  # warms up, and counts the calls that fill a round
         start, count = time.perf_counter(), 0
         while time.perf_counter() - start < 5 * seconds:
             step()
@@ -186,7 +186,7 @@ def measure(program, rounds=ROUNDS, seconds=ROUND_SECONDS, atol=1e-5, collect=Tr
 
 
 def table() -> str:
-    """Measures every row; the table as Markdown."""
+    """Measures every row. Returns the table as Markdown."""
     lines = [
         "| program | tensorgrad µs | torch µs | ratio | quartiles | target | met |",
         "|---|---:|---:|---:|---:|---:|---|",
@@ -203,22 +203,22 @@ def table() -> str:
 
 
 def facts(rounds=ROUNDS, seconds=ROUND_SECONDS) -> str:
-    """When, on what and how it was measured."""
+    """Describes when, on what machine and how the measurement was made."""
     text = (
         f"{datetime.date.today()}, {processor()}, one thread, Python {platform.python_version()}, "
         f"NumPy {np.__version__}, torch {torch.__version__}; "
         f"{rounds} rounds of about {seconds * 1e3:.0f} ms a library, alternating"
     )
     core = os.environ.get("OPENBLAS_CORETYPE")
-    if core:  # NumPy's BLAS then runs another processor's kernels: say so, for it costs up to half of the speed
+    if core:  # NumPy's BLAS then runs another processor's kernels, at down to half the speed
         text += f"; OPENBLAS_CORETYPE={core} was set"
     return text
 
 
 def main() -> None:
-    """Measures, prints, and with --write stores the table."""
+    """Measures and prints the table, and stores it with --write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="write the table to BENCHMARK.md")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print(facts())

@@ -1,7 +1,7 @@
-"""A few rows written for other libraries too: JAX (compiled as a whole), tinygrad, autograd, MyGrad.
+"""A few rows for other libraries: JAX (fully compiled), tinygrad, autograd and MyGrad.
 
-Only what all of them can express. The names are those of rows of the main table, whose results these are compared
-with; the weights are tensorgrad's, from the same seed.
+They include only what all of these libraries can express. Their names are those of rows in the main table, with whose
+results they are compared; the weights are tensorgrad's, from the same seed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RATE = 0.1
 
 
 def columns(threads: int) -> dict[str, Column]:
-    """The libraries that are installed, each with its environment."""
+    """Returns the installed libraries, each with its environment."""
     limit = "" if threads > 1 else "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     known = {
         "jax": Column("JAX", "jax", {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": limit}),
@@ -33,7 +33,7 @@ def columns(threads: int) -> dict[str, Column]:
 
 
 def arrays(name: str) -> list[Any]:
-    """The NumPy arrays that a row starts from: two vectors; x, weight, bias; or x, y and the network's weights."""
+    """Returns the NumPy inputs of a row: two vectors; x, weight, bias; or x, y and the network's weights."""
     import tensorgrad as torch
     from benchmarks.rows import drawn, models, whole
 
@@ -49,13 +49,13 @@ def arrays(name: str) -> list[Any]:
 
 
 def three_steps(step: Callable) -> list[Any]:
-    """What the training rows compare, from a step that returns the loss and the gradients."""
+    """Runs a step that returns the loss and the gradients. Returns the results that training rows compare."""
     loss, gradients = step()
     return [loss, step()[0], step()[0], *gradients]
 
 
 def jax(name: str):
-    """Compiled, and waited for."""
+    """Builds a row for JAX; steps are compiled, and wait for their results."""
     import jax
     import jax.numpy as np
 
@@ -87,7 +87,7 @@ def jax(name: str):
 
 
 def tinygrad(name: str):
-    """Compiled through TinyJit, and waited for."""
+    """Builds a row for tinygrad; steps are compiled by TinyJit, and wait for their results."""
     from tinygrad import Device, Tensor, TinyJit
 
     given = [Tensor(array).realize() for array in arrays(name)]
@@ -115,7 +115,7 @@ def tinygrad(name: str):
         Device[Device.DEFAULT].synchronize()
         return results
 
-    def copied():  # the compiled function writes into the same outputs again
+    def copied():  # the compiled function reuses its outputs
         loss, *gradients = (result.numpy().copy() for result in step())
         return loss, gradients
 
@@ -123,7 +123,7 @@ def tinygrad(name: str):
 
 
 def autograd(name: str):
-    """On NumPy."""
+    """Builds a row for autograd."""
     import autograd.numpy as np
     from autograd import grad
 
@@ -156,7 +156,7 @@ def autograd(name: str):
 
 
 def mygrad(name: str):
-    """On NumPy."""
+    """Builds a row for MyGrad."""
     import mygrad as mg
     from mygrad.nnet.losses import softmax_crossentropy
 
@@ -185,5 +185,5 @@ BUILDS: dict[str, Callable] = {"jax": jax, "tinygrad": tinygrad, "autograd": aut
 
 
 def facts(name: str) -> dict[str, str]:
-    """The library's version."""
+    """Returns the library's version."""
     return {name: version(name)}

@@ -1,4 +1,4 @@
-"""What can be seen only once in a process: its first step, its memory. Prints one line of JSON.
+"""Measures what can be measured only once per process: its first step, its memory. Prints one line of JSON.
 
     python -m benchmarks.probe first-step tensorgrad 2 "training: MNIST ConvNet, batch 64, Adam"
     python -m benchmarks.probe memory torch 2 "training: MNIST ConvNet, batch 64, Adam"
@@ -20,13 +20,13 @@ from benchmarks.rows import all_rows
 from benchmarks.worker import COMPILING, library, settle
 
 STEPS = 5
-YOUNG_STEPS, YOUNG_SECONDS = 500, 10  # a young process is watched for both
+YOUNG_STEPS, YOUNG_SECONDS = 500, 10  # a young process runs for at least both
 
 
 def first_step(name: str, threads: int, row) -> dict[str, float]:
-    """Seconds from before the import to several points, and those of single steps.
+    """Measures the seconds from before the import to several points, and the seconds of single steps.
 
-    The program steps on while kernels are compiled in the background, as a training does.
+    The program continues to run steps while kernels are compiled in the background, as in training.
     """
     start = time.perf_counter()
     torch = library(name, threads)
@@ -38,7 +38,7 @@ def first_step(name: str, threads: int, row) -> dict[str, float]:
     found["import to first step"] = found["first step"] + ready
     while compiling():
         if time.perf_counter() - start > COMPILING:
-            raise RuntimeError(f"kernels were not compiled after {COMPILING} s")
+            raise RuntimeError(f"kernels were still being compiled after {COMPILING} s")
         step()
     found["everything compiled"] = time.perf_counter() - start
     found["later step"] = statistics.median(timed(step) for _ in range(2 * STEPS))
@@ -46,7 +46,7 @@ def first_step(name: str, threads: int, row) -> dict[str, float]:
 
 
 def compiling() -> bool:
-    """Whether a kernel is still being compiled."""
+    """Returns whether a kernel is still being compiled."""
     runtime = sys.modules.get("tensorgrad.kernels.numba.runtime.background")
     if runtime is None:
         return False
@@ -57,14 +57,14 @@ def compiling() -> bool:
 
 
 def timed(step) -> float:
-    """The seconds that one step takes."""
+    """Returns the seconds that one step takes."""
     start = time.perf_counter()
     step()
     return time.perf_counter() - start
 
 
 def resident(field: str) -> float:
-    """MB in memory now (VmRSS), or at most since the mark was reset (VmHWM)."""
+    """Returns the MB in memory now (VmRSS), or the maximum since the last reset (VmHWM)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) / 1024
@@ -72,7 +72,7 @@ def resident(field: str) -> float:
 
 
 def highest(step) -> float:
-    """MB that some steps take at most, above what was in memory before them."""
+    """Returns the maximum MB that some steps use, beyond what was in memory before."""
     Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
     before = resident("VmRSS")
     for _ in range(STEPS):
@@ -81,7 +81,7 @@ def highest(step) -> float:
 
 
 def trim() -> None:
-    """Gives free memory back to the system, so that what a step takes counts again."""
+    """Returns free memory to the system, so that memory used by the next step counts again."""
     import ctypes
 
     gc.collect()
@@ -89,7 +89,7 @@ def trim() -> None:
 
 
 def memory(name: str, threads: int, row) -> dict[str, float]:
-    """MB: of the import and the set-up, of the first steps above that, of later steps, of the whole process."""
+    """Measures MB: the import and the set-up, the first steps beyond that, later steps, and the whole process."""
     torch = library(name, threads)
     imported = resident("VmRSS")
     step, _ = row.build(torch, **row.sizes)
@@ -103,7 +103,7 @@ def memory(name: str, threads: int, row) -> dict[str, float]:
 
 
 def young(name: str, threads: int, row) -> list[float]:
-    """Seconds from before the import to the end of the set-up, and to the end of each step after it."""
+    """Measures the seconds from before the import to the end of the set-up, and to the end of each step after it."""
     start = time.perf_counter()
     torch = library(name, threads)
     step, _ = row.build(torch, **row.sizes)
@@ -118,7 +118,7 @@ KINDS = {"first-step": first_step, "memory": memory, "young": young}
 
 
 def main() -> None:
-    """Measures one thing and ends."""
+    """Runs one measurement and prints its result."""
     kind, name, threads, wanted = sys.argv[1:]
     row = next(each for each in all_rows() if f"{each.theme}: {each.name}" == wanted)
     print(json.dumps(KINDS[kind](name, int(threads), row)))

@@ -1,4 +1,4 @@
-"""The processes that are measured: which columns there are, their environments, and how they are talked to."""
+"""The measured processes: the columns, their environments, and the communication with them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-LONGEST = 600  # seconds that an answer may take
+LONGEST = 600  # the maximum number of seconds that an answer may take
 
-# glibc gives a large block back to the system when it is freed, and pages fresh from the system cost more than
-# the arithmetic on them. With these it keeps what it has.
+# glibc returns large blocks to the system when they are freed, and fresh pages from the system cost more than the
+# arithmetic on them. With these settings it keeps its memory.
 RAISED = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 33),
@@ -39,16 +39,16 @@ COLUMNS = {
     "raised": Column("torch, raised thresholds", "torch", RAISED),
 }
 
-# What a shell may have set for other purposes: each library is measured as it comes.
+# Variables that may be set for other purposes; each library is measured with its defaults.
 UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "TENSORGRAD_FAST", "TENSORGRAD_DEBUG", "DEBUG", "LD_PRELOAD", *RAISED)
 BYTECODE = tempfile.TemporaryDirectory(prefix="benchmarks-")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def environment(column: Column, threads: int, **more: str) -> dict[str, str]:
-    """What a process of a column finds in its environment. With 0 threads the library chooses their number."""
+    """Returns the environment for a process of a column. With 0 threads the library chooses their number."""
     kept = {name: value for name, value in os.environ.items() if name not in UNSET + THREADS}
-    if "PYTHONDONTWRITEBYTECODE" in kept:  # compiled files are kept, as in any installation, but elsewhere
+    if "PYTHONDONTWRITEBYTECODE" in kept:  # bytecode is cached as in any installation, but elsewhere
         del kept["PYTHONDONTWRITEBYTECODE"]
         kept["PYTHONPYCACHEPREFIX"] = BYTECODE.name
     numbers = dict.fromkeys(THREADS, str(threads)) if threads else {}
@@ -56,80 +56,80 @@ def environment(column: Column, threads: int, **more: str) -> dict[str, str]:
 
 
 def busy() -> tuple[float, float]:
-    """Seconds that the processors have worked since they started: for all programs, and for this and its children."""
+    """Returns the busy seconds of all processors since boot, and those of this process and its children."""
     own = sum(os.times()[:4])
     try:
         parts = [int(part) for part in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    except OSError:  # only Linux tells
+    except OSError:  # not Linux
         return own, own
     return (sum(parts) - parts[3] - parts[4]) / os.sysconf("SC_CLK_TCK"), own
 
 
 class Failure(Exception):
-    """A worker answered with an error, took too long or died."""
+    """Raised when a worker answers with an error, takes too long or dies."""
 
 
 class Process:
-    """A worker of one column, started when it is first asked."""
+    """A worker of one column, started on first use."""
 
     def __init__(
         self, column: Column, threads: int, clock: str = "wall", module: str = "benchmarks.worker",
         before: tuple[str, ...] = (),
     ):  # fmt: skip
         self.column, self.threads, self.clock, self.module = column, threads, clock, module
-        self.before = before  # a command that starts the one that follows it
+        self.before = before  # a command that runs the command given as its arguments
         self.process: subprocess.Popen | None = None
-        # What it prints: warnings, and the traceback if it dies. Kept as long as this object.
-        self.told = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        # Its output: warnings, and the traceback if it dies. The file lives as long as this object.
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
 
-    def last_words(self) -> str:
-        """The last line that the process printed."""
-        self.told.seek(0)
-        return self.told.read().strip().rpartition("\n")[2][:300] or "without a word"
+    def last_line(self) -> str:
+        """Returns the last line that the process printed."""
+        self.log.seek(0)
+        return self.log.read().strip().rpartition("\n")[2][:300] or "(no output)"
 
     def start(self) -> None:
-        """Starts the process; it answers when its library is imported."""
+        """Starts the process; it answers once its library is imported."""
         self.process = subprocess.Popen(
             [*self.before, sys.executable, "-m", self.module, self.column.library, str(self.threads), self.clock],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.told, text=True, cwd=ROOT,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True, cwd=ROOT,
             env=environment(self.column, self.threads),
         )  # fmt: skip
 
     def send(self, **command) -> None:
-        """Hands over a command without waiting for the answer."""
+        """Sends a command without waiting for the answer."""
         if self.process is None:
             self.start()
-        with contextlib.suppress(BrokenPipeError):  # `receive` says so
+        with contextlib.suppress(BrokenPipeError):  # `receive` reports it
             self.process.stdin.write(json.dumps(command) + "\n")
             self.process.stdin.flush()
 
     def receive(self) -> dict:
-        """The answer to the command. Raises: Failure."""
+        """Returns the answer to the last command. Raises: Failure if there is none."""
         late = threading.Timer(LONGEST, self.process.kill)
         late.start()
         line = self.process.stdout.readline()
         late.cancel()
         if not line:
             self.kill()
-            raise Failure(f"the process died, or took more than {LONGEST} s: {self.last_words()}")
+            raise Failure(f"the process died, or took more than {LONGEST} s: {self.last_line()}")
         answer = json.loads(line)
         if "error" in answer:
             raise Failure(answer["error"])
         return answer
 
     def ask(self, **command) -> dict:
-        """The answer to one command. Raises: Failure."""
+        """Sends a command and returns the answer. Raises: Failure if there is none."""
         self.send(**command)
         return self.receive()
 
     def kill(self) -> None:
-        """Ends the process at once."""
+        """Kills the process."""
         if self.process is not None:
             self.process.kill()
             self.close()
 
     def close(self) -> None:
-        """Lets the process end; the next command starts another."""
+        """Lets the process exit; the next command starts a new one."""
         if self.process is not None:
             for pipe in (self.process.stdin, self.process.stdout):
                 with contextlib.suppress(BrokenPipeError):

@@ -1,4 +1,4 @@
-"""Why a row is slower than torch: "theme: name" -> a sentence for the last column of its table."""
+"""Reasons why rows are slower than torch: "theme: name" -> a sentence for the last column of the table."""
 
 _MEMORY = "what memory gives: 12 bytes an element"
 

@@ -1,4 +1,4 @@
-"""The tables: how figures become Markdown, and where they are stored."""
+"""Formats the figures as Markdown tables, and stores them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from benchmarks.rows import THEMES
 
 REPORT = Path(__file__).parent.parent / "BENCHMARK.md"
 RESULTS = Path(__file__).parent / "results.json"
-BUSY = 0.1  # the part of the processors that other programs may take
-NOISE = 1.03  # a ratio up to so many times its limit, or whose quartiles reach it, is within noise of it
+BUSY = 0.1  # the fraction of the processors that other programs may use
+VARIATION = 1.03  # ratios up to this factor above the limit, or with a quartile below it, are within the variation
 AIMS: dict[str, tuple[float, float | None]] = {  # pair -> geometric mean, limit of each row
     "fast/torch": (0.7, 1.0),
     "fast/raised": (1.0, None),
     "numpy/torch": (2.0, 6.0),
 }
-SMALL_AIM = 0.6  # of fast/torch, where the model is small
+SMALL_AIM = 0.6  # the aim for fast/torch with small models
 
 HEAD = (
     "| row | fast | NumPy | torch | torch raised | fast/torch | fast/raised | NumPy/torch | |\n"
@@ -32,7 +32,7 @@ HEAD = (
 
 
 def processor() -> str:
-    """The processor's name, where the system tells."""
+    """Returns the processor's name, as far as the system provides it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -43,7 +43,7 @@ def processor() -> str:
 
 
 def facts(answers: dict[str, dict], arguments) -> dict[str, Any]:
-    """On what and how it is measured."""
+    """Collects facts about the machine and the measurement."""
     versions = {"Python": platform.python_version()}
     for answer in answers.values():
         versions.update({name: value for name, value in answer.items() if name not in ("threads", "fast")})
@@ -59,33 +59,33 @@ def facts(answers: dict[str, dict], arguments) -> dict[str, Any]:
     }
 
 
-def told(facts: dict[str, Any]) -> str:
-    """The facts as a sentence."""
+def facts_text(facts: dict[str, Any]) -> str:
+    """Formats the facts as a sentence."""
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     text = f"{facts['date']}, {facts['processor']}, {facts['cores']} cores, {facts['threads']} threads; {versions}"
     if facts["clock"] != "wall":
-        text += f"; {facts['clock']} time, not the clock on the wall"
+        text += f"; {facts['clock']} time, not wall-clock time"
     if facts["quick"]:
         text += "; quick: fewer and shorter rounds"
     if facts["load"] is not None:
         text += f"; load of the machine before: {facts['load']}"
     if "others" in facts:
-        text += f", used by other programs meanwhile: {facts['others']:.0%}"
+        text += f", used by other programs during the run: {facts['others']:.0%}"
     return text
 
 
 def remark(facts: dict[str, Any]) -> str:
-    """A warning where the machine was busy; "" where it was quiet."""
+    """Returns a warning if the machine was busy, else ""."""
     if facts.get("others", 0.0) <= BUSY:
         return ""
     return (
-        f"**The machine was busy: other programs took {facts['others']:.0%} of its processors meanwhile.** "
-        "Threads that wait for each other then lose more than their share, so only `--threads 1 --clock cpu` says much."
+        f"**The machine was busy: other programs used {facts['others']:.0%} of its processors during the run.** "
+        "Threads that wait for each other then lose even more time, so only `--threads 1 --clock cpu` is reliable."
     )
 
 
 def duration(seconds: float | None) -> str:
-    """A time with its unit, in three digits."""
+    """Formats a time with its unit, with three digits."""
     if seconds is None:
         return "–"
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
@@ -95,12 +95,12 @@ def duration(seconds: float | None) -> str:
 
 
 def met(ratio: dict[str, float], limit: float = 1.0) -> bool:
-    """Whether a ratio is at the limit or below, or within noise of it."""
-    return ratio["median"] <= NOISE * limit or ratio["low"] <= limit
+    """Returns whether a ratio is at or below the limit, allowing for variation."""
+    return ratio["median"] <= VARIATION * limit or ratio["low"] <= limit
 
 
 def line(found: dict[str, Any]) -> str:
-    """A row of a table."""
+    """Formats a row of a table."""
     times = [duration(found.get("seconds", {}).get(column)) for column in ("fast", "numpy", "torch", "raised")]
     cells = []
     for pair in PAIRS:
@@ -114,12 +114,12 @@ def line(found: dict[str, Any]) -> str:
 
 
 def geometric_mean(values: list[float]) -> float:
-    """The n-th root of the product."""
+    """Returns the n-th root of the product."""
     return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
 
 
 def means(found: list[dict[str, Any]]) -> str:
-    """The geometric mean of each pair, the rows that are above its limit, and the aims that both are held against."""
+    """Formats the geometric mean of each pair and the number of rows above its limit, with their aims."""
     lines = []
     for pair, (mean_aim, limit) in AIMS.items():
         ratios = [row["ratios"][pair] for row in found if pair in row.get("ratios", {})]
@@ -141,7 +141,7 @@ def means(found: list[dict[str, Any]]) -> str:
 
 
 def tables(found: list[dict[str, Any]]) -> str:
-    """A table for each theme."""
+    """Formats a table for each theme."""
     parts = []
     for theme, title in THEMES.items():
         rows = [line(row) for row in found if row["theme"] == theme]
@@ -151,7 +151,7 @@ def tables(found: list[dict[str, Any]]) -> str:
 
 
 def seconds_table(found: dict[str, dict[str, float]]) -> str:
-    """Of the import times: a library in a row."""
+    """Formats the import times, one library per row."""
     lines = ["| process | median s | quartiles |", "|---|---:|---:|"]
     for library, figures in found.items():
         lines.append(f"| `import {library}` | {figures['median']:.3f} | {figures['low']:.3f}–{figures['high']:.3f} |")
@@ -159,7 +159,7 @@ def seconds_table(found: dict[str, dict[str, float]]) -> str:
 
 
 def first_step_table(found: dict[str, dict[str, float]]) -> str:
-    """Of the first step: a column of the other tables in a row, its parts side by side; and what was aimed at."""
+    """Formats the parts of the first step, with one row for each column of the other tables, and the aims."""
     names = list(next(iter(found.values())))
     lines = [f"| | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
     lines += [f"| {title} | {' | '.join(duration(part[name]) for name in names)} |" for title, part in found.items()]
@@ -178,7 +178,7 @@ def first_step_table(found: dict[str, dict[str, float]]) -> str:
 
 
 def memory_table(found: dict[str, dict[str, dict[str, float]]]) -> str:
-    """Of the memory: a training step in a row; steps that come later, the first ones, and the whole process."""
+    """Formats the memory, one training step per row: later steps, the first steps, and the whole process."""
     columns = [name for name in ("fast", "numpy", "torch") if any(name in row for row in found.values())]
     titles = {"fast": "fast", "numpy": "NumPy", "torch": "torch"}
     kinds = ("later steps", "first steps", "whole")
@@ -195,7 +195,7 @@ def memory_table(found: dict[str, dict[str, dict[str, float]]]) -> str:
 
 
 def peers_table(found: list[dict[str, Any]]) -> str:
-    """Of the other libraries: the time of each row, and its ratio to torch's; "–" where it cannot run."""
+    """Formats the rows of other libraries: the time and its ratio to torch's, or "–" if a row cannot run."""
     titles = {name: title for row in found for name, title in row["titles"].items()}
     lines = [f"| row | {' | '.join(titles.values())} |", f"|---|{'---:|' * len(titles)}"]
     remarks = []
@@ -210,7 +210,7 @@ def peers_table(found: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, *([""] if remarks else []), *remarks])
 
 
-PARTS = {  # part of benchmarks.fresh -> its marks in BENCHMARK.md, its table
+PARTS = {  # part of benchmarks.fresh -> its markers in BENCHMARK.md, the function for its table
     "import time": ("imports", seconds_table),
     "first step of the MNIST ConvNet": ("first-step", first_step_table),
     "peak memory of training": ("memory", memory_table),
@@ -219,7 +219,7 @@ PARTS = {  # part of benchmarks.fresh -> its marks in BENCHMARK.md, its table
 
 
 def store(name: str, text: str, title: str = "") -> None:
-    """Puts a text between its marks in BENCHMARK.md (under a title at the end, if they are not there yet)."""
+    """Replaces the text between markers in BENCHMARK.md; missing markers are added at the end, under a title."""
     start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
     page = REPORT.read_text()
     if start not in page:
@@ -231,7 +231,7 @@ def store(name: str, text: str, title: str = "") -> None:
 
 def write(facts: dict[str, Any], found: list[dict[str, Any]], parts: dict[str, Any]) -> None:
     """Stores the tables in BENCHMARK.md and the figures in results.json."""
-    lead = "\n\n".join(part for part in (told(facts), remark(facts), means(found)) if part)
+    lead = "\n\n".join(part for part in (facts_text(facts), remark(facts), means(found)) if part)
     store("tables", f"{lead}\n\n{tables(found)}", "## Tables: `python -m benchmarks`")
     for part, figures in parts.items():
         mark, table = PARTS[part]

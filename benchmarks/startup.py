@@ -1,4 +1,4 @@
-"""How long `import` takes, each in a fresh process, alternating:  python -m benchmarks.startup [--write]"""
+"""Measures how long `import` takes, in fresh processes that alternate:  python -m benchmarks.startup [--write]"""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ RUNS = 15
 PROGRAMS = {"numpy": "import numpy", "tensorgrad": "import tensorgrad", "torch": "import torch"}
 
 
-# Compiled files are kept, as in any installation, whatever this process was told; but not in the checkout.
+# Bytecode is cached as in any installation, regardless of this process's settings, but not in the checkout.
 ENVIRONMENT = {**os.environ, "PYTHONPYCACHEPREFIX": tempfile.mkdtemp(prefix="startup-")}
 ENVIRONMENT.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def seconds(program: str) -> float:
-    """The time of one fresh interpreter that runs `program`."""
+    """Returns the time of a fresh interpreter that runs `program`."""
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", program], check=True, env=ENVIRONMENT)
     return time.perf_counter() - start
 
 
 def main() -> None:
-    """Prints medians, quartiles, and what tensorgrad adds to NumPy (median of the paired differences)."""
+    """Prints medians, quartiles, and the time tensorgrad adds to NumPy's (median of the paired differences)."""
     times: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     for program in PROGRAMS.values():
         seconds(program)

@@ -1,13 +1,13 @@
-"""Trains in several Python threads beside NumPy's own threaded products, and compares with each alone.
+"""Trains in several Python threads while NumPy runs threaded matrix products, and compares with each of them alone.
 
     python -m benchmarks.stress                     tensorgrad
     python -m benchmarks.stress --library torch     the same in PyTorch
-    python -m benchmarks.stress --write             and puts the figures into BENCHMARK.md
+    python -m benchmarks.stress --write             also writes the figures to BENCHMARK.md
 
-Each piece of work is first done alone, with the whole machine to itself. All at once should take no longer than one
-after another: 1.0 is every piece's fair share, below it idle processors were put to use, above it the threads were in
-each other's way. Processor time beside it shows waiting that spins. The losses must be those of the training alone. A
-run that makes no progress ends with a traceback of every thread.
+Each piece of work first runs alone, with the whole machine to itself. Running all of them at the same time should take
+no longer than one after another: at 1.0 each piece gets its fair share, below it idle processors were used, and above
+it the threads slowed each other down. The ratio of processor times shows busy waiting. The losses must equal those of
+the training alone. A run that makes no progress ends with a traceback of every thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LONGEST = 300  # seconds that one repeat may take
 
 
 def trainer(torch, steps: int, batch: int) -> Callable[[], list[float]]:
-    """A function that trains a ConvNet from the same start each time, and gives the losses."""
+    """Returns a function that trains a ConvNet, from the same start each time, and returns the losses."""
     torch.manual_seed(0)
     model = models.convnet(torch)
     start = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
@@ -55,7 +55,7 @@ def trainer(torch, steps: int, batch: int) -> Callable[[], list[float]]:
 
 
 def products(count: int, size: int) -> Callable[[], list[float]]:
-    """A function that multiplies matrices by NumPy, on as many threads as its BLAS likes."""
+    """Returns a function that multiplies matrices with NumPy, on as many threads as its BLAS chooses."""
     import numpy as np
 
     x, y = np.random.default_rng(0).standard_normal((2, size, size)).astype(np.float32)
@@ -69,14 +69,14 @@ def products(count: int, size: int) -> Callable[[], list[float]]:
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
-    """What a piece of work returns, its seconds, and those of all processors."""
+    """Runs a piece of work. Returns its result, its seconds, and the processor seconds."""
     wall, processors = time.perf_counter(), time.process_time()
     result = work()
     return result, time.perf_counter() - wall, time.process_time() - processors
 
 
 def at_once(pieces: list[Callable[[], Any]]) -> list[Any]:
-    """What the pieces return, each run in a thread of its own. Raises: what the first to fail raised."""
+    """Runs each piece in its own thread. Returns the results. Raises: the first error in a piece."""
     results: list[Any] = [None] * len(pieces)
     errors: list[BaseException] = []
 
@@ -97,12 +97,13 @@ def at_once(pieces: list[Callable[[], Any]]) -> list[Any]:
 
 
 def stress(torch, trainers: int, steps: int, batch: int, count: int, size: int, repeats: int) -> dict:
-    """Seconds alone (the sum) and at once, the ratio of both in each kind of time, how far losses differ, and the ratio
-    for two NumPy products beside each other: what such products lose without any training."""
+    """Measures the seconds alone (the sum) and at the same time, their ratio for both kinds of time, the difference of
+    the losses, and the ratio for two NumPy products at the same time (their slowdown without any training).
+    """
     pieces = [*(trainer(torch, steps, batch) for _ in range(trainers)), products(count, size)]
     faulthandler.dump_traceback_later(LONGEST, exit=True)
     settle(pieces[0])
-    at_once(pieces)  # warm: every thread has its buffers
+    at_once(pieces)  # warms up: every thread gets its buffers
     found, differs, others = [], 0.0, []
     for _ in range(repeats):
         faulthandler.dump_traceback_later(LONGEST, exit=True)
@@ -124,17 +125,21 @@ def stress(torch, trainers: int, steps: int, batch: int, count: int, size: int, 
 
 
 def main() -> None:
-    """Measures, prints, and with --write stores."""
+    """Measures and prints the figures, and stores them with --write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", choices=("tensorgrad", "torch"), default="tensorgrad")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of the library (default: all cores)")
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count() or 1, help="threads of the library (default: all cores)"
+    )
     parser.add_argument("--trainers", type=int, default=4, help="Python threads that train (default: 4)")
-    parser.add_argument("--steps", type=int, default=10, help="of each training (default: 10)")
+    parser.add_argument("--steps", type=int, default=10, help="steps of each training (default: 10)")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--products", type=int, default=100, help="matrix products (default: 100)")
-    parser.add_argument("--size", type=int, default=768, help="of their matrices (default: 768)")
-    parser.add_argument("--repeats", type=int, default=REPEATS, help=f"of it all (default: {REPEATS})")
-    parser.add_argument("--write", action="store_true", help="put the figures into BENCHMARK.md")
+    parser.add_argument("--size", type=int, default=768, help="size of their matrices (default: 768)")
+    parser.add_argument(
+        "--repeats", type=int, default=REPEATS, help=f"repeats of the whole measurement (default: {REPEATS})"
+    )
+    parser.add_argument("--write", action="store_true", help="write the figures to BENCHMARK.md")
     given = parser.parse_args()
     before = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     torch = library(given.library, given.threads)
@@ -142,18 +147,18 @@ def main() -> None:
     text = (
         f"{given.library} on {given.threads} threads, {given.trainers} Python threads of {given.steps} ConvNet steps "
         f"(batch {given.batch}) and {given.products} NumPy products of {given.size}×{given.size}: one after another "
-        f"{found['alone']:.2f} s, at once {found['at once']:.2f} s, **{found['slowdown']:.2f}** of the fair share "
+        f"{found['alone']:.2f} s, together {found['at once']:.2f} s, **{found['slowdown']:.2f}** of the fair share "
         f"(processor time {found['processor time']:.2f}); losses differ by {found['losses differ by']:.1g}; two such "
-        f"NumPy products beside each other, without any training: {found['products alone']:.2f}"
+        f"NumPy products at the same time, without any training: {found['products alone']:.2f}"
     )
     print(text)
     if given.write:
         from benchmarks import report
 
-        if given.library != "torch" and find_spec("torch"):  # the same by torch, in a process of its own
+        if given.library != "torch" and find_spec("torch"):  # the same with torch, in a separate process
             again = [sys.executable, "-m", "benchmarks.stress", *sys.argv[1:], "--library", "torch"]
-            beside = subprocess.run([n for n in again if n != "--write"], capture_output=True, text=True, check=True)
-            text += f"\n\n{beside.stdout.strip()}"
+            other = subprocess.run([n for n in again if n != "--write"], capture_output=True, text=True, check=True)
+            text += f"\n\n{other.stdout.strip()}"
         load = f"load of the machine before: {before:.1f}" if before is not None else "load unknown"
         text = f"{datetime.date.today()}, {report.processor()}; {load}\n\n{text}"
         report.store("stress", text, "## Threads: `python -m benchmarks.stress`")

@@ -1,9 +1,9 @@
-"""One library in a process of its own: reads commands as lines of JSON, answers each with one.
+"""Runs one library in a separate process: reads commands as lines of JSON, and answers each with one line.
 
     python -m benchmarks.worker torch 2
 
-Started by `benchmarks.processes`. The commands are the functions that COMMANDS names; a row is kept from `prepare`
-to the next `prepare`.
+Started by `benchmarks.processes`. The commands are the methods in COMMANDS; a row is kept from one `prepare` to the
+next.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ from benchmarks import peers
 from benchmarks.rows import all_rows
 
 COMPILING = 300  # seconds to wait for kernels that are compiled in the background
-LARGEST_SAMPLE = 200_000  # elements of an array that are compared
+LARGEST_SAMPLE = 200_000  # the maximum number of elements of an array to compare
 
 
 def library(name: str, threads: int):
-    """The module that rows get as `torch`; with 0 threads it chooses their number."""
+    """Imports the module that rows get as `torch`; with 0 threads it chooses their number."""
     import importlib
 
     module = importlib.import_module(name)
-    if threads and hasattr(module, "set_num_threads"):  # the peers take it from their environment
+    if threads and hasattr(module, "set_num_threads"):  # the other libraries read it from their environment
         module.set_num_threads(threads)
     return module
 
 
 def compiled_kernels(wait: float = COMPILING) -> int:
-    """Waits for the compiled kernels that were asked for; how many that are. 0 where there are none."""
+    """Waits for the requested compiled kernels. Returns how many there are."""
     runtime = sys.modules.get("tensorgrad.kernels.numba.runtime.background")
-    if runtime is None:  # nothing large came by, or numba is not installed, or the library is another
+    if runtime is None:  # nothing large ran, or numba is not installed, or this is another library
         return 0
     waiting = threading.Thread(target=runtime.wait, daemon=True)
     waiting.start()
     waiting.join(wait)
     if waiting.is_alive():
-        raise RuntimeError(f"kernels were not compiled after {wait:.0f} s")
+        raise RuntimeError(f"kernels were still being compiled after {wait:.0f} s")
     return sum(row.asked for row in sys.modules["tensorgrad.kernels.numba.table"].ALL)
 
 
 def without_kernel() -> list[str]:
-    """The ops whose compiled kernel was asked for, but could not be made: NumPy serves them."""
+    """Returns the ops whose compiled kernel was requested but could not be compiled, so that they run in NumPy."""
     table = sys.modules.get("tensorgrad.kernels.numba.table")
     return sorted({row.op for row in table.ALL if row.asked and row.ready is None}) if table else []
 
 
 def settle(step) -> None:
-    """Runs the step until it meets no kernel that is not compiled yet."""
+    """Runs the step until all the kernels it uses are compiled."""
     asked = -1
     for _ in range(10):
         step()
@@ -65,12 +65,12 @@ def settle(step) -> None:
 
 
 def fingerprint(tensor):
-    """A tensor as arrays to compare: its elements, or of a large one every n-th and two means over all."""
+    """Converts a tensor to arrays to compare: its elements or, if large, every n-th element and two means over all."""
     import numpy as np
 
     if hasattr(tensor, "detach"):
         tensor = tensor.detach().cpu()
-        if str(tensor.dtype) == "torch.bfloat16":  # which NumPy has not
+        if str(tensor.dtype) == "torch.bfloat16":  # which NumPy does not have
             tensor = tensor.float()
     array = np.asarray(tensor)
     flat = array.reshape(-1)
@@ -82,7 +82,7 @@ def fingerprint(tensor):
 
 
 class Worker:
-    """The row at hand, and what is done with it."""
+    """Runs the commands for the current row."""
 
     def __init__(self, name: str, threads: int, clock: str):
         self.name, self.torch = name, library(name, threads)
@@ -91,7 +91,7 @@ class Worker:
         self.steps: dict[str, Any] = {}
 
     def facts(self) -> dict:
-        """Versions."""
+        """Returns the versions."""
         import numpy
 
         if self.name in peers.BUILDS:
@@ -109,29 +109,29 @@ class Worker:
         return found
 
     def prepare(self, row: str, file: str) -> dict:
-        """Builds a row, runs what is compared with the kernels that will be timed, and stores it in `file`."""
+        """Builds a row, runs it with the kernels that will be timed, and stores the results to compare in `file`."""
         import numpy as np
 
         self.step = None
         gc.collect()
         step, _ = self.build(row)
         settle(step)
-        lacking = without_kernel()  # before the comparison, which may ask for kernels of its own
-        del step  # what is compared starts from the same state in each library, however often a step has run
+        lacking = without_kernel()  # before the comparison, which may request other kernels
+        del step  # the results to compare must start from the same state in each library
         self.step, results = self.build(row)
         arrays = [part for tensor in results() for part in fingerprint(tensor)]
         np.savez(file, *arrays)
         return {"arrays": len(arrays), "without kernel": lacking}
 
     def build(self, name: str):
-        """The step and the results of a row."""
+        """Builds a row: returns its step and the function for its results."""
         if self.name in peers.BUILDS:
             return peers.BUILDS[self.name](name)
         row = next(row for row in all_rows() if f"{row.theme}: {row.name}" == name)
         return row.build(self.torch, **row.sizes)
 
     def warm(self, seconds: float) -> dict:
-        """Runs the step for some time; how long one takes."""
+        """Runs the step for some time. Returns the time per step."""
         self.step()
         start, count = time.perf_counter(), 0
         while (passed := time.perf_counter() - start) < seconds or not count:
@@ -140,7 +140,7 @@ class Worker:
         return {"seconds": passed / count}
 
     def time(self, count: int) -> dict:
-        """The mean time of `count` steps."""
+        """Measures the mean time of `count` steps."""
         step, clock, repeat = self.step, self.clock, range(count)
         start = clock()
         for _ in repeat:
@@ -148,7 +148,7 @@ class Worker:
         return {"seconds": (clock() - start) / count}
 
     def each(self, row: str, seconds: float) -> dict:
-        """The time of each step of a row for so many seconds, of one at least; with 0 seconds the row is only built."""
+        """Measures each step of a row for `seconds`, with at least one step; with 0 seconds it only builds the row."""
         step = self.steps.get(row)
         if step is None:
             step = self.steps[row] = self.build(row)[0]
@@ -167,16 +167,16 @@ COMMANDS = ("facts", "prepare", "warm", "time", "each")
 
 
 def main(make: type[Worker] = Worker) -> None:
-    """Answers until the input ends."""
+    """Answers commands until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the libraries print goes elsewhere
+    os.dup2(2, 1)  # sends what the libraries print to stderr
     worker = make(sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "wall")
     for line in sys.stdin:
         command = json.loads(line)
         name = command.pop("do")
         try:
             if name not in COMMANDS:
-                raise ValueError(f"no command {name}")
+                raise ValueError(f"unknown command {name}")
             answer = getattr(worker, name)(**command)
         except Exception as error:
             traceback.print_exc()

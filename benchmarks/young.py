@@ -1,12 +1,12 @@
-"""What a process does in its first seconds: the time of each of its first steps, and of short programs.
+"""Measures the first seconds of a process: the time of each of its first steps, and of short programs.
 
     python -m benchmarks.young                      the MLP, the ConvNet and the GPT
-    python -m benchmarks.young --write              and puts the tables into BENCHMARK.md
-    python -m benchmarks.young --plot docs/young    and draws each step's time, one picture a model
+    python -m benchmarks.young --write              also writes the tables to BENCHMARK.md
+    python -m benchmarks.young --plot docs/young    also draws each step's time, one picture per model
 
-Every run is a process of its own, in turns: PyTorch, tensorgrad with its kernels on disk ("full cache") and with none
-("empty cache": they are compiled meanwhile, in another process), and NumPy alone. A short program is the number of
-steps that PyTorch makes in so many seconds, the import included.
+Every run is a separate process, and these take turns: PyTorch, tensorgrad with its kernels on disk ("full cache") and
+with none ("empty cache": they are compiled during the run, in another process), and NumPy alone. A short program is the
+number of steps that PyTorch runs in a number of seconds, including the import.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MODELS = {
     "GPT": "training: GPT 4×128, context 64, batch 12, AdamW",
 }
 PROGRAMS = (2, 10)  # seconds
-YOUNG = 3.0  # seconds after the import that are looked at step by step
-Run = list[float]  # when the set-up and each step ended, in seconds
+YOUNG = 3.0  # the seconds after the import that are examined step by step
+Run = list[float]  # the times when the set-up and each step ended, in seconds
 
 
 def turns(name: str, row: str, threads: int, runs: int) -> dict[str, list[Run]]:
-    """The runs of one model, by column."""
+    """Returns the runs of one model, by column."""
     found: dict[str, list[Run]] = {}
-    for column in ("torch", "fast"):  # reads the files from the disk, and fills the cache
+    for column in ("torch", "fast"):  # reads the files from disk, and fills the cache
         probe("young", COLUMNS[column], threads, row)
     for number in range(runs):
         for column in ("torch", "fast", "numpy"):
@@ -50,17 +50,17 @@ def turns(name: str, row: str, threads: int, runs: int) -> dict[str, list[Run]]:
 
 
 def lengths(run: Run) -> list[float]:
-    """The seconds of each step."""
+    """Returns the seconds of each step."""
     return [after - before for before, after in itertools.pairwise(run)]
 
 
 def early(run: Run) -> list[float]:
-    """The seconds of the steps that ended in the first seconds after the set-up."""
+    """Returns the seconds of the steps that ended within YOUNG seconds after the set-up."""
     return lengths(run)[: max(bisect.bisect(run, run[0] + YOUNG) - 1, 1)]
 
 
 def program(run: Run, steps: int) -> float:
-    """The seconds of a program of so many steps; what was not run is taken to go on as the last tenth did."""
+    """Returns the seconds of a program of `steps` steps; missing steps are extrapolated from the last tenth."""
     if steps < len(run):
         return run[steps]
     tail = lengths(run)[-max(len(run) // 10, 1) :]
@@ -68,7 +68,7 @@ def program(run: Run, steps: int) -> float:
 
 
 def table(found: dict[str, list[Run]]) -> str:
-    """One model, a line for each column; medians of the runs."""
+    """Formats one model, with a line for each column and medians of the runs."""
 
     def middle(values) -> float:
         return statistics.median(values)
@@ -90,7 +90,7 @@ def table(found: dict[str, list[Run]]) -> str:
 
 
 def draw(name: str, found: dict[str, list[Run]], folder: Path) -> None:
-    """A picture of the first 500 steps of each column."""
+    """Draws the first 500 steps of each column."""
     from tensorgrad import viz
 
     lines = {title.replace("`", ""): [1e3 * s for s in lengths(runs[-1])[:500]] for title, runs in found.items()}
@@ -100,13 +100,15 @@ def draw(name: str, found: dict[str, list[Run]], folder: Path) -> None:
 
 
 def main() -> None:
-    """Measures, prints, and with --write stores."""
+    """Measures and prints the tables, and stores them with --write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of the library (default: all cores)")
-    parser.add_argument("--runs", type=int, default=3, help="of each column (default: 3); one with an empty cache")
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count() or 1, help="threads of the library (default: all cores)"
+    )
+    parser.add_argument("--runs", type=int, default=3, help="runs of each column (default: 3); one with an empty cache")
     parser.add_argument("--only", choices=MODELS, action="append", help="this model (may be repeated)")
-    parser.add_argument("--plot", type=Path, help="the folder for pictures")
-    parser.add_argument("--write", action="store_true", help="put the tables into BENCHMARK.md")
+    parser.add_argument("--plot", type=Path, help="the directory for pictures")
+    parser.add_argument("--write", action="store_true", help="write the tables to BENCHMARK.md")
     given = parser.parse_args()
     before = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     texts = []

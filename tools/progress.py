@@ -1,7 +1,7 @@
-"""A plugin of pytest for tools/tests.py: writes how far it is to the file TESTS_PROGRESS, and can leave tests out.
+"""A pytest plugin for tools/tests.py: writes progress to the file TESTS_PROGRESS, and can run a selection of tests.
 
-`--few N` keeps of each test function only N of its cases, spread over all of them. `--within SECONDS` gives each file
-of tests an equal part of the time that is left, and skips what it has not begun by then.
+`--few N` keeps only N cases of each test function, spread over all of them. `--within SECONDS` gives each test file an
+equal share of the remaining time, and skips its remaining tests when the share is used up.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ _shares = None
 
 
 def pytest_addoption(parser):
-    parser.addoption("--few", type=int, default=0, metavar="N", help="of each test function only N cases")
-    parser.addoption("--within", type=float, default=0.0, metavar="SECONDS", help="about how long all may take")
+    parser.addoption("--few", type=int, default=0, metavar="N", help="run only N cases of each test function")
+    parser.addoption(
+        "--within", type=float, default=0.0, metavar="SECONDS", help="approximate time limit for the whole run"
+    )
 
 
 class _Shares:
-    """The time that is left, and how many files of tests share it."""
+    """Distributes the remaining time over the remaining test files."""
 
     def __init__(self, seconds, files):
         self.end, self.files, self.file, self.until = time.monotonic() + seconds, files, None, 0.0
 
     def over(self, file):
-        """Whether the file has had its part."""
+        """Returns whether the file has used up its share."""
         now = time.monotonic()
         if file != self.file:
             self.file, self.until = file, now + max(self.end - now, 0.0) / max(self.files, 1)
@@ -39,7 +41,7 @@ class _Shares:
 def pytest_configure(config):
     global _file
     if "TESTS_PROGRESS" in os.environ:
-        # Processes that the tests start are no part of the count.
+        # Removed from the environment, so that processes started by tests are not counted.
         _file = open(os.environ.pop("TESTS_PROGRESS"), "a", encoding="utf-8", buffering=1)  # noqa: SIM115
 
 
@@ -70,7 +72,7 @@ def pytest_collection_finish(session):
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     if _shares is not None and _shares.over(item.path):
-        pytest.skip("a quick run has no time for it")
+        pytest.skip("skipped in a quick run for lack of time")
 
 
 def pytest_runtest_logreport(report):

@@ -1,12 +1,12 @@
-"""All tests: the smoke suite on every other Python found, then everything with compiled kernels and, at the same time,
-with NumPy alone (TENSORGRAD_FAST=0), then a minute of the kernels' fuzzer; a bar for each, or a line a minute where
-nobody watches.
+"""Runs all tests: the smoke suite on every other Python found, then everything with compiled kernels and, at the same
+time, with NumPy alone (TENSORGRAD_FAST=0), then the kernels' fuzzer for a minute. Shows a progress bar for each, or one
+line per minute if the output is not a terminal.
 
     python tools/tests.py [--quick] [arguments of pytest ...]
 
-`--quick` runs a few cases of each test function, as many functions of each file as there is time for, and nothing that
-is marked slow. With it, or with arguments, there are only the two suites of pytest; with `-s` or `--pdb` they have the
-terminal to themselves. What each suite printed is in build/tests/. The last line is of both suites of pytest together.
+`--quick` runs a few cases of each test function, as many functions of each file as time allows, and no tests marked
+slow. With it, or with other arguments, only the two pytest suites run; with `-s` or `--pdb` they run one after another
+in the terminal. The output of each suite is in build/tests/. The last line combines both pytest suites.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "tests"
 FUZZER_SECONDS = 60
-# Measured on two cores (AMD EPYC, 2.6 GHz), in minutes.
+# Measured on two cores (AMD EPYC, 2.6 GHz).
 FULL, QUICK = "about 25 minutes", "about two minutes"
 PYTEST = [sys.executable, "-m", "pytest", "-p", "tools.progress"]
 QUICKLY = ["--few", "2", "--within", "90", "-m", "not slow"]
@@ -34,7 +34,7 @@ ORDER = ("failed", "passed", "skipped", "xfailed", "xpassed", "error", "errors")
 
 
 class Suite:
-    """One process. `done` and `total` are of `unit`: tests, seconds, or versions of Python; None if not known yet."""
+    """One process. `done` and `total` count `unit`: tests, seconds, or Python versions. `total` is None until known."""
 
     def __init__(self, name: str, command: Sequence[str], unit: str = "tests", total: int | None = None, **environment):
         self.name, self.command, self.unit, self.total, self.environment = name, command, unit, total, environment
@@ -43,18 +43,18 @@ class Suite:
         self.process: subprocess.Popen | None = None
 
     def start(self) -> None:
-        """Starts it, with its output in its log."""
+        """Starts the process, with its output in its log."""
         self.progress.write_text("")
         environment = {**os.environ, **self.environment, "TESTS_PROGRESS": str(self.progress)}
         files: dict = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         self.began = time.monotonic()
-        with open(self.log, "wb") as log:  # in a session of its own: the keyboard's interrupt comes by way of `end`
+        with open(self.log, "wb") as log:  # in a new session: keyboard interrupts are passed on by `end`
             self.process = subprocess.Popen(
                 self.command, cwd=ROOT, env=environment, stdout=log, start_new_session=True, **files
             )
 
     def look(self) -> bool:
-        """Reads how far it is. Returns: whether it still runs."""
+        """Reads the progress. Returns whether the process is still running."""
         assert self.process is not None
         runs = self.process.poll() is None
         if self.unit == "seconds":
@@ -77,39 +77,39 @@ class Suite:
         return runs
 
     def text(self) -> str:
-        """What it has printed so far."""
+        """Returns the output so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
-    def says(self) -> str:
-        """How far it is, in words."""
+    def progress_text(self) -> str:
+        """Describes the progress."""
         of = f" of {self.total}" if self.total is not None else ""
         failed = f", {len(self.failed)} failed" if self.failed else ""
         return f"{self.name}: {self.done}{of} {self.unit}{failed}"
 
     def closing(self) -> str:
-        """pytest's closing line."""
+        """Returns pytest's closing line."""
         found = [line for line in self.text().splitlines() if CLOSING.search(line)]
         return found[-1] if found else ""
 
     def counts(self) -> Counter:
-        """What the closing line counts."""
+        """Returns the counts in the closing line."""
         return Counter({what: int(number) for number, what in re.findall(r"(\d+) (\w+)", self.closing())})
 
     @property
     def status(self) -> int:
-        """How it ended, as a shell says it."""
+        """The exit status, as in a shell."""
         code = self.process.returncode if self.process is not None else None
         return 130 if code is None else 128 - code if code < 0 else code
 
 
 def suites(arguments: list[str]) -> list[list[Suite]]:
-    """What is run: groups one after the other, the suites of a group at the same time."""
+    """Returns the suites in groups; groups run one after another, the suites of a group at the same time."""
     quick = "--quick" in arguments
     given = [*(QUICKLY if quick else []), *(a for a in arguments if a != "--quick")]
     threads = os.environ.get("OMP_NUM_THREADS", "1")
     both = [Suite("NumPy alone", [*PYTEST, *given], TENSORGRAD_FAST="0", OMP_NUM_THREADS=threads)]
     if importlib.util.find_spec("numba") is not None:
-        both.insert(0, Suite("numba", [*PYTEST, *given], TESTS_ONCE="elsewhere"))  # (tests/support/once.py)
+        both.insert(0, Suite("numba", [*PYTEST, *given], TESTS_ONCE="elsewhere"))  # see tests/support/once.py
     if arguments:
         return [both]
     groups = [[Suite("smoke", ["sh", "tools/smoke.sh", sys.executable], "Pythons", 5)], both]
@@ -120,7 +120,7 @@ def suites(arguments: list[str]) -> list[list[Suite]]:
 
 
 def watch(group: list[Suite]) -> None:
-    """Runs the suites of a group to their end, and shows how far they are."""
+    """Runs the suites of a group to completion, and shows their progress."""
     for suite in group:
         suite.start()
     show = Bars(group) if sys.stdout.isatty() and importlib.util.find_spec("tqdm") else Lines(group)
@@ -134,7 +134,7 @@ def watch(group: list[Suite]) -> None:
 
 
 class Bars:
-    """A bar for each suite, and the name of each test that fails as it does."""
+    """Shows a progress bar for each suite, and the name of each failing test as it fails."""
 
     def __init__(self, group: list[Suite]):
         from tqdm import tqdm
@@ -145,45 +145,45 @@ class Bars:
             (suite, tqdm(desc=suite.name.ljust(wide), total=suite.total or 0, position=i, bar_format=form, leave=True))
             for i, suite in enumerate(group)
         ]
-        self.told: Counter = Counter()
+        self.printed: Counter = Counter()
 
     def update(self) -> None:
-        """Draws what has changed."""
+        """Updates the bars."""
         for suite, bar in self.bars:
-            for name in suite.failed[self.told[suite.name] :]:
+            for name in suite.failed[self.printed[suite.name] :]:
                 bar.write(f"failed ({suite.name}): {name}")
-            self.told[suite.name] = len(suite.failed)
+            self.printed[suite.name] = len(suite.failed)
             bar.total, bar.n = suite.total or 0, suite.done
             bar.refresh()
 
     def close(self) -> None:
-        """Leaves the bars as they are."""
+        """Closes the bars, which stay visible."""
         for _, bar in self.bars:
             bar.close()
 
 
 class Lines:
-    """A line a minute, for a log."""
+    """Prints one line per minute, for a log."""
 
     def __init__(self, group: list[Suite]):
         self.group, self.next = group, time.monotonic() + 60
 
     def update(self) -> None:
-        """Prints the line when it is time."""
+        """Prints a line if a minute has passed."""
         if time.monotonic() >= self.next:
             self.next += 60
-            print("; ".join(suite.says() for suite in self.group), flush=True)
+            print("; ".join(suite.progress_text() for suite in self.group), flush=True)
 
     def close(self) -> None:
-        """Nothing is left to do."""
+        """Does nothing."""
 
 
 def end(group: list[Suite]) -> None:
-    """Ends what still runs, after an interrupt or a signal, and waits for it."""
+    """Stops the suites that are still running, after an interrupt or a signal, and waits for them."""
     running = [suite.process for suite in group if suite.process is not None]
     for process in running:
         if process.poll() is None:
-            process.send_signal(signal.SIGINT)  # as from the keyboard: pytest then says what it has done so far
+            process.send_signal(signal.SIGINT)  # like a keyboard interrupt, so that pytest prints its results so far
     for process in running:
         try:
             process.wait(20)
@@ -193,7 +193,7 @@ def end(group: list[Suite]) -> None:
 
 
 def report(group: list[Suite]) -> None:
-    """What the suites printed: of one that passed the last lines, of one that did not all that says why."""
+    """Prints the output of the suites: the last lines if a suite passed, otherwise everything about the failures."""
     for suite in group:
         lines = suite.text().splitlines()
         if suite.unit == "tests":
@@ -201,12 +201,12 @@ def report(group: list[Suite]) -> None:
             shown = [suite.closing()] if not suite.status else lines[heads[0] if heads else 0 :]
         else:
             shown = lines if suite.unit == "Pythons" or suite.status else lines[-3:]
-        print(f"--- {suite.name}{f' (exit status {suite.status})' if suite.status else ''}, all it says: {suite.log}")
+        print(f"--- {suite.name}{f' (exit status {suite.status})' if suite.status else ''}, full output: {suite.log}")
         print("\n".join(shown), flush=True)
 
 
 def main(arguments: list[str]) -> int:
-    """Runs everything. Returns the first exit status that is not 0; 130 after an interrupt."""
+    """Runs everything. Returns the first nonzero exit status; 130 after an interrupt."""
     LOGS.mkdir(parents=True, exist_ok=True)
     groups, began = suites(arguments), time.monotonic()
     if {"-s", "--pdb", "--trace", "--capture=no"} & {*arguments}:
@@ -216,11 +216,11 @@ def main(arguments: list[str]) -> int:
                 return status
         return 0
     quick, chosen = "--quick" in arguments, [a for a in arguments if a != "--quick"]
-    told = QUICK if quick else f"{FULL}; a quick form of {QUICK.removeprefix('about ')}: make test ARGS=--quick"
+    estimate = QUICK if quick else f"{FULL}; for a quick run of {QUICK.removeprefix('about ')}: make test ARGS=--quick"
     names = ", ".join(suite.name for group in groups for suite in group)
-    print(f"{names}{'' if chosen else f': {told} (on two cores)'}", flush=True)
+    print(f"{names}{'' if chosen else f': {estimate} (on two cores)'}", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # A shell's background has interrupts ignored, and every test would inherit that.
+    # Background jobs of a shell ignore interrupts, and every test would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     ended: list[Suite] = []
     try:

@@ -1,8 +1,8 @@
-"""What is measured: rows as data, one file a theme.
+"""The rows to measure, as data, with one file per theme.
 
 A row's `build(torch, **sizes)` gets the library as `torch` (PyTorch, or tensorgrad under that name) and returns two
-functions without arguments: the step to time, and one that gives a list of tensors by which the libraries are compared
-before anything is timed. It is written once and runs in both, on the device that `Place` names.
+functions without arguments: the step to time, and one that returns a list of tensors to compare between the libraries
+before anything is timed. Each row is written once and runs in both libraries, on the device in `Place`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-THEMES = {  # file of this folder -> title of its table
+THEMES = {  # file in this directory -> title of its table
     "modules": "Modules",
     "layers": "Layers and losses",
     "pointwise": "Pointwise ops",
@@ -37,16 +37,16 @@ class Row(NamedTuple):
     name: str
     build: Callable[..., tuple[Callable[[], Any], Callable[[], list]]]
     sizes: Mapping[str, Any] = MappingProxyType({})
-    small: Mapping[str, Any] | None = None  # the sizes that tests use, where the real ones take too long
+    small: Mapping[str, Any] | None = None  # the sizes for tests, if the real ones take too long
     tolerance: float = 1e-4  # how far results may differ, relative to the largest element
-    heavy: bool = False  # takes gigabytes: never in more than two processes at once
-    is_small_model: bool = False  # its time is the call path's, not the arithmetic's
+    heavy: bool = False  # needs gigabytes: never in more than two processes at the same time
+    is_small_model: bool = False  # its time is dominated by call overhead rather than arithmetic
     theme: str = ""
-    moved: Callable[..., int] | None = None  # the bytes that must cross the memory's bus, from the sizes
+    moved: Callable[..., int] | None = None  # computes the bytes that must cross the memory bus from the sizes
 
 
 def all_rows(themes: Mapping[str, str] = MappingProxyType(THEMES)) -> list[Row]:
-    """The rows of every theme, in the order of the report."""
+    """Returns the rows of all themes, in the order of the report."""
     rows: list[Row] = []
     for theme in themes:
         rows += [row._replace(theme=theme) for row in importlib.import_module(f"benchmarks.rows.{theme}").ROWS]
@@ -54,29 +54,29 @@ def all_rows(themes: Mapping[str, str] = MappingProxyType(THEMES)) -> list[Row]:
 
 
 def plain(text: str) -> str:
-    """A name as a keyboard writes it: `32×64→128` becomes `32x64>128`."""
+    """Converts a name to characters on a keyboard: `32×64→128` becomes `32x64>128`."""
     return text.lower().replace("×", "x").replace("→", ">").replace("²", "^2").replace("–", "-")
 
 
 def matching(rows: list[Row], patterns: list[str]) -> list[Row]:
-    """The rows whose theme or name contains one of the patterns (`*` stands for anything)."""
+    """Returns the rows whose theme or name contains one of the patterns (`*` matches anything)."""
     wanted = [f"*{plain(pattern)}*" for pattern in patterns]
     return [row for row in rows if any(fnmatch.fnmatchcase(plain(f"{row.theme}: {row.name}"), each) for each in wanted)]
 
 
 class Place:
-    """Where the rows' tensors and modules are."""
+    """The device of the rows' tensors and modules."""
 
     device = "cpu"
 
 
 def placed(thing):
-    """A tensor or a module on the device at hand. Modules are made on the CPU, whose random numbers both share."""
+    """Moves a tensor or module to the current device. Modules are made on the CPU, for the same random numbers."""
     return thing.to(Place.device)
 
 
 def drawn(torch, *shape: int, seed: int = 0, requires_grad: bool = False, dtype: str = "float32"):
-    """A tensor of normal numbers, the same in both libraries."""
+    """Returns a tensor of normally distributed values, the same in both libraries."""
     import numpy as np
 
     values = np.random.default_rng(seed).standard_normal(shape, np.float32)
@@ -85,14 +85,14 @@ def drawn(torch, *shape: int, seed: int = 0, requires_grad: bool = False, dtype:
 
 
 def whole(torch, high: int, *shape: int, seed: int = 0):
-    """An int64 tensor of numbers from 0 below `high`, the same in both libraries."""
+    """Returns an int64 tensor of random values in [0, high), the same in both libraries."""
     import numpy as np
 
     return torch.tensor(np.random.default_rng(seed).integers(0, high, shape), device=Place.device)
 
 
 def forward(make: Callable) -> Callable:
-    """The build function of a row that computes the output of `make(torch, **sizes)` -> (function, leaves)."""
+    """Returns the build function of a row that calls the function of `make(torch, **sizes)` -> (function, leaves)."""
 
     def build(torch, **sizes):
         torch.manual_seed(0)
@@ -103,7 +103,7 @@ def forward(make: Callable) -> Callable:
 
 
 def forward_backward(make: Callable) -> Callable:
-    """Likewise, and the gradients of the leaves from a fixed gradient of the output."""
+    """Like `forward`, and also computes the gradients of the leaves from a fixed gradient of the output."""
 
     def build(torch, **sizes):
         torch.manual_seed(0)
@@ -129,7 +129,7 @@ def forward_backward(make: Callable) -> Callable:
 
 
 def both(name: str, make: Callable, sizes: dict, small: dict | None = None, **more) -> list[Row]:
-    """Two rows, forward, and forward and backward, of `make(torch, **sizes)` -> (function, leaves)."""
+    """Returns two rows for `make(torch, **sizes)` -> (function, leaves): forward, and forward and backward."""
     return [
         Row(f"{name}, forward", forward(make), sizes, small, **more),
         Row(f"{name}, forward and backward", forward_backward(make), sizes, small, **more),

@@ -1,7 +1,7 @@
-"""Kernels whose time is that of moving their data, on arrays too large for any cache.
+"""Kernels that are limited by memory bandwidth, on arrays too large for any cache.
 
-`moved` counts what must cross the memory's bus at the least: every input read once, every result written once. Copying
-moves as many bytes as fast as the machine can: it is what the others are held against.
+`moved` is the minimum number of bytes that must cross the memory bus: every input is read once and every result written
+once. A copy moves bytes as fast as the machine can, so the other rows are compared with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WIDTH = {"float32": 4, "bfloat16": 2}
 
 
 def passes(count: float):
-    """`moved` of a row that moves each element of its largest array so often."""
+    """Returns `moved` for a row that moves each element of its largest array `count` times."""
 
     def moved(dtype: str = "float32", **sizes):
         elements = 1
@@ -26,7 +26,7 @@ def passes(count: float):
 
 
 def of(function, leaf: bool = False, operands: int = 1):
-    """Rows' `make` of a function of tensors of one shape; the first of them a leaf of the graph if `leaf`."""
+    """Returns a row's `make` for a function of tensors with one shape; with `leaf`, the first one requires grad."""
 
     def make(torch, dtype: str = "float32", **sizes):
         x, *others = (
@@ -39,7 +39,7 @@ def of(function, leaf: bool = False, operands: int = 1):
 
 
 def of_module(make_module):
-    """Rows' `make` of a module, which `make_module(torch, **sizes)` makes."""
+    """Returns a row's `make` for the module that `make_module(torch, **sizes)` creates."""
 
     def make(torch, dtype: str = "float32", **sizes):
         module = placed(make_module(torch, **sizes)).to(getattr(torch, dtype))
@@ -50,7 +50,7 @@ def of_module(make_module):
 
 
 def no_graph(make):
-    """The build function of a row that records nothing."""
+    """Returns the build function of a row that records no graph."""
 
     def build(torch, **sizes):
         torch.manual_seed(0)
@@ -66,7 +66,7 @@ def no_graph(make):
 
 
 def into(function):
-    """The build function of a row that writes into a tensor which is there already."""
+    """Returns the build function of a row that writes into an existing tensor."""
 
     def build(torch, size: int, dtype: str = "float32"):
         x, y = drawn(torch, size, dtype=dtype), drawn(torch, size, seed=1, dtype=dtype)
@@ -76,7 +76,7 @@ def into(function):
 
 
 def stepping(make_optimizer):
-    """The build function of an optimizer's step over some large parameters."""
+    """Returns the build function of an optimizer step over several large parameters."""
 
     def build(torch, tensors: int, size: int):
         parameters = [torch.nn.Parameter(drawn(torch, size, seed=i)) for i in range(tensors)]
@@ -95,7 +95,7 @@ def stepping(make_optimizer):
 
 
 def clipping(torch, tensors: int, size: int):
-    """Gradients brought to the norm 1."""
+    """Clips gradients to norm 1."""
     parameters = [torch.nn.Parameter(drawn(torch, size, seed=i)) for i in range(tensors)]
     for i, parameter in enumerate(parameters):
         parameter.grad = drawn(torch, size, seed=100 + i)
@@ -115,7 +115,7 @@ HALF = {"dtype": "bfloat16"}
 
 
 def pointwise() -> list[Row]:
-    """One number from one, two or three."""
+    """Pointwise ops."""
     relu = no_graph(of(lambda torch, x: torch.relu(x)))
     gelu = no_graph(of(lambda torch, x: torch.nn.functional.gelu(x)))
     add = no_graph(of(lambda torch, x, y: x + y, operands=2))
@@ -136,7 +136,7 @@ def pointwise() -> list[Row]:
 
 
 def reductions() -> list[Row]:
-    """Sums and the like, along each dimension; softmax and norms."""
+    """Reductions along each dimension; softmax and norms."""
     found = []
     for name, function in (
         ("sum", lambda torch, x, dim: x.sum(dim)),
@@ -158,7 +158,7 @@ def reductions() -> list[Row]:
     rms_norm = of_module(lambda torch, rows, columns: torch.nn.RMSNorm(columns))
     batch_norm = of_module(lambda torch, batch, channels, height, width: torch.nn.BatchNorm2d(channels))
     for name, make, sizes, there, back in (
-        # Batch norm must know the mean of all before it writes the first: it reads twice.
+        # Batch norm needs the mean of all values before it can write the first, so it reads its input twice.
         ("LayerNorm 16384×4096", layer_norm, MATRIX, 2, 3),
         ("RMSNorm 16384×4096", rms_norm, MATRIX, 2, 3),
         ("BatchNorm2d 256×64×64²", batch_norm, IMAGES, 3, 5),
@@ -171,7 +171,7 @@ def reductions() -> list[Row]:
 
 
 def losses_and_tables() -> list[Row]:
-    """Cross-entropy, embedding."""
+    """Cross-entropy and embedding."""
     entries = {"entries": 50257, "width": 768, "batch": 64, "length": 1024}
 
     def looked_up(entries: int, width: int, batch: int, length: int) -> int:
@@ -200,7 +200,7 @@ def losses_and_tables() -> list[Row]:
 
 
 def optimizers() -> list[Row]:
-    """Steps over 64 M parameters, and the limit on their gradients."""
+    """Optimizer steps over 64 M parameters, and gradient clipping."""
     return [
         Row(
             "SGD with momentum, 64 M",

@@ -1,4 +1,4 @@
-"""An epoch of `DataLoader` over MNIST's 10,000 test digits (or as many random ones: MNIST names the folder)."""
+"""An epoch of `DataLoader` over MNIST's 10,000 test digits, from the directory in MNIST, or over random digits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COUNT = 10_000
 
 
 def digits(count: int):
-    """(count, 1, 28, 28) bytes and their labels as arrays, from the files in the folder MNIST or else random."""
+    """Returns (count, 1, 28, 28) bytes and their labels as arrays, from files in the directory MNIST or else random."""
     import numpy as np
 
     folder = Path(os.environ.get("MNIST", "mnist"))
@@ -26,7 +26,7 @@ def digits(count: int):
 
 
 class Digits:
-    """A dataset that converts each digit when it is asked for, as a transform does."""
+    """A dataset that converts each digit when it is read, like a transform."""
 
     def __init__(self, torch, count: int):
         self.torch, (self.images, self.labels) = torch, digits(count)
@@ -39,13 +39,13 @@ class Digits:
 
 
 def ready(torch, count: int):
-    """A dataset of tensors."""
+    """Returns a dataset of tensors."""
     images, labels = digits(count)
     return torch.utils.data.TensorDataset(torch.tensor(images).float() / 255, torch.tensor(labels))
 
 
 def epoch(make_dataset, batch: int = 64):
-    """The build function of a row: the sum of the labels, having seen every batch."""
+    """Returns the build function of a row that reads every batch and counts the labels."""
 
     def build(torch, count: int):
         loader = torch.utils.data.DataLoader(make_dataset(torch, count), batch_size=batch, shuffle=True)

@@ -1,4 +1,4 @@
-"""Inference of one example, as a service does it: `eval()`, no graph."""
+"""Inference on one example, as in a service: `eval()`, no graph."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from benchmarks.rows import Row, drawn, models, placed, whole
 
 
 def inference(make_model, make_input):
-    """The build function of a row."""
+    """Returns the build function of a row."""
 
     def build(torch):
         torch.manual_seed(0)

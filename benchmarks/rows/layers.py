@@ -1,4 +1,4 @@
-"""The other layers and losses that networks are made of."""
+"""Other common layers and losses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from benchmarks.rows import both, drawn, placed, whole
 
 
 def of_module(make, *shape: int):
-    """Rows' `make` from a function that makes the module, and the shape of its float input."""
+    """Returns a row's `make` from a function that creates the module, and the shape of its float input."""
 
     def build(torch, **sizes):
         given = tuple(sizes.values()) or shape
@@ -24,7 +24,7 @@ def cross_entropy(torch, rows: int, classes: int):
 
 
 def embedding(torch, entries: int, width: int, batch: int, length: int):
-    """Rows of a table by their numbers."""
+    """Looks up rows of a table by index."""
     module, numbers = placed(torch.nn.Embedding(entries, width)), whole(torch, entries, batch, length)
     return lambda: module(numbers), list(module.parameters())
 

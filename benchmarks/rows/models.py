@@ -1,16 +1,16 @@
-"""The models that the rows of training and inference share, written for either library."""
+"""The models for training and inference rows, written for both libraries."""
 
 from __future__ import annotations
 
 
 def mlp(torch, inputs: int = 784, hidden: int = 128, outputs: int = 10):
-    """Two layers."""
+    """A network with two linear layers."""
     nn = torch.nn
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
 
 
 def convnet(torch):
-    """For 28×28 digits: three times convolution, batch norm, ReLU, pooling, and a linear layer."""
+    """A network for 28×28 digits: three blocks of convolution, batch norm, ReLU and pooling, then a linear layer."""
     nn = torch.nn
     layers = []
     for inputs, outputs in ((1, 16), (16, 32), (32, 64)):
@@ -20,7 +20,7 @@ def convnet(torch):
 
 
 def vit(torch, width: int = 128, heads: int = 2):
-    """A vision transformer of one layer for 28×28 digits, in patches of 4×4."""
+    """A vision transformer with one layer for 28×28 digits, in patches of 4×4."""
     nn = torch.nn
 
     class VisionTransformer(nn.Module):
@@ -28,7 +28,7 @@ def vit(torch, width: int = 128, heads: int = 2):
             super().__init__()
             self.patches = nn.Conv2d(1, width, 4, stride=4)
             self.first = nn.Parameter(torch.zeros(1, 1, width))
-            self.places = nn.Parameter(torch.randn(1, 50, width) * 0.02)
+            self.positions = nn.Parameter(torch.randn(1, 50, width) * 0.02)
             self.layer = nn.TransformerEncoderLayer(
                 width, heads, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
             )
@@ -37,14 +37,14 @@ def vit(torch, width: int = 128, heads: int = 2):
 
         def forward(self, images):
             tokens = self.patches(images).flatten(2).transpose(1, 2)
-            tokens = torch.cat([self.first.expand(len(images), -1, -1), tokens], 1) + self.places
+            tokens = torch.cat([self.first.expand(len(images), -1, -1), tokens], 1) + self.positions
             return self.head(self.norm(self.layer(tokens))[:, 0])
 
     return VisionTransformer()
 
 
 def resnet18(torch, width: int = 64):
-    """ResNet-18 as it is used for 32×32 images: a 3×3 stem, and no pooling after it."""
+    """ResNet-18 in its variant for 32×32 images: a 3×3 stem, and no pooling after it."""
     nn = torch.nn
 
     class Block(nn.Module):
@@ -76,7 +76,10 @@ def gpt(
     characters: int = 65,
     tied: bool = False,
 ):
-    """A character model: causal attention and a two-layer network, `layers` times. `tied`: one table at both ends."""
+    """A character model with `layers` blocks of causal attention and a two-layer network.
+
+    With `tied`, the embedding and the output layer share their weight.
+    """
     nn, F = torch.nn, torch.nn.functional
 
     class Block(nn.Module):
@@ -97,14 +100,14 @@ def gpt(
     class GPT(nn.Module):
         def __init__(self):
             super().__init__()
-            self.tokens, self.places = nn.Embedding(characters, width), nn.Embedding(context, width)
+            self.tokens, self.positions = nn.Embedding(characters, width), nn.Embedding(context, width)
             self.blocks = nn.Sequential(*(Block() for _ in range(layers)))
             self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, characters, bias=False)
             if tied:
                 self.head.weight = self.tokens.weight
 
         def forward(self, numbers):
-            x = self.tokens(numbers) + self.places(torch.arange(numbers.shape[1], device=numbers.device))
+            x = self.tokens(numbers) + self.positions(torch.arange(numbers.shape[1], device=numbers.device))
             return self.head(self.norm(self.blocks(x)))
 
     return GPT()

@@ -1,4 +1,4 @@
-"""Four modules at three sizes each, as they stand in a network that is being trained: the graph is recorded."""
+"""Four modules at three sizes each, as in a network during training: the graph is recorded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from benchmarks.rows import both, drawn, placed
 
 
 def linear(torch, batch: int, inputs: int, outputs: int):
-    """A product and a bias."""
+    """A matrix product and a bias."""
     module, x = placed(torch.nn.Linear(inputs, outputs)), drawn(torch, batch, inputs, requires_grad=True)
     return lambda: module(x), [x, *module.parameters()]
 
@@ -19,14 +19,14 @@ def conv2d(torch, batch: int, channels: int, size: int, outputs: int):
 
 
 def attention(torch, batch: int, length: int, width: int, heads: int):
-    """Self-attention as the module is called by default, with the weights averaged over the heads."""
+    """Self-attention with the module's default arguments, which average the weights over the heads."""
     module = placed(torch.nn.MultiheadAttention(width, heads, batch_first=True))
     x = drawn(torch, batch, length, width, requires_grad=True)
     return lambda: module(x, x, x)[0], [x, *module.parameters()]
 
 
 def softmax(torch, rows: int, columns: int):
-    """Along the last dimension."""
+    """Softmax along the last dimension."""
     module, x = torch.nn.Softmax(dim=-1), drawn(torch, rows, columns, requires_grad=True)
     return lambda: module(x), [x]
 

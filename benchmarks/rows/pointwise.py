@@ -1,4 +1,4 @@
-"""Pointwise ops, nothing recorded, from where the call is all to where the memory is."""
+"""Pointwise ops without a graph, at sizes from those dominated by call overhead to those limited by memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPS = {
 
 
 def pointwise(op: str):
-    """The build function of one op."""
+    """Returns the build function of one op."""
 
     def build(torch, size: int):
         step = OPS[op](torch, drawn(torch, size), drawn(torch, size, seed=1))

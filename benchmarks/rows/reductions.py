@@ -5,26 +5,26 @@ from __future__ import annotations
 from benchmarks.rows import Row, drawn
 
 
-def by_place(x, found):
-    """What the numbers of a sort point to: equal elements may come in either order."""
+def by_index(x, found):
+    """Returns the values, and the elements at the indices: indices of equal elements may be in either order."""
     return [found.values, x.gather(-1, found.indices)]
 
 
-OPS = {  # the step on a tensor; its results, where they are not what the step returns
+OPS = {  # the step on a tensor, and its results if they differ from what the step returns
     "sum": (lambda x: x.sum(-1), None),
     "mean": (lambda x: x.mean(-1), None),
     "var": (lambda x: x.var(-1), None),
     "argmax": (lambda x: x.argmax(-1), None),
     "cumsum": (lambda x: x.cumsum(-1), None),
-    "sort": (lambda x: x.sort(-1), by_place),
-    "topk": (lambda x: x.topk(10, -1), by_place),
+    "sort": (lambda x: x.sort(-1), by_index),
+    "topk": (lambda x: x.topk(10, -1), by_index),
 }
 SHAPES = {"1 M": (1_000_000,), "1000×1000": (1000, 1000)}
 DOWN = {"sum": lambda x: x.sum(0), "mean": lambda x: x.mean(0), "var": lambda x: x.var(0)}
 
 
 def reduction(function, results=None):
-    """The build function of one op."""
+    """Returns the build function of one op."""
 
     def build(torch, shape: tuple):
         x = drawn(torch, *shape)

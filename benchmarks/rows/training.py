@@ -1,4 +1,4 @@
-"""Whole training steps: forward, loss, `zero_grad`, backward, optimizer."""
+"""Complete training steps: forward, loss, `zero_grad`, backward, optimizer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from benchmarks.rows import Place, Row, drawn, models, placed, whole
 
 
 def training(make_model, make_batch, make_optimizer, clip: float | None = None, autocast: str = ""):
-    """The build function of a row. Compared are the first step's gradients and the losses of three steps.
+    """Returns the build function of a row, which compares the first step's gradients and the losses of three steps.
 
-    `autocast` names the dtype of mixed precision; among the sizes, `model` are those of the model.
+    `autocast` is the dtype for mixed precision. The entry `model` of the sizes has the sizes of the model.
     """
 
     def build(torch, model: Mapping[str, Any] = MappingProxyType({}), **sizes):
@@ -46,18 +46,18 @@ def training(make_model, make_batch, make_optimizer, clip: float | None = None, 
 
 
 def xor(torch):
-    """The four rows of the table."""
+    """Returns the four rows of the XOR table."""
     x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     return placed(x), placed(torch.tensor([0, 1, 1, 0]))
 
 
 def digits(torch, batch: int, shape: tuple = (1, 28, 28)):
-    """Images and their classes."""
+    """Returns images and their classes."""
     return drawn(torch, batch, *shape), whole(torch, 10, batch)
 
 
 def text(torch, batch: int, length: int, characters: int = 65):
-    """Pieces of a text, and the character after each."""
+    """Returns pieces of text, and the character after each position."""
     numbers = whole(torch, characters, batch, length + 1)
     return numbers[:, :-1].contiguous(), numbers[:, 1:].reshape(-1)
 
@@ -77,22 +77,22 @@ def adam_over(torch, tensors: int, rows: int, columns: int):
 
 
 def sgd(torch, parameters):
-    """Plain."""
+    """Plain SGD."""
     return torch.optim.SGD(parameters, lr=0.1)
 
 
 def momentum(torch, parameters):
-    """As ResNets are trained."""
+    """SGD with momentum and weight decay, as for ResNets."""
     return torch.optim.SGD(parameters, lr=0.01, momentum=0.9, weight_decay=5e-4)
 
 
 def adam(torch, parameters):
-    """As small networks are trained."""
+    """Adam, as for small networks."""
     return torch.optim.Adam(parameters, lr=1e-3)
 
 
 def adamw(torch, parameters):
-    """As transformers are trained."""
+    """AdamW, as for transformers."""
     return torch.optim.AdamW(parameters, lr=1e-3)
 
 
@@ -111,8 +111,8 @@ ROWS = [
         training(models.resnet18, digits, momentum),
         {"batch": 32, "shape": (3, 32, 32)},
         {"batch": 2, "shape": (3, 32, 32)},
-        # In float32 a ReLU here and there falls to the other side of 0, and batch norm makes much of it: the gradients
-        # of either library are up to 0.07 away from those in float64.
+        # In float32, some inputs of ReLUs fall on the other side of 0, and batch norm amplifies this: the gradients of
+        # both libraries differ by up to 0.07 from those in float64.
         0.2,
     ),
     Row(

@@ -1,4 +1,4 @@
-"""Training steps at the sizes that a GPU is bought for. The first row is small: there the launches are the time."""
+"""Training steps at sizes typical for a GPU. The first row is small, so its time is dominated by launches."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ROWS = [
         training(models.resnet18, digits, momentum),
         {"batch": 256, "shape": (3, 32, 32)},
         {"batch": 4, "shape": (3, 8, 8), "model": {"width": 4}},
-        0.2,  # as in training.py: a ReLU that falls to the other side of 0
+        0.2,  # as in training.py: inputs of ReLUs on the other side of 0
     ),
     Row(
         "ResNet-18 32×32, batch 256, SGD, bfloat16",

@@ -1,4 +1,4 @@
-"""`torch.profiler`: which ops ran, how often and for how long.
+"""`torch.profiler`: records which ops ran, how often and for how long.
 
     with torch.profiler.profile(record_shapes=True) as prof:
         with torch.profiler.record_function("training step"):
@@ -6,9 +6,9 @@
     print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=10))
     prof.export_chrome_trace("trace.json")  # open it in chrome://tracing or https://ui.perfetto.dev
 
-An op goes by the name of its row (`mul`, `matmul`), a step of the backward pass by that of its node (`MulBackward0`).
-Times are those of Python and the kernels together, on the CPU's clock. Nothing is measured outside of a profile, and
-nothing is slower there.
+An op is listed under the name of its row (`mul`, `matmul`), and a step of the backward pass under the name of its node
+(`MulBackward0`). Times include both Python and the kernels, on the CPU's clock. Outside a profile nothing is measured,
+so nothing is slower.
 """
 
 from tensorgrad.profiler.recorder import record_function
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def kineto_available() -> bool:
-    """Whether PyTorch's tracing library is there: it is not needed.
+    """Returns whether PyTorch's tracing library is available. It never is, and is not needed.
 
     >>> import tensorgrad as torch
     >>> torch.profiler.kineto_available()

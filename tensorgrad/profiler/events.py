@@ -1,4 +1,4 @@
-"""What was recorded, as PyTorch presents it: events, their sums by name, and a table of these."""
+"""The results of a profile, presented like PyTorch's: events, their sums by name, and a table."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tensorgrad.profiler.table import table, time_text
 
 
 class Interval(NamedTuple):
-    """From when to when, in microseconds since the profile began."""
+    """A start and an end time, in microseconds since the profile began."""
 
     start: float
     end: float
 
     def elapsed_us(self) -> float:
-        """Its length."""
+        """Returns the length of the interval, in microseconds."""
         return self.end - self.start
 
 
 class Times:
-    """What events and averages have in common: nothing runs elsewhere than on the CPU, and times as text."""
+    """Common base of events and averages: times as text, and zeros for devices, since only the CPU is measured."""
 
     device_time = device_time_total = self_device_time_total = 0.0
     cuda_time = cuda_time_total = self_cuda_time_total = 0.0
@@ -36,7 +36,7 @@ class Times:
 
     @property
     def cpu_time(self) -> float:
-        """The time per call."""
+        """The time per call, in microseconds."""
         return self.cpu_time_total / self.count if self.count else 0.0
 
     @property
@@ -46,17 +46,17 @@ class Times:
 
     @property
     def cpu_time_total_str(self) -> str:
-        """The time of all calls."""
+        """The time of all calls, with its unit."""
         return time_text(self.cpu_time_total)
 
     @property
     def self_cpu_time_total_str(self) -> str:
-        """The time of all calls, without that of what was called."""
+        """The time of all calls without the time of nested events, with its unit."""
         return time_text(self.self_cpu_time_total)
 
 
 class Event(Times):
-    """One thing that ran. Times are in microseconds; `cpu_children` are the events directly inside.
+    """One recorded event. Times are in microseconds; `cpu_children` are the events nested directly inside it.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd.profiler.profile() as prof, torch.autograd.profiler.record_function("outer"):
@@ -82,7 +82,7 @@ class Event(Times):
 
     @property
     def is_user_annotation(self) -> bool:
-        """Whether the program named it."""
+        """Whether the event is a region that the program named."""
         return self.category == REGION
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ class Event(Times):
 
 
 class Average(Times):
-    """All events of one name (and, if asked for, of the same input shapes or lines of the program)."""
+    """The sum of all events with one name (and optionally with the same input shapes or source lines)."""
 
     is_user_annotation = False
 
@@ -101,7 +101,7 @@ class Average(Times):
         self.cpu_memory_usage = self.self_cpu_memory_usage = 0
 
     def add(self, event: Any) -> Average:
-        """Counts an event, or other such sums, in."""
+        """Adds an event, or another average."""
         self.count += event.count
         self.flops += event.flops
         self.cpu_time_total += event.cpu_time_total
@@ -141,7 +141,7 @@ class EventList(list):
         return sum(event.self_cpu_time_total for event in self)
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """One entry for all events of a name; or of a name and the same input shapes, or innermost lines."""
+        """Sums the events by name, and optionally by input shapes or innermost source lines."""
         groups: dict[Any, Average] = {}
         for event in self:
             stack = event.stack[:group_by_stack_n]
@@ -153,7 +153,7 @@ class EventList(list):
         return EventList(groups.values(), self.options)
 
     def by_module(self) -> EventList:
-        """One entry for all calls of a module, and one for its steps of the backward pass."""
+        """Sums the events by module, with separate entries for the forward and the backward pass."""
         groups: dict[str, Average] = {}
         for event in self:
             if event.category == MODULE:
@@ -162,7 +162,7 @@ class EventList(list):
                 keys = _around(event.module, " (backward)")
                 for key in keys:
                     group = groups.setdefault(key, Average(key)).add(event)
-                    if key is not keys[-1]:  # its own time is that of the innermost module
+                    if key is not keys[-1]:  # only the innermost module counts it as its own time
                         group.self_cpu_time_total -= event.self_cpu_time_total
         for event in self:
             if event.category == OP and event.flops and not any(e.category == OP and e.flops for e in _outside(event)):
@@ -174,7 +174,7 @@ class EventList(list):
         return EventList(groups.values(), self.options)
 
     def total_average(self) -> Average:
-        """Everything together."""
+        """Returns the sum of all events."""
         total = Average("Total")
         for event in self:
             total.add(event)
@@ -191,14 +191,18 @@ class EventList(list):
         top_level_events_only: bool = False,
         time_unit: str | None = None,
     ) -> str:
-        """A table with a row for each entry.
+        """Returns a table with a row for each entry.
 
         Args:
-            sort_by: the name of what to sort by, the largest first: `cpu_time`, `cpu_time_total`,
-                `self_cpu_time_total`, `count`, `cpu_memory_usage`, `self_cpu_memory_usage`.
-            time_unit: "s", "ms" or "us" for all times; otherwise each has the one that suits it.
+            sort_by: the attribute to sort by, in descending order: `cpu_time`, `cpu_time_total`,
+                `self_cpu_time_total`, `count`, `cpu_memory_usage` or `self_cpu_memory_usage`.
+            row_limit: the maximum number of rows; -1 for all.
+            header: a title above the table.
+            top_level_events_only: whether to leave out nested events.
+            time_unit: "s", "ms" or "us" for all times; by default each time has a suitable unit.
 
-        Raises: AttributeError for another `sort_by`.
+        Raises:
+            AttributeError: If there is no attribute `sort_by`.
         """
         rows = list(self)
         if top_level_events_only:
@@ -220,10 +224,13 @@ class EventList(list):
         )
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
-        """Writes a line for each event that has a stack: the lines of the program from the outermost on, separated by
-        `;`, and the event's time in whole microseconds, as the tools that draw flame graphs read them.
+        """Writes the stacks to a file that tools for flame graphs can read.
 
-        Raises: ValueError for another metric.
+        The file has a line for each event with a stack: the source lines, outermost first and separated by `;`, and
+        the event's time in whole microseconds.
+
+        Raises:
+            ValueError: If the metric is unknown.
         """
         if metric not in METRICS:
             raise ValueError(f"metric should be one of: {METRICS}")
@@ -237,7 +244,7 @@ class EventList(list):
             file.writelines(lines)
 
     def export_chrome_trace(self, path: Any) -> None:
-        """Writes the events for Chrome's trace viewer."""
+        """Writes the events to a file for Chrome's trace viewer."""
         from tensorgrad.profiler.trace import write_chrome_trace
 
         write_chrome_trace(self, path, {})
@@ -247,13 +254,13 @@ class EventList(list):
 
 
 def _around(module: str, ending: str) -> list[str]:
-    """A module and those that it is in, the outermost first."""
+    """Returns the names of a module and the modules around it, outermost first."""
     parts = module.split(".") if module else []
     return [".".join(parts[: i + 1]) + ending for i in range(len(parts))]
 
 
 def _outside(event: Event) -> Iterator[Event]:
-    """What an event ran in, the innermost first."""
+    """Yields the events around an event, innermost first."""
     while event.cpu_parent is not None:
         event = event.cpu_parent
         yield event
@@ -263,9 +270,9 @@ METRICS = ["self_cpu_time_total", "self_cuda_time_total"]
 
 
 def nested(spans: list[Span], zero: float, options: Options) -> EventList:
-    """Spans as events in the order in which they began, each knowing what ran inside of it."""
+    """Converts spans to events, ordered by their start and linked to the events nested in them."""
     events = EventList([], options)
-    open_events: dict[int, list[Event]] = {}  # by thread, the innermost last
+    open_events: dict[int, list[Event]] = {}  # by thread, innermost last
     for span in sorted(spans, key=lambda s: (s.start, -s.end)):
         event = Event(len(events), span, zero)
         stack = open_events.setdefault(span.thread, [])
@@ -277,7 +284,7 @@ def nested(spans: list[Span], zero: float, options: Options) -> EventList:
             parent.self_cpu_time_total -= event.cpu_time_total
         stack.append(event)
         events.append(event)
-    for event in reversed(events):  # an op's own results were counted; a region has those of what ran in it
+    for event in reversed(events):  # ops have the size of their results; regions sum up what ran inside them
         inside = sum(child.cpu_memory_usage for child in event.cpu_children)
         event.cpu_memory_usage = max(event.cpu_memory_usage, inside)
         event.self_cpu_memory_usage = event.cpu_memory_usage - inside

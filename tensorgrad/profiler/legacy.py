@@ -1,4 +1,4 @@
-"""`torch.autograd.profiler`: the older form of a profile."""
+"""`torch.autograd.profiler`: the older profiling API."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ class profile:
     """Records what runs inside a `with` block, unless `enabled` is False.
 
     Args:
-        record_shapes: keep the shapes of inputs.
-        profile_memory: keep the size of what ops return, views apart.
+        enabled: whether to record anything.
+        record_shapes: whether to record the shapes of inputs.
+        profile_memory: whether to record the size of what ops return, not counting views.
         with_flops, with_stack, with_modules: see `torch.profiler.profile`.
-        use_cuda, use_device and the others: accepted; they add nothing.
+        use_cuda, use_device and the others: accepted for compatibility and ignored.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd.profiler.profile() as prof:
@@ -67,26 +68,26 @@ class profile:
 
     @property
     def function_events(self) -> EventList:
-        """Everything that was recorded. Raises: RuntimeError before the end."""
+        """All recorded events. Raises: RuntimeError if the profile has not ended."""
         if self.events is None:
             raise RuntimeError("Profiler didn't finish running")
         return self.events
 
     @property
     def self_cpu_time_total(self) -> float:
-        """The time that was recorded, in microseconds."""
+        """The total recorded time, in microseconds."""
         return self.function_events.self_cpu_time_total
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """What was recorded, summed by name."""
+        """Returns the events summed by name; see `EventList.key_averages`."""
         return self.function_events.key_averages(group_by_input_shape, group_by_stack_n)
 
     def total_average(self) -> Average:
-        """Everything together."""
+        """Returns the sum of all events."""
         return self.function_events.total_average()
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **options: Any) -> str:
-        """A table of the events; see `EventList.table`."""
+        """Returns a table of the events; see `EventList.table`."""
         return self.function_events.table(sort_by, row_limit, **options)
 
     def export_chrome_trace(self, path: Any) -> None:
@@ -94,7 +95,7 @@ class profile:
         write_chrome_trace(self.function_events, path, {})
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
-        """Writes the lines that led to each op, with its time; needs `with_stack=True`."""
+        """Writes the call stack and time of each op, for flame graphs; needs `with_stack=True`."""
         self.function_events.export_stacks(path, metric)
 
     def __str__(self) -> str:
@@ -102,13 +103,16 @@ class profile:
 
 
 class emit_nvtx:
-    """NVIDIA's markers are not included. Raises: NotImplementedError when entered, unless `enabled` is False.
+    """NVTX markers are not supported.
+
+    Raises:
+        NotImplementedError: When entered, unless `enabled` is False.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd.profiler.emit_nvtx():
     ...     pass
     Traceback (most recent call last):
-    NotImplementedError: emit_nvtx is not included: ...
+    NotImplementedError: emit_nvtx is not supported: ...
     """
 
     def __init__(self, enabled: bool = True, record_shapes: bool = False):
@@ -117,7 +121,7 @@ class emit_nvtx:
     def __enter__(self) -> emit_nvtx:
         if self.enabled:
             raise NotImplementedError(
-                f"{type(self).__name__} is not included: record with torch.profiler.profile() and export_chrome_trace()"
+                f"{type(self).__name__} is not supported: use torch.profiler.profile() and export_chrome_trace()"
             )
         return self
 
@@ -126,11 +130,14 @@ class emit_nvtx:
 
 
 class emit_itt(emit_nvtx):
-    """Intel's markers are not included. Raises: NotImplementedError when entered, unless `enabled` is False.
+    """ITT markers are not supported.
+
+    Raises:
+        NotImplementedError: When entered, unless `enabled` is False.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd.profiler.emit_itt():
     ...     pass
     Traceback (most recent call last):
-    NotImplementedError: emit_itt is not included: ...
+    NotImplementedError: emit_itt is not supported: ...
     """

@@ -1,4 +1,4 @@
-"""Which module ran when: the part of a recorder that hears of modules. Loaded with the first profile that wants it."""
+"""Records when each module ran, for a recorder. Imported by the first profile that needs it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class _Running(PerThread):
-    """The calls of modules that this thread is in: (name, when it began), the innermost last."""
+    """The module calls in progress in this thread, as (name, start time), innermost last."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, float]] = []
 
 
 class ModuleSpans(Listener):
-    """Gives a recorder a span for each call of a module, named by the outermost one's class and the path from there."""
+    """Adds a span to a recorder for each module call, named by the outermost module's class and the path from there."""
 
     def __init__(self, recorder: Recorder):
         self.recorder, self.names, self.running = recorder, ModuleTracker(), _Running()
 
     def innermost(self) -> str:
-        """The module that this thread is in, or nothing."""
+        """Returns the name of the innermost module running in this thread, or an empty string."""
         return self.running.calls[-1][0] if self.running.calls else ""
 
     def enter(self, module: Module) -> None:

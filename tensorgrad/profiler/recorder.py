@@ -1,4 +1,4 @@
-"""What a profile listens to: ops, nodes of the backward pass, and regions that the program names."""
+"""The recorder of a profile: records ops, nodes of the backward pass, and regions that the program names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tensorgrad.tensor import Tensor
 
 
 class Recorder:
-    """Collects spans, from all threads, between `start` and `stop`."""
+    """Collects spans from all threads, between `start` and `stop`."""
 
     def __init__(self, options: Options = Options()):  # noqa: B008
         self.options = options
@@ -29,12 +29,12 @@ class Recorder:
         self.began = self.ended = 0.0
         self.paused = False
         self._modules: Any = None
-        # What a node's op had: (stack, module).
+        # The (stack, module) of the op that created each node.
         self._origins: weakref.WeakKeyDictionary[Node, tuple] = weakref.WeakKeyDictionary()
 
     def start(self) -> None:
-        """Begins to listen."""
-        if self.options.flops:  # now, as loading it takes time that is none of the program's
+        """Starts recording."""
+        if self.options.flops:  # imported now, so that the import time is not attributed to the program
             importlib.import_module("tensorgrad.utils.flop_counter")
         if self.options.modules:
             from tensorgrad.profiler.modules import ModuleSpans
@@ -47,7 +47,7 @@ class Recorder:
         engine.OBSERVERS.append(self._node)
 
     def stop(self) -> None:
-        """Ends it."""
+        """Stops recording."""
         engine.OBSERVERS.remove(self._node)
         switches.unobserve(self._op, "profiler")
         RECORDERS.remove(self)
@@ -56,7 +56,7 @@ class Recorder:
         self.ended = time.perf_counter()
 
     def add(self, name: str, category: str, start: float, end: float, shapes: list, **facts: Any) -> None:
-        """Takes note of a span of this thread, unless it began before the recorder did."""
+        """Records a span of this thread, unless it started before the recorder."""
         if start >= self.began and not self.paused:
             self.spans.append(Span(name, category, start, end, threading.get_ident(), shapes, **facts))
 
@@ -77,7 +77,7 @@ class Recorder:
         self.add(op.name.strip("_"), OP, start, start + seconds, shapes, **facts)
 
     def _node(self, node: Node, start: float, seconds: float) -> None:
-        """A node of the backward pass has the lines and the module of the op that left it."""
+        """Records a node of the backward pass, with the stack and the module of the op that created it."""
         stack, module = self._origins.get(node, ((), ""))
         shapes = [list(output[0]) for output in getattr(node, "outputs", ())] if self.options.shapes else []
         flops = _node_flops(node) if self.options.flops else 0
@@ -89,7 +89,7 @@ RECORDERS: list[Recorder] = []
 
 
 def _shape(value: Any) -> list:
-    """Of a tensor its shape, of a list of them theirs, of anything else nothing: as PyTorch shows inputs."""
+    """Returns the shape of a tensor, the shapes of a list of tensors, or [] for anything else, like PyTorch."""
     if isinstance(value, Tensor):
         return list(value._array.shape)
     if isinstance(value, list | tuple) and value and all(isinstance(v, Tensor) for v in value):
@@ -98,7 +98,7 @@ def _shape(value: Any) -> list:
 
 
 def _node_of(result: Any) -> Node | None:
-    """The node that an op left, if it was recorded."""
+    """Returns the node that an op created, or None if no graph was recorded."""
     for tensor in result if isinstance(result, tuple) else (result,):
         if isinstance(tensor, Tensor) and tensor._edge is not None and isinstance(tensor._edge[0], Node):
             return tensor._edge[0]
@@ -112,35 +112,35 @@ def _flops(op: Any, args: tuple, result: Any) -> int:
 
 
 def _node_flops(node: Node) -> int:
-    """What a node does by itself, beside the ops that it calls."""
+    """Returns the count for a node's own kernel, not including the ops it calls."""
     from tensorgrad.utils import flop_counter
 
     return 0 if GRAD.enabled else flop_counter.backward_flops(node) or 0
 
 
-_HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def _program_lines(most: int = 64) -> tuple[str, ...]:
-    """The lines outside of this package that are running, the innermost first, as PyTorch writes them."""
+    """Returns the running source lines outside this package, innermost first, in PyTorch's format."""
     lines: list[str] = []
     frame = sys._getframe(2)
     while frame is not None and len(lines) < most:
         code = frame.f_code
-        if not code.co_filename.startswith((_HOUSE, "<tensorgrad")):
+        if not code.co_filename.startswith((_PACKAGE, "<tensorgrad")):
             lines.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
         frame = frame.f_back  # type: ignore[assignment]
     return tuple(lines)
 
 
 def _new_bytes(result: Any) -> int:
-    """The size of what an op returned, without views."""
+    """Returns the size in bytes of what an op returned, not counting views."""
     results = result if isinstance(result, tuple) else (result,)
     return sum(t._array.nbytes for t in results if isinstance(t, Tensor) and t._view is None)
 
 
 class record_function:
-    """Names a region of the program, for the profiles that are running; also a decorator.
+    """Names a region of the program in all active profiles; can also be used as a decorator.
 
     >>> import tensorgrad as torch
     >>> with torch.profiler.profile() as prof:
@@ -152,7 +152,7 @@ class record_function:
 
     def __init__(self, name: str, args: str | None = None):
         self.name, self.args = name, args
-        self.began: list[float] = []  # a stack, as the same object may be entered again inside itself
+        self.began: list[float] = []  # a stack, as the same object may be entered recursively
 
     def __enter__(self) -> record_function:
         self.began.append(time.perf_counter())
@@ -165,7 +165,7 @@ class record_function:
             recorder.add(self.name, REGION, start, end, [], stack=stack)
 
     def __call__(self, function: Callable) -> Callable:
-        """`function`, its calls being regions of this name."""
+        """Wraps a function so that each call is a region with this name."""
 
         @functools.wraps(function)
         def named(*args: Any, **kwargs: Any) -> Any:

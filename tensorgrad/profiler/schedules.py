@@ -1,4 +1,4 @@
-"""Which steps of a long run are profiled, and where the traces go."""
+"""Determines which steps of a long run are profiled and where the traces are written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class ProfilerAction(enum.Enum):
-    """What a profile does in a step.
+    """The action of a profile in a step.
 
     >>> import tensorgrad as torch
     >>> torch.profiler.schedule(wait=1, warmup=0, active=1)(0) is torch.profiler.ProfilerAction.NONE
@@ -28,12 +28,20 @@ class ProfilerAction(enum.Enum):
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
-    """A rule for `profile(schedule=...)`: after `skip_first` steps, cycles of `wait` steps without recording, `warmup`
-    steps that are thrown away, and `active` steps that are kept; `repeat` cycles, or (0) without end.
+    """Returns a rule for `profile(schedule=...)` that records some steps of each cycle.
 
-    `skip_first_wait`: the first cycle does not wait.
+    Args:
+        wait: the number of steps at the start of each cycle that are not recorded.
+        warmup: the number of steps after that whose results are discarded.
+        active: the number of steps after that whose results are kept.
+        repeat: the number of cycles; 0 means no limit.
+        skip_first: the number of steps before the first cycle.
+        skip_first_wait: if not 0, the first cycle does not wait.
 
-    Raises: AssertionError for negative numbers, or `active` of 0. Warns: if there is no step to warm up.
+    Raises:
+        AssertionError: If a number is negative, or `active` is 0.
+
+    Warns if there are no warm-up steps.
 
     >>> import tensorgrad as torch
     >>> rule = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1)
@@ -57,20 +65,26 @@ def schedule(
             step += wait
         if repeat and step >= repeat * length:
             return ProfilerAction.NONE
-        place = step % length
-        if place < wait:
+        position = step % length
+        if position < wait:
             return ProfilerAction.NONE
-        if place < wait + warmup:
+        if position < wait + warmup:
             return ProfilerAction.WARMUP
-        return ProfilerAction.RECORD_AND_SAVE if place == length - 1 else ProfilerAction.RECORD
+        return ProfilerAction.RECORD_AND_SAVE if position == length - 1 else ProfilerAction.RECORD
 
     return rule
 
 
 def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use_gzip: bool = False) -> Callable:
-    """For `profile(on_trace_ready=...)`: writes each trace into a folder, under a name of its own.
+    """Returns a function for `profile(on_trace_ready=...)` that writes each trace to its own file in a directory.
 
-    Raises: RuntimeError if the folder cannot be made.
+    Args:
+        dir_name: the directory.
+        worker_name: the first part of the file names; by default the host name and the process id.
+        use_gzip: whether to compress the files.
+
+    Raises:
+        RuntimeError: When a trace is written, if the directory cannot be created.
 
     >>> import os, tempfile
     >>> import tensorgrad as torch

@@ -1,4 +1,4 @@
-"""`torch.profiler.profile`: a profile of some lines, or of chosen steps of a long run."""
+"""`torch.profiler.profile`: profiles a block of code, or selected steps of a long run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tensorgrad.profiler.schedules import ProfilerAction
 from tensorgrad.profiler.spans import Options
 from tensorgrad.profiler.trace import write_chrome_trace
 
-_RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)  # (there is nothing to warm up)
+_RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)  # warm-up steps need no recording
 
 
 class ProfilerActivity(enum.Enum):
-    """Where something runs. What runs on a GPU is seen from the CPU only, as the time to launch it.
+    """Where something runs. GPU work is only seen from the CPU, as the time to launch it.
 
     >>> import tensorgrad as torch
     >>> with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
@@ -34,7 +34,7 @@ class ProfilerActivity(enum.Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """What a profile can measure.
+    """Returns the activities that a profile can measure.
 
     >>> import tensorgrad as torch
     >>> torch.profiler.supported_activities()
@@ -47,18 +47,18 @@ class profile:
     """Records what runs inside a `with` block, or between `start()` and `stop()`.
 
     Args:
-        activities: accepted; the CPU is measured.
-        schedule: which steps to record (`torch.profiler.schedule`); then `step()` says that a step has ended.
-        on_trace_ready: a function of the profile, called when a recording is complete.
-        record_shapes: keep the shapes of inputs.
-        profile_memory: keep the size of what ops return, views apart.
-        with_stack: keep the lines of the program that led to each op; a step of the backward pass has those of the op
-            that it belongs to. For `key_averages(group_by_stack_n=...)` and `export_stacks`.
-        with_flops: count multiplications and additions, as `torch.utils.flop_counter` does.
-        with_modules: record the calls of modules as well, for `by_module`.
-        acc_events: a schedule's later cycles add to the events of the earlier ones, rather than replace them.
-        experimental_config, execution_trace_observer, use_cuda: accepted; they add nothing.
-        custom_trace_id_callback: a function that names each trace; see `get_trace_id`.
+        activities: accepted for compatibility; always measures the CPU.
+        schedule: which steps to record (`torch.profiler.schedule`); call `step()` at the end of each step.
+        on_trace_ready: called with the profile when a recording is complete.
+        record_shapes: whether to record the shapes of inputs.
+        profile_memory: whether to record the size of what ops return, not counting views.
+        with_stack: whether to record the source lines that led to each op; a step of the backward pass has those of
+            its op. Needed by `key_averages(group_by_stack_n=...)` and `export_stacks`.
+        with_flops: whether to count multiplications and additions, like `torch.utils.flop_counter`.
+        with_modules: whether to record the calls of modules as well. Needed by `by_module`.
+        acc_events: whether later cycles of a schedule add to the events of earlier ones instead of replacing them.
+        experimental_config, execution_trace_observer, use_cuda: accepted for compatibility and ignored.
+        custom_trace_id_callback: a function that returns a name for each trace; see `get_trace_id`.
 
     >>> import tensorgrad as torch
     >>> x = torch.ones(2, 3)
@@ -108,12 +108,12 @@ class profile:
         self.stop()
 
     def start(self) -> None:
-        """Begins: to record, if the present step is one to be recorded."""
+        """Starts the profile; recording starts if the schedule selects the current step."""
         self._begin()
         self._enter_step()
 
     def stop(self) -> None:
-        """Ends; what was being recorded is complete now."""
+        """Stops the profile and completes the current recording."""
         self._leave_step()
         if self._recorder is not None:
             self._end()
@@ -121,7 +121,7 @@ class profile:
                 self.on_trace_ready(self)
 
     def step(self) -> None:
-        """The next step of the schedule begins."""
+        """Moves to the next step of the schedule."""
         self._leave_step()
         before, self.step_num = self.action, self.step_num + 1
         self.action = self._action()
@@ -159,27 +159,31 @@ class profile:
             self._region = None
 
     def events(self) -> EventList:
-        """Everything that was recorded, in the order in which it began.
+        """Returns all recorded events, ordered by their start.
 
-        Raises: RuntimeError if nothing has been recorded to the end.
+        Raises:
+            RuntimeError: If no recording has been completed.
         """
         if self._events is None:
             raise RuntimeError("Profiler didn't finish running")
         return self._events
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """What was recorded, summed by name; see `EventList.table`.
+        """Returns the events summed by name; see `EventList.table`.
 
         Args:
-            group_by_input_shape: the same op with other shapes is another entry; needs `record_shapes`.
-            group_by_stack_n: so is one called from elsewhere, by that many lines; needs `with_stack`.
+            group_by_input_shape: whether calls with different input shapes are separate entries; needs
+                `record_shapes`.
+            group_by_stack_n: if not 0, calls that differ in this many innermost source lines are separate entries;
+                needs `with_stack`.
         """
         return self.events().key_averages(group_by_input_shape, group_by_stack_n)
 
     def by_module(self) -> EventList:
-        """What was recorded, summed by module, and by module in the backward pass; needs `with_modules=True`.
+        """Returns the events summed by module, separately for the forward and the backward pass.
 
-        Raises: RuntimeError without it.
+        Raises:
+            RuntimeError: Without `with_modules=True`.
 
         >>> import tensorgrad as torch
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
@@ -189,7 +193,7 @@ class profile:
         [('Sequential', 1), ('Sequential.0', 1)]
         """
         if not self.options.modules:
-            raise RuntimeError("by_module() needs a profile(with_modules=True)")
+            raise RuntimeError("by_module() needs profile(with_modules=True)")
         return self.events().by_module()
 
     def export_chrome_trace(self, path: Any) -> None:
@@ -197,11 +201,11 @@ class profile:
         write_chrome_trace(self.events(), path, self.notes)
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
-        """Writes the lines that led to each op, with its time, for flame graphs; needs `with_stack=True`."""
+        """Writes the call stack and time of each op, for flame graphs; needs `with_stack=True`."""
         self.events().export_stacks(path, metric)
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable) -> None:
-        """Stops taking notes of what runs on the CPU, or starts again, in the middle of a recording.
+        """Pauses or resumes the recording of CPU activity.
 
         >>> import tensorgrad as torch
         >>> with torch.profiler.profile() as prof:
@@ -214,32 +218,32 @@ class profile:
             self._recorder.paused = not enable
 
     def prepare_trace(self) -> None:
-        """Nothing needs to be prepared."""
+        """Does nothing: no preparation is needed."""
 
     def start_trace(self) -> None:
-        """Begins a recording, whatever the schedule says."""
+        """Starts a recording, regardless of the schedule."""
         self.action = ProfilerAction.RECORD
         self._begin()
 
     def stop_trace(self) -> None:
-        """Ends it."""
+        """Ends the recording, if there is one."""
         if self._recorder is not None:
             self._end()
 
     def get_trace_id(self) -> str | None:
-        """The name of the trace that is being recorded, or was last; None before."""
+        """Returns the name of the current or last trace; None before the first one."""
         return self._trace_id
 
     def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
-        """Names the traces that begin from now on by what the function returns."""
+        """Sets the function that returns a name for each new trace."""
         self._name_trace = callback
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Adds a note to the trace."""
+        """Adds metadata to the trace, as a string."""
         self.notes[key] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Adds a note to the trace that is JSON itself."""
+        """Adds metadata to the trace, given as a JSON string."""
         self.notes[key] = json.loads(value)
 
     preset_metadata_json = add_metadata_json

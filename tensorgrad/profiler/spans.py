@@ -1,4 +1,4 @@
-"""What a profile takes note of: spans of time, and what is known of each."""
+"""The spans of time that a profile records, and its options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OP, NODE, REGION, MODULE = "cpu_op", "backward", "user_annotation", "python_func
 
 
 class Span(NamedTuple):
-    """Something that ran: its name and category, when by `time.perf_counter`, in which thread, and with what."""
+    """Something that ran. `start` and `end` are times of `time.perf_counter`."""
 
     name: str
     category: str
@@ -19,13 +19,13 @@ class Span(NamedTuple):
     shapes: list
     memory: int = 0  # bytes of new results
     flops: int = 0
-    stack: tuple[str, ...] = ()  # the lines of the program that led here, the innermost first
-    module: str = ""  # the innermost module that it ran in
-    sequence_nr: int = -1  # of the node that an op left, or that ran
+    stack: tuple[str, ...] = ()  # source lines of the program, innermost first
+    module: str = ""  # the innermost module it ran in
+    sequence_nr: int = -1  # of the node that the op created, or of the node that ran
 
 
 class Options(NamedTuple):
-    """What a recorder takes note of, besides names and times."""
+    """What a recorder records besides names and times."""
 
     shapes: bool = False
     memory: bool = False

@@ -1,4 +1,4 @@
-"""A table of events or averages, laid out as PyTorch lays it out."""
+"""A table of events or averages, in PyTorch's layout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def table(
     top_level_events_only: bool,
     time_unit: str | None,
 ) -> str:
-    """The text of `EventList.table`; `total` is the sum of all events' own times."""
+    """Returns the text for `EventList.table`; `total` is the sum of all events' own times."""
     if not rows:
         return ""
     wide = _width(max(len(e.key) for e in rows) + 4, max_name_column_width)
@@ -35,9 +35,9 @@ def table(
         columns.append(("Input Shapes", lambda e, width=widths[-1]: str(e.input_shapes)[:width]))  # type: ignore[misc]
     counted = [e.flops for e in rows if e.flops > 0] if flops else []
     if counted:
-        place = max(0, min(int(math.log10(min(counted)) // 3), len(_FLOPS) - 1))
+        power = max(0, min(int(math.log10(min(counted)) // 3), len(_FLOPS) - 1))
         widths.append(12)
-        columns.append((f"Total {_FLOPS[place]}", lambda e: f"{e.flops / 1000**place:8.3f}" if e.flops else "--"))
+        columns.append((f"Total {_FLOPS[power]}", lambda e: f"{e.flops / 1000**power:8.3f}" if e.flops else "--"))
     stacked = any(e.stack for e in rows)
     if stacked:
         longest = max(len(line) for e in rows for line in e.stack)
@@ -52,11 +52,11 @@ def table(
         name = e.key
         if max_name_column_width is not None and len(name) >= max_name_column_width - 3:
             name = name[: max_name_column_width - 3] + "..."
-        places = [_end_of(line, widths[-1]) for line in e.stack] if stacked else []
-        cells = [name, *(show(e) for _, show in columns), *((places[:1] or [""]) if stacked else [])]
+        sources = [_end_of(line, widths[-1]) for line in e.stack] if stacked else []
+        cells = [name, *(show(e) for _, show in columns), *((sources[:1] or [""]) if stacked else [])]
         lines.append(_aligned(cells, widths, stacked))
         empty = [""] * (len(widths) - 1)
-        lines += [_aligned([*empty, place], widths, True) for place in [*places[1:], ""][: len(places)]]
+        lines += [_aligned([*empty, source], widths, True) for source in [*sources[1:], ""][: len(sources)]]
     return "\n".join([*lines, rule, f"Self CPU time total: {time_text(total, time_unit)}"]) + "\n"
 
 
@@ -70,8 +70,8 @@ def _columns(total: float, memory: bool, time_unit: str | None) -> list[Column]:
     ]
     if memory:
         columns += [
-            ("CPU Mem", lambda e: spoken_bytes(e.cpu_memory_usage)),
-            ("Self CPU Mem", lambda e: spoken_bytes(e.self_cpu_memory_usage)),
+            ("CPU Mem", lambda e: bytes_text(e.cpu_memory_usage)),
+            ("Self CPU Mem", lambda e: bytes_text(e.self_cpu_memory_usage)),
         ]
     return [*columns, ("# of Calls", lambda e: str(e.count))]
 
@@ -89,12 +89,12 @@ def _aligned(cells: Sequence[str], widths: Sequence[int], last_to_the_left: bool
 
 
 def _end_of(path: str, width: int) -> str:
-    """The last part of a line of the program: its file's name matters more than its folder."""
+    """Returns the last part of a source location: the file name matters more than the directory."""
     return path if len(path) <= width else "..." + path[len(path) - width + 3 :]
 
 
 def time_text(microseconds: float, unit: str | None = None) -> str:
-    """A time with its unit: `1.250ms`."""
+    """Formats a time with its unit: `1.250ms`."""
     if unit == "s" or (unit is None and microseconds >= 1e6):
         return f"{microseconds / 1e6:.3f}s"
     if unit == "ms" or (unit is None and microseconds >= 1e3):
@@ -102,8 +102,8 @@ def time_text(microseconds: float, unit: str | None = None) -> str:
     return f"{microseconds:.3f}us"
 
 
-def spoken_bytes(count: int) -> str:
-    """A size with its unit: `1.50 KB`."""
+def bytes_text(count: int) -> str:
+    """Formats a size with its unit: `1.50 KB`."""
     for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
         if abs(count) >= size:
             return f"{count / size:.2f} {unit}"

@@ -46,7 +46,7 @@ def _name(what: str, process: int, thread: int, name: str) -> dict:
 
 
 def _details(event: Event) -> dict[str, Any]:
-    """What the viewer shows of an event that is clicked on."""
+    """Returns the details that the viewer shows for a selected event."""
     found: dict[str, Any] = {"External id": event.id}
     if event.input_shapes:
         found["Input Dims"] = event.input_shapes

@@ -1,6 +1,6 @@
 """Helpers around training: data loading, removable hooks, gradient checkpointing.
 
-Nothing here is needed by ``import tensorgrad`` itself, so each part is loaded when it is first asked for.
+``import tensorgrad`` itself needs none of these modules, so each one is loaded when it is first used.
 """
 
 from importlib import import_module
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         tensorboard,
     )
     from tensorgrad.utils.swap import swap_tensors
-else:  # so that a misspelt name does not pass for one of these
+else:  # hidden from type checkers, which would otherwise accept misspelled names
 
     def __getattr__(name: str) -> Any:
         if name in _PARTS:

@@ -1,4 +1,4 @@
-"""`torch.utils._pytree`: nested lists, tuples and dicts as a flat list of leaves and a description."""
+"""`torch.utils._pytree`: flattens nested lists, tuples and dicts into a list of leaves and a description."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class TreeSpec(NamedTuple):
-    """How leaves are nested: the container's type (None for a leaf), its keys or other context, and the children."""
+    """Describes the nesting of leaves: a container's type (None for a leaf), its keys or context, and its children."""
 
     type: Any
     context: Any
@@ -16,7 +16,7 @@ class TreeSpec(NamedTuple):
 
     @property
     def num_leaves(self) -> int:
-        """How many leaves there are."""
+        """The number of leaves."""
         return 1 if self.type is None else sum(child.num_leaves for child in self.children)
 
 
@@ -25,13 +25,19 @@ _registered: dict[type, tuple[Callable, Callable]] = {}
 
 
 def register_pytree_node(cls: type, flatten_fn: Callable, unflatten_fn: Callable, **options: Any) -> None:
-    """Teaches the functions below another container: `flatten_fn(value)` gives (children, context), and
-    `unflatten_fn(children, context)` the value back."""
+    """Registers a container type with the functions of this module.
+
+    Args:
+        cls: the container type; subclasses are not included.
+        flatten_fn: `flatten_fn(value)` returns `(children, context)`.
+        unflatten_fn: `unflatten_fn(children, context)` rebuilds the value.
+        options: accepted for compatibility and ignored.
+    """
     _registered[cls] = flatten_fn, unflatten_fn
 
 
 def _children(value: Any) -> tuple[list, Any] | None:
-    """The children of a container and what is needed to rebuild it; None for a leaf."""
+    """Returns the children of a container and the context needed to rebuild it, or None for a leaf."""
     kind = type(value)
     if kind in _registered:
         children, context = _registered[kind][0](value)
@@ -57,7 +63,7 @@ def _rebuilt(spec: TreeSpec, children: list) -> Any:
 
 
 def tree_flatten(tree: Any, is_leaf: Callable | None = None) -> tuple[list, TreeSpec]:
-    """(leaves, description) of nested containers.
+    """Flattens nested containers. Returns `(leaves, description)`.
 
     >>> from tensorgrad.utils._pytree import tree_flatten, tree_unflatten
     >>> leaves, spec = tree_flatten({"a": 1, "b": (2, 3)})
@@ -77,13 +83,14 @@ def tree_flatten(tree: Any, is_leaf: Callable | None = None) -> tuple[list, Tree
 
 
 def tree_unflatten(leaves: Any, treespec: TreeSpec) -> Any:
-    """The nested containers of which `tree_flatten` made leaves and a description.
+    """Rebuilds the nested containers that `tree_flatten` flattened.
 
-    Raises: ValueError if the number of leaves is another one.
+    Raises:
+        ValueError: If the number of leaves does not match the description.
     """
     leaves = list(leaves)
     if len(leaves) != treespec.num_leaves:
-        raise ValueError(f"tree_unflatten: {len(leaves)} leaves for a tree that has {treespec.num_leaves}")
+        raise ValueError(f"tree_unflatten: expected {treespec.num_leaves} leaves, but got {len(leaves)}")
     remaining = iter(leaves)
 
     def build(spec: TreeSpec) -> Any:
@@ -93,32 +100,32 @@ def tree_unflatten(leaves: Any, treespec: TreeSpec) -> Any:
 
 
 def tree_map(func: Callable, tree: Any, *rests: Any, is_leaf: Callable | None = None) -> Any:
-    """The same nesting with `func` of every leaf (and of the leaves at the same places in `rests`)."""
+    """Applies `func` to every leaf (and the corresponding leaves of `rests`), and keeps the nesting."""
     leaves, spec = tree_flatten(tree, is_leaf)
     others = [tree_flatten(rest, is_leaf)[0] for rest in rests]
     return tree_unflatten([func(*values) for values in zip(leaves, *others)], spec)
 
 
 def tree_map_only(kind: Any, func: Callable, tree: Any, is_leaf: Callable | None = None) -> Any:
-    """`tree_map` for the leaves of one type; the others stay."""
+    """Like `tree_map`, but applies `func` only to leaves of the given type."""
     return tree_map(lambda leaf: func(leaf) if isinstance(leaf, kind) else leaf, tree, is_leaf=is_leaf)
 
 
 def tree_leaves(tree: Any, is_leaf: Callable | None = None) -> list:
-    """The leaves."""
+    """Returns the leaves as a flat list."""
     return tree_flatten(tree, is_leaf)[0]
 
 
 def tree_structure(tree: Any, is_leaf: Callable | None = None) -> TreeSpec:
-    """The description."""
+    """Returns the description of the nesting, without the leaves."""
     return tree_flatten(tree, is_leaf)[1]
 
 
 def tree_any(predicate: Callable, tree: Any) -> bool:
-    """Whether any leaf fulfils the predicate."""
+    """Returns whether the predicate holds for any leaf."""
     return any(map(predicate, tree_leaves(tree)))
 
 
 def tree_all(predicate: Callable, tree: Any) -> bool:
-    """Whether all leaves do."""
+    """Returns whether the predicate holds for all leaves."""
     return all(map(predicate, tree_leaves(tree)))

@@ -1,4 +1,4 @@
-"""`torch.utils.benchmark`: `Timer` measures a statement, as Python's `timeit` does, and reports what it found."""
+"""`torch.utils.benchmark`: `Timer` times a statement, like Python's `timeit`, and returns a `Measurement`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Measurement:
-    """How long a statement took: `times` are the seconds per run of each block of runs.
+    """The time a statement took: `times` has the seconds per run for each block of runs.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.utils.benchmark import Measurement
@@ -37,7 +37,7 @@ class Measurement:
 
     @property
     def iqr(self) -> float:
-        """The distance from the first to the third quartile of `times`."""
+        """The interquartile range of `times`."""
         if len(self.raw_times) < 2:
             return 0.0
         low, _, high = statistics.quantiles(self.times, n=4, method="inclusive")
@@ -54,12 +54,14 @@ class Measurement:
 
 
 class Timer:
-    """Measures a statement.
+    """Times a statement.
 
     Args:
-        stmt: the statement, as text; `setup` runs once before it; both see `globals`.
+        stmt: the statement to time, as a string.
+        setup: runs once before the statement.
+        globals: the namespace in which both run.
         label, sub_label, description: shown with the result.
-        num_threads: accepted.
+        num_threads: accepted for compatibility and ignored.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.utils.benchmark import Timer
@@ -86,12 +88,15 @@ class Timer:
         self._label = ": ".join(t for t in (label or stmt, sub_label, description) if t)
 
     def timeit(self, number: int = 1_000_000) -> Measurement:
-        """One block of `number` runs, after a few to warm up."""
+        """Times one block of `number` runs, after a short warm-up."""
         self._timer.timeit(max(number // 100, 2))
         return Measurement(number, [self._timer.timeit(number)], self._label)
 
     def blocked_autorange(self, callback: Any = None, min_run_time: float = 0.2) -> Measurement:
-        """Blocks of runs until `min_run_time` seconds are spent; each block is long beside the clock's own cost."""
+        """Times blocks of runs for at least `min_run_time` seconds in total.
+
+        Each block is long enough for the overhead of reading the clock not to matter.
+        """
         number, seconds = 1, self._timer.timeit(1)
         while seconds < min_run_time / 100:
             number *= 10
@@ -106,5 +111,5 @@ class Timer:
     def adaptive_autorange(
         self, threshold=0.1, *, min_run_time: float = 0.01, max_run_time: float = 10.0, callback: Any = None
     ) -> Measurement:
-        """`blocked_autorange`."""
+        """The same as `blocked_autorange`, for at least 0.2 seconds."""
         return self.blocked_autorange(callback, max(min_run_time, 0.2))

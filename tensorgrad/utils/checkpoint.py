@@ -1,9 +1,9 @@
-"""Gradient checkpointing: forget what a part of the model computed, and compute it again when backward needs it.
+"""Gradient checkpointing: discard the intermediate results of a part of the model and recompute them in backward.
 
-Memory for time: a checkpointed call keeps only its arguments. There are two ways, as in PyTorch:
+This trades time for memory: a checkpointed call keeps only its arguments. There are two variants, as in PyTorch:
 
-- `use_reentrant=False` records the graph as always, but what its nodes would save goes into empty slots
-  (`saved_tensors_hooks`). The first slot that backward asks for runs the function again, which fills all of them.
+- `use_reentrant=False` records the graph as usual, but its nodes save empty slots instead of tensors
+  (`saved_tensors_hooks`). When backward reads the first slot, the function runs again and fills all of them.
 - `use_reentrant=True` records one node for the whole call, whose backward runs the function and its backward.
 """
 
@@ -35,7 +35,7 @@ _TIP = (
 
 
 class CheckpointError(RuntimeError):
-    """The second run of a checkpointed function did not do what the first one did.
+    """Raised when the recomputation of a checkpointed function differs from its first run.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.utils.checkpoint import checkpoint
@@ -52,7 +52,7 @@ class CheckpointError(RuntimeError):
 
 
 class _Settings:
-    """Overrides of `checkpoint`'s arguments for the whole process; None leaves them alone."""
+    """Process-wide overrides of `checkpoint`'s arguments; None means no override."""
 
     early_stop: bool | None = None
     debug: bool | None = None
@@ -69,7 +69,7 @@ def _set(name: str, value):
 
 
 def set_checkpoint_early_stop(enable: bool):
-    """A context manager: overrides `early_stop` of the checkpoints made inside.
+    """Returns a context manager that overrides `early_stop` for the checkpoints made inside it.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.utils.checkpoint import checkpoint, set_checkpoint_early_stop
@@ -83,7 +83,7 @@ def set_checkpoint_early_stop(enable: bool):
 
 
 def set_checkpoint_debug_enabled(enabled: bool | None):
-    """A context manager: overrides `debug` of the checkpoints made inside.
+    """Returns a context manager that overrides `debug` for the checkpoints made inside it.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.utils.checkpoint import checkpoint, set_checkpoint_debug_enabled
@@ -97,7 +97,7 @@ def set_checkpoint_debug_enabled(enabled: bool | None):
 
 
 def noop_context_fn():
-    """The default `context_fn`: two context managers that do nothing.
+    """The default `context_fn`: returns two context managers that do nothing.
 
     >>> import tensorgrad as torch
     >>> first, second = torch.utils.checkpoint.noop_context_fn()
@@ -118,18 +118,21 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs,
 ):
-    """`function(*args, **kwargs)`, whose intermediate results are computed again in the backward pass, not kept.
+    """Computes `function(*args, **kwargs)` without keeping intermediate results; the backward pass recomputes them.
 
     Args:
-        use_reentrant: which way (see the module's text); False is recommended, and the only one that works with
-            `autograd.grad`, keyword arguments and tensors inside containers.
-        context_fn: gives two context managers, for the first run and for the later one (use_reentrant=False only).
-        determinism_check: "default" compares shapes and dtypes of both runs, "none" does not.
-        debug: lets the error of that comparison list the ops of both runs.
-        early_stop: end the second run as soon as everything needed is there.
-        preserve_rng_state: (keyword, default True) give the second run the random numbers of the first.
+        use_reentrant: which variant to use (see the module's docstring). False is recommended; only that variant works
+            with `autograd.grad`, keyword arguments and tensors inside containers.
+        context_fn: returns two context managers, one for the first run and one for the recomputation
+            (`use_reentrant=False` only).
+        determinism_check: "default" compares the shapes and dtypes of both runs; "none" skips the check.
+        debug: whether the error from that check lists the ops of both runs.
+        early_stop: whether to stop the recomputation as soon as everything needed is available.
+        preserve_rng_state: (keyword, default True) whether the recomputation uses the same random numbers as the first
+            run.
 
-    Raises: CheckpointError in backward when the two runs differ.
+    Raises:
+        CheckpointError: In backward, if the two runs differ.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -152,7 +155,7 @@ def checkpoint(
 
 
 def checkpoint_sequential(functions, segments: int, input, use_reentrant: bool | None = None, **kwargs):
-    """Runs a sequence of functions in `segments` chunks, each but the last of them checkpointed.
+    """Runs a sequence of functions in `segments` chunks, and checkpoints every chunk but the last.
 
     Args:
         functions: a `Sequential`, or a list of modules or functions of one argument.
@@ -199,11 +202,11 @@ def _ask(use_reentrant: bool | None, who: str) -> bool:
     return use_reentrant
 
 
-# --- without reentrance --------------------------------------------------------------------------------------------
+# --- non-reentrant -------------------------------------------------------------------------------------------------
 
 
 class _Slot:
-    """What a node saves instead of a tensor: filled when the function runs again, with the backward pass it ran for."""
+    """Saved by a node in place of a tensor; recomputation stores the tensor here, with the backward pass it is for."""
 
     __slots__ = ("__weakref__", "filled")
 
@@ -212,13 +215,14 @@ class _Slot:
 
 
 class _Enough(Exception):
-    """Ends the second run: all slots are filled."""
+    """Ends the recomputation early once all slots are filled."""
 
 
 class _Region:
-    """One checkpointed call: how to run it again, and the slots of what it would have saved, in order.
+    """One checkpointed call: how to run it again, and the slots for the tensors it would have saved, in order.
 
-    The slots are held by the graph and only weakly by the region: no cycle, and what the graph dropped is not filled.
+    The graph owns the slots and the region refers to them weakly. That avoids a reference cycle, and slots that the
+    graph has dropped are not filled.
     """
 
     def __init__(
@@ -237,10 +241,10 @@ class _Region:
         self.described: list = []
         self.complete = False  # has the first run ended?
         self.traces: tuple | None = ([], []) if debug else None
-        self.inputs: Callable = tuple  # gives the arguments of the first run again
+        self.inputs: Callable = tuple  # returns the arguments of the first run
 
     def first_run(self, args: tuple):
-        """Runs the function, with slots for what it saves."""
+        """Runs the function, saving slots instead of tensors."""
         if not GRAD.enabled:
             return self.function(*args, **self.kwargs)
         self.inputs = _kept(args)
@@ -250,15 +254,15 @@ class _Region:
         return result
 
     def make_slot(self, tensor: Tensor) -> _Slot:
-        """A slot in place of `tensor`."""
+        """Returns a slot to save in place of `tensor`."""
         slot = _Slot()
         self.slots.append(weakref.ref(slot))
         self.described.append(_describe(tensor))
         return slot
 
     def fetch(self, slot: _Slot) -> Tensor:
-        """The tensor that belongs into the slot; runs the function if this backward pass has not done so yet."""
-        wanted: object = engine.RUNS.current[0] or object()  # outside of a backward pass: always run
+        """Returns the tensor for the slot, running the function first if this backward pass has not done so yet."""
+        wanted: object = engine.RUNS.current[0] or object()  # outside a backward pass, always run
         run, tensor = slot.filled
         if run != wanted:
             self.second_run(wanted)
@@ -281,7 +285,7 @@ class _Region:
                         "torch.utils.checkpoint: trying to save more tensors during recomputation than during the "
                         "original forward pass."
                     )
-                partial = True  # backward was called inside the function: its first run is still under way
+                partial = True  # backward was called inside the function, whose first run has not finished yet
                 return tensor
             slot = self.slots[count - 1]()
             if slot is not None:
@@ -302,7 +306,7 @@ class _Region:
             self.compare(count, mismatches)
 
     def compare(self, count: int, mismatches: list) -> None:
-        """Raises: CheckpointError if the second run saved other tensors than the first."""
+        """Checks that both runs saved the same tensors. Raises: CheckpointError if they did not."""
         if count != len(self.slots):
             self.fail(
                 "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
@@ -320,7 +324,7 @@ class _Region:
             )
 
     def fail(self, text: str):
-        """Raises the error, with the ops of both runs if these were recorded."""
+        """Raises CheckpointError, listing the ops of both runs if they were recorded."""
         if self.traces is None:
             raise CheckpointError(text + "\n" + _TIP)
         first, second = ("\n".join(f"  {name}" for name in trace) for trace in self.traces)
@@ -335,7 +339,7 @@ def _describe(tensor: Tensor) -> dict:
 
 @contextlib.contextmanager
 def _traced(traces: tuple | None, which: int):
-    """Writes the names of the ops that run inside into `traces[which]`."""
+    """Records the names of the ops that run inside the block in `traces[which]`."""
     if traces is None:
         yield
         return
@@ -348,7 +352,7 @@ def _traced(traces: tuple | None, which: int):
         shapes = ", ".join(str(list(a.shape)) for a in args if isinstance(a, Tensor))
         trace.append(f"{op.name}({shapes})")
 
-    OBSERVERS.append(observe)  # (ops come by here: the hooks on saved tensors are on)
+    OBSERVERS.append(observe)  # the hooks on saved tensors are active, so ops take the path that calls observers
     try:
         yield
     finally:
@@ -356,8 +360,10 @@ def _traced(traces: tuple | None, which: int):
 
 
 class _Keep(Function):
-    """Saves tensors for whoever holds its node. They go through the hooks around the checkpoint, if there are any:
-    so an outer checkpoint does not keep the arguments of the inner ones.
+    """Keeps tensors alive as saved tensors of its node.
+
+    They pass through any saved-tensor hooks around the checkpoint, so an outer checkpoint does not keep the arguments
+    of the inner ones.
     """
 
     @staticmethod
@@ -371,7 +377,9 @@ class _Keep(Function):
 
 
 def _kept(args: tuple) -> Callable:
-    """A function that gives `args` again, in their places in the graph. Raises: RuntimeError if they were changed."""
+    """Returns a function that returns `args`, still attached to the graph. It raises RuntimeError if they were modified
+    in the meantime.
+    """
     where = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
     if not where:
         return lambda: args
@@ -389,11 +397,11 @@ def _kept(args: tuple) -> Callable:
     return get
 
 
-# --- with reentrance -----------------------------------------------------------------------------------------------
+# --- reentrant -----------------------------------------------------------------------------------------------------
 
 
 class _Reentrant(Function):
-    """The whole call as one node, whose backward runs the call and the call's backward."""
+    """Records the whole call as one node, whose backward runs the call and the call's backward."""
 
     @staticmethod
     def forward(ctx, function, preserve, *args):
@@ -438,7 +446,7 @@ def _random_state():
 
 @contextlib.contextmanager
 def _random(state):
-    """Inside, random numbers continue from `state`; None changes nothing."""
+    """Continues the random generators from `state` inside the block; None changes nothing."""
     if state is None:
         yield
         return

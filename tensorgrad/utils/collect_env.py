@@ -1,6 +1,6 @@
-"""`torch.utils.collect_env`: what a report of a bug should say of the machine.
+"""`torch.utils.collect_env`: describes the machine for a bug report.
 
-python -m tensorgrad.utils.collect_env
+Run `python -m tensorgrad.utils.collect_env`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 class SystemEnv(NamedTuple):
-    """What is known of the machine; None where nothing could be found out."""
+    """Information about the machine; None for what could not be determined."""
 
     torch_version: str
     is_debug_build: str
@@ -44,7 +44,7 @@ class SystemEnv(NamedTuple):
     cpu_info: str | None
 
 
-# Packages that a report names: those that programs for PyTorch come with, and those behind this one.
+# Packages listed in a report: those common in PyTorch programs and those that tensorgrad depends on.
 PATTERNS = (
     "torch", "tensorgrad", "numpy", "numba", "llvmlite", "ml-dtypes", "ml_dtypes", "mypy", "flake8", "triton", "optree",
     "onnx", "cupy", "nvidia-", "threadpoolctl", "safetensors", "scipy",
@@ -52,7 +52,7 @@ PATTERNS = (
 
 
 def run(command: str | list[str]) -> tuple[int, str, str]:
-    """A command's exit status and what it printed; 127 if there is no such command.
+    """Runs a command. Returns its exit status, output and error output; the status is 127 if it cannot be run.
 
     >>> from tensorgrad.utils import collect_env
     >>> collect_env.run("echo here")
@@ -68,14 +68,14 @@ def run(command: str | list[str]) -> tuple[int, str, str]:
 
 
 def _found(command: str | list[str], pattern: str = r"(.*)") -> str | None:
-    """What a command prints that the pattern's group matches; None if it fails or prints nothing of the kind."""
+    """Returns what the pattern's group matches in a command's output; None if it fails or nothing matches."""
     status, output, _ = run(command)
     match = re.search(pattern, output) if status == 0 else None
     return match[1] if match and match[1] else None
 
 
 def _system() -> str:
-    """The operating system, as its makers call it."""
+    """Returns the operating system's own name, with the machine type."""
     machine = platform.machine()
     if sys.platform.startswith("linux"):
         try:
@@ -97,7 +97,7 @@ def _processor() -> str | None:
 
 
 def _packages() -> str:
-    """The installed packages that matter here, a line for each."""
+    """Lists the relevant installed packages, one per line."""
     from importlib import metadata
 
     found = {
@@ -109,7 +109,7 @@ def _packages() -> str:
 
 
 def get_env_info() -> SystemEnv:
-    """What can be found out about the machine.
+    """Collects information about the machine.
 
     >>> from tensorgrad.utils import collect_env
     >>> collect_env.get_env_info().is_debug_build
@@ -193,7 +193,7 @@ Versions of relevant libraries:
 
 
 def pretty_str(envinfo: SystemEnv) -> str:
-    """The text of a report.
+    """Formats a report as text.
 
     >>> from tensorgrad.utils import collect_env
     >>> print(collect_env.pretty_str(collect_env.get_env_info()))
@@ -210,12 +210,12 @@ def pretty_str(envinfo: SystemEnv) -> str:
 
 
 def get_pretty_env_info() -> str:
-    """The report of this machine, as text."""
+    """Returns the report for this machine, as text."""
     return pretty_str(get_env_info())
 
 
 def main() -> None:
-    """Prints the report."""
+    """Prints the report for this machine."""
     print("Collecting environment information...")
     print(get_pretty_env_info())
 

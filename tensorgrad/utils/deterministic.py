@@ -1,8 +1,8 @@
-"""`torch.utils.deterministic`: what else `torch.use_deterministic_algorithms(True)` does.
+"""`torch.utils.deterministic`: a further setting for `torch.use_deterministic_algorithms(True)`.
 
-`fill_uninitialized_memory`, an attribute of this module, says whether the functions that make uninitialised memory
-(`torch.empty`, `resize_`, ...) then fill it with nan, or with the largest integer, so that a program that reads it
-gives the same every time.
+The module attribute `fill_uninitialized_memory` determines whether functions that return uninitialized memory
+(`torch.empty`, `resize_`, ...) fill it with NaN, or with the largest integer, in deterministic mode. A program that
+reads such memory then gives the same result every time.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ fill_uninitialized_memory: bool
 
 
 class _Module(types.ModuleType):
-    """The module, whose switch is kept where the functions look."""
+    """The module's class: makes the setting a property, stored where the functions read it."""
 
     @property
     def fill_uninitialized_memory(self) -> bool:
-        """Whether uninitialised memory is filled while the algorithms are to be deterministic."""
+        """Whether uninitialized memory is filled in deterministic mode."""
         return _Settings.fill_memory
 
     @fill_uninitialized_memory.setter

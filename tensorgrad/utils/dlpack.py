@@ -1,4 +1,4 @@
-"""`torch.utils.dlpack`: tensors from and for other libraries, without copying. See `tensorgrad.ops.external_memory`."""
+"""`torch.utils.dlpack`: shares tensors with other libraries without copying. See `tensorgrad.ops.external_memory`."""
 
 from tensorgrad.dispatch.guard import guarded as _guarded
 from tensorgrad.ops.external_memory import from_dlpack, to_dlpack

@@ -1,6 +1,6 @@
-"""einops on tensors, and its layers as modules.
+"""Support for einops on tensors, and einops layers as modules.
 
-einops knows a library by a subclass of its `AbstractBackend`. Its own, for `torch`, serves where `torch` means
+einops supports a library through a subclass of its `AbstractBackend`. Its backend for `torch` works where `torch` is
 tensorgrad (`tensorgrad.compat`, `python -m tensorgrad.run`); `register` adds one for `import tensorgrad`.
 """
 
@@ -17,10 +17,13 @@ from tensorgrad.tensor import Tensor
 
 @functools.cache
 def register() -> Any:
-    """Lets `einops.rearrange` and the others take tensors, from now on. Returns the backend; `layers()` of it are
-    the modules `Rearrange`, `Reduce` and `EinMix`.
+    """Makes `einops.rearrange` and the other einops functions accept tensors.
 
-    Raises: ImportError if einops is not installed.
+    Returns:
+        The backend. Its method `layers()` returns the modules `Rearrange`, `Reduce` and `EinMix`.
+
+    Raises:
+        ImportError: If einops is not installed.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.utils import einops_backend
@@ -38,7 +41,7 @@ def register() -> Any:
     except ImportError as error:
         raise ImportError("einops is not installed: pip install einops", name="einops") from error
 
-    # einops finds its backends among the subclasses of this one.
+    # einops looks for its backends among the subclasses of AbstractBackend.
     class TensorgradBackend(_Operations, AbstractBackend):
         framework_name = "tensorgrad"
 
@@ -46,7 +49,7 @@ def register() -> Any:
 
 
 class _Operations:
-    """What einops asks of a library; everything else it does itself, with shapes."""
+    """The operations that einops needs from a library; the rest it does itself, on shapes."""
 
     def is_appropriate_type(self, tensor: Any) -> bool:
         return isinstance(tensor, Tensor)
@@ -68,7 +71,7 @@ class _Operations:
             return getattr(x, f"a{operation}")(axes)
         if operation != "prod":
             return getattr(x, operation)(tuple(axes))
-        for axis in sorted(axes, reverse=True):  # `prod` takes one at a time
+        for axis in sorted(axes, reverse=True):  # `prod` reduces one dimension at a time
             x = x.prod(axis)
         return x
 
@@ -79,7 +82,7 @@ class _Operations:
         return x.unsqueeze(new_position)
 
     def add_axes(self, x: Tensor, n_axes: int, pos2len: dict) -> Tensor:
-        """A view with new dimensions of the given lengths: nothing is copied."""
+        """Returns a view with new dimensions of the given lengths; nothing is copied."""
         lengths = [-1] * n_axes
         for position, length in pos2len.items():
             x, lengths[position] = x.unsqueeze(position), length
@@ -119,7 +122,7 @@ def _layers() -> SimpleNamespace:
             return self._apply_recipe(input)
 
     class EinMix(_EinmixMixin, nn.Module):
-        """`einops.einsum` of the input with a weight that is learned, then a bias, as a module."""
+        """`einops.einsum` of the input with a learned weight, plus an optional bias, as a module."""
 
         def _create_parameters(self, weight_shape: Any, weight_bound: float, bias_shape: Any, bias_bound: float):
             self.weight = nn.Parameter(tensorgrad.empty(weight_shape).uniform_(-weight_bound, weight_bound))

@@ -1,8 +1,9 @@
-"""`torch.utils.flop_counter`: how many multiplications and additions the ops did that ran.
+"""`torch.utils.flop_counter`: counts the multiplications and additions done by the ops that run.
 
-A formula per row of the op table says what a call costs, from the shapes of its inputs and results. As in PyTorch,
-matrix products, convolutions and attention are counted, here also recurrent layers and products with vectors; a product
-and the addition to its sum are two; element-wise ops, normalisation and biases are not counted.
+A formula for each row of the op table computes the cost of a call from the shapes of its inputs and results. As in
+PyTorch, matrix products, convolutions and attention are counted; here recurrent layers and products with vectors are
+counted too. A multiplication and the addition that follows it count as two. Element-wise ops, normalization and biases
+are not counted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tensorgrad.utils.module_tracker import ModuleTracker
 
 __all__ = ["FlopCounterMode", "register_flop_formula"]
 
-# --- what each row costs -------------------------------------------------------------------------------------------
+# --- the cost of each row ------------------------------------------------------------------------------------------
 
 
 def _product(a: tuple, b: tuple, *_: Any, out_shape: tuple) -> int:
@@ -67,7 +68,7 @@ def _rnn(x: tuple, h: tuple, w_ih: tuple, w_hh: tuple, *_: Any, out_shape: tuple
     return 2 * x[0] * (math.prod(w_ih) + math.prod(w_hh))
 
 
-flop_registry: dict[str, Callable] = {  # row -> what a call costs
+flop_registry: dict[str, Callable] = {  # row -> formula for the cost of a call
     **dict.fromkeys(("matmul", "matmul_nt", "linear", "mm", "bmm", "mv", "dot", "vdot"), _product),
     "matmul_tn": _product_tn,
     **dict.fromkeys(("addmm", "addmv", "baddbmm"), _added_product),
@@ -83,7 +84,7 @@ flop_registry: dict[str, Callable] = {  # row -> what a call costs
 
 
 def row_of(target: Any) -> str:
-    """The name of the row of an op, given by that name or as a function. Raises: ValueError for anything else."""
+    """Returns the row name of an op, given as that name or as a function. Raises: ValueError for anything else."""
     name = target if isinstance(target, str) else getattr(getattr(target, "op", None), "name", None)
     if name is None:
         raise ValueError(
@@ -106,14 +107,17 @@ def _of_shapes(formula: Callable) -> Callable:
 
 
 def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable:
-    """A decorator: the function below it says what calls of an op cost, and gets the shapes of its arguments, in the
-    order of the op's parameters, and `out_shape`.
+    """A decorator that registers a function as the cost formula of an op.
+
+    The function receives the shapes of the op's arguments, in the order of the op's parameters, and `out_shape`.
 
     Args:
         targets: an op (`torch.mul`, or the name of its row), or a list of them.
-        get_raw: give the function the arguments themselves, and the result as `out_val`.
+        get_raw: whether to pass the function the arguments themselves, and the result as `out_val`.
 
-    Raises: ValueError for something that is no op, RuntimeError for one that has a formula.
+    Raises:
+        ValueError: If a target is not an op.
+        RuntimeError: If a target already has a formula.
 
     >>> import math
     >>> import tensorgrad as torch
@@ -142,7 +146,7 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable:
 
 
 def flops(registry: dict[str, Callable], op: Any, args: tuple, result: Any) -> int | None:
-    """What a call of an op cost; None if no formula says."""
+    """Returns the cost of a call of an op, or None if there is no formula for it."""
     formula = registry.get(op.name)
     if formula is None:
         return None
@@ -151,11 +155,11 @@ def flops(registry: dict[str, Callable], op: Any, args: tuple, result: Any) -> i
     return _of_shapes(formula)(*args, out_val=result)
 
 
-# --- backward kernels: they work on arrays and call no ops that could be counted -------------------------------------
+# --- backward kernels: they work on arrays, so no ops run that could be counted --------------------------------------
 
 
 def _linear_backward(node: Node) -> int:
-    """One product for each factor that wants a gradient."""
+    """One product for each factor that needs a gradient."""
     inner = (_input_shape(node, "input") or _input_shape(node, "weight") or (0,))[-1]
     return 2 * math.prod(node.outputs[0][0]) * inner * sum(e is not None for e in node.edges[:2])
 
@@ -169,13 +173,15 @@ def _attention_backward(node: Node) -> int:
 
 
 def _recurrent_backward(node: Node) -> int:
-    """Every product twice, by the states and inputs and by the weights."""
+    """Every product counts twice: once for the states and inputs, once for the weights."""
     shapes = [_input_shape(node, p.name) for p in node.op.params if p.is_tensor]
     return 2 * flop_registry[node.op.name](*shapes, out_shape=node.outputs[0][0])
 
 
 def _input_shape(node: Node, name: str) -> Any:
-    """The shape of an input: as it was saved, or (where a hook has that) as the edge says; None for none."""
+    """Returns the shape of an input, from the saved tensor or (if a hook replaced it) from the edge; None if neither
+    has it.
+    """
     saved = node.saved[list(node.op.saved).index(name)]
     if saved.__class__ is tuple:
         return saved[0].shape
@@ -192,7 +198,7 @@ _BACKWARD: dict[str, Callable[[Node], int]] = {
 
 
 def backward_flops(node: Any) -> int | None:
-    """What a node's backward kernel costs; None for a node without one that is counted."""
+    """Returns the cost of a node's backward kernel, or None if it is not counted."""
     formula = _BACKWARD.get(getattr(getattr(node, "op", None), "name", ""))  # custom functions have no row
     return None if formula is None else formula(node)
 
@@ -201,7 +207,7 @@ def backward_flops(node: Any) -> int | None:
 
 
 class _Counted:
-    """One op that ran: when it began, its row, its cost, and in which modules."""
+    """One op that ran: its start time, row and cost, and the modules it ran in."""
 
     __slots__ = ("amount", "parents", "row", "start")
 
@@ -215,17 +221,18 @@ class _Thread(PerThread):
 
 
 class FlopCounterMode:
-    """Counts what runs inside a `with` block, in total and for each module, the backward pass included.
+    """Counts the operations inside a `with` block, in total and per module, including the backward pass.
 
     Args:
-        mods: accepted, with a warning: modules are known as they are called.
-        depth: how deep the table goes into modules.
-        display: print the table at the end.
-        custom_mapping: op -> formula, beside those that are registered; see `register_flop_formula`.
+        mods: accepted with a warning, and ignored: modules are found when they are called.
+        depth: how many levels of modules the table shows.
+        display: whether to print the table at the end.
+        custom_mapping: a dict of op -> formula, in addition to the registered ones; see `register_flop_formula`.
 
-    A module is named by the class of the outermost module and the path from there, an op by its row. The counts agree
-    with PyTorch's for matrix products, convolutions without groups and attention made of matrix products; for a grouped
-    convolution's weight gradient PyTorch counts the groups that do not meet as well.
+    A module is named by the class of the outermost module and the path from there, and an op by its row. The counts
+    agree with PyTorch's for matrix products, convolutions without groups and attention composed of matrix products. For
+    the weight gradient of a grouped convolution, PyTorch also counts products between different groups, which are not
+    computed.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.utils.flop_counter import FlopCounterMode
@@ -290,12 +297,12 @@ class FlopCounterMode:
         amount = flops(self.flop_registry, op, args, result)
         if amount is not None:
             ran = self._ran()
-            while ran and ran[-1].start >= start:  # its twin ran inside of it: this counts for both
+            while ran and ran[-1].start >= start:  # its twin ran inside it: this entry counts for both
                 ran.pop()
             ran.append(_Counted(start, op.name, amount, parents))
 
     def _node(self, node: Node, start: float, seconds: float) -> None:
-        """What ran for a node of the backward pass belongs to the modules in which the node was made."""
+        """Attributes the ops run for a node of the backward pass to the modules in which the node was created."""
         ran = self._ran()
         inside = [counted for counted in reversed(ran) if counted.start >= start]
         amount = None if inside else backward_flops(node)
@@ -307,7 +314,7 @@ class FlopCounterMode:
 
     @property
     def flop_counts(self) -> dict[str, dict[str, int]]:
-        """The counts so far: module -> row -> count."""
+        """The counts so far, as module -> row -> count."""
         found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for counted in (c for ran in self._finished for c in ran):
             for module in counted.parents:
@@ -315,15 +322,15 @@ class FlopCounterMode:
         return found
 
     def get_total_flops(self) -> int:
-        """Everything that was counted."""
+        """Returns the total count."""
         return sum(self.flop_counts["Global"].values())
 
     def get_flop_counts(self) -> dict[str, dict[str, int]]:
-        """For each module, and "Global" for all together, what each op cost."""
+        """Returns the count of each op for each module, and under "Global" for all modules together."""
         return {module: dict(rows) for module, rows in self.flop_counts.items()}
 
     def get_table(self, depth: int | None = None) -> str:
-        """The counts of each module and the ops in it, down to `depth`."""
+        """Returns a table of the counts of each module and its ops, down to `depth` levels."""
         depth = self.depth if depth is None else depth
         depth = 999_999 if depth is None else depth
         counts, total = self.flop_counts, self.get_total_flops()

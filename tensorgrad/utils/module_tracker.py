@@ -1,4 +1,4 @@
-"""`torch.utils.module_tracker`: in which modules the program is."""
+"""`torch.utils.module_tracker`: tracks which modules are running."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["ModuleTracker"]
 
 
 class _Stack(PerThread):
-    """The modules that this thread is in, the innermost last."""
+    """The names of the modules running in this thread, innermost last."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
 
 class ModuleTracker(Listener):
-    """Knows, inside a `with` block, the names of the modules whose `forward` is running.
+    """Tracks the names of the modules whose `forward` is running, inside a `with` block.
 
-    A module is named by the class of the outermost module that was called and the path from there; `parents` has
-    these names and always "Global". Each thread has its own.
+    A module is named by the class of the outermost module that was called and the path from there. `parents` is the
+    set of these names and "Global", which is always included. Each thread is tracked separately.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.utils.module_tracker import ModuleTracker
@@ -41,7 +41,7 @@ class ModuleTracker(Listener):
 
     @property
     def stack(self) -> tuple[str, ...]:
-        """The names of the running modules, the outermost first."""
+        """The names of the running modules, outermost first."""
         return tuple(self._stack.names)
 
     @property
@@ -57,7 +57,7 @@ class ModuleTracker(Listener):
         return RUNS.current[0] != 0
 
     def name_of(self, module: Module) -> str:
-        """The module's name. One that is in none that was named before begins a tree of its own."""
+        """Returns the module's name. A module that is not part of one named earlier becomes the root of a new tree."""
         name = self._names.get(module)
         if name is None:
             root = type(module).__name__

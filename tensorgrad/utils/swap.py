@@ -1,4 +1,4 @@
-"""Two tensors change places."""
+"""`torch.utils.swap_tensors`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ _SLOTS = ("_array", "_memory", "_edge", "_grad", "_view", "_hooks", "_requires_g
 
 
 def swap_tensors(t1: Tensor, t2: Tensor) -> None:
-    """Makes each tensor what the other was, class and attributes included: whoever holds one sees the other's content.
+    """Swaps two tensors in place, including their classes and attributes: every reference to one then sees the other.
 
-    What was recorded with one of them before must not be sent back afterwards: its gradients are of the old shapes.
+    Do not run backward afterwards on a graph recorded with either tensor: its gradients have the old shapes.
 
-    Raises: RuntimeError if one is referred to weakly.
+    Raises:
+        RuntimeError: If there is a weak reference to one of them.
 
     >>> import tensorgrad as torch
     >>> a, b = torch.ones(2), torch.nn.Parameter(torch.zeros(3))

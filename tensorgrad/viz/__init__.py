@@ -1,12 +1,12 @@
-"""Pictures of what happens: the graph, one backward pass step by step, memory, training curves.
+"""Visualizations: the computation graph, a backward pass step by step, memory layout, training curves.
 
-Everything is SVG or HTML, drawn in Python, and needs no server, no network and no other package. Nothing here is
-imported before it is used.
+Everything is SVG or HTML, drawn in Python, and needs no server, no network and no other package. Modules are imported
+on first use.
 
     loss.render(module=model).save("graph.svg")      # the computation graph, folded by module
     viz.explore(loss, "backprop.html")               # a page that steps through one backward pass
-    viz.strides(x.t()[::2]).show()                   # which cells of its storage a view touches
-    viz.curves({"loss": losses}).save("curves.svg")  # how training went
+    viz.strides(x.t()[::2]).show()                   # which elements of its storage a view uses
+    viz.curves({"loss": losses}).save("curves.svg")  # training curves
 
 >>> import tensorgrad as torch
 >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -18,7 +18,7 @@ import importlib as _importlib
 
 from tensorgrad.system.lazy_modules import whole as _whole
 
-_FILES = {  # name -> the file of this package that has it (of another name: importing it would hide the function)
+_FILES = {  # name -> its file in this package (a file of the same name would hide the function once it is imported)
     "explore": "explorer",
     "render": "drawing",
     "collect": "graph",

@@ -1,4 +1,4 @@
-"""What a picture of a graph consists of: which boxes, what stands in them, and where they are."""
+"""The contents of a graph picture: which boxes it has, their text, and their positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDEST = 320.0
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number with its noun.
+    """Returns a number with its noun, in singular or plural.
 
     >>> counted(1, "op"), counted(2, "leaf", "leaves")
     ('1 op', '2 leaves')
@@ -21,7 +21,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def label(vertex: Vertex, direction: str) -> list[tuple[str, str]]:
-    """The lines of a box: (text, how it is written), the first of them its heading."""
+    """Returns the lines of a box as (text, style); the first line is its heading."""
     lines: list[tuple[str, str]] = []
     if vertex.kind == LEAF:
         lines.append((vertex.name or "leaf", "bold"))
@@ -49,11 +49,11 @@ def label(vertex: Vertex, direction: str) -> list[tuple[str, str]]:
 
 
 def saved_lines(vertex: Vertex) -> list[tuple[str, str]]:
-    """What a box says of the saved values."""
+    """Returns the lines of a box about saved values."""
     tensors = [s for s in vertex.saved if s.shape is not None]
     if vertex.kind == MODULE or len(tensors) > 4:
-        said = f"saves {counted(len(tensors), 'tensor')}, {svg.size(vertex.saved_bytes)}"
-        return [(said, "muted")] if tensors else []
+        summary = f"saves {counted(len(tensors), 'tensor')}, {svg.size(vertex.saved_bytes)}"
+        return [(summary, "muted")] if tensors else []
     lines = []
     for s in vertex.saved:
         if s.shape is not None:
@@ -65,30 +65,31 @@ def saved_lines(vertex: Vertex) -> list[tuple[str, str]]:
 
 
 def size_of(lines: list[tuple[str, str]]) -> tuple[float, float]:
-    """Width and height of a box with these lines."""
-    widths = (svg.text_width(t, *font(how)) * (1.13 if how == "bold" else 1.0) for t, how in lines)
+    """Returns the width and height of a box with these lines."""
+    widths = (svg.text_width(t, *font(style)) * (1.13 if style == "bold" else 1.0) for t, style in lines)
     return min(max(60.0, *widths) + 2 * PAD, WIDEST + 2 * PAD), LINE * len(lines) + PAD
 
 
-def font(how: str) -> tuple[float, bool]:
-    return (FONT if how == "bold" else SMALL), how == "mono"
+def font(style: str) -> tuple[float, bool]:
+    """Returns the font size of a style, and whether it is monospaced."""
+    return (FONT if style == "bold" else SMALL), style == "mono"
 
 
 def links_of(graph: Graph, direction: str) -> list[Link]:
-    """The links that the picture shows: backward, those that gradients take."""
+    """Returns the links to draw; in a backward picture, only those that gradients flow along."""
     return graph.links if direction == FORWARD else [link for link in graph.links if link.number >= 0]
 
 
 def arranged(graph: Graph, direction: str) -> tuple[list[int], list[list[tuple[str, str]]], Placed, list[Link]]:
-    """Which vertices are drawn, their lines, their places, and the links between them."""
+    """Returns the vertices to draw, their text lines, their layout, and the links between them."""
     links = links_of(graph, direction)
     drawn = list(range(len(graph.vertices)))
     if direction == BACKWARD:
         drawn = [i for i in drawn if graph.vertices[i].kind != INPUT or i == graph.root]
-    place = {v: i for i, v in enumerate(drawn)}
+    position = {v: i for i, v in enumerate(drawn)}
     lines = [label(graph.vertices[i], direction) for i in drawn]
-    ends = [(place[a.source], place[a.target]) for a in links]
+    ends = [(position[a.source], position[a.target]) for a in links]
     values = [a.output for a in links]
     if direction == BACKWARD:
         ends, values = [(target, source) for source, target in ends], [a.number for a in links]
-    return drawn, lines, layout([size_of(its) for its in lines], ends, values), links
+    return drawn, lines, layout([size_of(box) for box in lines], ends, values), links

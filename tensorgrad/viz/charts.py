@@ -1,4 +1,4 @@
-"""`viz.curves` and `viz.weights`: lines over steps, such as losses, and how values spread as training goes on."""
+"""`viz.curves` and `viz.weights`: lines over steps, such as losses, and the distribution of values during training."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tensorgrad.viz.svg import colour, element
 Points = tuple[np.ndarray, np.ndarray]  # x and y of a line, floats
 
 
-# --- what can be drawn ---------------------------------------------------------------------------------------------
+# --- input data ----------------------------------------------------------------------------------------------------
 
 
 def lines_of(data: Any, x: Any = None) -> dict[str, Points]:
-    """The lines in what `curves` accepts: name -> (x, y). Values that are no numbers are left out.
+    """Converts the data that `curves` accepts to lines: name -> (x, y). Values that are not numbers are left out.
 
-    Raises: TypeError for something else, ValueError if there is no line, or x and y differ in length.
+    Raises: TypeError for unsupported data; ValueError if there is no line, or x and y differ in length.
 
     >>> lines_of({"loss": [3, 2, 1]})["loss"][1].tolist()
     [3.0, 2.0, 1.0]
@@ -44,19 +44,19 @@ def lines_of(data: Any, x: Any = None) -> dict[str, Points]:
         found = {"": _line(data, x)}
     found = {name: line for name, line in found.items() if len(line[0])}
     if not found:
-        raise ValueError("curves(): there is nothing to draw")
+        raise ValueError("curves(): expected at least one number to draw, but got none")
     return found
 
 
 def _line(values: Any, x: Any) -> Points:
-    """One line: values over 0, 1, 2, ... or over x; or (x, y) pairs."""
+    """Converts the data of one line: values over 0, 1, 2, ... or over x, or (x, y) pairs."""
     y = _floats(values)
     if y.ndim == 2 and y.shape[1] == 2:
         along, y = y[:, 0], y[:, 1]
     else:
         along = np.arange(len(y), dtype=float) if x is None else _floats(x)
     if y.ndim != 1 or along.shape != y.shape:
-        raise ValueError(f"curves(): expected as many x as y, in one dimension, got {along.shape} and {y.shape}")
+        raise ValueError(f"curves(): expected 1-D x and y of equal length, but got shapes {along.shape} and {y.shape}")
     known = np.isfinite(along) & ~np.isnan(y)
     return along[known], y[known]
 
@@ -69,18 +69,26 @@ def _floats(values: Any) -> np.ndarray:
     try:
         found = np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"curves(): expected numbers, got {type(values).__name__}: {error}") from None
+        raise TypeError(f"curves(): expected numbers, but got {type(values).__name__}: {error}") from None
     return found if found.ndim else found.reshape(1)
 
 
-STEPS = ("step", "iteration", "iter", "global_step", "epoch", "batch")  # columns that are the x axis if there are any
+STEPS = (
+    "step",
+    "iteration",
+    "iter",
+    "global_step",
+    "epoch",
+    "batch",
+)  # a column with one of these names becomes the x axis
 
 
 def read_log(path: Path) -> tuple[dict[str, list[float]], list[float] | None]:
-    """The columns of numbers in a log: CSV with a header, or a JSON object per line (`.jsonl`, `.json`).
+    """Reads the numeric columns of a log: CSV with a header, or one JSON object per line (`.jsonl`, `.json`).
 
-    Returns: the columns, and the one that counts steps, if it is there, by itself. What is missing in a row is nan.
-    Raises: ValueError if it has no column of numbers.
+    Returns the columns and, separately, the column that counts steps, if there is one. Missing values are nan.
+
+    Raises: ValueError if there are no numeric columns.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +113,7 @@ def read_log(path: Path) -> tuple[dict[str, list[float]], list[float] | None]:
     columns = {name: column for name, column in columns.items() if not all(map(math.isnan, column))}
     steps = next((name for name in columns if name.lower() in STEPS), None)
     if not columns.keys() - {steps}:
-        raise ValueError(f"{path}: found no column of numbers under a header")
+        raise ValueError(f"{path}: expected a header and at least one numeric column, but found none")
     return {n: c for n, c in columns.items() if n != steps}, columns[steps] if steps else None
 
 
@@ -117,7 +125,7 @@ def _number(value: Any) -> float:
 
 
 def smoothed(values: np.ndarray, weight: float) -> np.ndarray:
-    """The exponential moving average, corrected for its beginning: 0 changes nothing, close to 1 flattens.
+    """Returns the exponential moving average, with bias correction. 0 changes nothing; a weight close to 1 flattens.
 
     Source: the bias correction of Kingma & Ba, "Adam: a method for stochastic optimization", 2015.
 
@@ -133,7 +141,7 @@ def smoothed(values: np.ndarray, weight: float) -> np.ndarray:
 
 
 def thinned(x: np.ndarray, y: np.ndarray, most: int) -> Points:
-    """At most about `most` points that look the same: the lowest and highest of each stretch.
+    """Reduces a line to about `most` points that look the same: the lowest and highest of each stretch.
 
     >>> len(thinned(np.arange(1000.0), np.sin(np.arange(1000.0)), 100)[0]) <= 100
     True
@@ -150,7 +158,7 @@ def thinned(x: np.ndarray, y: np.ndarray, most: int) -> Points:
 
 
 class Axis(NamedTuple):
-    """A range of values on a range of the picture; `log` for a logarithmic scale, `whole` for whole numbers."""
+    """Maps a range of values to a range of the picture; `log` for a logarithmic scale, `whole` for integers."""
 
     low: float
     high: float
@@ -161,7 +169,7 @@ class Axis(NamedTuple):
 
     @classmethod
     def over(cls, values: np.ndarray, start: float, end: float, log: bool = False, slack: float = 0.04) -> Axis:
-        """The axis that has room for these values."""
+        """Returns an axis that covers the given values."""
         whole = not slack and bool(np.all(values == np.round(values)))
         values = values[np.isfinite(values) & ((values > 0) | (not log))]
         low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 10.0) if log else (0.0, 1.0)
@@ -175,7 +183,7 @@ class Axis(NamedTuple):
         return cls(10**low if log else low, 10**high if log else high, start, end, log, whole)
 
     def place(self, value: float) -> float:
-        """Where a value is in the picture; beyond the ends it is at the end."""
+        """Returns the position of a value in the picture, clipped to the ends of the axis."""
         low, high = self.low, self.high
         if self.log:
             if value <= 0:
@@ -185,7 +193,7 @@ class Axis(NamedTuple):
         return self.start + share * (self.end - self.start)
 
     def ticks(self, wanted: int = 5) -> list[float]:
-        """Round values along the axis, about as many as wanted.
+        """Returns about `wanted` round values along the axis.
 
         >>> Axis(0.0, 9.7, 0, 100).ticks()
         [0.0, 2.0, 4.0, 6.0, 8.0]
@@ -210,11 +218,11 @@ class Axis(NamedTuple):
 
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720.0, 370.0, 64.0, 64.0, 46.0
-STEP = 15.0  # from one name beside a line to the next
+STEP = 15.0  # the distance between the names of two lines
 
 
 def frame(across: Axis, up: Axis, title: str, x_label: str, y_label: str) -> list[str]:
-    """Title, grid, ticks and the names of the axes."""
+    """Draws the title, the grid, the ticks and the axis labels."""
     parts = [svg.text(LEFT, 28, title, font_size=16, font_weight=600)] if title else []
     for value in up.ticks():
         y = up.place(value)
@@ -245,27 +253,33 @@ def curves(
     x_label: str = "step",
     y_label: str = "",
 ) -> Picture:
-    """Lines over steps: losses, accuracies, norms of weights.
+    """Draws lines over steps: losses, accuracies, norms of weights.
 
     Args:
-        data: the values of one line (a list, an array, a tensor), or pairs (x, y); several by name in a dict or a data
-            frame; or the path of a log, CSV with a header or a JSON object per line: its columns of numbers are drawn.
-        x: where the values are, for all lines; otherwise 0, 1, 2, ..., or the log's column `step`, `epoch` or so.
-        log: a logarithmic scale; values that are not positive lie at its lower end.
-        smooth: from 0 to below 1, the weight of the past in a moving average; what was measured stays faintly visible.
-        title, x_label, y_label: texts.
+        data: the values of one line (a list, an array or a tensor) or (x, y) pairs; a dict or a data frame for several
+            named lines; or the path of a log (CSV with a header, or one JSON object per line), whose numeric columns
+            are drawn.
+        x: the x values of all lines; by default 0, 1, 2, ..., or the log's column `step`, `epoch` or similar.
+        log: whether to use a logarithmic scale; values that are not positive are drawn at its lower end.
+        smooth: the weight of the past in a moving average, from 0 to below 1; the original values stay faintly visible.
+        title, x_label, y_label: the title and the axis labels.
 
-    Values that are nan leave a gap in the numbers but not in the line; the name of each line stands at its end, with
-    the value there (of a smoothed line the average). Long lines are drawn with their extremes.
+    NaN values are skipped without breaking the line. The name of each line is shown at its end with the last value (for
+    smoothed lines, the average). Long lines are thinned, keeping their extremes.
 
-    Raises: TypeError and ValueError for what cannot be drawn.
+    Returns:
+        A picture: a notebook shows it; elsewhere use `.save("curves.svg")` or `.show()`.
+
+    Raises:
+        TypeError: If the data is not numeric.
+        ValueError: If there is nothing to draw, or a setting is out of range.
 
     >>> from tensorgrad import viz
     >>> viz.curves({"train": [2.0, 1.0, 0.6], "test": [2.1, 1.3, 1.1]}, title="Loss", smooth=0.5)
     <Picture: Loss>
     """
     if not 0 <= smooth < 1:
-        raise ValueError(f"curves(): expected smooth from 0 to below 1, got {smooth}")
+        raise ValueError(f"curves(): expected 0 <= smooth < 1, but got {smooth}")
     lines = lines_of(data, x)
     drawn = {name: smoothed(y, smooth) if smooth else y for name, (_, y) in lines.items()}
     names = {name: f"{name} {svg.short(y[-1], 4)}".strip() for name, y in drawn.items()}
@@ -281,7 +295,7 @@ def curves(
             parts.append(_polyline(along, values, across, up, number, faint=True))
         parts.append(_polyline(along, drawn[name], across, up, number))
         end = across.place(float(along[-1])), up.place(float(drawn[name][-1]))
-        if end[0] < across.end - 1:  # it ends before others do, or is a single point: lead the eye to its name
+        if end[0] < across.end - 1:  # a line that ends early, or a single point, gets a dotted line to its name
             parts.append(svg.line(*end, across.end, end[1], stroke=svg.series(number), stroke_dasharray="1 4"))
         ends.append((end[1], number, name))
     parts += _names(ends, names, across.end, room, up.start)
@@ -291,12 +305,12 @@ def curves(
 
 def _polyline(x: np.ndarray, y: np.ndarray, across: Axis, up: Axis, number: int, faint: bool = False) -> str:
     x, y = thinned(x, y, 1200)
-    places = [(across.place(a), up.place(b)) for a, b in zip(x.tolist(), y.tolist())]
-    if len(places) == 1:
-        return element("circle", cx=places[0][0], cy=places[0][1], r=4, fill=svg.series(number))
+    corners = [(across.place(a), up.place(b)) for a, b in zip(x.tolist(), y.tolist())]
+    if len(corners) == 1:
+        return element("circle", cx=corners[0][0], cy=corners[0][1], r=4, fill=svg.series(number))
     return element(
         "polyline",
-        points=svg.points(places),
+        points=svg.points(corners),
         fill="none",
         stroke=svg.series(number),
         stroke_width=1.0 if faint else 2.0,
@@ -306,39 +320,39 @@ def _polyline(x: np.ndarray, y: np.ndarray, across: Axis, up: Axis, number: int,
     )
 
 
-DASHES = (None, "6 3", "2 3")  # when the colours repeat
+DASHES = (None, "6 3", "2 3")  # tell lines apart once the colors repeat
 
 
 def _names(
     ends: list[tuple[float, int, str]], names: Mapping[str, str], x: float, room: float, bottom: float
 ) -> list[str]:
-    """The lines' names beside their ends, moved apart where they would overlap."""
+    """Draws the lines' names next to their ends, moved apart where they would overlap."""
     parts = []
     ends = sorted(ends)
-    places = [y for y, _, _ in ends]
-    for i in range(1, len(places)):
-        places[i] = max(places[i], places[i - 1] + STEP)
-    for i, above_bottom in enumerate(reversed(range(len(places)))):  # the lowest ones push the others up again
-        places[i] = min(places[i], bottom - STEP * above_bottom)
-    for place, (y, number, name) in zip(places, ends):
+    heights = [y for y, _, _ in ends]
+    for i in range(1, len(heights)):
+        heights[i] = max(heights[i], heights[i - 1] + STEP)
+    for i, above_bottom in enumerate(reversed(range(len(heights)))):  # the lowest ones push the others up again
+        heights[i] = min(heights[i], bottom - STEP * above_bottom)
+    for height, (y, number, name) in zip(heights, ends):
         shade = svg.series(number)
-        parts.append(svg.line(x + 2, y, x + 10, place, stroke=shade))
+        parts.append(svg.line(x + 2, y, x + 10, height, stroke=shade))
         shown = svg.shortened(names[name], (room - 18) / 1.12)
-        parts.append(svg.text(x + 13, place + 4, shown, fill=shade, font_weight=600))
+        parts.append(svg.text(x + 13, height + 4, shown, fill=shade, font_weight=600))
     return parts
 
 
 def _in_words(lines: Mapping[str, Points], x_label: str) -> str:
-    """What the lines do, for those who cannot see them."""
-    told = []
+    """Describes the lines in words, for screen readers."""
+    sentences = []
     for name, (x, y) in list(lines.items())[:12]:
         lowest, highest = int(np.argmin(y)), int(np.argmax(y))
-        told.append(
+        sentences.append(
             f"{name or 'The line'} goes from {svg.short(y[0])} to {svg.short(y[-1])}; lowest {svg.short(y[lowest])} at "
             f"{x_label} {svg.short(x[lowest], 6)}, highest {svg.short(y[highest])} at {svg.short(x[highest], 6)}."
         )
     more = f" And {len(lines) - 12} more lines." if len(lines) > 12 else ""
-    return " ".join(told) + more
+    return " ".join(sentences) + more
 
 
 # --- weights -------------------------------------------------------------------------------------------------------
@@ -347,13 +361,18 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
 def weights(history: Any, *, title: str = "", x_label: str = "step", y_label: str = "value") -> Picture:
-    """How values spread over the steps: bands with all of them, 90 % and 50 %, and the line of the median.
+    """Draws the distribution of values over the steps: bands for 100 %, 90 % and 50 % of them, and the median line.
 
     Args:
-        history: the values at each step: a list of tensors or arrays (or a dict step -> these). Several copies of a
-            weight, taken while it is trained, are what it is made for: `history.append(layer.weight.detach().clone())`.
+        history: the values at each step: a list of tensors or arrays, or a dict from steps to these. Typically copies
+            of a weight taken during training: `history.append(layer.weight.detach().clone())`.
+        title, x_label, y_label: the title and the axis labels.
 
-    Raises: ValueError if there is nothing to draw.
+    Returns:
+        A picture: a notebook shows it; elsewhere use `.save("weights.svg")` or `.show()`.
+
+    Raises:
+        ValueError: If there is nothing to draw.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad import viz
@@ -369,7 +388,7 @@ def weights(history: Any, *, title: str = "", x_label: str = "step", y_label: st
             steps.append(float(step))
             rows.append(np.quantile(flat, QUANTILES))
     if not rows:
-        raise ValueError("weights(): there is nothing to draw")
+        raise ValueError("weights(): expected at least one finite number to draw, but got none")
     bands, along = np.array(rows).T, np.array(steps)
     across = Axis.over(along, LEFT, WIDTH - 130, slack=0.0)
     up = Axis.over(bands, HEIGHT - BOTTOM, TOP)
@@ -378,8 +397,8 @@ def weights(history: Any, *, title: str = "", x_label: str = "step", y_label: st
     for i, opacity in enumerate((0.15, 0.25, 0.4)):
         low, high = bands[i], bands[-1 - i]
         edge = [*zip(along, high), *zip(along[::-1], low[::-1])]
-        places = [(across.place(float(a)), up.place(float(b))) for a, b in edge]
-        parts.append(element("polygon", points=svg.points(places), fill=colour("accent"), fill_opacity=opacity))
+        corners = [(across.place(float(a)), up.place(float(b))) for a, b in edge]
+        parts.append(element("polygon", points=svg.points(corners), fill=colour("accent"), fill_opacity=opacity))
     parts.append(_polyline(along, bands[3], across, up, 0))
     ends = [(up.place(float(bands[3][-1])), "median " + svg.short(bands[3][-1], 3))]
     ends += [(up.place(float(bands[-1 - i][-1])), label) for i, label in enumerate(labels)]

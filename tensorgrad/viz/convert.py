@@ -1,4 +1,4 @@
-"""SVG to PNG and PDF, by whichever program is installed: CairoSVG, librsvg's `rsvg-convert`, or Chromium."""
+"""Converts SVG to PNG and PDF with whichever is installed of CairoSVG, librsvg's `rsvg-convert`, and Chromium."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 from tensorgrad.viz import svg
 
-SCALE = 2  # pixels of a PNG for one unit of the picture: sharp on today's screens
+SCALE = 2  # PNG pixels per unit of the picture, for high-resolution screens
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def converted(markup: str, kind: str, dark: bool = False) -> bytes:
-    """The image as `kind` ("png" or "pdf").
+    """Converts an SVG image to `kind` ("png" or "pdf").
 
-    Raises: RuntimeError if no program that could do it is installed, or none succeeded.
+    Raises: RuntimeError if no converter is installed, or none succeeds.
     """
     markup = svg.resolved(markup, dark)
     failures = []
@@ -35,15 +35,15 @@ def converted(markup: str, kind: str, dark: bool = False) -> bytes:
     if failures:
         raise RuntimeError(f"cannot write {kind.upper()}: {'; '.join(failures)}")
     raise RuntimeError(
-        f"writing {kind.upper()} needs a converter: `pip install cairosvg`, or install rsvg-convert (librsvg) or "
-        "Chromium; .svg and .html need nothing"
+        f"writing {kind.upper()} needs a converter: run `pip install cairosvg`, or install rsvg-convert (librsvg) or "
+        "Chromium; .svg and .html need no converter"
     )
 
 
 def _cairosvg(markup: str, kind: str, dark: bool) -> bytes | None:
     try:
         import cairosvg
-    except (ImportError, OSError):  # OSError: the package is there, the C library is not
+    except (ImportError, OSError):  # OSError: the package is installed, but the C library is not
         return None
     if kind == "pdf":
         return cairosvg.svg2pdf(bytestring=markup.encode())
@@ -63,13 +63,13 @@ def _chromium(markup: str, kind: str, dark: bool) -> bytes | None:
     if program is None:
         return None
     width, height = size_of(markup)
-    # A page of the picture's own size, so that the PDF is one sheet without a margin.
+    # The page has the size of the picture, so that the PDF is a single sheet without margins.
     style = f"@page{{size:{width}px {height}px;margin:0}}body.tg{{padding:0}}svg{{display:block}}"
     with tempfile.TemporaryDirectory(prefix="tensorgrad-", ignore_cleanup_errors=True) as folder:
         source, target = Path(folder, "picture.html"), Path(folder, f"picture.{kind}")
         source.write_text(svg.resolved(svg.page(markup, title="picture", style=style), dark), encoding="utf-8")
         what = (
-            # The window is larger than what it shows, and has a least width: the image is cut to size below.
+            # The window is larger than the area it shows and has a minimum width, so the image is cropped below.
             [f"--screenshot={target}", f"--window-size={max(width, 600)},{height + 200}"]
             if kind == "png"
             else [f"--print-to-pdf={target}", "--no-pdf-header-footer"]
@@ -85,22 +85,24 @@ def _chromium(markup: str, kind: str, dark: bool) -> bytes | None:
 
 
 def cropped(png: bytes, width: int, height: int) -> bytes:
-    """The upper left part of a PNG image of 8-bit RGB or RGBA pixels.
+    """Crops a PNG image of 8-bit RGB or RGBA pixels to its upper left part.
 
-    A row's bytes are differences to pixels on the left and above, never to those on the right or below, so that the
-    rows only have to be cut off. Source: "Portable Network Graphics", https://www.w3.org/TR/png-3/.
+    A row's bytes are differences from pixels on the left and above, never from those on the right or below, so the rows
+    can simply be truncated. Source: "Portable Network Graphics", https://www.w3.org/TR/png-3/.
 
     Raises: ValueError if the image is smaller, or of another kind.
     """
-    chunks, place = [], 8
-    while place < len(png):
-        (length,) = struct.unpack(">I", png[place : place + 4])
-        chunks.append((png[place + 4 : place + 8], png[place + 8 : place + 8 + length]))
-        place += length + 12
+    chunks, offset = [], 8
+    while offset < len(png):
+        (length,) = struct.unpack(">I", png[offset : offset + 4])
+        chunks.append((png[offset + 4 : offset + 8], png[offset + 8 : offset + 8 + length]))
+        offset += length + 12
     columns, rows, *kind = struct.unpack(">IIBBBBB", chunks[0][1])
     channels = {2: 3, 6: 4}.get(kind[1])
     if kind[0] != 8 or channels is None or kind[4] or columns < width or rows < height:
-        raise ValueError(f"expected at least {width} × {height} pixels of 8-bit RGB, got {columns} × {rows}, {kind}")
+        raise ValueError(
+            f"expected at least {width} × {height} pixels of 8-bit RGB, but got {columns} × {rows}, {kind}"
+        )
     data = zlib.decompress(b"".join(content for name, content in chunks if name == b"IDAT"))
     step = 1 + columns * channels
     kept = b"".join(data[i * step : i * step + 1 + width * channels] for i in range(height))
@@ -121,12 +123,12 @@ CONVERTERS: dict[str, Callable[[str, str, bool], bytes | None]] = {
 
 
 def size_of(markup: str) -> tuple[int, int]:
-    """Width and height of an image, rounded up. Raises: ValueError if it does not say.
+    """Returns the width and height of an SVG image, rounded up. Raises: ValueError if it does not state them.
 
     >>> size_of('<svg viewBox="0 0 20 10.5">')
     (20, 11)
     """
     found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', markup)
     if found is None:
-        raise ValueError("the image has no viewBox that begins at 0 0")
+        raise ValueError("expected an SVG image with a viewBox that starts at 0 0, but found none")
     return -int(-float(found[1]) // 1), -int(-float(found[2]) // 1)

@@ -1,4 +1,4 @@
-"""A tensor made small enough for a page: its numbers if they are few, else a coarse map of them, and a histogram."""
+"""Condenses a tensor for display on a page: its values if it is small, else a coarse map of them, and a histogram."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.storage.stubs import STORAGES
 
-FEW, WIDE = 256, 16  # so many numbers, in rows of at most so many, are shown as they are
-ROW = 4  # a vector is broken into rows of that many
-CELLS = 24  # rows and columns of a coarse map, at most
+FEW, WIDE = 256, 16  # up to this many values, in rows of at most this many, are shown individually
+ROW = 4  # vectors are broken into rows of this many values
+CELLS = 24  # the maximum number of rows and columns of a coarse map
 BINS = 24
 
 
 def digest(array, cells: int = CELLS) -> dict[str, Any]:
-    """What is shown of an array, as JSON will have it.
+    """Returns what to show of an array, ready for JSON.
 
-    `shape`, `dtype`, `count`; `low`, `high`, `mean`, `std` of its finite values and how many are `zeros` or `odd` (nan
-    and infinite); `rows`, a table of numbers: the values themselves if `exact`, else means of blocks of `block` =
-    [rows, columns]; `bins`, counts of values in equal steps from `low` to `high`.
+    The keys are `shape`, `dtype` and `count`; `low`, `high`, `mean` and `std` of the finite values; the number of
+    `zeros` and of `odd` values (nan or infinite); `rows`, a table of the values themselves if `exact`, else of the
+    means of blocks of size `block` = [rows, columns]; and `bins`, the counts of a histogram from `low` to `high`.
 
-    The last dimension lies across, all others down; a vector that is shown as it is takes several rows. Of complex
-    numbers the magnitudes are taken (`magnitude` is then true).
+    The last dimension runs across, all others down; a vector shown exactly is broken into several rows. For complex
+    numbers, the magnitudes are shown (`magnitude` is then true).
 
     >>> import numpy as np
     >>> digest(np.array([[1.0, 2.0], [3.0, 6.0]], "float32"))["rows"]
@@ -52,7 +52,7 @@ def digest(array, cells: int = CELLS) -> dict[str, Any]:
 
 
 def _coarse(table: np.ndarray, cells: int) -> tuple[np.ndarray, list[int]]:
-    """Means of equal blocks (the last ones may be smaller), and how large the blocks are."""
+    """Returns the means of equal blocks (the last ones may be smaller), and the size of the blocks."""
     height, width = (max(1, math.ceil(n / cells)) for n in table.shape)
     rows, columns = (np.arange(0, n, step) for n, step in zip(table.shape, (height, width)))
     sums = np.add.reduceat(np.add.reduceat(table, rows, axis=0), columns, axis=1)
@@ -61,7 +61,7 @@ def _coarse(table: np.ndarray, cells: int) -> tuple[np.ndarray, list[int]]:
 
 
 def _plain(value) -> Any:
-    """A number for JSON, which knows no nan and no infinity; a float32 in as few digits as tell it apart."""
+    """Converts a number for JSON, which has no nan or infinity; a float32 gets only as many digits as it needs."""
     if value.dtype.kind == "b":
         return int(value)
     if value.dtype.kind in "iu":

@@ -1,4 +1,4 @@
-"""A graph in the language of Graphviz, https://graphviz.org/doc/info/lang.html."""
+"""A graph in Graphviz's DOT language, https://graphviz.org/doc/info/lang.html."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OP = 'shape=box, style=filled, fillcolor="#d3e6fa"'
 
 
 def source(graph: Graph, direction: str) -> str:
-    """The text of the graph, drawn from top to bottom as `render` does it.
+    """Returns the graph in the DOT language, drawn from top to bottom like `render`.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(2.0, requires_grad=True)
@@ -41,7 +41,7 @@ def source(graph: Graph, direction: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Text inside a quoted string of the language.
+    """Escapes text for a quoted string in the DOT language.
 
     >>> quoted('a "b" \\\\ c')
     'a \\\\"b\\\\" \\\\\\\\ c'

@@ -19,18 +19,18 @@ from tensorgrad.viz.graph import INPUT, LEAF, MODULE, OP, Graph, Link, Vertex, c
 from tensorgrad.viz.layout import Placed, Point
 from tensorgrad.viz.picture import Picture, write
 
-MOST = 3000  # boxes; more than that, unless asked for, would be a picture of nothing
+MOST = 3000  # boxes; a picture with more is unreadable, and has to be requested explicitly
 
-KINDS = {  # kind -> (fill, border, what the legend calls it)
+KINDS = {  # kind -> (fill, border, name in the legend)
     LEAF: ("good-soft", "good", "leaf, gets a gradient"),
-    INPUT: ("panel", "edge", "input, needs none"),
+    INPUT: ("panel", "edge", "input, needs no gradient"),
     OP: ("accent-soft", "accent", "operation"),
     MODULE: ("warm-soft", "warm", "module, folded"),
 }
 
 
 class GraphPicture(Picture):
-    """The picture of a graph. `graph` is what it shows, as data; `dot` the same in Graphviz's language."""
+    """A picture of a graph. `graph` has its content as data, and `dot` in Graphviz's DOT language."""
 
     def __init__(self, markup: str, graph: Graph, direction: str, title: str):
         super().__init__(markup, title)
@@ -38,18 +38,18 @@ class GraphPicture(Picture):
 
     @property
     def dot(self) -> str:
-        """The graph in the language of Graphviz."""
+        """The graph in Graphviz's DOT language."""
         return dot.source(self.graph, self.direction)
 
     def save(self, path: str | os.PathLike, dark: bool = False) -> Path:
-        """Writes the picture to a file that ends with `.svg`, `.html`, `.dot`, `.png` or `.pdf`.
+        """Writes the picture to a file with the extension `.svg`, `.html`, `.dot`, `.png` or `.pdf`.
 
-        The first three need nothing. PNG and PDF are made from the SVG by whatever converter is installed, else by
-        Graphviz' own program `dot`, whose layout and colours are plainer.
+        The first three need no other program. PNG and PDF are converted from the SVG by an installed converter, or
+        else made by Graphviz's program `dot`, with a plainer layout and colors.
 
         Raises:
-            ValueError: for another ending.
-            RuntimeError: if PNG or PDF is asked for and nothing installed can make it.
+            ValueError: If the file has another extension.
+            RuntimeError: If no installed program can write PNG or PDF.
         """
         kind = Path(path).suffix.lower().removeprefix(".")
         if kind == "dot":
@@ -61,7 +61,9 @@ class GraphPicture(Picture):
             if kind not in ("png", "pdf"):
                 raise
             if program is None:
-                raise RuntimeError(f"{error}. Graphviz' program `dot` would do as well, but is not installed") from None
+                raise RuntimeError(
+                    f"{error}. Graphviz's program `dot` can also do this, but is not installed"
+                ) from None
             made = subprocess.run([program, f"-T{kind}"], input=self.dot.encode(), capture_output=True, check=True)
             return write(path, made.stdout)
         except ValueError as error:
@@ -79,19 +81,22 @@ def render(
     """Draws the computation graph that leads to a tensor.
 
     Args:
-        direction: "forward" shows tensors and the ops that computed them, from the leaves down to the result;
-            "backward" shows the nodes (`grad_fn`) as gradients pass them, from the result down to the leaves, with the
-            number of the input at each edge, and what every node saves for its formulas.
-        module: the model that computed it. Its parameters are then called by their names, and ops folded by module.
-            What runs between two parameters is assigned by their modules; a graph made inside `viz.record(model)` knows
-            it exactly, and needs no `module` here.
-        names: names for other tensors, as in `names={"x": x}`. A tensor's own attribute `name` counts too.
-        fold: how many levels of modules are told apart: with 1, each module of the model is one box. 0 shows every
-            op, None folds what has more than 60 ops.
+        tensor: the result of the computation.
+        direction: "forward" shows tensors and the ops that computed them, from the leaves down to the result.
+            "backward" shows the nodes (`grad_fn`) in the order in which gradients reach them, from the result down to
+            the leaves, with the number of the input on each edge and what each node saves for its formulas.
+        module: the model that computed the tensor. Its parameters are then shown by name, and ops are folded by module.
+            Ops between two parameters are assigned to their modules. For a graph made inside `viz.record(model)` the
+            modules are known exactly, and `module` is not needed.
+        names: names for other tensors, as in `names={"x": x}`. A tensor's own attribute `name` is used as well.
+        fold: how many levels of modules to show: with 1, each module of the model is one box. 0 shows every op; None
+            folds graphs of more than 60 ops.
 
-    Returns: a picture: the last value of a notebook's cell is shown; else `.save("graph.svg")` or `.show()`.
+    Returns:
+        A picture: a notebook shows it; elsewhere use `.save("graph.svg")` or `.show()`.
 
-    Raises: ValueError for an unknown direction, or for a graph of thousands of boxes that cannot be folded.
+    Raises:
+        ValueError: If the direction is unknown, or the graph has thousands of boxes and cannot be folded.
 
     >>> import tensorgrad as torch
     >>> w = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -102,22 +107,22 @@ def render(
     True
     """
     if direction not in (FORWARD, BACKWARD):
-        raise ValueError(f"direction: expected 'forward' or 'backward', got {direction!r}")
+        raise ValueError(f"direction: expected 'forward' or 'backward', but got {direction!r}")
     graph = folded(collect(tensor, module, names), fold)
     if fold is None and len(graph.vertices) > MOST:
         raise ValueError(
-            f"the graph has {len(graph.vertices)} boxes: fold it by giving the model, render(module=model), or ask for "
-            "all of them, fold=0"
+            f"the graph has {len(graph.vertices)} boxes: pass the model to fold it, render(module=model), or pass "
+            "fold=0 to draw all of them"
         )
     return GraphPicture(draw(graph, direction)[0], graph, direction, title(graph))
 
 
 def title(graph: Graph) -> str:
-    """What the picture shows, in one line."""
+    """Returns a one-line summary of the picture."""
     leaves = sum(v.kind == LEAF for v in graph.vertices) + sum(len(v.parameters) for v in graph.vertices)
     root = graph.vertices[graph.root]
     if not graph.ops:
-        what = "A leaf without an operation yet" if root.kind == LEAF else "A tensor without a graph"
+        what = "A leaf without any operations" if root.kind == LEAF else "A tensor without a graph"
         return f"{what}: {root.name} {root.outputs[0]}".replace(":  ", ": ")
     saved = f", {svg.size(graph.saved_bytes)} saved" if graph.saved_bytes else ""
     return f"Graph of {root.name}: {counted(graph.ops, 'op')}, {counted(leaves, 'leaf', 'leaves')}{saved}"
@@ -129,7 +134,7 @@ def title(graph: Graph) -> str:
 def box(
     vertex: Vertex, lines: list[tuple[str, str]], at: Point, size: tuple[float, float], key: str, result: bool
 ) -> str:
-    """One box as SVG. With `key`, scripts find it by that `id`. The result's has a bold border."""
+    """Draws one box as SVG, with `key` as its `id` if given. The box of the result has a bold border."""
     fill, border, _ = KINDS[vertex.kind]
     (x, y), (w, h) = at, size
     shape: dict[str, Any] = {"rx": h / 2 if vertex.kind in (LEAF, INPUT) and len(lines) <= 2 else 7}
@@ -142,25 +147,25 @@ def box(
         "stroke_width": 2.6 if result else 1.3,
         "class_": "tg-box",
     }
-    if vertex.kind == MODULE:  # a second box peeps out from behind: there is more inside
+    if vertex.kind == MODULE:  # a second box peeking out from behind shows that there is more inside
         parts.append(svg.element("rect", x=x + 4, y=y + 4, width=w, height=h, **shape, **{**outline, "class_": None}))
     parts.append(svg.element("rect", x=x, y=y, width=w, height=h, **shape, **outline))
-    for i, (content, how) in enumerate(lines):
-        size_, mono = font(how)
+    for i, (content, style) in enumerate(lines):
+        size_, mono = font(style)
         attributes: dict[str, Any] = {"text_anchor": "middle", "font_size": size_}
-        attributes["font_weight"] = 600 if how == "bold" else None
-        attributes["class_"] = {"mono": "tg-mono", "muted": "tg-muted"}.get(how)
+        attributes["font_weight"] = 600 if style == "bold" else None
+        attributes["class_"] = {"mono": "tg-mono", "muted": "tg-muted"}.get(style)
         cut = svg.shortened(content, WIDEST, size_, mono)
         parts.append(svg.text(x + w / 2, y + PAD / 2 + LINE * (i + 0.74), cut, **attributes))
     return svg.element("g", parts, id=key or None, class_=f"tg-{vertex.kind}")
 
 
 def tooltip(vertex: Vertex) -> str:
-    """All that is known of a box."""
+    """Returns the tooltip of a box, with all its details."""
     lines = [f"{vertex.name or vertex.kind} ({vertex.module or vertex.kind})"]
     if vertex.node_name:
         lines.append(f"backward: {vertex.node_name}")
-    lines += [f"gives {shape}" for shape in vertex.outputs[:6]]
+    lines += [f"returns {shape}" for shape in vertex.outputs[:6]]
     if vertex.arguments:
         lines.append(vertex.arguments)
     if vertex.scope:
@@ -171,11 +176,11 @@ def tooltip(vertex: Vertex) -> str:
     return "\n".join(lines)
 
 
-# --- edges and the whole -----------------------------------------------------------------------------------------
+# --- edges and the whole picture ---------------------------------------------------------------------------------
 
 
 def edge(points: list[Point], key: str = "", note: str = "") -> str:
-    """An edge as SVG: a smooth line with an arrow at its end, and `note` beside its beginning."""
+    """Draws an edge as SVG: a smooth line with an arrow at its end, and `note` next to its start."""
     path = f"M{svg.number(points[0][0])} {svg.number(points[0][1])}"
     for (x0, y0), (x1, y1) in pairwise([*points[:-1], (points[-1][0], points[-1][1] - 5.0)]):
         if abs(x0 - x1) < 0.5:
@@ -192,14 +197,16 @@ def edge(points: list[Point], key: str = "", note: str = "") -> str:
     ]
     if note:
         (x, y), turns_left = points[0], next((b < a for (a, _), (b, _) in pairwise(points) if a != b), True)
-        beside = {"text_anchor": None if turns_left else "end", "class_": "tg-muted", "font_size": 10}
-        parts.append(svg.text(x + (4 if turns_left else -4), y + 11, note, **beside))
+        attributes = {"text_anchor": None if turns_left else "end", "class_": "tg-muted", "font_size": 10}
+        parts.append(svg.text(x + (4 if turns_left else -4), y + 11, note, **attributes))
     return svg.element("g", parts, id=key or None, class_="tg-edge")
 
 
 def draw(graph: Graph, direction: str, prefix: str = "") -> tuple[str, Placed]:
-    """The picture as SVG, and its layout. With `prefix`, boxes and edges have `id`s: prefix + "box3", prefix + "edge5"
-    are vertex 3 and link 5 of those drawn."""
+    """Draws the picture. Returns it as SVG, with its layout.
+
+    With `prefix`, boxes and edges have `id`s: prefix + "box3" is vertex 3, and prefix + "edge5" is the drawn link 5.
+    """
     drawn, lines, placed, links = arranged(graph, direction)
     margin = 16.0
     many = Counter(link.target for link in links)
@@ -207,8 +214,9 @@ def draw(graph: Graph, direction: str, prefix: str = "") -> tuple[str, Placed]:
     for e, (link, points) in enumerate(zip(links, placed.edges)):
         note = _note(graph, link, direction, many[link.target] == 1)
         body.append(edge(points, f"{prefix}edge{e}" if prefix else "", note))
-    for i, its, at in zip(drawn, lines, placed.boxes):
-        body.append(box(graph.vertices[i], its, at, size_of(its), f"{prefix}box{i}" if prefix else "", i == graph.root))
+    for i, text, at in zip(drawn, lines, placed.boxes):
+        key = f"{prefix}box{i}" if prefix else ""
+        body.append(box(graph.vertices[i], text, at, size_of(text), key, i == graph.root))
     legend, legend_width = _legend({graph.vertices[i].kind for i in drawn})
     caption = title(graph)
     wide = max(placed.width, legend_width, 1.1 * svg.text_width(caption, SMALL)) + 2 * margin
@@ -216,13 +224,13 @@ def draw(graph: Graph, direction: str, prefix: str = "") -> tuple[str, Placed]:
     shift = (wide - placed.width) / 2
     moved = svg.element("g", body, transform=f"translate({svg.number(shift)} {svg.number(margin)})")
     foot = svg.element("g", legend, transform=f"translate({svg.number(margin)} {svg.number(high - 38)})")
-    said = svg.text(margin, high - 12, caption, font_size=SMALL, class_="tg-muted")
-    markup = svg.document(wide, high, moved, foot, said, title=caption, description=description(graph, direction))
+    label = svg.text(margin, high - 12, caption, font_size=SMALL, class_="tg-muted")
+    markup = svg.document(wide, high, moved, foot, label, title=caption, description=description(graph, direction))
     return markup, placed
 
 
 def _note(graph: Graph, link: Link, direction: str, alone: bool) -> str:
-    """What stands at the beginning of an edge: which input of its op it belongs to, or which output it comes from."""
+    """Returns the note at the start of an edge: the number of the op's input, or of the output it comes from."""
     if direction == BACKWARD:
         folded = graph.vertices[link.target].kind == MODULE
         return "" if folded or (alone and not link.number) else str(link.number)
@@ -230,31 +238,31 @@ def _note(graph: Graph, link: Link, direction: str, alone: bool) -> str:
 
 
 def _legend(kinds: set[str]) -> tuple[list[str], float]:
-    """Samples of the kinds of box, and how wide they are together."""
+    """Draws a sample of each kind of box. Returns the samples and their total width."""
     parts, x = [], 0.0
-    for kind, (fill, border, says) in KINDS.items():
+    for kind, (fill, border, name) in KINDS.items():
         if kind in kinds:
             look: dict[str, Any] = {"fill": svg.colour(fill), "stroke": svg.colour(border)}
             look["stroke_dasharray"] = "4 3" if kind == INPUT else None
             look["rx"] = 5 if kind in (LEAF, INPUT) else 2
             parts.append(svg.element("rect", x=x, y=0, width=18, height=11, **look))
-            parts.append(svg.text(x + 24, 9.5, says, font_size=SMALL, class_="tg-muted"))
-            x += 24 + 1.1 * svg.text_width(says, SMALL) + 14
+            parts.append(svg.text(x + 24, 9.5, name, font_size=SMALL, class_="tg-muted"))
+            x += 24 + 1.1 * svg.text_width(name, SMALL) + 14
     return parts, x
 
 
 def description(graph: Graph, direction: str) -> str:
-    """The picture in words: each op with what goes into it, in order; the first forty."""
+    """Describes the picture in words: the first forty ops in order, each with its inputs."""
     sources: dict[int, list[str]] = {}
     for link in graph.links:
         sources.setdefault(link.target, []).append(graph.vertices[link.source].name or graph.vertices[link.source].kind)
     ops = [i for i, v in enumerate(graph.vertices) if v.kind in (OP, MODULE)]
     if not ops:
         return f"One tensor, {graph.vertices[graph.root].outputs[0]}."
-    said = []
+    entries = []
     for i in ops if direction == FORWARD else reversed(ops):
         results = ", ".join(map(str, graph.vertices[i].outputs))
-        said.append(f"{graph.vertices[i].name} of {', '.join(sources.get(i, ['nothing']))}: {results}")
-    rest = f"; and {len(said) - 40} more" if len(said) > 40 else ""
+        entries.append(f"{graph.vertices[i].name} of {', '.join(sources.get(i, ['nothing']))}: {results}")
+    rest = f"; and {len(entries) - 40} more" if len(entries) > 40 else ""
     order = "in the order of computation" if direction == FORWARD else "from the result back"
-    return f"{counted(len(ops), 'box', 'boxes')} {order}: {'; '.join(said[:40])}{rest}."
+    return f"{counted(len(ops), 'box', 'boxes')} {order}: {'; '.join(entries[:40])}{rest}."

@@ -1,4 +1,4 @@
-// The page of viz.explore: shows one step of `data.steps` at a time. Nothing is loaded, nothing is computed here.
+// The page of viz.explore: shows one step of `data.steps` at a time. It loads nothing and computes nothing.
 "use strict";
 
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -73,10 +73,10 @@ function place(tensor, row) {
 function map(tensor) {
   const most = Math.max(...tensor.rows.flat().filter((value) => typeof value === "number").map(Math.abs), 0);
   const [height, width] = [tensor.rows.length, tensor.rows[0].length];
-  const says = "Heat map, " + count(height, "row") + " of " + count(width, "block") + ", each the mean of "
+  const label = "Heat map, " + count(height, "row") + " of " + count(width, "block") + ", each the mean of "
     + tensor.block.join(" by ") + " values; " + range(tensor);
   const tall = Math.max(height, width / 4);
-  const frame = { class: "map", viewBox: "0 0 " + width + " " + tall, role: "img", "aria-label": says, preserveAspectRatio: "none" };
+  const frame = { class: "map", viewBox: "0 0 " + width + " " + tall, role: "img", "aria-label": label, preserveAspectRatio: "none" };
   const cells = tensor.rows.flatMap((row, i) => row.map((value, j) => make("rect", {
     x: j, y: (i * tall) / height, width: 1.02, height: (tall / height) * 1.02, fill: "none", ...heat(value, most, 90) })));
   return make("div", {}, make("svg", frame, ...cells),
@@ -86,9 +86,9 @@ function map(tensor) {
 
 function histogram(tensor) {
   const highest = Math.max(...tensor.bins);
-  const says = "Histogram of " + tensor.count + " values " + range(tensor);
+  const label = "Histogram of " + tensor.count + " values " + range(tensor);
   const bars = tensor.bins.map((n, i) => make("rect", { x: i * 10, y: 60 - (58 * n) / highest, width: 9, height: (58 * n) / highest }));
-  const frame = { class: "histogram", viewBox: "0 0 " + tensor.bins.length * 10 + " 60", role: "img", "aria-label": says };
+  const frame = { class: "histogram", viewBox: "0 0 " + tensor.bins.length * 10 + " 60", role: "img", "aria-label": label };
   return make("div", {}, make("svg", frame, ...bars),
     make("p", { class: "bounds" }, make("span", {}, shown(tensor.low)), make("span", {}, shown(tensor.high))));
 }
@@ -97,15 +97,15 @@ const describe = (tensor) => tensor.dtype + (tensor.shape.length ? " [" + tensor
 
 function statistics(tensor) {
   const parts = [count(tensor.count, "value")];
-  if (tensor.magnitude) parts.push("magnitudes are shown");
+  if (tensor.magnitude) parts.push("shown as magnitudes");
   if (tensor.low !== undefined && tensor.count > 1) parts.push(range(tensor), "standard deviation " + shown(tensor.std));
-  if (tensor.zeros) parts.push(tensor.zeros + " of them 0");
+  if (tensor.zeros) parts.push(tensor.zeros + " of them zero");
   if (tensor.odd) parts.push(tensor.odd + " infinite or nan");
   return make("p", { class: "note" }, parts.join(", "));
 }
 
 function tensorView(tensor, name) {
-  if (!tensor.rows.length) return make("p", {}, name + ", " + describe(tensor) + ": it has no values.");
+  if (!tensor.rows.length) return make("p", {}, name + ", " + describe(tensor) + ": no values.");
   const most = Math.max(Math.abs(tensor.low || 0), Math.abs(tensor.high || 0));
   const inner = tensor.exact ? [table(tensor, name, most)] : [make("p", {}, name + ", " + describe(tensor)), map(tensor)];
   if (tensor.count > 1) inner.push(statistics(tensor));
@@ -131,7 +131,7 @@ function links(vertices) {
     const button = make("button", { type: "button" }, data.vertices[i].name + (note ? " (" + note + ")" : ""));
     button.addEventListener("click", () => {
       goTo(i);
-      details.querySelector("h2").focus(); // the button is gone
+      details.querySelector("h2").focus(); // the button that had the focus is gone
     });
     return make("li", {}, button);
   }));
@@ -140,7 +140,7 @@ function links(vertices) {
 function formulas(vertex) {
   return vertex.derivatives.flatMap(([input, text]) => [
     make("p", {}, input ? "gradient of " + input : "gradients of all inputs"),
-    make("pre", {}, text || "(its text is in no file)")]);
+    make("pre", {}, text || "(source not available)")]);
 }
 
 function code(heading, text) {
@@ -148,7 +148,7 @@ function code(heading, text) {
 }
 
 function forward(vertex) {
-  const unknown = "the graph does not keep it. Call explore with a function, explore(lambda: loss), to see every value.";
+  const unknown = "not kept by the graph. Pass a function to see every value: explore(lambda: loss).";
   return [
     section("Value", ...tensorViews(vertex.values, "value", unknown)),
     vertex.inputs.length ? section("Computed from", links(vertex.inputs.map((a) => [a.vertex, a.name]))) : null,
@@ -159,15 +159,15 @@ function forward(vertex) {
 
 function backward(vertex) {
   const receivers = vertex.inputs.filter((a) => a.number >= 0);
-  const none = "no gradient arrives here.";
-  const name = vertex.kind === "leaf" ? "gradient, what is added to .grad" : "gradient g of the result";
+  const none = "no gradient flows here.";
+  const name = vertex.kind === "leaf" ? "gradient, added to .grad" : "gradient g of the result";
   return [
     section("Gradient", ...tensorViews(vertex.gradients, name, none)),
     receivers.length ? section("Passes gradients to", links(receivers.map((a) => [a.vertex, "input " + a.number]))) : null,
     section("Formulas", ...formulas(vertex)),
-    vertex.saved.length ? section("Saved for this", make("ul", { class: "saved" },
+    vertex.saved.length ? section("Saved for backward", make("ul", { class: "saved" },
       ...vertex.saved.map((s) => make("li", {}, s.filter(Boolean).join(", "))))) : null,
-    section("Value", ...tensorViews(vertex.values, "value", "the graph does not keep it.")),
+    section("Value", ...tensorViews(vertex.values, "value", "not kept by the graph.")),
   ];
 }
 
@@ -187,7 +187,7 @@ function show() {
   details.replaceChildren(...[
     make("h2", { tabindex: "-1" }, back && vertex.node ? vertex.node : vertex.name),
     make("p", {}, make("span", { class: "badge " + step.phase }, step.phase), " " + [where, vertex.arguments].filter(Boolean).join(", ")),
-    vertex.says ? make("p", {}, ...vertex.says.split("`").map((part, i) => (i % 2 ? make("code", {}, part) : part))) : null,
+    vertex.summary ? make("p", {}, ...vertex.summary.split("`").map((part, i) => (i % 2 ? make("code", {}, part) : part))) : null,
     ...(back ? backward(vertex) : forward(vertex)),
   ].filter(Boolean));
   const sentence = say(step, vertex);
@@ -196,7 +196,7 @@ function show() {
   slider.setAttribute("aria-valuetext", "step " + (at + 1) + " of " + data.steps.length + ", " + sentence);
   jump.value = step.vertex;
   paint(step);
-  if (location.protocol !== "about:") history.replaceState(null, "", "#step=" + (at + 1)); // (a frame in a notebook has no address)
+  if (location.protocol !== "about:") history.replaceState(null, "", "#step=" + (at + 1)); // a frame in a notebook has no address
 }
 
 // --- the graph ---

@@ -1,4 +1,4 @@
-"""`viz.explore(loss, "backprop.html")`: one backward pass as a page to step through."""
+"""`viz.explore(loss, "backprop.html")`: a page that steps through one backward pass."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tensorgrad.viz.drawing import draw, title
 from tensorgrad.viz.graph import INPUT, LEAF, OP, Graph, Saved, Vertex, trace
 from tensorgrad.viz.picture import Page, write
 from tensorgrad.viz.recording import record
-from tensorgrad.viz.values import Place, gradients, values
+from tensorgrad.viz.values import OutputKey, gradients, values
 
-MOST = 1500  # vertices; the page would be slow, and nobody would come to its end
+MOST = 1500  # vertices; with more, the page would be slow and too long to step through
 
 
 def explore(
@@ -33,26 +33,30 @@ def explore(
 ) -> Page:
     """Writes a page that steps through the computation of a tensor, and back through its gradients, node by node.
 
-    For every node it shows the value, the gradient, the formulas as they stand in the op's row, and a heat map or a
-    histogram; the picture of the graph fills as one steps. The page is one file, loads nothing, and is used with the
-    keyboard (arrow keys, Home, End, space), the mouse, by touch or with a screen reader.
+    For each node, the page shows the value, the gradient, the formulas from the op's row, and a heat map or a
+    histogram; the picture of the graph fills in step by step. The page is a single file that loads nothing else. It
+    works with the keyboard (arrow keys, Home, End, space), the mouse, touch and screen readers.
 
-    The gradients are computed for this by one run of the engine, which keeps the graph and changes no `.grad`: so
-    call this before `backward()`, or use `backward(retain_graph=True)`. Hooks on tensors and nodes run in it as they
-    do in `backward()`. The graph keeps only the values that its formulas need; most others can be computed again from
-    them, the rest are shown as unknown. All are known if `loss` is given as a function, which is then called with
-    notes being taken, or if it was computed inside `viz.record()`.
+    The gradients are computed by one extra run of the engine that keeps the graph and leaves `.grad` unchanged. Call
+    this before `backward()`, or use `backward(retain_graph=True)`. Hooks on tensors and nodes run as in `backward()`.
+    The graph keeps only the values that its formulas need. Most others can be recomputed from them; the rest are shown
+    as unknown. To see all values, pass `loss` as a function, which is then called and recorded, or compute it inside
+    `viz.record()`.
 
     Args:
-        loss: where gradients begin, or a function without arguments that computes it.
+        loss: the tensor to start from, or a function without arguments that computes it.
         path: the file to write.
         module: the model, for the names of its parameters; see `tensor.render()`.
         names: names for other tensors.
-        gradient: the gradient to begin with, for a `loss` that is no scalar.
+        gradient: the initial gradient; required if `loss` is not a scalar.
 
-    Returns: the path of the page, which a notebook shows as the page itself.
+    Returns:
+        The path of the page. A notebook shows it as the page itself.
 
-    Raises: RuntimeError if the tensor has no graph or the graph was freed, ValueError for one of over 1,500 nodes.
+    Raises:
+        TypeError: If `loss` is neither a tensor nor a function.
+        RuntimeError: If the tensor has no graph, or the graph was freed.
+        ValueError: If the graph has more than 1,500 nodes.
 
     >>> import os, tempfile
     >>> import tensorgrad as torch
@@ -64,16 +68,16 @@ def explore(
     """
     if not isinstance(loss, Tensor):
         if not callable(loss):
-            raise TypeError(f"loss: expected a tensor, or a function that computes it, got {type(loss).__name__}")
+            raise TypeError(f"loss: expected a tensor or a function that computes one, but got {type(loss).__name__}")
         with record(module):
             loss = loss()
     graph, targets = trace(loss, module, names)
     if not graph.ops:
-        raise RuntimeError("explore: the tensor has no graph: nothing that requires grad went into it")
+        raise RuntimeError("explore: the tensor has no graph: it was not computed from a tensor that requires grad")
     if len(targets) > MOST:
         raise ValueError(
-            f"explore: the graph has {len(targets)} nodes, which is more than a page can show ({MOST}); explore a "
-            "smaller model, or look at the whole with render(module=model)"
+            f"explore: the graph has {len(targets)} nodes, but a page can show at most {MOST}; explore a smaller "
+            "model, or draw the whole graph with render(module=model)"
         )
     cells = CELLS if len(targets) <= 100 else CELLS // 2
     found = gradients(loss, targets, gradient), values(loss, targets)
@@ -85,9 +89,9 @@ def explore(
 
 
 def steps(graph: Graph) -> list[dict]:
-    """The order in which the page shows the vertices: as they were computed, then as gradients reach them.
+    """Returns the steps of the page: the vertices in the order of computation, then in the order of their gradients.
 
-    The engine takes the youngest node first. A leaf's gradient is complete when the oldest op that uses it has run.
+    The engine runs the most recent node first. A leaf's gradient is complete once the oldest op that uses it has run.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(2.0, requires_grad=True)
@@ -109,8 +113,10 @@ def steps(graph: Graph) -> list[dict]:
     return found
 
 
-def _described(graph: Graph, i: int, target, grads: dict[Place, Any], known: dict[Place, Any], cells: int) -> dict:
-    """All that the page says of one vertex."""
+def _described(
+    graph: Graph, i: int, target, grads: dict[OutputKey, Any], known: dict[OutputKey, Any], cells: int
+) -> dict:
+    """Returns everything that the page shows about one vertex."""
     vertex: Vertex = graph.vertices[i]
     key = id(target[0]) if isinstance(target, tuple) else id(target)
     outputs = range(max(len(vertex.outputs), 1))
@@ -124,7 +130,7 @@ def _described(graph: Graph, i: int, target, grads: dict[Place, Any], known: dic
         "arguments": vertex.arguments,
         "outputs": [str(shape) for shape in vertex.outputs],
         "signature": row.signature,
-        "says": row.says,
+        "summary": row.summary,
         "derivatives": row.derivatives,
         "twin": row.twin,
         "saved": [[s.name, str(s.shape) if s.shape else s.text, kept(s)] for s in vertex.saved],
@@ -136,25 +142,25 @@ def _described(graph: Graph, i: int, target, grads: dict[Place, Any], known: dic
 
 
 def kept(saved: Saved) -> str:
-    """How much memory a saved value takes; "" for what is no tensor."""
+    """Returns how much memory a saved value takes; "" if it is not a tensor."""
     if saved.shape is None:
         return ""
     return svg.size(saved.shape.nbytes) if saved.memory else "a leaf"
 
 
 def page(graph: Graph, data: dict) -> str:
-    """The page, from its template, stylesheet and script beside this file."""
+    """Builds the page from its template, stylesheet and script, which are next to this file."""
     files = resources.files("tensorgrad.viz")
     template, style, script = (files.joinpath(f"explorer.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
     nodes = counted(sum(v.kind == OP for v in graph.vertices), "operation")
     leaves = counted(sum(v.kind == LEAF for v in graph.vertices), "leaf", "leaves")
     parts = {
         "title": svg.escape(title(graph)),
-        "summary": svg.escape(f"{nodes}, {leaves}, {svg.size(graph.saved_bytes)} saved for the way back"),
+        "summary": svg.escape(f"{nodes}, {leaves}, {svg.size(graph.saved_bytes)} saved for the backward pass"),
         "style": svg.theme() + style,
         "graph": draw(graph, FORWARD, "v-")[0],
         "last": str(len(data["steps"]) - 1),
-        # What would end the script element early is written differently; JSON means the same.
+        # Escaped, so that no "</script>" in the data ends the element early; the JSON value is the same.
         "data": json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         "script": script,
     }

@@ -1,4 +1,4 @@
-"""A large graph made small: the ops of a module as one box."""
+"""Folds large graphs by drawing the ops of a module as one box."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import replace
 
 from tensorgrad.viz.graph import INPUT, LEAF, MODULE, OP, Graph, Link, Vertex
 
-READABLE = 60  # boxes, beside those of parameters, that one still takes in
+READABLE = 60  # boxes, not counting parameters, up to which a picture is easy to read
 
 
 def fold(graph: Graph, levels: int | None) -> Graph:
-    """The graph with the ops of every module drawn as one box, modules being told apart `levels` deep.
+    """Returns the graph with the ops of each module drawn as one box, showing modules up to `levels` deep.
 
-    With `levels=1` each module of the model is a box, with 2 each of these modules' modules, ...; 0 folds nothing;
-    None folds graphs of more than 60 ops, as deep as stays under that. Parameters that only one box uses disappear
-    into it. A module that is called again after something else ran gets another box.
+    With `levels=1` each module of the model is a box; with 2, each submodule of these modules, and so on. 0 folds
+    nothing. None folds graphs of more than 60 ops, with as many levels as stay within that number. Parameters used by
+    only one box are folded into it. A module that is called again after something else ran gets another box.
 
     Raises: ValueError if `levels` is negative.
     """
     if levels is not None and levels < 0:
-        raise ValueError(f"fold: expected None, 0 or a number of levels, got {levels}")
+        raise ValueError(f"fold: expected None or a number of levels that is not negative, but got {levels}")
     if levels is None:
         if graph.ops <= READABLE:
             return graph
@@ -36,9 +36,9 @@ def fold(graph: Graph, levels: int | None) -> Graph:
 
 
 def _folded_into(graph: Graph, levels: int) -> list[str | None]:
-    """For each vertex the path of the module that it disappears into.
+    """Returns, for each vertex, the path of the module it is folded into, or None.
 
-    That is the one `levels` deep; what runs in a module less deep, beside the modules inside, stays itself.
+    That is the module `levels` deep; ops that run in a shallower module, next to its submodules, are not folded.
     """
     outer = {path[:at] for path in {v.scope or "" for v in graph.vertices} for at in _dots(path)}
     paths = [".".join((v.scope or "").split(".")[:levels]) for v in graph.vertices]
@@ -50,16 +50,16 @@ def _dots(path: str) -> list[int]:
 
 
 def _grouped(graph: Graph, paths: list[str | None]) -> list[int]:
-    """For each op the number of the box it goes into (-1 for leaves and inputs), such that no cycle forms.
+    """Assigns each op to a box, by number (-1 for leaves and inputs), without creating cycles.
 
-    Ops come in the order of the graph. One joins the latest box of its module, unless something it needs was itself
-    computed from that box: then a cycle would close, and it begins a new one.
+    Ops come in the order of the graph. Each joins the latest box of its module, unless one of its inputs was computed
+    from that box in another one: that would close a cycle, so the op starts a new box.
     """
     before: list[list[int]] = [[] for _ in graph.vertices]
     for link in graph.links:
         before[link.target].append(link.source)
     groups = [-1] * len(graph.vertices)
-    ancestors: list[int] = []  # of each box, as the bits of a number: the boxes it was computed from
+    ancestors: list[int] = []  # for each box, a bit mask of the boxes it was computed from
     latest: dict[str, int] = {}
     for i, vertex in enumerate(graph.vertices):
         if vertex.kind != OP:
@@ -86,14 +86,14 @@ def _grouped(graph: Graph, paths: list[str | None]) -> list[int]:
 
 
 def _behind(sources: set[int], group: int, ancestors: list[int]) -> bool:
-    """Whether one of the sources was computed from the group."""
+    """Returns whether one of the sources was computed from the group."""
     return any(ancestors[source] >> group & 1 for source in sources)
 
 
 def _merged(graph: Graph, groups: list[int], paths: list[str | None]) -> Graph:
-    """The graph of the boxes, and of the leaves and inputs that more than one of them needs."""
+    """Builds the graph of the boxes, with the leaves and inputs that are not folded into a single box."""
     users: dict[int, set[int]] = {}
-    fed: set[int] = set()  # boxes that get something from another box
+    fed: set[int] = set()  # boxes with an input from another box
     for link in graph.links:
         if groups[link.source] < 0:
             users.setdefault(link.source, set()).add(groups[link.target])
@@ -103,34 +103,34 @@ def _merged(graph: Graph, groups: list[int], paths: list[str | None]) -> Graph:
     for i, group in enumerate(groups):
         if group >= 0:
             members.setdefault(group, []).append(i)
-    folds = {g for g, its in members.items() if paths[its[0]] is not None}
+    folds = {g for g, group in members.items() if paths[group[0]] is not None}
     vertices: list[Vertex] = []
-    place: dict[int, int] = {}  # where a vertex of the graph, or the box it went into, stands now
-    inside: dict[int, list[int]] = {}  # leaves and inputs, of each box
+    position: dict[int, int] = {}  # the new index of a vertex, or of the box it was folded into
+    inside: dict[int, list[int]] = {}  # the leaves and inputs folded into each box
     for i, vertex in enumerate(graph.vertices):
         if groups[i] < 0:
             box = next(iter(users[i])) if len(users.get(i, ())) == 1 else -1
-            # What no module owns stays visible, but for constants of a module that has something else to work on.
+            # Tensors that no module owns stay visible, except for constants in a module with an input from another box.
             if box in folds and (vertex.scope is not None or (vertex.kind == INPUT and box in fed)):
                 inside.setdefault(box, []).append(i)
                 continue
-            its = [i]
+            folded = [i]
         else:
-            its = members[groups[i]]
-            if i != its[-1]:  # the box stands where its last op stood
+            folded = members[groups[i]]
+            if i != folded[-1]:  # the box takes the position of its last op
                 continue
             if groups[i] in folds:
-                vertex = _box(graph, its, inside.get(groups[i], []), paths[i] or "")
-        place.update((j, len(vertices)) for j in its)
+                vertex = _box(graph, folded, inside.get(groups[i], []), paths[i] or "")
+        position.update((j, len(vertices)) for j in folded)
         vertices.append(vertex)
-    return replace(graph, vertices=vertices, links=_outer(graph, place, vertices), root=place[graph.root])
+    return replace(graph, vertices=vertices, links=_outer(graph, position, vertices), root=position[graph.root])
 
 
-def _outer(graph: Graph, place: dict[int, int], vertices: list[Vertex]) -> list[Link]:
-    """The links that lead from one box to another; between folded ones each value once."""
+def _outer(graph: Graph, position: dict[int, int], vertices: list[Vertex]) -> list[Link]:
+    """Returns the links between different boxes; between folded boxes, each value only once."""
     links: dict[tuple, Link] = {}
     for link in graph.links:
-        source, target = place.get(link.source), place[link.target]
+        source, target = position.get(link.source), position[link.target]
         if source is None or source == target:
             continue
         link = link._replace(source=source, target=target)
@@ -142,10 +142,10 @@ def _outer(graph: Graph, place: dict[int, int], vertices: list[Vertex]) -> list[
     return list(links.values())
 
 
-def _box(graph: Graph, its: list[int], held: list[int], path: str) -> Vertex:
-    """The vertex of a folded module."""
-    ops = [graph.vertices[i] for i in its]
-    leaves = [graph.vertices[i] for i in held if graph.vertices[i].kind == LEAF]
+def _box(graph: Graph, members: list[int], inside: list[int], path: str) -> Vertex:
+    """Returns the vertex of a folded module, with its ops (`members`) and its leaves and inputs (`inside`)."""
+    ops = [graph.vertices[i] for i in members]
+    leaves = [graph.vertices[i] for i in inside if graph.vertices[i].kind == LEAF]
     own = ops[-1].module if ops[-1].scope == path else ""
     elements = sum(s.nbytes // s.itemsize for v in leaves for s in v.outputs)
     return Vertex(

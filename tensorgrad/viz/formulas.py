@@ -1,4 +1,4 @@
-"""What an op's row says, as text for people: its signature, what it computes, its derivatives as they are written."""
+"""Readable text from an op's row: its signature, what it computes, and the source of its derivatives."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ MOST_LINES = 24
 
 
 class Formula(NamedTuple):
-    """An op in words and formulas. `derivatives` are (input, source text) pairs."""
+    """An op in words and formulas. `derivatives` has (input, source text) pairs."""
 
     signature: str
-    says: str
+    summary: str
     derivatives: list[tuple[str, str]]
     twin: str = ""
 
 
 def of_node(node: Node) -> Formula:
-    """What the node computed and how its gradients are found.
+    """Describes what a node computed and how its gradients are found.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
@@ -42,8 +42,10 @@ def of_node(node: Node) -> Formula:
         derivative = _definition(function.backward)
         return Formula(f"{function.__name__}.apply(...)", first_sentence(function.__doc__), [("", derivative)])
     if isinstance(node, CopySlices):
-        says = "A write through a view: the written part's gradient goes through the write, the rest passes."
-        return Formula(node.name(), says, [])
+        summary = (
+            "A write through a view: gradients of the written part flow through the write, the rest pass unchanged."
+        )
+        return Formula(node.name(), summary, [])
     op = node.op
     if not isinstance(op, Op):
         return Formula(node.name(), "", [])
@@ -51,14 +53,14 @@ def of_node(node: Node) -> Formula:
     if op.backward is not None:
         derivatives = [(", ".join(op.wrt), source(op.backward))]
     public = FUNCTIONAL.get(op.name.strip("_")) or FUNCTIONS.get(op.name.strip("_"))
-    says = first_sentence(op.doc) or first_sentence(getattr(public, "__doc__", ""))
-    if says.startswith(f"{op.name}("):  # a row without a text: what stands there is the signature once more
-        says = ""
-    return Formula(op.signature, says, derivatives, source(op.twin) if op.twin else "")
+    summary = first_sentence(op.doc) or first_sentence(getattr(public, "__doc__", ""))
+    if summary.startswith(f"{op.name}("):  # a row without a description: its docstring starts with the signature again
+        summary = ""
+    return Formula(op.signature, summary, derivatives, source(op.twin) if op.twin else "")
 
 
 def first_sentence(doc: str | None) -> str:
-    """The first paragraph of a docstring, on one line.
+    """Returns the first paragraph of a docstring, on one line.
 
     >>> first_sentence("One\\n    thing.\\n\\n    More.")
     'One thing.'
@@ -68,9 +70,9 @@ def first_sentence(doc: str | None) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def source(function: Callable) -> str:
-    """The text of a formula as it stands in its file: of a lambda the expression, of a function the definition.
+    """Returns the source of a formula: the expression of a lambda, or the definition of a function.
 
-    Long ones are cut. "" if the text is in no file.
+    Long definitions are truncated. Returns "" if the source is not available.
     """
     code = function.__code__
     for node in _functions(code.co_filename).get(code.co_firstlineno, ()):
@@ -92,7 +94,7 @@ def _definition(function: Callable) -> str:
 
 
 def shortened(text: str) -> str:
-    """At most 24 lines, moved to the left margin."""
+    """Truncates text to at most 24 lines, and dedents it."""
     lines = textwrap.dedent(text).rstrip().split("\n")
     return "\n".join(lines if len(lines) <= MOST_LINES else [*lines[:MOST_LINES], "..."])
 
@@ -109,7 +111,7 @@ def _tree(path: str) -> tuple[str, ast.Module | None]:
 
 @functools.lru_cache(maxsize=64)
 def _functions(path: str) -> dict[int, list]:
-    """The functions and lambdas of a file, by the line that they begin in."""
+    """Returns the functions and lambdas of a file, by their first line."""
     found: dict[int, list] = {}
     tree = _tree(path)[1]
     for node in ast.walk(tree) if tree is not None else ():

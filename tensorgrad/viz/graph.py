@@ -1,8 +1,9 @@
-"""The computation graph as plain data: what a picture of it, or a page about it, is made of.
+"""The computation graph as plain data, for pictures and pages.
 
-`collect(tensor)` walks from a tensor back to the leaves and describes every node on the way. The result holds names,
-shapes and numbers, no tensors, so a picture keeps nothing of the graph alive. The engine takes no notice: what is
-known is what the nodes keep for backward, and, if the graph was made inside `viz.record()`, what that noted.
+`collect(tensor)` walks from a tensor back to the leaves and describes every node on the way. The result has names,
+shapes and numbers but no tensors, so a picture does not keep the graph alive. The engine is not involved: the
+information comes from what the nodes keep for backward and, if the graph was made inside `viz.record()`, from the
+recording.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ OP, LEAF, INPUT, MODULE = "op", "leaf", "input", "module"
 
 
 class Shape(NamedTuple):
-    """What is known of a tensor without its values."""
+    """The shape and dtype of a tensor."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -31,7 +32,7 @@ class Shape(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of a dense tensor of this shape."""
+        """The size in bytes of a dense tensor of this shape."""
         size = self.itemsize
         for n in self.shape:
             size *= n
@@ -42,10 +43,10 @@ class Shape(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """One value that a node keeps for its formulas: a tensor (`shape`), or something else, as text.
+    """One value that a node keeps for its formulas: a tensor (`shape`), or another value as `text`.
 
-    `memory` numbers the storages that are kept for backward: who shares one has the same number. It is 0 for a leaf's,
-    which is there anyway, and `held` is how many bytes the storage has.
+    `memory` identifies the storage kept for backward: values that share a storage have the same number. It is 0 for the
+    storage of a leaf, which exists anyway. `held` is the size of the storage in bytes.
     """
 
     name: str
@@ -56,44 +57,45 @@ class Saved(NamedTuple):
 
 
 class Link(NamedTuple):
-    """The value `output` of one vertex is the input number `number` of another."""
+    """A link: output number `output` of one vertex is input number `number` of another."""
 
     source: int
     target: int
-    number: int  # among the edges of the node; -1 for an input that gets no gradient
+    number: int  # the index of the node's edge; -1 for an input that gets no gradient
     output: int = 0
-    name: str = ""  # of the op's parameter
+    name: str = ""  # the name of the op's parameter
 
 
 @dataclass
 class Vertex:
     """One box of the graph.
 
-    `kind` is "op", "leaf" (a tensor that requires grad), "input" (one that does not) or "module" (ops folded into
-    one); `name` the op, or the name of the tensor or module; `arguments` the op's other arguments, as far as known.
+    `kind` is "op", "leaf" (a tensor that requires grad), "input" (one that does not) or "module" (several ops folded
+    into one box). `name` is the name of the op, tensor or module; `arguments` are the op's other arguments, as far as
+    they are known.
     """
 
     kind: str
     name: str
     outputs: list[Shape]
     node_name: str = ""
-    scope: str | None = None  # the module that it ran in, as a path; "" is the outermost
+    scope: str | None = None  # the path of the module it ran in; "" is the outermost
     module: str = ""  # the class of that module
     saved: list[Saved] = field(default_factory=list)
     arguments: str = ""
     ops: int = 1  # how many ops were folded into this one
     parameters: list[str] = field(default_factory=list)  # leaves folded into it
-    elements: int = 0  # and how many elements these have
+    elements: int = 0  # the number of elements of these leaves
 
     @property
     def saved_bytes(self) -> int:
-        """The bytes of memory kept for the sake of this box: each storage once, those of leaves not at all."""
+        """The bytes of memory kept for this box, counting each storage once and excluding leaves."""
         return sum({s.memory: s.held for s in self.saved if s.memory}.values())
 
 
 @dataclass
 class Graph:
-    """Vertices in the order in which they were computed, links between them, and totals.
+    """The vertices in the order of computation, the links between them, and totals.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -104,40 +106,41 @@ class Graph:
 
     vertices: list[Vertex]
     links: list[Link]
-    root: int  # which vertex made the tensor, and which of its outputs that is
-    root_output: int = 0
-    classes: dict[str, str] = field(default_factory=dict)  # path of a module -> its class, as far as known
+    root: int  # the vertex that computed the tensor
+    root_output: int = 0  # and the number of its output
+    classes: dict[str, str] = field(default_factory=dict)  # path of a module -> its class, where known
 
     @property
     def saved_bytes(self) -> int:
-        """The bytes of memory kept for backward: each storage once, those of leaves not at all."""
+        """The bytes of memory kept for backward, counting each storage once and excluding leaves."""
         return sum({s.memory: s.held for v in self.vertices for s in v.saved if s.memory}.values())
 
     @property
     def ops(self) -> int:
-        """How many nodes the graph has."""
+        """The number of nodes in the graph."""
         return sum(v.ops for v in self.vertices if v.kind in (OP, MODULE))
 
 
 def collect(tensor: Tensor, module: Any = None, names: Mapping[str, Tensor] | None = None) -> Graph:
-    """The graph behind a tensor.
+    """Returns the computation graph of a tensor as plain data.
 
     Args:
-        tensor: where to start. Without a graph, the result is the tensor alone.
-        module: the `nn.Module` that computed it: names its parameters and buffers, and says which ops ran in which
-            of its modules as far as can be told from the parameters they use. (Exact for graphs made inside
+        tensor: the tensor to start from. If it has no graph, the result is the tensor alone.
+        module: the `nn.Module` that computed it, which names its parameters and buffers. It also determines which ops
+            ran in which module, as far as the parameters they use allow. (This is exact for graphs made inside
             `viz.record(module)`.)
         names: names for other tensors.
 
-    Raises: TypeError if it is given no tensor.
+    Raises:
+        TypeError: If `tensor` is not a tensor.
     """
     return trace(tensor, module, names)[0]
 
 
 def trace(tensor: Tensor, module: Any = None, names: Mapping[str, Tensor] | None = None) -> tuple[Graph, list]:
-    """The graph, and for each of its vertices the node, the leaf, or the saved value that it describes."""
+    """Returns the graph and, for each vertex, the node, leaf or saved value that it describes."""
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"expected a tensor with a graph, got {type(tensor).__name__}")
+        raise TypeError(f"expected a tensor with a graph, but got {type(tensor).__name__}")
     edge = edge_of(tensor)
     known = Names(module, names)
     if edge is None:
@@ -148,14 +151,14 @@ def trace(tensor: Tensor, module: Any = None, names: Mapping[str, Tensor] | None
         walk.add(node)
     if isinstance(edge[0], Tensor):
         walk.leaf(edge[0])
-    root = walk.places[id(edge[0])]
+    root = walk.positions[id(edge[0])]
     graph = Graph(walk.vertices, walk.links, root, edge[1], known.classes)
     infer(graph, known)
     return graph, walk.targets
 
 
 def _nodes_behind(target) -> list[Node]:
-    """All nodes that can be reached, the oldest first."""
+    """Returns all reachable nodes, oldest first."""
     seen: dict[int, Node] = {}
     stack = [target]
     while stack:
@@ -167,27 +170,27 @@ def _nodes_behind(target) -> list[Node]:
 
 
 class _Walk:
-    """Turns nodes, given in the order of their making, into vertices and links."""
+    """Turns nodes, given in the order of their creation, into vertices and links."""
 
     def __init__(self, names: Names):
         self.names = names
         self.vertices: list[Vertex] = []
         self.links: list[Link] = []
-        self.targets: list = []  # what each vertex describes; holding them keeps the `id`s below unique
-        self.places: dict[int, int] = {}
+        self.targets: list = []  # what each vertex describes; these references also keep the `id`s below unique
+        self.positions: dict[int, int] = {}
         self.memories: dict[int, int] = {}  # id of a storage -> its number
 
     def append(self, key: int, vertex: Vertex, target) -> int:
-        """The vertex's place; `key` finds it again."""
-        self.places[key] = len(self.vertices)
+        """Adds a vertex under `key`. Returns its index."""
+        self.positions[key] = len(self.vertices)
         self.vertices.append(vertex)
         self.targets.append(target)
-        return self.places[key]
+        return self.positions[key]
 
     def leaf(self, tensor: Tensor) -> int:
-        """The place of a leaf."""
-        if id(tensor) in self.places:
-            return self.places[id(tensor)]
+        """Returns the index of a leaf, adding it if needed."""
+        if id(tensor) in self.positions:
+            return self.positions[id(tensor)]
         vertex = Vertex(LEAF, self.names.of(tensor), [shape_of(tensor._array)])
         if tensor._memory is not None:
             self.memories[id(tensor._memory)] = 0
@@ -196,10 +199,10 @@ class _Walk:
         return self.append(id(tensor), vertex, tensor)
 
     def input(self, saved: tuple) -> int:
-        """The place of a tensor that requires no grad, known because it was saved."""
+        """Returns the index of a saved tensor that does not require grad, adding it if needed."""
         array = saved[0]
-        if id(array) in self.places:
-            return self.places[id(array)]
+        if id(array) in self.positions:
+            return self.positions[id(array)]
         name = self.names.of_array(array)
         vertex = Vertex(INPUT, name, [shape_of(array)])
         if name in self.names.owners:
@@ -207,15 +210,15 @@ class _Walk:
         return self.append(id(array), vertex, saved)
 
     def add(self, node: Node) -> None:
-        """One node, after everything it was computed from."""
+        """Adds a node, after everything it was computed from."""
         made = noted(node)
         if made is not None:
             self.names.learn(made)
         sources = []
         for number, (name, edge) in enumerate(zip(edge_names(node), node.edges)):
             if edge is not None:
-                place = self.places[id(edge[0])] if isinstance(edge[0], Node) else self.leaf(edge[0])
-                sources.append((place, number, edge[1], name))
+                index = self.positions[id(edge[0])] if isinstance(edge[0], Node) else self.leaf(edge[0])
+                sources.append((index, number, edge[1], name))
         for name, constant in constants(node, made):
             sources.append((self.input(constant), -1, 0, name))
         sources.sort(key=lambda source: _position(node, source[3]))
@@ -226,10 +229,10 @@ class _Walk:
         if made is not None:
             vertex.scope, vertex.module = made.scope, made.module
         here = self.append(id(node), vertex, node)
-        self.links += [Link(place, here, number, output, name) for place, number, output, name in sources]
+        self.links += [Link(index, here, number, output, name) for index, number, output, name in sources]
 
     def numbered(self, saved: Saved, raw) -> Saved:
-        """The description of a saved value, with the number of its memory."""
+        """Returns the description of a saved value, with the number of its storage."""
         if saved.shape is None:
             return saved
         storage, held = (raw[1], raw[1].nbytes()) if raw.__class__ is tuple else (raw, saved.shape.nbytes)
@@ -237,11 +240,11 @@ class _Walk:
         return saved._replace(memory=number, held=held)
 
 
-# --- what a node knows -------------------------------------------------------------------------------------------
+# --- the contents of a node --------------------------------------------------------------------------------------
 
 
 def dtype_name(dtype) -> str:
-    """The name of a NumPy dtype among PyTorch's.
+    """Returns PyTorch's name for a NumPy dtype.
 
     >>> import numpy as np
     >>> dtype_name(np.dtype("float32"))
@@ -251,12 +254,12 @@ def dtype_name(dtype) -> str:
 
 
 def shape_of(array) -> Shape:
-    """Shape and dtype of an array."""
+    """Returns the shape and dtype of an array."""
     return Shape(tuple(array.shape), dtype_name(array.dtype), array.dtype.itemsize)
 
 
 def forward_name(node: Node) -> str:
-    """The op that the node records."""
+    """Returns the name of the op that a node records."""
     if isinstance(node, FunctionCtx):
         return node.function.__name__
     if isinstance(node, CopySlices):
@@ -266,20 +269,20 @@ def forward_name(node: Node) -> str:
 
 
 def differentiable(node: Node) -> int:
-    """How many of the node's outputs gradients come from; the others are there for the formulas, or are indices."""
+    """Returns how many of a node's outputs are differentiable; the others are for the formulas, or are indices."""
     several = not isinstance(node, FunctionCtx | CopySlices) and len(node.op.outputs) == len(node.outputs) > 1
     return node.op.differentiable_outputs if several else len(node.outputs)
 
 
 def _position(node: Node, name: str) -> int:
-    """Where among the op's arguments a parameter stands: pictures show them in that order."""
+    """Returns the position of a parameter among the op's arguments, which is the order in pictures."""
     if isinstance(node, FunctionCtx | CopySlices):
         return 0
     return next((i for i, p in enumerate(node.op.params) if p.name == name.partition("[")[0]), 0)
 
 
 def edge_names(node: Node) -> list[str]:
-    """For each edge of a node the parameter that it belongs to; "" where that is not known."""
+    """Returns, for each edge of a node, the parameter it belongs to; "" if that is unknown."""
     if isinstance(node, FunctionCtx | CopySlices):
         return [""] * len(node.edges)
     names: list[str] = []
@@ -291,7 +294,7 @@ def edge_names(node: Node) -> list[str]:
 
 
 def saved_values(node: Node) -> list[tuple[Saved, Any]]:
-    """What the node keeps for its formulas, described and as it is."""
+    """Returns the values that a node keeps for its formulas, each as a description and as the raw value."""
     if isinstance(node, CopySlices):
         return saved_values(node.inner) if isinstance(node.inner, Node) else []
     if node.saved is FREED:
@@ -321,7 +324,7 @@ def _described(name: str, value) -> Saved:
 
 
 def constants(node: Node, made) -> list[tuple[str, tuple]]:
-    """Tensors that went into the op without needing a gradient: (parameter, saved value)."""
+    """Returns the op's tensor arguments that need no gradient, as (parameter, saved value)."""
     if made is not None and made.constants is not None:
         return made.constants
     if isinstance(node, FunctionCtx | CopySlices) or node.saved is FREED:
@@ -337,9 +340,9 @@ def constants(node: Node, made) -> list[tuple[str, tuple]]:
 
 
 def arguments(node: Node) -> str:
-    """The op's arguments that are no tensors, unless they have their defaults: `dim=1`.
+    """Returns the op's non-tensor arguments that differ from their defaults: `dim=1`.
 
-    Only what the formulas need is known.
+    Only arguments that the formulas need are known.
     """
     if isinstance(node, FunctionCtx | CopySlices):
         return ""

@@ -1,4 +1,4 @@
-"""`viz.heatmap`: a tensor as a table whose cells are coloured; and `viz.notebook`, which shows all tensors so."""
+"""`viz.heatmap`: a tensor as a table with colored cells; and `viz.notebook`, which shows all tensors that way."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tensorgrad.viz import picture, svg
 from tensorgrad.viz.memory import value_text
 from tensorgrad.viz.svg import colour, element, escape
 
-ROWS, COLUMNS, TABLES = 16, 16, 6  # what is shown of a tensor
-STRONGEST = 45  # per cent of colour in the cell of the largest number: text must stay readable on it
+ROWS, COLUMNS, TABLES = 16, 16, 6  # the largest part of a tensor that is shown
+STRONGEST = 45  # percent of color in the cell with the largest value; text on it must stay readable
 
 STYLE = svg.fenced(
     "tg-heat",
@@ -37,9 +37,9 @@ STYLE = svg.fenced(
 
 
 class Heatmap:
-    """A tensor as an HTML table: blue above zero, orange below, stronger for larger numbers.
+    """A tensor as an HTML table: blue above zero, orange below, stronger for larger magnitudes.
 
-    At the end of a notebook's cell it is shown in place; `save` writes a page, `show` opens one.
+    As the last value of a notebook cell it is shown in place; `save` writes a page and `show` opens one.
     """
 
     def __init__(self, tensor: Tensor, name: str = ""):
@@ -50,14 +50,18 @@ class Heatmap:
         return element("div", element("style", svg.theme() + STYLE), self.body, class_="tg tg-heat")
 
     def html(self) -> str:
-        """A page with nothing but the table."""
+        """Returns a page that contains only the table."""
         heading = element("h1", escape(self.title), style="font-size:1.3rem;margin:.2rem 0 .6rem")
         return svg.page(element("main", heading, self.body, class_="tg-heat"), title=self.title, style=STYLE)
 
     def save(self, path: str | os.PathLike) -> Path:
-        """Writes it as a page. Raises: ValueError unless the path ends with `.html`."""
+        """Writes the table as a page.
+
+        Raises:
+            ValueError: If the path does not end with `.html`.
+        """
         if Path(path).suffix.lower() != ".html":
-            raise ValueError(f"expected a path that ends with .html, got {str(path)!r}")
+            raise ValueError(f"expected a path that ends with .html, but got {str(path)!r}")
         return picture.write(path, self.html())
 
     def show(self) -> None:
@@ -69,12 +73,18 @@ class Heatmap:
 
 
 def heatmap(tensor: Tensor, name: str = "") -> Heatmap:
-    """A table of a tensor's values, coloured by sign and size, for notebooks and pages.
+    """Shows a tensor's values as a table, colored by sign and magnitude, for notebooks and pages.
 
-    Of large tensors the first rows and columns are shown, and of more than two dimensions the first matrices. Complex
-    numbers are coloured by their absolute value; nan is red.
+    For large tensors, only the first rows and columns are shown, and with more than two dimensions only the first
+    matrices. Complex numbers are colored by their absolute value; nan is red.
 
-    Raises: TypeError if it is no tensor, NotImplementedError on the meta device, where there are no values.
+    Args:
+        tensor: the tensor.
+        name: its name in the caption.
+
+    Raises:
+        TypeError: If `tensor` is not a tensor.
+        NotImplementedError: If it is on the meta device, which has no values.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad import viz
@@ -82,7 +92,7 @@ def heatmap(tensor: Tensor, name: str = "") -> Heatmap:
     <Heatmap: I, torch.float32 (3, 3)>
     """
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"heatmap(): expected a Tensor, got {type(tensor).__name__}")
+        raise TypeError(f"heatmap(): expected a Tensor, but got {type(tensor).__name__}")
     return Heatmap(tensor, name)
 
 
@@ -98,7 +108,7 @@ def _tables(tensor: Tensor, name: str) -> str:
 
 
 def _strongest(tensor: Tensor) -> float:
-    """The largest absolute value that is finite."""
+    """Returns the largest finite absolute value."""
     shown = tensor.abs() if tensor.dtype.is_complex else tensor.double().abs()
     finite = shown[shown.isfinite()]
     return float(finite.max().item()) if finite.numel() else 0.0
@@ -139,10 +149,10 @@ def _cell(value: Any, size: float) -> str:
 
 
 def notebook(on: bool = True) -> None:
-    """From now on (or, with False, no more) notebooks show tensors as heat maps and modules as tables.
+    """Makes notebooks show tensors as heat maps and modules as tables; `notebook(False)` turns this off.
 
-    Without it they show the text that `repr` gives, as PyTorch does. Large tensors, and those on the meta device, stay
-    text.
+    By default notebooks show the `repr`, as in PyTorch. Large tensors, and those on the meta device, are always shown
+    as text.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad import viz
@@ -173,5 +183,5 @@ def _module_html(module: Any) -> str | None:
 
     try:
         return summary(module)._repr_html_()
-    except ValueError:  # lazy modules: there is nothing to count yet
+    except ValueError:  # lazy modules have no shapes to count yet
         return None

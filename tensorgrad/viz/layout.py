@@ -1,14 +1,14 @@
-"""Where boxes and edges of a directed acyclic graph go: a layered layout, from top to bottom.
+"""The layout of a directed acyclic graph: places boxes and edges in layers, from top to bottom.
 
 The steps are those of Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical system structures"
 (IEEE Transactions on Systems, Man, and Cybernetics 11, 1981):
 
 1. every box gets a *rank*, below all boxes that lead to it (`ranks`);
-2. an edge over several ranks becomes a chain through invisible boxes, so that it has a lane of its own in each;
-3. within a rank, boxes are ordered by the mean place of their neighbours, which untangles crossings (`order`);
-4. boxes move towards their neighbours as far as the order and the gaps between boxes allow (`align`).
+2. an edge across several ranks becomes a chain through invisible boxes, so that it has its own lane in each;
+3. within a rank, boxes are ordered by the mean position of their neighbors, which reduces crossings (`order`);
+4. boxes move towards their neighbors as far as the order and the gaps between boxes allow (`align`).
 
-Everything is deterministic: the same graph gives the same picture.
+The layout is deterministic: the same graph always gives the same picture.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any, NamedTuple
 Point = tuple[float, float]
 
 GAP = 22.0  # between boxes of a rank
-LANE = 14.0  # the width of an edge that passes a rank
-RISE = 34.0  # between ranks, at least
+LANE = 14.0  # the width reserved for an edge that passes a rank
+RISE = 34.0  # the minimum distance between ranks
 SWEEPS = 12
 
 
 class Placed(NamedTuple):
-    """A layout: the upper left corners of the boxes, one list of points for each edge, and the size of it all.
+    """A layout: the upper left corners of the boxes, a list of points for each edge, and the total size.
 
-    An edge starts at the lower side of its first box and ends at the upper side of its second. It is vertical within
-    ranks and changes its x only between two points that lie in the free space between ranks.
+    An edge starts at the bottom of its first box and ends at the top of its second. It is vertical within ranks, and
+    its x changes only between two points in the free space between ranks.
     """
 
     boxes: list[Point]
@@ -40,7 +40,7 @@ class Placed(NamedTuple):
 def layout(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], values: list[int] | None = None) -> Placed:
     """Places boxes of the given (width, height) so that every edge (from, to) points down.
 
-    Edges from one box with the same number in `values` carry the same thing, and run together as far as they can.
+    Edges from one box with the same number in `values` carry the same value, and share a path as far as possible.
 
     Raises: ValueError if the edges form a cycle.
 
@@ -77,7 +77,7 @@ def layout(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], value
 
 
 def topological(count: int, edges: list[tuple[int, int]]) -> list[int]:
-    """The vertices in an order in which every edge points forward.
+    """Sorts the vertices so that every edge points forward.
 
     Raises: ValueError if the edges form a cycle.
     """
@@ -87,19 +87,21 @@ def topological(count: int, edges: list[tuple[int, int]]) -> list[int]:
         waiting[v] += 1
         after[u].append(v)
     done = [v for v in range(count) if not waiting[v]]
-    for u in done:  # grows on the way
+    for u in done:  # the list grows during the loop
         for v in after[u]:
             waiting[v] -= 1
             if not waiting[v]:
                 done.append(v)
     if len(done) < count:
-        raise ValueError("the graph has a cycle: it has no layers")
+        raise ValueError("expected an acyclic graph, but the edges form a cycle")
     return done
 
 
 def ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
-    """The rank of every vertex: as far down as possible, so that leaves stand beside their first use; then up again
-    where that shortens the edges.
+    """Returns the rank of every vertex.
+
+    Vertices are ranked as far down as possible, so that leaves are next to their first use, then moved up again where
+    that shortens the edges.
 
     >>> ranks(4, [(0, 2), (1, 3), (2, 3)])
     [0, 1, 1, 2]
@@ -110,7 +112,7 @@ def ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
         before[v].add(u)
         after[u].add(v)
     forward = topological(count, edges)
-    depth = [0] * count  # the longest way to an end
+    depth = [0] * count  # the length of the longest path to a sink
     for u in reversed(forward):
         depth[u] = max((depth[v] + 1 for v in after[u]), default=0)
     deepest = max(depth, default=0)
@@ -122,7 +124,7 @@ def ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
 
 
 def _with_lanes(sizes, edges, values, rank):
-    """Chains of vertices instead of edges, the vertices of every rank, and all widths: edges got invisible boxes."""
+    """Inserts invisible boxes into long edges. Returns the edges as chains, the vertices by rank, and all widths."""
     of_rank: list[list[int]] = [[] for _ in range(max(rank) + 1)]
     for v in range(len(sizes)):
         of_rank[rank[v]].append(v)
@@ -145,20 +147,21 @@ def _with_lanes(sizes, edges, values, rank):
 
 
 def order(rows: list[list[int]], before: list[list[int]], after: list[list[int]]) -> list[list[int]]:
-    """The rows, each ordered so that few edges cross."""
+    """Orders each row so that few edges cross."""
     best = rows = _by_depth(rows, before)
     fewest = crossings(rows, after)
     for sweep in range(SWEEPS):
         rows = [list(row) for row in rows]
         down = sweep % 2 == 0
-        neighbours = before if down else after
-        place = {v: i for row in rows for i, v in enumerate(row)}
+        neighbors = before if down else after
+        position = {v: i for row in rows for i, v in enumerate(row)}
         for row in rows if down else reversed(rows):
-            mean = {
-                v: sum(place[u] for u in neighbours[v]) / len(neighbours[v]) if neighbours[v] else place[v] for v in row
-            }
-            row.sort(key=lambda v: (mean[v], place[v]))
-            place.update((v, i) for i, v in enumerate(row))
+            mean = {}
+            for v in row:
+                near = [position[u] for u in neighbors[v]]
+                mean[v] = sum(near) / len(near) if near else position[v]
+            row.sort(key=lambda v: (mean[v], position[v]))
+            position.update((v, i) for i, v in enumerate(row))
         _swap(rows, before, after)
         now = crossings(rows, after)
         if now < fewest:
@@ -169,7 +172,7 @@ def order(rows: list[list[int]], before: list[list[int]], after: list[list[int]]
 
 
 def _by_depth(rows, before) -> list[list[int]]:
-    """A first order: that of a walk from the last row up, so that what belongs together stands together."""
+    """Returns an initial order from a walk upwards from the last row, which keeps related vertices together."""
     place: dict[int, int] = {}
     stack = [v for row in rows for v in reversed(row)]
     while stack:
@@ -181,7 +184,7 @@ def _by_depth(rows, before) -> list[list[int]]:
 
 
 def crossings(rows: list[list[int]], after: list[list[int]]) -> int:
-    """How many pairs of edges cross: inversions among the lower ends, counted with a binary indexed tree."""
+    """Counts the pairs of edges that cross: inversions among the lower ends, using a binary indexed tree."""
     total = 0
     for upper, lower in pairwise(rows):
         place = {v: i for i, v in enumerate(lower)}
@@ -190,7 +193,7 @@ def crossings(rows: list[list[int]], after: list[list[int]]) -> int:
         for seen, end in enumerate(ends):
             total += seen
             i = end + 1
-            while i:  # those that end at or left of this one do not cross it
+            while i:  # edges that end at or left of this one do not cross it
                 total -= tree[i]
                 i -= i & -i
             i = end + 1
@@ -201,7 +204,7 @@ def crossings(rows: list[list[int]], after: list[list[int]]) -> int:
 
 
 def _swap(rows, before, after) -> None:
-    """Exchanges neighbours in a row where that leaves fewer crossings."""
+    """Swaps neighbors in a row where that reduces crossings."""
     place = {v: i for row in rows for i, v in enumerate(row)}
     for row in rows:
         for i in range(len(row) - 1):
@@ -221,7 +224,7 @@ def _inverted(left: list[int], right: list[int], place: dict[int, int]) -> int:
 
 
 def align(rows, widths, before, after, real: int) -> list[float]:
-    """The centres of all boxes: near to their neighbours' centres, in the order of the rows, without overlap."""
+    """Returns the centers of all boxes: near their neighbors' centers, in the order of the rows, without overlap."""
     centres = [0.0] * len(widths)
     for row in rows:
         x = 0.0
@@ -234,9 +237,9 @@ def align(rows, widths, before, after, real: int) -> list[float]:
             wanted, weights = [], []
             for v in row:
                 near = (before[v] if down else after[v]) or (after[v] if down else before[v])
-                pull = [1.0 if before[u] else 0.01 for u in near]  # the main line runs straight, leaves stand beside it
+                pull = [1.0 if before[u] else 0.01 for u in near]  # keeps the main line straight, leaves next to it
                 wanted.append(sum(p * centres[u] for p, u in zip(pull, near)) / sum(pull) if near else centres[v])
-                # A long edge should be straight, the main line nearly so; leaves make room for both.
+                # Long edges should be straight, the main line nearly so; leaves make room for both.
                 weights.append(8.0 if v >= real else 4.0 if before[v] else 0.05)
             gaps = [(widths[u] + widths[v]) / 2 + GAP for u, v in pairwise(row)]
             for v, x in zip(row, nearest(wanted, weights, gaps)):
@@ -245,10 +248,11 @@ def align(rows, widths, before, after, real: int) -> list[float]:
 
 
 def nearest(wanted: list[float], weights: list[float], gaps: list[float]) -> list[float]:
-    """The places nearest to those wanted (weighted least squares) with at least `gaps[i]` from place i to i + 1.
+    """Returns the positions nearest to `wanted` (weighted least squares) with at least `gaps[i]` between i and i + 1.
 
-    Less the sum of the gaps, the places must not decrease: an isotonic regression, by pooling adjacent violators
-    (Ayer and others, "An empirical distribution function for sampling with incomplete information", 1955).
+    After subtracting the gaps, the positions must not decrease. This is an isotonic regression, computed by pooling
+    adjacent violators (Ayer and others, "An empirical distribution function for sampling with incomplete information",
+    1955).
 
     >>> nearest([0.0, 0.0, 10.0], [1.0, 1.0, 1.0], [2.0, 2.0])
     [-1.0, 1.0, 10.0]
@@ -256,9 +260,9 @@ def nearest(wanted: list[float], weights: list[float], gaps: list[float]) -> lis
     shifts = [0.0]
     for gap in gaps:
         shifts.append(shifts[-1] + gap)
-    blocks: list[tuple[float, float, int]] = []  # (mean, weight, how many)
-    for place, weight, shift in zip(wanted, weights, shifts):
-        mean, total, count = place - shift, weight, 1
+    blocks: list[tuple[float, float, int]] = []  # (mean, weight, count)
+    for position, weight, shift in zip(wanted, weights, shifts):
+        mean, total, count = position - shift, weight, 1
         while blocks and blocks[-1][0] > mean:
             other, heavy, many = blocks.pop()
             mean = (mean * total + other * heavy) / (total + heavy)
@@ -272,15 +276,15 @@ def nearest(wanted: list[float], weights: list[float], gaps: list[float]) -> lis
 
 
 def _ports(chains, values, centres, sizes) -> list[tuple[float, float]]:
-    """Where on their boxes edges start and end (x): side by side, in the order of their other ends."""
+    """Returns the x where each edge starts and ends on its boxes: side by side, in the order of the other ends."""
     ports = [[0.0, 0.0] for _ in chains]
     for end, inner in ((0, 1), (-1, -2)):
         at: dict[int, list[int]] = {}
         for e, chain in enumerate(chains):
             at.setdefault(chain[end], []).append(e)
-        for box, its in at.items():
-            groups: dict[Any, list[int]] = {}  # edges that run together share their start; each has an end of its own
-            for e in its:
+        for box, members in at.items():
+            groups: dict[Any, list[int]] = {}  # edges with the same path share their start, but each has its own end
+            for e in members:
                 key = (chains[e][inner], values[e]) if end == 0 else e
                 groups.setdefault(key, []).append(e)
             ordered = sorted(groups.values(), key=lambda g: (centres[chains[g[0]][inner]], g[0]))
@@ -292,7 +296,7 @@ def _ports(chains, values, centres, sizes) -> list[tuple[float, float]]:
 
 
 def _tops(heights, rows, chains, ports, centres, rank) -> list[float]:
-    """The upper border of every rank: farther apart where edges go far to the side."""
+    """Returns the top of every rank; ranks are farther apart where edges go far to the side."""
     reach = [0.0] * len(rows)
     real = len(rank)
     depth = {v: r for r, row in enumerate(rows) for v in row}
@@ -311,7 +315,7 @@ def _tops(heights, rows, chains, ports, centres, rank) -> list[float]:
 
 
 def _path(chain, start, end, boxes, sizes, centres, rank, tops, heights) -> list[Point]:
-    """The points of an edge: down to the border of the rank, across the gap, down through the next rank, ..."""
+    """Returns the points of an edge: down to the border of the rank, across the gap, down through the next rank, ..."""
     first, last = chain[0], chain[-1]
     r = rank[first]
     points = [(start, boxes[first][1] + sizes[first][1]), (start, tops[r] + heights[r])]

@@ -1,4 +1,4 @@
-"""`viz.strides`: a tensor, its storage, and which cells of the storage it sees."""
+"""`viz.strides`: a tensor, its storage, and which elements of the storage it uses."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tensorgrad.viz import svg
 from tensorgrad.viz.picture import Picture
 from tensorgrad.viz.svg import colour, element
 
-TINT = 0.15  # how much of its colour a cell has: small text must stay readable on it
-HEIGHT, GAP, MARGIN = 36, 26, 20  # of a cell, between grids and rows, around everything
-WINDOW, PER_ROW = 96, 16  # cells of the storage that are shown, and in one row
-ROWS, COLUMNS, GRIDS = 10, 12, 6  # the most rows and columns of a matrix, and matrices, that are shown
-MANY = 1 << 16  # elements that are looked at, to find who shares a cell
+TINT = 0.15  # the opacity of a cell's color; small text on it must stay readable
+HEIGHT, GAP, MARGIN = 36, 26, 20  # of a cell; between grids and rows; around everything
+WINDOW, PER_ROW = 96, 16  # how many cells of the storage are shown, in total and per row
+ROWS, COLUMNS, GRIDS = 10, 12, 6  # how many rows and columns of a matrix, and how many matrices, are shown
+MANY = 1 << 16  # how many elements are checked to find those that share a cell
 
 
 class Geometry(NamedTuple):
-    """Shape, strides and offset, counted in elements, and how many elements the storage has."""
+    """Shape, strides and offset, in elements, and the number of elements in the storage."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -30,13 +30,13 @@ class Geometry(NamedTuple):
 
     @classmethod
     def of(cls, tensor: Tensor) -> Geometry:
-        """That of a tensor."""
+        """Returns the geometry of a tensor."""
         memory = tensor.untyped_storage()
         cells = memory.nbytes() // max(tensor.element_size(), 1)
         return cls(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset(), cells)
 
     def cell(self, index: tuple[int, ...]) -> int:
-        """Where in the storage the element at `index` is.
+        """Returns the position in the storage of the element at `index`.
 
         >>> Geometry((2, 3), (1, 2), 0, 6).cell((1, 2))
         5
@@ -44,14 +44,14 @@ class Geometry(NamedTuple):
         return self.offset + sum(i * s for i, s in zip(index, self.strides))
 
     def window(self) -> range:
-        """The cells that are shown: all of a small storage, else from just before the first that is seen."""
+        """Returns the cells to show: all of a small storage, else those from just before the first one used."""
         if self.cells <= WINDOW:
             return range(self.cells)
         start = min(max(0, self.offset - 2), self.cells - WINDOW)
         return range(start, start + WINDOW)
 
     def seen(self, window: range) -> dict[int, list[tuple[int, ...]]]:
-        """For the cells of the window the indices of the elements that are there, up to a limit.
+        """Returns the indices of the elements in each cell of the window, up to a limit.
 
         >>> Geometry((2, 3), (0, 1), 0, 3).seen(range(3))[1]
         [(0, 1), (1, 1)]
@@ -62,24 +62,30 @@ class Geometry(NamedTuple):
         room = window.stop - self.offset
         reach = [min(n, -(-room // s)) if s else n for n, s in zip(self.shape, self.strides)]
         for index in itertools.islice(itertools.product(*map(range, reach)), MANY):
-            place = self.cell(index)
-            if place in window:
-                found.setdefault(place, []).append(index)
+            cell = self.cell(index)
+            if cell in window:
+                found.setdefault(cell, []).append(index)
         return found
 
 
 def strides(tensor: Tensor, name: str = "") -> Picture:
-    """A picture of a tensor, of its storage, and of the steps that its strides are.
+    """Draws a tensor, its storage, and the steps given by its strides.
 
-    Above are the tensor's elements by index, each with the number of its cell; below the cells of the storage, with the
-    indices of the elements that are there. What shares a row of the tensor has one colour; cells that the tensor does
-    not see are grey. Arrows are steps by one along a dimension. A cell with several elements (a stride of 0, or an
-    overlapping `as_strided`) says how many. Of large tensors the beginning is shown.
+    The upper part shows the tensor's elements by index, each with the number of its storage cell. The lower part shows
+    the cells of the storage, with the indices of the elements in them. Elements in the same row of the tensor have the
+    same color; cells that the tensor does not use are gray. Arrows show steps by one along a dimension. A cell with
+    several elements (a stride of 0, or an overlapping `as_strided`) shows their number. For large tensors, only the
+    beginning is shown.
 
     Args:
-        name: what to call it.
+        tensor: the tensor.
+        name: its name in the heading.
 
-    Raises: TypeError if it is no tensor.
+    Returns:
+        A picture: a notebook shows it; elsewhere use `.save("strides.svg")` or `.show()`.
+
+    Raises:
+        TypeError: If `tensor` is not a tensor.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad import viz
@@ -88,7 +94,7 @@ def strides(tensor: Tensor, name: str = "") -> Picture:
     <Picture: x.t()[::2]: shape (2, 2), strides (2, 3), offset 0>
     """
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"strides(): expected a Tensor, got {type(tensor).__name__}")
+        raise TypeError(f"strides(): expected a Tensor, but got {type(tensor).__name__}")
     drawing = _Drawing(tensor)
     geometry, heading = drawing.geometry, name or "Tensor"
     facts = f"shape {_tuple(geometry.shape)}, strides {_tuple(geometry.strides)}, offset {geometry.offset}"
@@ -102,7 +108,7 @@ def strides(tensor: Tensor, name: str = "") -> Picture:
         above,
         below,
     ]
-    bold = 1.12  # how much wider it is
+    bold = 1.12  # how much wider bold text is
     words = max(
         svg.text_width(lines[0][0]),
         svg.text_width(sentence),
@@ -119,7 +125,7 @@ def _tuple(values: tuple[int, ...]) -> str:
 
 
 def _stored(tensor: Tensor, window: range) -> list[str]:
-    """The values of the storage's cells as text; nothing where there are none (meta)."""
+    """Returns the values of the storage's cells as text; empty on the meta device, which has no values."""
     if tensor.is_meta or not len(window):
         return [""] * len(window)
     flat = tensor.detach().as_strided((len(window),), (1,), window.start)
@@ -127,7 +133,7 @@ def _stored(tensor: Tensor, window: range) -> list[str]:
 
 
 def value_text(value: Any) -> str:
-    """A value, short enough for a cell.
+    """Formats a value, short enough for a cell.
 
     >>> value_text(3.14159), value_text(True), value_text(123456789)
     ('3.14', 'True', '1.2e+08')
@@ -151,7 +157,7 @@ def _contiguous(geometry: Geometry) -> bool:
 
 
 def line_of(geometry: Geometry, index: tuple) -> int:
-    """Which colour an element has: that of its row (of vectors: one for all).
+    """Returns the number of an element's color: that of its row, or 0 for vectors and scalars.
 
     >>> line_of(Geometry((2, 3), (3, 1), 0, 6), (1, 2))
     1
@@ -162,7 +168,7 @@ def line_of(geometry: Geometry, index: tuple) -> int:
 
 
 class _Drawing:
-    """What the parts of one picture have in common."""
+    """Draws the parts of one picture."""
 
     def __init__(self, tensor: Tensor):
         self.tensor, self.geometry = tensor, Geometry.of(tensor)
@@ -175,32 +181,30 @@ class _Drawing:
         self.wide = max(38.0, widest + 8, labels + 6, svg.text_width(f"@{last}", 10) + 6)
 
     def sentence(self) -> str:
-        """What is to be seen, in words."""
+        """Describes the picture in a sentence."""
         geometry, seen = self.geometry, len(self.seen)
         elements = math.prod(geometry.shape)
         if not elements:
-            return "It has no elements."
+            return "The tensor has no elements."
         most = max(map(len, self.seen.values()), default=0)
         if geometry.cells > WINDOW:
-            which = f"Cells {self.window.start:,} to {self.window.stop - 1:,} are shown; {seen} of them are seen."
-            return which + (" Some hold several elements." if most > 1 else "")
-        words = f"{elements:,} elements see" if elements != 1 else "1 element sees"
+            which = f"Cells {self.window.start:,} to {self.window.stop - 1:,} are shown; {seen} of them are used."
+            return which + (" Some contain several elements." if most > 1 else "")
+        words = f"{elements:,} elements use" if elements != 1 else "1 element uses"
         words += f" {seen} of {geometry.cells:,} cell{'s' * (geometry.cells != 1)}"
         if most > 1:
-            return f"{words}; up to {most} elements share one cell."
-        return (
-            f"{words}, one after the other: it is contiguous." if _contiguous(geometry) else f"{words}, each its own."
-        )
+            return f"{words}; up to {most} elements share a cell."
+        return f"{words}, in order: it is contiguous." if _contiguous(geometry) else f"{words}, one cell each."
 
-    def label(self, place: int) -> str:
-        """What stands above a cell of the storage: the index of its element, or how many there are."""
-        indices = self.seen.get(place, [])
+    def label(self, cell: int) -> str:
+        """Returns the label above a cell of the storage: the index of its element, or the number of elements."""
+        indices = self.seen.get(cell, [])
         if len(indices) > 1:
             return f"×{len(indices)}"
         return ",".join(map(str, indices[0])) or "( )" if indices else ""
 
-    def cell(self, x: float, y: float, value: str, place: int, line: int | None) -> str:
-        """A cell with its value and its number; `line` chooses the colour, None is grey."""
+    def cell(self, x: float, y: float, value: str, number: int, line: int | None) -> str:
+        """Draws a cell with its value and its number; `line` selects the color, and None is gray."""
         frame = {"x": x, "y": y, "width": self.wide, "height": HEIGHT}
         if line is None:
             box = element("rect", **frame, fill=colour("panel"), stroke=colour("grid"))
@@ -209,12 +213,12 @@ class _Drawing:
             box += element("rect", **frame, fill="none", stroke=svg.series(line))
         middle, shade = x + self.wide / 2, {"fill": colour("muted")} if line is None else {}
         shown = svg.text(middle, y + 17, value, text_anchor="middle", class_="tg-mono", **shade)
-        return box + shown + _small(middle, y + 31, f"@{place}")
+        return box + shown + _small(middle, y + 31, f"@{number}")
 
     # --- the tensor ---
 
     def view(self, y: float) -> tuple[str, float, float]:
-        """The elements by index, as matrices. Returns: (markup, width, where it ends)."""
+        """Draws the elements by index, as matrices. Returns (markup, width, y of the lower end)."""
         shape = self.geometry.shape
         if 0 in shape:
             return svg.text(MARGIN, y, "no elements", class_="tg-muted"), 0, y
@@ -238,7 +242,7 @@ class _Drawing:
         return "".join(parts), width + MARGIN, top + high
 
     def legend(self) -> str:
-        """What a step along each dimension is."""
+        """Describes the step along each dimension."""
         rank = len(self.geometry.shape)
         arrows = ["→"] if rank == 1 else ["next matrix"] * (rank - 2) + ["↓", "→"]
         steps = ["the same cell" if not s else f"+{s} cell" + "s" * (s != 1) for s in self.geometry.strides]
@@ -247,7 +251,7 @@ class _Drawing:
         )
 
     def grid(self, lead: tuple, rows: int, columns: int, left: float, top: float) -> str:
-        """One matrix, with its indices along the edges."""
+        """Draws one matrix, with its indices along the edges."""
         rank = len(self.geometry.shape)
         parts = [svg.text(left, top - 19, f"[{', '.join(map(str, lead))}]", class_="tg-mono")] if lead else []
         shown_rows, shown_columns = range(min(rows, ROWS)), range(min(columns, COLUMNS))
@@ -257,10 +261,10 @@ class _Drawing:
             parts += [_small(left - 12, top + r * HEIGHT + 22, r) for r in shown_rows]
         for r, c in itertools.product(shown_rows, shown_columns):
             index = (*lead, r, c)[-rank:] if rank else ()
-            place = self.geometry.cell(index)
-            value = self.stored[place] if place in self.stored else self.value(index)
+            cell = self.geometry.cell(index)
+            value = self.stored[cell] if cell in self.stored else self.value(index)
             x, y = left + c * self.wide, top + r * HEIGHT
-            parts.append(self.cell(x, y, value, place, line_of(self.geometry, index)))
+            parts.append(self.cell(x, y, value, cell, line_of(self.geometry, index)))
         if columns > COLUMNS:
             after = left + COLUMNS * self.wide + 6
             parts.append(svg.text(after, top + 22, f"… {columns:,}", class_="tg-muted"))
@@ -269,13 +273,13 @@ class _Drawing:
         return "".join(parts)
 
     def value(self, index: tuple) -> str:
-        """One element of a tensor whose storage is shown in part."""
+        """Returns the text of one element of a tensor whose storage is only partly shown."""
         return "" if self.tensor.is_meta else value_text(self.tensor.detach()[index].item())
 
     # --- the storage ---
 
     def storage(self, y: float, sentence: str) -> tuple[str, float, float]:
-        """The cells in rows, with the steps above the first. Returns: (markup, width, where it ends)."""
+        """Draws the cells in rows, with the steps above the first. Returns (markup, width, y of the lower end)."""
         size, window = self.tensor.element_size(), self.window
         what = f"Storage: {self.geometry.cells:,} cells of {size} byte{'s' * (size != 1)}"
         arrows, room = self.steps(y + 30)
@@ -285,27 +289,27 @@ class _Drawing:
             svg.text(MARGIN, y + 18, sentence, class_="tg-muted"),
             arrows,
         ]
-        grey_first = sorted(enumerate(window), key=lambda entry: entry[1] in self.seen)
-        for at, place in grey_first:
+        gray_first = sorted(enumerate(window), key=lambda entry: entry[1] in self.seen)
+        for at, cell in gray_first:
             row, column = divmod(at, PER_ROW)
             x, line = MARGIN + column * self.wide, top + row * (HEIGHT + GAP)
-            indices = self.seen.get(place)
-            colour_of = line_of(self.geometry, indices[0]) if indices else None
-            parts.append(self.cell(x, line, self.stored[place], place, colour_of))
+            indices = self.seen.get(cell)
+            color = line_of(self.geometry, indices[0]) if indices else None
+            parts.append(self.cell(x, line, self.stored[cell], cell, color))
             if indices:
                 several = {"fill": colour("warm"), "font_weight": 600} if len(indices) > 1 else {"fill": colour("ink")}
                 middle = x + self.wide / 2
                 parts.append(
-                    svg.text(middle, line - 5, self.label(place), text_anchor="middle", font_size=10, **several)
+                    svg.text(middle, line - 5, self.label(cell), text_anchor="middle", font_size=10, **several)
                 )
         rows = max(1, -(-len(window) // PER_ROW))
         width = 2 * MARGIN + min(len(window), PER_ROW) * self.wide
         return "".join(parts), width, (top + rows * (HEIGHT + GAP) - GAP if len(window) else y + 18) + MARGIN
 
     def steps(self, y: float) -> tuple[str, float]:
-        """Arrows from the first element to its neighbours along each dimension, where both are in the first row.
+        """Draws arrows from the first element to its neighbor along each dimension, if both are in the first row.
 
-        Returns: (markup, how high they are).
+        Returns (markup, height).
         """
         geometry = self.geometry
         first = geometry.offset - self.window.start
@@ -324,12 +328,12 @@ class _Drawing:
             tip = svg.points([(end - 4, base - 6), (end + 4, base - 6), (end, base + 1)])
             parts.append(element("path", d=path, fill="none", stroke=stroke, stroke_width=1.5))
             parts.append(element("polygon", points=tip, fill=stroke))
-            words = f"dim {dim}: +{step}" if step else f"dim {dim}: stays"
-            beside = end
-            for other in ends[level + 1 :]:  # the arrows that come down on the right
-                if beside - 4 < other < beside + 64:
-                    beside = other
-            parts.append(svg.text(beside + 7, high + 9, words, font_size=10, fill=stroke, font_weight=600))
+            words = f"dim {dim}: +{step}"
+            left = end
+            for other in ends[level + 1 :]:  # moves the text past arrows that come down on the right
+                if left - 4 < other < left + 64:
+                    left = other
+            parts.append(svg.text(left + 7, high + 9, words, font_size=10, fill=stroke, font_weight=600))
         return "".join(parts), room
 
 

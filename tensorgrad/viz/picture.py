@@ -1,4 +1,4 @@
-"""A picture: SVG text that notebooks show, and that can be saved or opened."""
+"""Pictures: SVG text that notebooks show and that can be saved or opened."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tensorgrad.viz import svg
 if TYPE_CHECKING:
     _Path = Path
 else:
-    _Path = type(Path())  # the class of this system's paths, the one that can be inherited from before Python 3.12
+    _Path = type(Path())  # the class of paths on this system; before Python 3.12, only it can be subclassed
 
 
 class Page(_Path):
-    """The path of a page that was written. At the end of a notebook's cell the page itself is shown in place.
+    """The path of a page that was written. As the last value of a notebook cell, the page itself is shown in place.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -28,11 +28,11 @@ class Page(_Path):
     """
 
     def with_segments(self, *segments) -> Path:
-        """What is made of it, such as its folder, is an ordinary path (from Python 3.12 on)."""
+        """Makes derived paths, such as the parent, ordinary paths (from Python 3.12 on)."""
         return Path(*segments)
 
     def _repr_html_(self) -> str | None:
-        """The page in a frame of its own, whose lower edge can be pulled; None if it is no longer there."""
+        """Returns the page in a resizable frame; None if the file no longer exists."""
         if self.suffix.lower() != ".html" or not self.is_file():
             return None
         style = "width:100%;height:44rem;min-height:12rem;border:0;resize:vertical;overflow:auto"
@@ -40,10 +40,10 @@ class Page(_Path):
 
 
 class Picture:
-    """An SVG image. At the end of a notebook's cell it is shown in place.
+    """An SVG image. As the last value of a notebook cell, it is shown in place.
 
     Args:
-        markup: the text of the image, best from `viz.svg.document`.
+        markup: the SVG text of the image, usually from `viz.svg.document`.
         title: the title of the page that `show()` opens.
 
     >>> from tensorgrad.viz import svg
@@ -62,23 +62,23 @@ class Picture:
         return f"<{type(self).__name__}: {self.title}>"
 
     def html(self) -> str:
-        """A page with nothing but the picture."""
+        """Returns a page that contains only the picture."""
         return svg.page(svg.element("main", self.svg), title=self.title)
 
     def save(self, path: str | os.PathLike, dark: bool = False) -> Path:
-        """Writes the picture to a file; the end of its name says how: `.svg`, `.html`, `.png` or `.pdf`.
+        """Writes the picture to a file with the extension `.svg`, `.html`, `.png` or `.pdf`, and returns its path.
 
-        `dark` chooses the colours of PNG and PDF; the others adapt to the reader. The file appears when it is
-        complete, or not at all. Returns: its path.
+        `dark` selects the colors of PNG and PDF files; the other formats adapt to the reader. The file is written
+        atomically: it is either complete or does not appear.
 
         Raises:
-            ValueError: for another ending.
-            RuntimeError: if PNG or PDF is asked for and nothing installed can make it.
+            ValueError: If the file has another extension.
+            RuntimeError: If no installed program can write PNG or PDF.
         """
         path = Path(path)
         kind = path.suffix.lower().removeprefix(".")
         if kind not in ("svg", "html", "png", "pdf"):
-            raise ValueError(f"expected a path that ends with .svg, .html, .png or .pdf, got {str(path)!r}")
+            raise ValueError(f"expected a path that ends with .svg, .html, .png or .pdf, but got {str(path)!r}")
         if kind == "svg":
             content = f'<?xml version="1.0" encoding="UTF-8"?>\n{svg.portable(self.svg)}\n'.encode()
         elif kind == "html":
@@ -95,7 +95,7 @@ class Picture:
 
 
 def write(path: str | os.PathLike, content: str | bytes) -> Path:
-    """Writes a file at once: a reader sees the old one or the new one, never half of it.
+    """Writes a file atomically: readers see the old content or the new, never a part of it.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -108,6 +108,6 @@ def write(path: str | os.PathLike, content: str | bytes) -> Path:
 
 
 def open_page(markup: str) -> Any:
-    """Opens HTML text in the browser, from a file that stays until the system clears its temporary files."""
+    """Opens HTML text in the browser, from a file that remains until the system clears its temporary files."""
     path = write(Path(tempfile.mkdtemp(prefix="tensorgrad-")) / "picture.html", markup)
     return webbrowser.open(path.as_uri())

@@ -1,7 +1,7 @@
-"""Notes taken while a graph is made: in which module each node was made, and what went in and came out.
+"""Recording of a graph: in which module each node was created, and its inputs and results.
 
-The graph itself keeps only what backward needs. `with viz.record(model):` lets every op pass by an observer (the one
-that DEBUG and the profiler use), which leaves its notes on the node: they live as long as the node, and no longer.
+The graph itself keeps only what backward needs. `with viz.record(model):` adds an observer for ops (the mechanism that
+DEBUG and the profiler use), which stores its notes on the node. They live exactly as long as the node.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KEY = "tensorgrad.viz"  # in `node.metadata`
 
 
 class Model(NamedTuple):
-    """What notes tell of the model: no more than names, so that they do not keep it alive."""
+    """What the notes record about the model: only names, so that they do not keep it alive."""
 
     classes: dict[str, str]  # path of a module -> its class
     owners: list[tuple[weakref.ref, str]]  # parameters and buffers, with their names
@@ -27,8 +27,8 @@ class Model(NamedTuple):
 class Made(NamedTuple):
     """The notes on one node.
 
-    `constants` are the tensors among its arguments that need no gradient, and `values` its results, by output number:
-    both as nodes save them, (array, storage, version), or None if values were not asked for.
+    `constants` are the tensor arguments that need no gradient, and `values` the results, by output number. Both are in
+    the form in which nodes save tensors, (array, storage, version), or None if values are not recorded.
     """
 
     scope: str
@@ -39,19 +39,19 @@ class Made(NamedTuple):
 
 
 def noted(node: Node) -> Made | None:
-    """The notes on a node; None if it was made outside `viz.record()`."""
+    """Returns the notes on a node; None if it was created outside `viz.record()`."""
     notes = node.__dict__.get("_metadata") if hasattr(node, "__dict__") else None
     return None if notes is None else notes.get(_KEY)
 
 
 class record(AbstractContextManager):
-    """Notes, for the graph made inside, what went into and came out of every op, and which module it ran in.
+    """Records the inputs and results of every op run inside the block, and the module it ran in.
 
-    Pictures then fold exactly by module (`tensor.render()`), and the explorer knows every value. Ops are slower
-    inside, and with `values=True` results stay in memory as long as the graph that they belong to.
+    Pictures can then fold exactly by module (`tensor.render()`), and the explorer can show every value. Ops are slower
+    inside the block, and with `values=True` their results stay in memory as long as their graph.
 
     Args:
-        module: the model whose modules are to be told apart.
+        module: the model whose modules to record.
         values: whether to keep inputs and results.
 
     >>> import tensorgrad as torch
@@ -114,7 +114,7 @@ class record(AbstractContextManager):
 
 
 def _tensors(op, args: tuple):
-    """The tensors among an op's arguments, with the names of their parameters."""
+    """Yields the tensors among an op's arguments, with the names of their parameters."""
     for p, value in zip(op.params, args):
         if isinstance(value, Tensor):
             yield p.name, value

@@ -1,7 +1,7 @@
 """`nn.summary`: the layers of a model with their output shapes, parameters, multiply-adds and memory.
 
-The model runs once, on the meta device if it can: its parameters and buffers are replaced by shapes, so that nothing is
-computed and nothing changes. What is counted is what ran: ops, not classes of modules.
+The model runs once, on the meta device if possible: its parameters and buffers are replaced by shapes, so nothing is
+computed and nothing changes. The counts are those of the ops that ran, not estimates from the classes of modules.
 """
 
 from __future__ import annotations
@@ -31,16 +31,19 @@ from tensorgrad.viz.summary_table import Shape, shape_text, text
 
 
 class Layer:
-    """One module of a summary, with everything inside it; what it shares with an earlier one is counted there.
+    """One module in a summary, including everything inside it. Shared parameters are counted in the first module only.
 
     Attributes:
-        path, kind, depth: its name from the model on, the name of its class, and how deep it lies.
-        output: what its first call returned, tensors as their shapes; None if it was not called.
-        calls: how often it was called.
-        used: whether an op took one of its own parameters, in its calls or from outside.
+        path: its name within the model.
+        kind: the name of its class.
+        depth: its depth within the model, which has depth 0.
+        output: the result of its first call, with shapes in place of tensors; None if it was not called.
+        calls: the number of its calls.
+        used: whether an op used one of its own parameters, in its calls or elsewhere.
         parameters, trainable, shared: numbers of elements; `shared` are those counted in an earlier layer.
-        multiply_adds: of all its calls.
-        made, kept: bytes of the results of its ops, and of what the graph keeps for the backward pass.
+        multiply_adds: the number of multiply-adds in all its calls.
+        made: the size of the results of its ops, in bytes.
+        kept: the size of what the graph keeps for the backward pass, in bytes.
     """
 
     def __init__(self, path: str, module: Module):
@@ -56,13 +59,14 @@ class Layer:
 
 
 class Summary:
-    """What `nn.summary` returns: a table as text (`str`, and at a prompt) and as HTML (in notebooks).
+    """The result of `nn.summary`: a table as text (`str` and `repr`) and as HTML (in notebooks).
 
     Attributes:
-        layers: all of them, the model first.
-        device: where it was run: "meta", the device of the inputs, or None if it was not run.
-        input, input_bytes, buffer_bytes: shapes of the inputs, and sizes of these and of the model's buffers.
-        parameters, trainable, multiply_adds, made, kept: those of the whole model; see `Layer`.
+        layers: all layers, starting with the model itself.
+        device: where the model ran: "meta", the device of the inputs, or None if it did not run.
+        input: the shapes of the inputs.
+        input_bytes, buffer_bytes: the sizes of the inputs and of the model's buffers.
+        parameters, trainable, multiply_adds, made, kept: the totals of the model; see `Layer`.
     """
 
     def __init__(self, layers: list[Layer], depth: int, device: str | None, inputs: Any, buffer_bytes: int):
@@ -75,7 +79,7 @@ class Summary:
         self.gradient_bytes = whole.gradient_bytes
 
     def shown(self) -> list[Layer]:
-        """The layers down to the depth that was asked for."""
+        """Returns the layers down to the requested depth."""
         return [layer for layer in self.layers if layer.depth <= self.depth]
 
     def __str__(self) -> str:
@@ -87,10 +91,14 @@ class Summary:
         return summary_page.fragment(self)
 
     def save(self, path: str | os.PathLike) -> Path:
-        """Writes the summary as a page (`.html`) or as text (`.txt`). Raises: ValueError for another ending."""
+        """Writes the summary as a page (`.html`) or as text (`.txt`).
+
+        Raises:
+            ValueError: If the file has another extension.
+        """
         kind = Path(path).suffix.lower()
         if kind not in (".html", ".txt"):
-            raise ValueError(f"expected a path that ends with .html or .txt, got {str(path)!r}")
+            raise ValueError(f"expected a path that ends with .html or .txt, but got {str(path)!r}")
         return picture.write(path, summary_page.page(self) if kind == ".html" else f"{self}\n")
 
     def show(self) -> None:
@@ -106,25 +114,33 @@ def summary(
     dtypes: Any = None,
     kwargs: dict[str, Any] | None = None,
 ) -> Summary:
-    """The layers of `model`, with what they return, hold and cost when it is called with `input`.
+    """Summarizes the layers of `model`: their outputs, parameters, multiply-adds and memory for a call with `input`.
 
-    The model runs once in its present mode (`train` or `eval`). If it can, it runs on the meta device, where nothing is
-    computed; if not (it looks at values, or makes tensors on another device by itself), it runs on the inputs, with
-    copies of its buffers. In both cases parameters, buffers, attributes and random numbers are afterwards as before.
+    The model runs once in its current mode (`train` or `eval`). If possible, it runs on the meta device, where nothing
+    is computed. If it needs actual values, or creates tensors on another device, it runs on the inputs instead, with
+    copies of its buffers. In both cases its parameters, buffers and attributes, and the random number generators, are
+    unchanged afterwards.
 
     Args:
-        input: a tensor; a shape, such as `(1, 3, 224, 224)`; several of either in a list or tuple; or, for arguments by
-            keyword, in a dict. Without it the model is not run, and only parameters are counted.
-        depth: how deep the printed table goes; `layers` has them all.
-        dtypes: of the inputs that are given as shapes: one, or one for each. Otherwise the default dtype.
-        kwargs: further arguments by keyword, passed on as they are.
+        model: the model.
+        input: a tensor; a shape, such as `(1, 3, 224, 224)`; several of either in a list or tuple; or a dict of
+            keyword arguments. Without it, the model does not run and only parameters are counted.
+        depth: the depth of the printed table; `layers` always has all layers.
+        dtypes: the dtype, or one dtype for each, of inputs given as shapes; by default the default dtype.
+        kwargs: further keyword arguments, passed on unchanged.
 
-    Multiply-adds are half of what `utils.flop_counter` counts: of matrix products, convolutions, attention and
-    recurrent layers. What is kept for the backward pass is measured on the graph, each piece of memory once, without
-    parameters and inputs; nothing is kept inside `torch.no_grad()`.
+    Multiply-adds are half of what `utils.flop_counter` counts for matrix products, convolutions, attention and
+    recurrent layers. Memory kept for the backward pass is measured on the graph, counting each storage once, without
+    parameters and inputs; inside `torch.no_grad()` nothing is kept.
 
-    Raises: TypeError if `model` is no module, ValueError if it has parameters without a shape (lazy modules), and
-    whatever the model itself raises.
+    Returns:
+        A `Summary`, which is printed as a table.
+
+    Raises:
+        TypeError: If `model` is not a module.
+        ValueError: If it has parameters without a shape (lazy modules), or `dtypes` does not match the shapes.
+
+    Errors of the model itself are raised as well.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad import nn
@@ -147,10 +163,10 @@ def summary(
     Measured               by shapes alone
     """
     if not isinstance(model, Module):
-        raise TypeError(f"summary(): expected model to be a Module, got {type(model).__name__}")
+        raise TypeError(f"summary(): expected model to be a Module, but got {type(model).__name__}")
     lazy = [name for name, p in model.named_parameters() if is_lazy(p)]
     if lazy:
-        raise ValueError(f"summary(): {lazy[0]} has no shape yet; call the model once, so that lazy modules get theirs")
+        raise ValueError(f"summary(): {lazy[0]} has no shape yet; call the model once to initialize its lazy modules")
     layers = {module: Layer(path, module) for path, module in model.named_modules()}
     _count_parameters(layers)
     args, named = _arguments(model, input, dtypes)
@@ -165,7 +181,7 @@ def summary(
 
 
 def _count_parameters(layers: dict[Module, Layer]) -> None:
-    """Numbers of parameters, each in the first layer that has it and in those around."""
+    """Counts parameters, each in the first layer that has it and in the layers around that one."""
     seen: set[int] = set()
     for module, layer in layers.items():
         inside = {id(p): p for p in module.parameters()}
@@ -188,28 +204,28 @@ def _is_shape(value: Any) -> bool:
 
 
 def _arguments(model: Module, input: Any, dtypes: Any) -> tuple[tuple, dict[str, Any]]:
-    """The model's arguments, by place and by keyword; shapes become tensors on the meta device.
+    """Returns the model's positional and keyword arguments; shapes become tensors on the meta device.
 
-    Raises: ValueError for another number of dtypes than shapes.
+    Raises: ValueError if the number of dtypes differs from the number of shapes.
     """
     single = isinstance(input, Tensor) or _is_shape(input) or not isinstance(input, list | tuple | dict)
     values = list(input.values()) if isinstance(input, dict) else [] if input is None else [input] if single else input
     shapes = sum(map(_is_shape, values))
     kinds: Sequence = dtypes if isinstance(dtypes, list | tuple) else [dtypes] * shapes
     if len(kinds) != shapes:
-        raise ValueError(f"summary(): got {len(kinds)} dtypes for {shapes} shapes")
+        raise ValueError(f"summary(): expected one dtype for each of the {shapes} shapes, but got {len(kinds)} dtypes")
     following = iter(kinds)
     made = [torch.empty(tuple(v), dtype=next(following), device="meta") if _is_shape(v) else v for v in values]
     return ((), dict(zip(input, made))) if isinstance(input, dict) else (tuple(made), {})
 
 
 def _run(model: Module, layers: dict[Module, Layer], args: tuple, kwargs: dict) -> str:
-    """Runs the model and fills in what is known from that. Returns: the device."""
+    """Runs the model and fills in the layers with the measurements. Returns the device."""
     try:
         state = {name: _on_meta(tensor) for name, tensor in _state(model)}
         _measure(model, layers, state, *tree_map_only(Tensor, _on_meta, (args, kwargs)))
         return "meta"
-    except Exception:  # whatever it was: if it is the model's fault, it happens again
+    except Exception:  # if the model itself is at fault, the error occurs again below
         for layer in layers.values():
             layer.output, layer.used = None, False
             layer.calls = layer.multiply_adds = layer.made = layer.kept = 0
@@ -230,7 +246,7 @@ def _state(model: Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _on_meta(tensor: Tensor) -> Tensor:
-    """The same shape, strides and dtype, without data."""
+    """Returns a tensor with the same shape, strides and dtype, but without data."""
     made = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="meta")
     if isinstance(tensor, Parameter):
         return Parameter(made, requires_grad=tensor.requires_grad)
@@ -239,7 +255,7 @@ def _on_meta(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def _unchanged(model: Module) -> Iterator[None]:
-    """Afterwards the modules' attributes, and the random numbers to come, are what they were."""
+    """Restores the modules' attributes and the random number generators at the end of the block."""
     attributes = [(module, dict(module.__dict__)) for module in model.modules()]
     random = default_generators.places()
     try:
@@ -270,7 +286,7 @@ def _measure(model: Module, layers: dict[Module, Layer], state: dict, args: tupl
 
 
 class _Result:
-    """What an op returned: when it began, in which modules, its bytes, and its node."""
+    """The result of an op: its start time, its modules, the size of new memory in bytes, and its node."""
 
     __slots__ = ("modules", "new", "node", "start")
 
@@ -284,13 +300,13 @@ class _Results(PerThread):
 
 
 class _Watch(Listener):
-    """Takes note of what modules and ops return."""
+    """Records the results of modules and ops."""
 
     def __init__(self, layers: dict[Module, Layer], tracker: Any):
         self.layers, self.tracker = layers, tracker
         self.results = _Results()
         self.all: list[list[_Result]] = []
-        self.taken: set[int] = set()  # ids of the tensors that ops took; those of the parameters stay theirs
+        self.taken: set[int] = set()  # ids of the tensors used by ops; parameters stay alive, so theirs are not reused
 
     def __enter__(self) -> None:
         listen(self)
@@ -313,17 +329,17 @@ class _Watch(Listener):
         tensors = [t for t in (result if isinstance(result, tuple) else (result,)) if isinstance(t, Tensor)]
         new = sum(t._array.nbytes for t in tensors if t._view is None and not any(t is a for a in args))
         nodes = [t._edge[0] for t in tensors if t._edge is not None and isinstance(t._edge[0], Node)]
-        if nodes and nodes[0].op is not op:  # its twin ran in its place, as there are gradients: that was seen
+        if nodes and nodes[0].op is not op:  # its twin ran in its place to record gradients, and was observed itself
             return
         mine = self.results.list
         if not any(mine is known for known in self.all):
             self.all.append(mine)
-        while mine and mine[-1].start >= start:  # an op's twin ran inside of it: its results are not seen
+        while mine and mine[-1].start >= start:  # the op's twin ran inside it: its results are internal
             mine.pop()
         mine.append(_Result(start, self.tracker.stack, new, weakref.ref(nodes[0]) if nodes else None))
 
     def bytes(self, not_kept: list[Tensor]) -> tuple[dict[str, int], dict[str, int]]:
-        """For each module the size of its ops' results, and of what the graph keeps besides `not_kept`."""
+        """Returns, by module, the size of its ops' results, and of what the graph keeps apart from `not_kept`."""
         made: dict[str, int] = defaultdict(int)
         kept: dict[str, int] = defaultdict(int)
         seen = {id(t._storage) for t in not_kept}
@@ -337,7 +353,7 @@ class _Watch(Listener):
 
 
 def _saved_bytes(saved: Any, seen: set[int]) -> Iterator[int]:
-    """The sizes of the memory that a node keeps and that was not seen before."""
+    """Yields the sizes of the storages that a node keeps, except those already seen."""
     if isinstance(saved, tuple) and len(saved) == 3 and hasattr(saved[1], "nbytes") and hasattr(saved[1], "version"):
         if id(saved[1]) not in seen:
             seen.add(id(saved[1]))
@@ -345,6 +361,6 @@ def _saved_bytes(saved: Any, seen: set[int]) -> Iterator[int]:
     elif isinstance(saved, list | tuple):
         for value in saved:
             yield from _saved_bytes(value, seen)
-    elif hasattr(saved, "nbytes") and id(saved) not in seen:  # what a kernel keeps for its own gradient
+    elif hasattr(saved, "nbytes") and id(saved) not in seen:  # an array that a kernel keeps for its own gradient
         seen.add(id(saved))
         yield saved.nbytes

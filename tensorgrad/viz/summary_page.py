@@ -1,4 +1,4 @@
-"""The table of `nn.summary` as HTML: for notebooks, and as a page of its own. There is no script in it."""
+"""The table of `nn.summary` as HTML, for notebooks and as a separate page. It contains no scripts."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ STYLE = svg.fenced(
 
 
 def fragment(summary: Summary) -> str:
-    """The summary for a notebook's cell."""
+    """Returns the summary for a notebook cell."""
     return element("div", element("style", svg.theme() + STYLE), content(summary), class_="tg tg-summary")
 
 
 def page(summary: Summary) -> str:
-    """The summary as a complete page."""
+    """Returns the summary as a complete page."""
     title = f"Summary of {summary.layers[0].kind}"
     heading = element("h1", escape(title))
     return svg.page(element("main", heading, content(summary), class_="tg-summary"), title=title, style=STYLE)
 
 
 def content(summary: Summary) -> str:
-    """The table, and the totals below it."""
+    """Returns the table, with the totals below it."""
     layers = summary.shown()
     ran = summary.device is not None
     titles = HEADER if ran else (HEADER[0], HEADER[2])
@@ -91,7 +91,7 @@ def _row(summary: Summary, layer: Layer, ran: bool) -> str:
 
 
 def _number(shown: str, value: int, whole: int, kind: str) -> str:
-    """A cell with a bar below its number: the share of the whole."""
+    """Returns a cell with a bar below the number that shows its share of the total."""
     share = value / whole if whole else 0.0
     bar = element("span", class_=kind, style=f"width:{max(share, 0.02):.1%}", aria_hidden="true") if share else None
     return element("td", escape(shown), bar, class_="n" if value else "n none")

@@ -1,4 +1,4 @@
-"""The table of `nn.summary`: its columns, its totals, and the whole as text."""
+"""The table of `nn.summary`: its columns, its totals, and the complete table as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NONE = "–"
 
 
 class Shape:
-    """The shape and dtype of a tensor that is gone."""
+    """The shape and dtype of a tensor that no longer exists."""
 
     def __init__(self, shape: tuple, dtype: Any):
         self.shape, self.dtype = shape, dtype
@@ -26,7 +26,7 @@ class Shape:
 
 
 def shape_text(output: Any) -> str:
-    """What a module returned: `[2, 10]` for a tensor; of containers their members."""
+    """Formats a module's output: `[2, 10]` for a tensor; containers are formatted with their members."""
     if isinstance(output, Shape):
         return str(list(output.shape))
     if isinstance(output, dict):
@@ -37,7 +37,7 @@ def shape_text(output: Any) -> str:
 
 
 def cells(layer: Layer) -> tuple[str, str, str, str]:
-    """The columns of a layer after its name."""
+    """Returns the columns of a layer after its name."""
     parameters = f"{layer.parameters:,}" if layer.parameters else "shared" if layer.shared else NONE
     output = NONE
     if layer.calls:
@@ -53,7 +53,7 @@ def cells(layer: Layer) -> tuple[str, str, str, str]:
 
 
 def totals(summary: Summary) -> list[tuple[str, str]]:
-    """What is said below the table: (name, value)."""
+    """Returns the totals below the table, as (name, value)."""
     frozen = summary.parameters - summary.trainable
     what = "all trainable" if not frozen else f"{summary.trainable:,} trainable, {frozen:,} not"
     rows = [("Parameters", f"{summary.parameters:,} ({what}), {svg.size(summary.parameter_bytes)}")]
@@ -76,7 +76,7 @@ def totals(summary: Summary) -> list[tuple[str, str]]:
 
 
 def branches(layers: list[Layer]) -> list[str]:
-    """The lines of the tree before each layer's name."""
+    """Returns the lines of the tree in front of each layer's name."""
     found, open_at = [], set[int]()
     for layer in reversed(layers):
         depth = layer.depth
@@ -88,13 +88,13 @@ def branches(layers: list[Layer]) -> list[str]:
 
 
 def label(layer: Layer) -> str:
-    """A layer's name and class, and how often it was called if more than once."""
+    """Returns a layer's name and class."""
     name = layer.path.rpartition(".")[2]
     return f"{name}: {layer.kind}" if name else layer.kind
 
 
 def text(summary: Summary) -> str:
-    """The table as text."""
+    """Returns the table as text."""
     layers = summary.shown()
     names = [
         stem + label(layer) + (f" ×{layer.calls}" if layer.calls > 1 else "")

@@ -1,10 +1,11 @@
-"""SVG and HTML as text: elements, numbers, colours for light and dark, and the frame around a picture.
+"""SVG and HTML as text: elements, numbers, colors for light and dark mode, and the document around a picture.
 
-Everything here is a function from values to text; nothing draws. Markup is passed on as it is, values are escaped:
-`element("b", "<i>x</i>")` nests, `element("b", escape("a < b"))` shows a sign, and attributes are always escaped.
+Everything here is a function from values to text; nothing draws. Children are markup and are not escaped:
+`element("b", "<i>x</i>")` nests elements, and `element("b", escape("a < b"))` shows text. Attributes are always
+escaped.
 
-A colour has a name (`colour("ink")`) and two values, one for light and one for dark surroundings. The stylesheet that
-`document` includes chooses, by what the reader's system prefers, or the notebook or page around the picture says.
+A color has a name (`colour("ink")`) and two values, for light and dark mode. The stylesheet that `document` includes
+selects one, according to the reader's system settings or the notebook or page around the picture.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from collections.abc import Iterable
 from html import escape as _escape
 from typing import Any
 
-# name: (light, dark). Text is `ink`, `muted` or a series' colour on `surface` or `panel`: each of these pairs has a
-# contrast of at least 4.5 (WCAG 2.2, criterion 1.4.3), which tests/viz/test_viz_pictures.py computes.
+# name: (light, dark). Text is `ink`, `muted` or a series color on `surface` or `panel`. Each of these pairs has a
+# contrast of at least 4.5 (WCAG 2.2, criterion 1.4.3), which tests/viz/test_viz_pictures.py checks.
 PALETTE: dict[str, tuple[str, str]] = {
     "surface": ("#ffffff", "#15181d"),
     "panel": ("#f2f4f7", "#20252c"),
@@ -46,7 +47,7 @@ SERIES = [name for name in PALETTE if name.startswith("series-")]
 SANS = "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
 MONO = "ui-monospace, 'SF Mono', Menlo, Consolas, 'Liberation Mono', monospace"
 
-_EMPTY = frozenset((  # elements that never have children; all others are closed by a tag of their own, as HTML wants
+_EMPTY = frozenset((  # elements without children; all others get a closing tag, as HTML requires
     "rect", "circle", "ellipse", "line", "path", "polyline", "polygon", "use", "stop", "image",
     "br", "col", "hr", "img", "input", "link", "meta",
 ))  # fmt: skip
@@ -54,12 +55,12 @@ _EMPTY = frozenset((  # elements that never have children; all others are closed
 
 # --- text --------------------------------------------------------------------------------------------------------
 
-# What XML 1.0 cannot hold at all, not even escaped.
+# Characters that XML 1.0 does not allow, not even escaped.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def escape(value: object) -> str:
-    """A value as text inside markup, or inside an attribute. Signs that XML cannot hold are replaced.
+    """Escapes a value for use in markup or in an attribute. Characters that XML does not allow are replaced.
 
     >>> escape("a < b & 'c'")
     'a &lt; b &amp; &#x27;c&#x27;'
@@ -68,7 +69,7 @@ def escape(value: object) -> str:
 
 
 def number(value: float, digits: int = 2) -> str:
-    """A coordinate: at most `digits` decimals, without exponent and without zeros at the end.
+    """Formats a coordinate with at most `digits` decimals, without an exponent or trailing zeros.
 
     >>> number(3.0), number(2.345), number(-0.001), number(1e7)
     ('3', '2.35', '0', '10000000')
@@ -80,7 +81,7 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def short(value: float, digits: int = 4) -> str:
-    """A number for people: `digits` significant digits, exponents only where zeros would hide the size.
+    """Formats a number for display, with `digits` significant digits and an exponent only for very large or small ones.
 
     >>> short(0.12345678), short(12345.678), short(1e-9), short(3.0), short(float("nan"))
     ('0.1235', '12346', '1e-09', '3', 'nan')
@@ -92,7 +93,7 @@ def short(value: float, digits: int = 4) -> str:
 
 
 def count(value: float) -> str:
-    """A large count in thousands, millions, ...: three significant digits.
+    """Formats a count in thousands, millions, ..., with three significant digits.
 
     >>> count(999), count(11_689_512), count(1.8e9)
     ('999', '11.7 M', '1.80 G')
@@ -101,7 +102,7 @@ def count(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """A size in bytes, in binary units.
+    """Formats a size in bytes, in binary units.
 
     >>> size(512), size(1536), size(44.7 * 2**20)
     ('512 B', '1.50 KiB', '44.7 MiB')
@@ -121,7 +122,7 @@ _NARROW, _WIDE = frozenset("fijlrtI.,:;'|!()[]{} /\\-"), frozenset("mwMWABCDEGHK
 
 
 def text_width(content: object, font_size: float = 12, mono: bool = False) -> float:
-    """About how wide a text is, in the unit of `font_size`: what a layout needs, where no font can be measured.
+    """Estimates the width of a text, in the unit of `font_size`, for layouts without access to a font.
 
     >>> text_width("mmm") > text_width("iii"), text_width("iii", mono=True) == text_width("mmm", mono=True)
     (True, True)
@@ -134,7 +135,7 @@ def text_width(content: object, font_size: float = 12, mono: bool = False) -> fl
 
 
 def shortened(content: object, width: float, font_size: float = 12, mono: bool = False) -> str:
-    """The text, cut in the middle if it would be wider than `width`.
+    """Shortens a text in the middle if it would be wider than `width`.
 
     >>> shortened("layers.10.attention.projection", 100)
     'layers.…ojection'
@@ -153,10 +154,10 @@ def shortened(content: object, width: float, font_size: float = 12, mono: bool =
 
 
 def element(tag: str, *children: Any, **attributes: Any) -> str:
-    """One element. Children are markup, or iterables of it; None is left out.
+    """Returns one element. Children are markup or iterables of markup; None is left out.
 
-    In the names of attributes `_` stands for `-`, and a `_` at the end is dropped (`class_`, `for_`). An attribute
-    that is None or False is left out, one that is True has no value but itself; numbers are shortened.
+    In attribute names, `_` is replaced by `-`, and a trailing `_` is dropped (`class_`, `for_`). Attributes that are
+    None or False are left out, and the value of a True attribute is its name. Floats are rounded.
 
     >>> element("rect", x=1.0, stroke_width=0.5, class_="a b")
     '<rect x="1" stroke-width="0.5" class="a b"/>'
@@ -188,7 +189,7 @@ def _flat(children: Iterable) -> Iterable[str]:
 
 
 def text(x: float, y: float, content: object, **attributes: Any) -> str:
-    """A line of text at a place; `text_anchor="middle"` or `"end"` centres it, or puts it to the left.
+    """Returns a line of text at a position; `text_anchor="middle"` centers it, and `"end"` aligns it to the right.
 
     >>> text(3, 4.5, "a < b", text_anchor="middle")
     '<text x="3" y="4.5" text-anchor="middle">a &lt; b</text>'
@@ -197,7 +198,7 @@ def text(x: float, y: float, content: object, **attributes: Any) -> str:
 
 
 def line(x1: float, y1: float, x2: float, y2: float, **attributes: Any) -> str:
-    """A straight line.
+    """Returns a straight line.
 
     >>> line(0, 0, 1, 2, stroke="red")
     '<line x1="0" y1="0" x2="1" y2="2" stroke="red"/>'
@@ -205,20 +206,20 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: Any) -> str:
     return element("line", **{"x1": x1, "y1": y1, "x2": x2, "y2": y2, **attributes})
 
 
-def points(places: Iterable[tuple[float, float]]) -> str:
-    """Places as a `<polyline>` wants them.
+def points(corners: Iterable[tuple[float, float]]) -> str:
+    """Formats points for the attribute `points` of a `<polyline>`.
 
     >>> points([(0, 1), (2.5, 3)])
     '0,1 2.5,3'
     """
-    return " ".join(f"{number(x)},{number(y)}" for x, y in places)
+    return " ".join(f"{number(x)},{number(y)}" for x, y in corners)
 
 
-# --- colours -------------------------------------------------------------------------------------------------------
+# --- colors --------------------------------------------------------------------------------------------------------
 
 
 def colour(name: str) -> str:
-    """A colour of the palette, as the value of an attribute or of a style. Raises: KeyError for an unknown name.
+    """Returns a palette color as the value of an attribute or a style. Raises: KeyError if the name is unknown.
 
     >>> colour("ink")
     'var(--tg-ink,#1b2129)'
@@ -227,7 +228,7 @@ def colour(name: str) -> str:
 
 
 def series(index: int) -> str:
-    """The colour of one of several lines. They repeat after eight.
+    """Returns the color of one of several lines. The colors repeat after eight.
 
     >>> series(0) == series(8) == colour("series-1")
     True
@@ -236,19 +237,19 @@ def series(index: int) -> str:
 
 
 def theme() -> str:
-    """CSS that gives the colours their values within class `tg`: as the system prefers, unless the page says which.
+    """Returns CSS that sets the colors within class `tg`, by the system's preference unless the page selects a mode.
 
-    Pages speak by `data-theme` (documentation), JupyterLab and VS Code by attributes and classes of their own.
+    Documentation pages select a mode with `data-theme`; JupyterLab and VS Code have their own attributes and classes.
 
     >>> "prefers-color-scheme: dark" in theme()
     True
     """
     light, dark = ("".join(f"--tg-{name}:{pair[i]};" for name, pair in PALETTE.items()) for i in (0, 1))
-    said = {
+    selectors = {
         "light": ('[data-theme="light"]', '[data-jp-theme-light="true"]', ".vscode-light"),
         "dark": ('[data-theme="dark"]', '[data-jp-theme-light="false"]', ".vscode-dark"),
     }
-    by_page = {mode: ",".join(f"{place} .tg,{place}.tg" for place in places) for mode, places in said.items()}
+    by_page = {mode: ",".join(f"{page} .tg,{page}.tg" for page in pages) for mode, pages in selectors.items()}
     return (
         f".tg{{color-scheme:light;{light}}}"
         f"@media (prefers-color-scheme: dark){{.tg{{color-scheme:dark;{dark}}}}}"
@@ -257,7 +258,7 @@ def theme() -> str:
 
 
 def resolved(markup: str, dark: bool = False) -> str:
-    """Markup with the colours' values in place of their names: for programs that do not know CSS variables.
+    """Replaces the names of colors with their values, for programs that do not support CSS variables.
 
     >>> resolved(element("rect", fill=colour("ink")))
     '<rect fill="#1b2129"/>'
@@ -270,9 +271,10 @@ _STYLED = re.compile(r"([a-z-]+):(var\(--tg-([a-z0-9-]+)(?:,[^()]*)?\))")
 
 
 def portable(markup: str) -> str:
-    """An image for a file: programs that do not know CSS variables see the light colours, browsers still choose.
+    """Prepares an image for a file: browsers still select the mode, and other programs show the light colors.
 
-    The elements get the light colours themselves; rules in the stylesheet, which such programs skip, replace them.
+    The elements get the light colors directly. Rules in the stylesheet, which programs without support for CSS
+    variables ignore, replace them.
 
     >>> image = document(10, 10, title="Nothing")
     >>> 'fill="var' in image, 'fill="var' in portable(image)
@@ -290,7 +292,7 @@ def portable(markup: str) -> str:
 
 
 def contrast(first: str, second: str) -> float:
-    """The contrast of two colours `#rrggbb`, from 1 to 21; text needs 4.5.
+    """Returns the contrast of two colors `#rrggbb`, from 1 to 21; text needs 4.5.
 
     Source: WCAG 2.2, "contrast ratio" and "relative luminance", https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio.
 
@@ -311,7 +313,7 @@ def _luminance(value: str) -> float:
 
 
 def identifier(*parts: object) -> str:
-    """A name for an `id`, the same for the same parts, so that pictures on one page do not collide.
+    """Returns an `id` derived from the parts, so that pictures on one page do not collide.
 
     >>> identifier("a", 1) == identifier("a", 1) != identifier("a", 2)
     True
@@ -327,16 +329,18 @@ def document(
     description: str = "",
     style: str = "",
 ) -> str:
-    """A complete SVG image: body on a surface, with the colours' stylesheet and what a screen reader says.
+    """Returns a complete SVG image: the body on a background, with the stylesheet and text for screen readers.
 
     Args:
-        title: what it is, in a few words. Also the tooltip in browsers.
-        description: what it shows, for those who cannot see it.
-        style: CSS of its own, whose selectors should begin with a class of its own: in a notebook all pictures
-            share one page.
+        width, height: the size of the image.
+        body: markup.
+        title: a short title, which browsers show as a tooltip.
+        description: what the image shows, for screen readers.
+        style: additional CSS. Its selectors should start with a specific class, since all pictures in a notebook share
+            one page.
 
-    Whatever is drawn is `ink`, and text 12 units high and without serifs, unless an element says otherwise; the class
-    `tg-mono` is for monospaced text, `tg-muted` for what matters less.
+    By default, elements are drawn in `ink`, and text is 12 units high and sans-serif. The class `tg-mono` is for
+    monospaced text, and `tg-muted` for less important text.
 
     >>> document(10, 5, element("circle", r=2), title="A dot").endswith("</svg>")
     True
@@ -344,7 +348,7 @@ def document(
     inside = [part for part in _flat(body)]
     name = identifier(title, description, inside)
     base = (
-        # (CairoSVG, which knows no @media, would take `height:auto` for no height.)
+        # Inside @media, which CairoSVG ignores: it would treat `height:auto` as no height.
         f"{theme()}@media screen{{svg.tg{{max-width:100%;height:auto}}}}.tg text{{white-space:pre}}"
         f".tg text.tg-mono,.tg .tg-mono text{{font-family:{MONO}}}"
         f".tg text.tg-muted,.tg .tg-muted text{{fill:{colour('muted')}}}"
@@ -371,10 +375,10 @@ def document(
 
 
 def fenced(name: str, rules: str) -> str:
-    """CSS for what lies inside class `name`, which `&` stands for in the rules; the page around it has no say there.
+    """Returns CSS for the contents of class `name` (`&` in the rules), isolated from the page around it.
 
-    A notebook has rules of its own for tables, lists and paragraphs, which would mix with these. Here an id that
-    nobody has makes every selector weigh more than those, and everything begins as the browser has it.
+    Notebooks have their own rules for tables, lists and paragraphs, which would interfere. An id that no element has
+    gives every selector here a higher specificity than those, and all properties start from the browser's defaults.
 
     >>> fenced("box", "& td{margin:0}").endswith(":is(.box,#box) td{margin:0}")
     True
@@ -387,7 +391,7 @@ def fenced(name: str, rules: str) -> str:
 
 
 def scrolling(table: str, name: str) -> str:
-    """HTML that may be wider than its page, in a frame (class `scroll`) that the keyboard can reach and move.
+    """Puts HTML that may be wider than the page into a frame (class `scroll`) that can be scrolled with the keyboard.
 
     >>> scrolling("<table></table>", "Layers")
     '<div class="scroll" role="region" aria-label="Layers" tabindex="0"><table></table></div>'
@@ -396,9 +400,9 @@ def scrolling(table: str, name: str) -> str:
 
 
 def page(*body: Any, title: str, style: str = "", script: str = "", language: str = "en") -> str:
-    """A complete HTML page, in the palette's colours, that loads nothing.
+    """Returns a complete HTML page, in the palette's colors, that loads nothing.
 
-    `script` is JavaScript to run after the body; most pages have none.
+    `script` is JavaScript to run after the body.
 
     >>> page(element("h1", "Hello"), title="Hello").startswith("<!DOCTYPE html>")
     True

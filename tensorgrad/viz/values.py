@@ -1,7 +1,7 @@
-"""The values and gradients of everything in a graph: what the explorer shows.
+"""The values and gradients of everything in a graph, for the explorer.
 
-The graph keeps few values: what formulas need. The others come from notes (`viz.record`), or are computed again where
-everything that went into an op is known. Gradients come from one run of the engine that keeps them all.
+The graph keeps only the values that formulas need. The others come from a recording (`viz.record`), or are recomputed
+where all inputs of an op are known. Gradients come from one run of the engine that keeps them all.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tensorgrad.tensor import Tensor, share
 from tensorgrad.viz.graph import edge_names
 from tensorgrad.viz.recording import noted
 
-Place = tuple[int, int]  # (id of a node, leaf or array; number of its output)
+OutputKey = tuple[int, int]  # (id of a node, leaf or array; number of its output)
 
 
-def gradients(tensor: Tensor, targets: list, gradient: Tensor | None = None) -> dict[Place, Any]:
-    """The gradient of `tensor` by every output of the given nodes, and by the given leaves, as arrays.
+def gradients(tensor: Tensor, targets: list, gradient: Tensor | None = None) -> dict[OutputKey, Any]:
+    """Returns the gradients of `tensor` with respect to the nodes' outputs and the leaves in `targets`, as arrays.
 
-    The engine runs once, keeps the graph, and adds to no leaf's `.grad`. Hooks of the user's run as they would in
-    `backward()`; the `.grad` of intermediate tensors with `retain_grad()` is put back afterwards.
+    The engine runs once, keeps the graph, and does not change the `.grad` of leaves. User hooks run as in `backward()`;
+    the `.grad` of intermediate tensors with `retain_grad()` is restored afterwards.
 
-    Raises: RuntimeError if the graph was freed by an earlier backward pass, or as `backward()` raises it.
+    Raises: RuntimeError if the graph was freed by an earlier backward pass, or where `backward()` raises it.
     """
     edges: list[tuple] = []
     for target in targets:
@@ -50,12 +50,12 @@ def gradients(tensor: Tensor, targets: list, gradient: Tensor | None = None) -> 
     return {(id(e[0]), e[1]): g._array for e, g in zip(edges, found or []) if g is not None}
 
 
-def values(tensor: Tensor, targets: list) -> dict[Place, Any]:
-    """As far as they can be known, the values of the given nodes' outputs, leaves and saved values, as arrays.
+def values(tensor: Tensor, targets: list) -> dict[OutputKey, Any]:
+    """Returns the known values of the nodes' outputs, leaves and saved values in `targets`, as arrays.
 
-    Memory that was written in place since is left out: it holds something else now.
+    Memory that has since been written in place is left out, as its contents have changed.
     """
-    known: dict[Place, Any] = {}
+    known: dict[OutputKey, Any] = {}
     for target in targets:
         if isinstance(target, Tensor):
             known[id(target), 0] = target._array
@@ -68,7 +68,7 @@ def values(tensor: Tensor, targets: list) -> dict[Place, Any]:
     for node in nodes:
         _from_notes(known, node)
         _from_saved(known, node)
-    for node in nodes:  # in the order of computation: what one recomputes, the next may need
+    for node in nodes:  # in the order of computation: a recomputed value may be needed by the next node
         if (id(node), 0) not in known and len(node.outputs) == 1:
             array = _again(node, known)
             if array is not None:
@@ -76,10 +76,10 @@ def values(tensor: Tensor, targets: list) -> dict[Place, Any]:
     return known
 
 
-def _learn(known: dict, place: Place, saved) -> None:
-    """Takes over a saved value that nobody has written to since."""
+def _learn(known: dict, key: OutputKey, saved) -> None:
+    """Adds a saved value, unless it has been written to since."""
     if saved.__class__ is tuple and saved[1].version == saved[2]:
-        known.setdefault(place, saved[0])
+        known.setdefault(key, saved[0])
 
 
 def _from_notes(known: dict, node: Node) -> None:
@@ -89,14 +89,14 @@ def _from_notes(known: dict, node: Node) -> None:
 
 
 def _from_saved(known: dict, node: Node) -> None:
-    """A node saves some of its outputs, and some of its inputs, which are outputs of others."""
+    """Adds the values that a node saves: some of its outputs, and some of its inputs (outputs of other nodes)."""
     if node.saved is FREED or isinstance(node, CopySlices):
         return
     if isinstance(node, FunctionCtx):
         for saved, edge in zip(node.saved, node.saved_edges):
             if edge is not None:
-                place = (id(node), edge) if isinstance(edge, int) else (id(edge[0]), edge[1])
-                _learn(known, place, saved)
+                key = (id(node), edge) if isinstance(edge, int) else (id(edge[0]), edge[1])
+                _learn(known, key, saved)
         return
     edges = dict(zip(edge_names(node), node.edges))
     for name, raw in zip(node.op.saved, node.saved):
@@ -110,7 +110,7 @@ def _from_saved(known: dict, node: Node) -> None:
 
 
 def _again(node: Node, known: dict):
-    """The result of an op, computed once more; None unless every argument is known."""
+    """Recomputes the result of an op; returns None unless every argument is known."""
     if isinstance(node, FunctionCtx | CopySlices) or node.saved is FREED:
         return None
     args = []
@@ -122,18 +122,18 @@ def _again(node: Node, known: dict):
     try:
         with no_grad():
             result = node.op.compiled.plain(*args)
-    except Exception:  # some argument was not what the op had been given after all
+    except Exception:  # an argument was not what the op had received
         return None
     shape, dtype, _ = node.outputs[0]
     return result._array if result._array.shape == shape and result._array.dtype == dtype else None
 
 
 def _tensor(node: Node, p, known: dict) -> tuple[bool, Any]:
-    """Whether a tensor argument is known, and what it was."""
+    """Returns whether a tensor argument is known, and its value."""
     edge = dict(zip(edge_names(node), node.edges)).get(p.name)
     if edge is not None:
-        place = (id(edge[0]), edge[1])
-        return place in known, share(known[place], None) if place in known else None
+        key = (id(edge[0]), edge[1])
+        return key in known, share(known[key], None) if key in known else None
     if f"{p.name}_shape" in node.op.kept and node.args[node.op.kept.index(f"{p.name}_shape")] is None:
         return p.default == "None", None
     if p.name in node.op.saved:
@@ -146,9 +146,9 @@ def _tensor(node: Node, p, known: dict) -> tuple[bool, Any]:
 
 
 def _plain(node: Node, p) -> tuple[bool, Any]:
-    """Whether an argument that is no tensor is known, and what it was."""
+    """Returns whether a non-tensor argument is known, and its value."""
     if p.name in node.op.kept:
         return True, node.args[node.op.kept.index(p.name)]
-    if p.annotation == "shape":  # of the result
+    if p.annotation == "shape":  # the shape of the result
         return True, tuple(node.outputs[0][0])
-    return p.annotation == "dtype", None  # whether it was given shows in the dtype of the result
+    return p.annotation == "dtype", None  # a wrong guess shows in the dtype of the result

@@ -70,7 +70,7 @@ def test_results_are_compared():
     assert measure.difference(x + np.float32(0.05), x, 1e-4) != ""
     assert measure.difference(np.nan_to_num(x), x, 1e-4) != ""
     assert measure.difference(x[:3], x, 1e-4) == "shape (3,), not (4,)"
-    assert measure.difference(np.array([1, 2]), np.array([1, 3]), 1e-4) == "50% of the numbers differ"
+    assert measure.difference(np.array([1, 2]), np.array([1, 3]), 1e-4) == "50% of the elements differ"
 
 
 def test_of_large_results_every_part_counts():
@@ -117,7 +117,7 @@ def test_a_worker_measures_and_says_what_is_wrong(tmp_path):
         assert process.ask(do="time", count=3)["seconds"] > 0
         with pytest.raises(Failure, match="StopIteration"):
             process.ask(do="prepare", row="no such row", file="")
-        with pytest.raises(Failure, match="no command exit"):
+        with pytest.raises(Failure, match="unknown command exit"):
             process.ask(do="exit")
         assert process.ask(do="facts") == facts  # it goes on
         process.process.kill()
@@ -265,8 +265,10 @@ def test_means_are_geometric():
 
 def test_a_busy_machine_is_admitted():
     assert report.remark(FACTS) == ""
-    assert "other programs took 50%" in report.remark({**FACTS, "others": 0.5})
-    assert report.told(FACTS).endswith("load of the machine before: 0.1, used by other programs meanwhile: 2%")
+    assert "other programs used 50%" in report.remark({**FACTS, "others": 0.5})
+    assert report.facts_text(FACTS).endswith(
+        "load of the machine before: 0.1, used by other programs during the run: 2%"
+    )
 
 
 @pytest.fixture
@@ -325,7 +327,7 @@ def test_facts_are_those_of_the_workers():
     arguments = argparse.Namespace(threads=2, clock="cpu", quick=True)
     found = report.facts({"torch": {"torch": "2.13.0", "NumPy": "2", "threads": 2}}, arguments)
     assert found["versions"]["torch"] == "2.13.0" and "threads" not in found["versions"]
-    assert "cpu time, not the clock on the wall; quick" in report.told(found)
+    assert "cpu time, not wall-clock time; quick" in report.facts_text(found)
 
 
 @pytest.mark.parametrize("name", list(peers.BUILDS))

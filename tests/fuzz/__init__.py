@@ -1,15 +1,15 @@
-"""Fuzzers: programs that make random cases for as long as they are given, and name the seed of each that fails.
+"""Fuzzers: programs that run random cases for a given time, and print the seed of each case that fails.
 
-python -m tests.fuzz kernels --seconds 60          every compiled kernel beside NumPy's
-DEVICE=emulator python -m tests.fuzz kernels       every CUDA kernel on the emulated GPU, beside NumPy's
+python -m tests.fuzz kernels --seconds 60          every compiled kernel, compared with NumPy's
+DEVICE=emulator python -m tests.fuzz kernels       every CUDA kernel on the emulated GPU, compared with NumPy's
 python -m tests.fuzz stress --seconds 600          all loops of loops.py: kernels, signals, kills, forks, files
-python -m tests.fuzz stress --only signals --seed 7 --cases 1      one case once more
+python -m tests.fuzz stress --only signals --seed 7 --cases 1      repeats one case
 
-cases.py      what a case is: a call written as text, its arrays, and how it is run
-calls.py      functions that the calls name besides PyTorch's
-families.py   the table: for each family of kernels the function that makes a random case
-kernels.py    runs a case by both kernels, compares, and makes a case that differs smaller
-loading.py    damaged and hostile files for torch.load
+cases.py      defines a case: a call as text, its arrays, and how it is run
+calls.py      functions that the calls use in addition to PyTorch's
+families.py   the table with the function that makes a random case for each family of kernels
+kernels.py    runs a case with both kernels, compares the results, and shrinks cases that differ
+loading.py    damaged and malicious files for torch.load
 loops.py      the table of loops that `stress` runs
-__main__.py   the time that each gets, the progress bar, and the summary
+__main__.py   distributes the time, and shows the progress bar and the summary
 """

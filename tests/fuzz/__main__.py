@@ -1,10 +1,10 @@
-"""The command: gives each loop its share of the time, shows how far it is, and says what was tried.
+"""The command: gives each loop its share of the time, shows the progress, and summarizes what was tried.
 
-    python -m tests.fuzz kernels [--device cpu|cuda] [--family NAME,…]  one loop: kernels beside NumPy's
+    python -m tests.fuzz kernels [--device cpu|cuda] [--family NAME,…]  one loop: kernels compared with NumPy's
     python -m tests.fuzz stress [--only NAME,…]                         all loops, or some
     options: --seconds N   --seed N   --cases N (instead of the time)
 
-Without --seed every run makes other cases; the first one's seed is printed, and case i has the seed of it plus i.
+Without --seed, every run has different cases; the first seed is printed, and case i has that seed plus i.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tqdm import tqdm
 from tests.fuzz import loops
 from tests.fuzz.loops import LOOPS, Loop
 
-MOST_FAILURES = 5  # of a loop, until its next share of the time is not run
+MOST_FAILURES = 5  # failures after which a loop is not run again
 
 
 def arguments() -> argparse.Namespace:
@@ -39,7 +39,7 @@ def arguments() -> argparse.Namespace:
 
 
 def chosen(given: argparse.Namespace) -> dict[str, Loop]:
-    """The loops that are asked for. Raises: SystemExit for a name that there is not."""
+    """Returns the requested loops. Raises: SystemExit for an unknown name."""
     if given.what == "kernels":
         name = "kernels" if given.device == "cpu" else "cuda"
         only = tuple(filter(None, given.family.split(",")))
@@ -54,7 +54,7 @@ def chosen(given: argparse.Namespace) -> dict[str, Loop]:
 
 
 def repeat(given: argparse.Namespace, name: str, seed: int) -> str:
-    """The command that runs one case once more."""
+    """Returns the command that repeats one case."""
     before = "DEVICE=emulator " if name == "cuda" and os.environ.get("DEVICE") != "cuda" else ""
     if given.what == "kernels":
         family = f" --family {given.family}" if given.family else ""
@@ -63,7 +63,7 @@ def repeat(given: argparse.Namespace, name: str, seed: int) -> str:
 
 
 def run(name: str, loop: Loop, seed: int, seconds: float, cases: int, given, bar: tqdm) -> tuple[Counter, int]:
-    """Runs a loop for its time; what was counted, and how many cases failed."""
+    """Runs a loop for its time. Returns the counts, and the number of failed cases."""
     counted: Counter[str] = Counter()
     failures, begin, done = 0, time.monotonic(), 0
     bar.set_description(name)

@@ -1,4 +1,4 @@
-"""Functions that the families' calls name besides PyTorch's: what is no single function there, or is free to differ."""
+"""Functions for the families' calls: what is not a single function in PyTorch, or has results that may differ."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import tensorgrad as torch
 
 
 def seen(x: torch.Tensor) -> torch.Tensor:
-    """The tensor itself: for what returns a tensor that was written in place."""
+    """Returns the tensor itself, for calls that return a tensor written in place."""
     return x
 
 
-def held(x: torch.Tensor, dim: int, found) -> tuple:
-    """The values of topk, and those at the places that it names: which of equal elements is named is open."""
+def chosen(x: torch.Tensor, dim: int, found) -> tuple:
+    """Returns the values of topk, and the elements at its indices (any of several equal elements may be chosen)."""
     return found.values, torch.gather(x.detach(), dim, found.indices)
 
 
 def distinct(shape: tuple, dim: int, size: int, device) -> torch.Tensor:
-    """Places along a dimension, no two of which are the same."""
+    """Returns distinct indices along a dimension."""
     dim %= len(shape)
     place = np.random.default_rng(0).permutation(size)[: shape[dim]]
     form = tuple(len(place) if d == dim else 1 for d in range(len(shape)))
@@ -28,7 +28,7 @@ def distinct(shape: tuple, dim: int, size: int, device) -> torch.Tensor:
 
 
 def stepped(name: str, params: list, grads: list, steps: int, **settings) -> list:
-    """Some steps of an optimizer, with the same gradients; the parameters, and its state."""
+    """Runs some steps of an optimizer with the same gradients. Returns the parameters and its state."""
     leaves = [p.requires_grad_() for p in params]
     optimizer = getattr(torch.optim, name)(leaves, **settings)
     for _ in range(steps):
@@ -40,7 +40,7 @@ def stepped(name: str, params: list, grads: list, steps: int, **settings) -> lis
 
 
 def clipped(params: list, grads: list, limit: float, norm: float) -> list:
-    """Gradients clipped by their norm, and the norm."""
+    """Clips gradients by their norm. Returns them and the norm."""
     for p, g in zip(params, grads, strict=True):
         p.requires_grad_().grad = g.clone()
     total = torch.nn.utils.clip_grad_norm_(params, limit, norm)
@@ -48,7 +48,7 @@ def clipped(params: list, grads: list, limit: float, norm: float) -> list:
 
 
 def scaled(params: list, grads: list, scale: float) -> list:
-    """A step with a GradScaler: gradients without the scale, whether they are finite, and the scale afterwards."""
+    """Runs a step with a GradScaler. Returns the unscaled gradients, whether they are finite, and the new scale."""
     for p, g in zip(params, grads, strict=True):
         p.requires_grad_().grad = g.clone()
     scaler = torch.amp.GradScaler(params[0].device.type, init_scale=scale, growth_interval=1)
@@ -62,7 +62,7 @@ def scaled(params: list, grads: list, scale: float) -> list:
 
 
 def repeated(draw: Callable, inside: Callable) -> tuple:
-    """Whether what is drawn twice from one seed is the same, and in its range."""
+    """Draws twice from one seed. Returns whether the values are the same, and in their range."""
     made = []
     for _ in range(2):
         torch.manual_seed(5)
@@ -71,7 +71,7 @@ def repeated(draw: Callable, inside: Callable) -> tuple:
 
 
 def drawn(draw: Callable, inside: Callable, shape: tuple, dtype: str, device: str) -> tuple:
-    """The same for what writes into a tensor, which may have gaps: the numbers do not depend on where they lie."""
+    """Like `repeated`, for functions that write into a tensor, which may have gaps: its layout must not matter."""
     kind = getattr(torch, dtype)
     wide = torch.zeros((*shape, 2), dtype=kind, device=device)
     torch.manual_seed(5)
@@ -82,7 +82,7 @@ def drawn(draw: Callable, inside: Callable, shape: tuple, dtype: str, device: st
 
 
 def dropped(x: torch.Tensor, p: float) -> tuple:
-    """Dropout of ones: every number is 0 or 1 / (1 - p), and the gradient drops the same places."""
+    """Checks dropout of ones: every value is 0 or 1 / (1 - p), and the gradient is 0 at the same positions."""
     x = x.detach().requires_grad_()
     y = torch.nn.functional.dropout(x, p)
     (slope,) = torch.autograd.grad(y.sum(), x)

@@ -1,4 +1,4 @@
-"""A case: a call of a public function as text, the arrays it is given, and how it is run. Its repr makes it anew."""
+"""A case: a call of a public function as text, its arrays, and how it is run. Its repr recreates it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 import tensorgrad as torch
 
-GUARD = 16  # elements beside each array and, where it has gaps, in them: no number, so that who reads them shows it
+GUARD = 16  # NaN elements around each array (and in its gaps), so that reading them shows in the results
 LAYOUTS = ("plain", "odd", "read-only", "transposed", "channels last", "sliced", "spaced", "expanded", "all expanded")
 SPECIAL = (nan, inf, -inf, 0.0, -0.0, 1e-45, -1e-38, 88.7, -103.9, 3e38, -3e38, 1.0, -0.5, 20.0, 0.5, -1.0)
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -18,7 +18,7 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 @dataclass(frozen=True)
 class Array:
-    """How an array is made: of numbers in `low` ... `high` - 1 where it is of integers."""
+    """How an array is made; integers are in [`low`, `high`)."""
 
     shape: tuple[int, ...]
     dtype: str = "float32"
@@ -30,7 +30,7 @@ class Array:
     high: int = 2
 
     def numbers(self) -> np.ndarray:
-        """What it holds."""
+        """Returns its values."""
         rng = np.random.default_rng(self.seed)
         if self.dtype == "bool":
             return rng.random(self.shape) < 0.5
@@ -61,7 +61,7 @@ class Array:
             return np.asarray(made, "float16" if self.dtype == "float16" else "float32")
 
     def strides(self) -> tuple[int, ...]:
-        """In elements."""
+        """Returns the strides, in elements."""
         order = list(range(len(self.shape)))
         if self.layout == "transposed":
             order.reverse()
@@ -78,7 +78,7 @@ class Array:
         return tuple(found)
 
     def make(self, device: str = "cpu") -> tuple[torch.Tensor, torch.Tensor]:
-        """The tensor, and the whole memory that it is in."""
+        """Returns the tensor, and the memory around it."""
         numbers, strides = self.numbers(), self.strides()
         last = sum((n - 1) * s for n, s in zip(self.shape, strides, strict=True)) if 0 not in self.shape else 0
         start = GUARD + (self.layout == "odd")
@@ -107,25 +107,23 @@ class Array:
 
 @dataclass(frozen=True)
 class Case:
-    """A call, its arrays by name, and what it is run with."""
+    """A call, its arrays by name, and the settings it is run with."""
 
     call: str
     arrays: dict[str, Array]
-    gradient: str = "plain"  # the layout of the result's gradient; "" if nothing is differentiated
-    backward: str = (
-        ""  # "recorded", with a graph of its own, or "hooked", with hooks on what is saved: by other kernels
-    )
+    gradient: str = "plain"  # the layout of the result's gradient; "" for no gradients
+    backward: str = ""  # "recorded" (with a graph) or "hooked" (with hooks on saved tensors), which use other kernels
     threads: int = 1
-    ways: dict[str, float] = field(default_factory=dict)  # settings of kernels by "file.name"
+    ways: dict[str, float] = field(default_factory=dict)  # kernel settings, as "file.name"
     seed: int = 0
 
     def size(self) -> int:
-        """By which of two cases the smaller one is told."""
+        """Returns the size by which cases are compared when shrinking."""
         return sum(prod(a.shape) + len(a.shape) for a in self.arrays.values()) + len(self.call)
 
 
 class Draw:
-    """What the families make their cases with."""
+    """The random choices from which families make their cases."""
 
     def __init__(self, seed: int, limit: int = 40, device: str = "cpu", special: tuple[str, ...] = ()):
         self.random, self.limit, self.device, self.special = random.Random(seed), limit, device, special
@@ -136,21 +134,21 @@ class Draw:
             self.dtype = self.one("float64", "float16")
 
     def one(self, *values):
-        """Any of the values."""
+        """Returns one of the values."""
         return self.random.choice(values)
 
     def chance(self, p: float) -> bool:
-        """Whether something happens that has this probability."""
+        """Returns True with this probability."""
         return self.random.random() < p
 
     def size(self, low: int = 1, most: int | None = None) -> int:
-        """A dimension: mostly small, sometimes about a whole number of vectors."""
+        """Returns the size of a dimension: mostly small, sometimes close to a multiple of the vector length."""
         most = max(low, min(self.limit, self.limit if most is None else most))
         drawn = self.random.choice((low, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, self.random.randint(0, most)))
         return max(low, min(drawn, most))
 
     def shape(self, dims: int, low: int = 0, most: int = 6000) -> tuple[int, ...]:
-        """Of so many dimensions, and not too many elements."""
+        """Returns a shape with `dims` dimensions and not too many elements."""
         low = low if self.chance(0.1) else max(low, 1)
         found: list[int] = []
         for _ in range(dims):
@@ -159,18 +157,21 @@ class Draw:
         return tuple(found)
 
     def any_shape(self) -> tuple[int, ...]:
-        """A shape of no, few or many dimensions; now and then a long row."""
+        """Returns a shape with any number of dimensions; occasionally a long row."""
         if self.limit >= 40 and self.chance(0.08):
             return (self.random.randint(1000, 20000),)
         return self.shape(self.one(0, 1, 1, 2, 2, 3, 4, 5))
 
     def like(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """A shape that broadcasts to this one."""
+        """Returns a shape that broadcasts to the given one."""
         made = tuple(1 if self.chance(0.3) else n for n in shape)
         return made[self.one(0, 0, 1, 2) :] if made else made
 
     def array(self, shape, dtype: str | None = None, *, values: str | None = None, **more) -> str:
-        """An array in the case; returns its name. Options: those of `Array`; `written`: the call writes to it."""
+        """Adds an array to the case and returns its name.
+
+        Options are those of `Array`; with `written`, the call writes to it.
+        """
         grad, written = more.pop("grad", True), more.pop("written", False)
         layout = "plain" if self.chance(0.55) else self.one(*LAYOUTS)
         if written and layout in ("read-only", "expanded", "all expanded"):
@@ -184,19 +185,19 @@ class Draw:
         return name
 
     def maybe(self, shape, p: float = 0.5, **more) -> str:
-        """An array, or None."""
+        """Returns an array's name, or None."""
         return self.array(shape, **more) if self.chance(p) else "None"
 
     def indices(self, shape, high: int, low: int = 0, **more) -> str:
-        """An array of int64 numbers from `low` to `high` - 1, which there must be."""
+        """Adds an array of int64 values in [`low`, `high`), which must not be empty."""
         return self.array(shape, self.one("int64", "int64", "int64"), low=low, high=high, **more)
 
     def dim(self, shape) -> int:
-        """One of the dimensions."""
+        """Returns one of the dimensions."""
         return self.random.randint(-len(shape), len(shape) - 1) if shape else self.one(-1, 0)
 
     def dims(self, shape) -> str:
-        """Some dimensions as an argument: all, one or several."""
+        """Returns dimensions as an argument: all, one or several."""
         if not shape or self.chance(0.2):
             return "None"
         if self.chance(0.5):

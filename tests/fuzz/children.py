@@ -1,4 +1,4 @@
-"""What the processes do that loops.py starts: they are killed, interrupted, and fork.
+"""The tasks of the processes that loops.py starts, which are killed, interrupted, or fork.
 
 python -m tests.fuzz.children signals SEED
 """
@@ -25,7 +25,7 @@ F = torch.nn.functional
 
 
 def save(path: str, seed: str) -> None:
-    """Saves a model to one file for ever; says so after the first time."""
+    """Saves a model to one file in an endless loop; prints a line after the first time."""
     turn = 0
     while True:
         parts = [torch.full((n,), float(turn)) for n in (10, 20_000, 200_000)]
@@ -39,19 +39,19 @@ def save(path: str, seed: str) -> None:
 
 
 class Ours(Exception):
-    """An exception of the program's own."""
+    """A program-defined exception."""
 
 
 class Harder(BaseException):
     """One that `except Exception` does not catch."""
 
 
-# Not ValueError and its like: Python code that expects one of something it calls takes the handler's for that one.
+# Not ValueError or similar: Python code that expects one from a call would catch the handler's instead.
 RAISED = (KeyboardInterrupt, SystemExit, TimeoutError, ConnectionError, Ours, Harder)
 
 
 def work(rng: random.Random) -> list:
-    """Programs that threads share, with what each gives: (program, expected)."""
+    """Returns programs that threads share, as (program, expected result)."""
 
     def normal(*shape):
         return torch.from_numpy(np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32))
@@ -75,7 +75,7 @@ def work(rng: random.Random) -> list:
 
 
 def signals(seed: str) -> None:
-    """Interrupts kernels at random moments, some hundred times."""
+    """Interrupts kernels at random moments, several hundred times."""
     from tensorgrad.kernels.numba import table
     from tensorgrad.kernels.numba.runtime import background, thread_pool
 
@@ -99,7 +99,7 @@ def signals(seed: str) -> None:
             raised.append(rng.choice(RAISED))
             raise raised[-1]("from the handler")
 
-        ignored: list = []  # what was raised where Python ignores exceptions: in `__del__`, in callbacks of weakrefs
+        ignored: list = []  # exceptions raised where Python ignores them: in `__del__` and weakref callbacks
         sys.unraisablehook = lambda given: ignored.append(given.exc_value)
         signal.signal(signal.SIGALRM, handler)
         signal.signal(signal.SIGINT, handler)
@@ -116,7 +116,7 @@ def signals(seed: str) -> None:
 
 
 def again(program, right, rng: random.Random, raised: list, ignored: list, counted: Counter) -> None:
-    """Runs a program over and over until it is interrupted; its results are right until then, and afterwards."""
+    """Runs a program repeatedly until it is interrupted; its results must be right before and afterwards."""
     caught, result = None, None
     try:
         if rng.random() < 0.3:  # Ctrl-C, from another thread
@@ -140,12 +140,12 @@ def again(program, right, rng: random.Random, raised: list, ignored: list, count
 
 
 def check_pool(thread_pool, threads: int, programs: list) -> None:
-    """All threads of the pool are there, and wait for work."""
+    """Checks that all threads of the pool exist and wait for work."""
     from tensorgrad.kernels.numba import table
 
     if not table.wanted():
         return
-    for _ in range(3):  # what was lost is found by those who look for a thread
+    for _ in range(3):  # lost threads are found by calls that need one
         for program in programs:
             program()
         time.sleep(0.05)
@@ -157,7 +157,7 @@ def check_pool(thread_pool, threads: int, programs: list) -> None:
 
 
 def forks(seed: str) -> None:
-    """Forks while other threads are busy with some of what tests/support/forking.py lists; the children do the same."""
+    """Forks while other threads run activities of tests/support/forking.py; the children run the same ones."""
     from tests.support import forking
 
     forking.case(int(seed), rounds=8)
@@ -168,7 +168,7 @@ def forks(seed: str) -> None:
 
 
 def cache(seed: str) -> None:
-    """Has a kernel compiled into the cache of TENSORGRAD_CACHE, or read from there, and looks at its numbers."""
+    """Compiles a kernel into the cache in TENSORGRAD_CACHE, or reads it from there, and checks its results."""
     from tensorgrad.kernels.numba.runtime import background
 
     x = np.linspace(-1, 1, 6000, dtype=np.float32)

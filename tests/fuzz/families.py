@@ -1,9 +1,9 @@
-"""The table of families: which kernels a random call reaches, and the function that makes it.
+"""The table of families: which kernels a random call reaches, and the function that makes the call.
 
-A maker takes a `Draw`, makes the arrays with it and returns the call as text, in which `torch` and `F` are
-tensorgrad's, `inf` is infinity, and an array is its name; other functions are those of calls.py. `rows` are the names
-of kernels/numba/table.py and kernels/cuda/table.py that the family stands for; a test asks that every row of both
-tables has a family, and that the family's calls do reach it.
+A maker takes a `Draw`, makes the arrays with it and returns the call as text. In that text, `torch` and `F` are
+tensorgrad's, `inf` is infinity, arrays are referred to by name, and other functions are those of calls.py. `rows` are
+the names from kernels/numba/table.py and kernels/cuda/table.py that the family covers. A test checks that every row of
+both tables has a family, and that the family's calls reach it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from tests.fuzz.cases import Draw
 
 
 class Family(NamedTuple):
-    """A maker, the rows it reaches on the CPU and on a GPU, and what is compared."""
+    """A maker, the rows it reaches on the CPU and on a GPU, and how results are compared."""
 
     make: Callable[[Draw], str]
     rows: tuple[str, ...]
-    cuda: tuple[str, ...] = ()  # rows that only a GPU has
-    special: tuple[str, ...] = ("special",)  # values beside numbers: nan, infinities, and those at a dtype's edges
-    loose: float = 1.0  # by how much more than others its results may differ, as it adds up more
-    claims: bool = False  # whether its results are claims, which must hold: random numbers are other ones on a GPU
-    sums: bool = False  # products of infinities and zeros: only where a result is finite is compared then
+    cuda: tuple[str, ...] = ()  # rows that exist only on a GPU
+    special: tuple[str, ...] = ("special",)  # special values: nan, infinities, and values at a dtype's limits
+    loose: float = 1.0  # factor for the tolerance, for families with longer sums
+    claims: bool = False  # whether its results are claims that must be true, as random numbers differ on a GPU
+    sums: bool = False  # multiplies infinities and zeros, so only finite results are compared
 
 
-INFINITE = ("infinite",)  # where numbers at the dtype's edges go beyond them depends on the order of a sum
+INFINITE = ("infinite",)  # without values at a dtype's limits, where overflow depends on the order of a sum
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -123,12 +123,12 @@ def sums(d: Draw) -> str:
     shape = d.any_shape()
     x, dim, keep = d.array(shape), d.dims(shape), d.one(True, False)
     name = d.one("sum", "sum", "mean", "norm", "var", "std", "var_mean", "std_mean", "logsumexp", "prod")
-    if name == "prod":  # in another order, small numbers times large ones end elsewhere
+    if name == "prod":  # products of small and large numbers depend on the order
         d.arrays[x] = replace(d.arrays[x], values=d.one("whole", "ones", "positive"))
     if name == "norm":
         return f"torch.linalg.vector_norm({x}, {d.one(2, 1, 0, 3, 0.5, 'inf')}, {dim}, {keep})"
     if name.startswith(("var", "std")):
-        if d.arrays[x].values == "special":  # at the dtype's edge the distance of two numbers is beyond it
+        if d.arrays[x].values == "special":  # at a dtype's limits, the distance of two numbers overflows
             d.arrays[x] = replace(d.arrays[x], values="infinite")
         return f"torch.{name}({x}, {dim}, correction={d.one(0, 1)}, keepdim={keep})"
     if name == "prod" or (name == "logsumexp" and dim == "None"):
@@ -160,10 +160,10 @@ def largest(d: Draw) -> str:
     shape = d.any_shape() or (9,)
     dim = d.dim(shape)
     k = d.random.randint(0, max(0, shape[dim] // 2)) if d.chance(0.8) else shape[dim]
-    # Which of equal elements is chosen is open: only the values are compared, and that the places hold them. There is
-    # no gradient, which would go to the chosen ones.
+    # Any of several equal elements may be chosen, so only the values and the elements at the indices are compared.
+    # There is no gradient, since it would flow to the chosen elements.
     x = d.array(shape, grad=False)
-    return f"held({x}, {dim}, torch.topk({x}, {k}, {dim}, {d.one(True, False)}))"
+    return f"chosen({x}, {dim}, torch.topk({x}, {k}, {dim}, {d.one(True, False)}))"
 
 
 def softmaxes(d: Draw) -> str:
@@ -173,11 +173,11 @@ def softmaxes(d: Draw) -> str:
 
 
 def parameter(d: Draw, shape: tuple, p: float = 0.6) -> str:
-    """A weight or bias of about one, or None: what cancels then leaves little rounding behind."""
+    """Adds a weight or bias with values of about one (so that cancellation leaves little rounding error), or None."""
     return d.maybe(shape, p, values=d.one("normal", "normal", "whole", "ones"))
 
 
-# --- normalisation ---------------------------------------------------------------------------------------------------
+# --- normalization ---------------------------------------------------------------------------------------------------
 
 
 def layer_norms(d: Draw) -> str:
@@ -213,7 +213,7 @@ def matrices(d: Draw) -> str:
     b = min(b, 6)
     d.ways = {"matmul._FEW": 0, "matmul._FEW_ALONE": 0, "matmul._ALONE": d.one(0, 1 << 18), "matmul._THIN": d.one(1, 4)}
 
-    def factor(*shape):  # as it lies, or as the transpose of what lies so
+    def factor(*shape):  # stored directly, or as the transpose of its storage
         if d.chance(0.35):
             return f"{d.array((*shape[:-2], shape[-1], shape[-2]))}.mT"
         return d.array(shape)
@@ -247,7 +247,7 @@ def matrices(d: Draw) -> str:
 
 
 def windows(d: Draw, dims: int) -> dict:
-    """Sizes of an image and of windows that fit it."""
+    """Returns the sizes of an image and of windows that fit it."""
     kernel = [d.random.randint(1, 4) for _ in range(dims)]
     dilation = [d.one(1, 1, 2, 3) for _ in range(dims)]
     padding = [d.random.randint(0, 3) for _ in range(dims)]
@@ -272,7 +272,7 @@ def conv_ways(d: Draw) -> None:
         d.ways["conv._PACKED"] = d.one(0, 1 << 30)
     if d.chance(0.2):
         d.ways["conv._CHUNK"] = d.one(2, 5)
-    if d.chance(0.4):  # what turning and moving numbers cost, by which the way is chosen
+    if d.chance(0.4):  # the costs of transposing and moving data, by which the algorithm is chosen
         d.ways[d.one("images._TURNING", "conv._MOVING")] = -1e9
 
 
@@ -284,7 +284,7 @@ def convolutions(d: Draw) -> str:
         batch = d.one(0, 600)
         w["size"] = tuple(min(n, 5) for n in w["size"])
     conv_ways(d)
-    # Infinite weights times the zeros around an image are no numbers, where these are multiplied: NumPy does so.
+    # Infinite weights times the zero padding give NaN where these are multiplied, as in NumPy.
     plain = d.one("normal", "normal", "whole", "ones")
     if d.chance(0.3):
         extra = tuple(d.random.randint(0, max(s, e) - 1) for s, e in zip(w["stride"], w["dilation"], strict=True))
@@ -315,7 +315,7 @@ def poolings(d: Draw) -> str:
     x = d.array((*lead, *size), values=d.one("whole", None) if name == "max" else None)
     if name.startswith("adaptive"):
         wanted = tuple(d.random.randint(1, 6) for _ in range(dims))
-        if d.chance(0.4):  # windows of one size
+        if d.chance(0.4):  # windows of equal size
             wanted = tuple(max(1, n // d.one(1, 2, 3)) for n in size)
         return f"F.{name}_pool{dims}d({x}, {wanted})"
     if name == "max":
@@ -335,7 +335,7 @@ def attentions(d: Draw) -> str:
     if d.chance(0.05):
         length, source = 70, d.one(250, 65)
     dims = (lead, heads) if d.chance(0.8) else (lead,)
-    # Numbers of about one: others make one key's share all, and what is left of the rest is rounding.
+    # Values of about one: with others, one key gets all the weight and the rest is rounding error.
     q, k, v = (
         d.array((*dims, *form), values=d.one("normal", "normal", "whole", "ones"))
         for form in ((length, width), (source, width), (source, values))
@@ -355,8 +355,8 @@ def recurrent(d: Draw) -> str:
     layers, ways, first, biases = d.one(1, 1, 2), d.one(1, 2), d.one(True, False), d.chance(0.7)
     parameters: list[str] = []
 
-    # Where a gate is nearly 1, its slope is the difference of two numbers that are nearly the same, and rounding is all
-    # that is left of it. So weights are small, as layers have them at first, or whole, which closes gates altogether.
+    # The slope of a gate that is nearly 1 is the difference of two nearly equal numbers: mostly rounding. So weights
+    # are small, as in a new layer, or integers, which saturate gates completely.
     def some(shape):
         return d.array(shape, values=d.one("normal", "normal", "whole", "ones"))
 
@@ -370,14 +370,14 @@ def recurrent(d: Draw) -> str:
             if biases:
                 parameters += [some((gates * hidden,)), some((gates * hidden,))]
     state = [some((layers * ways, batch, hidden)) for _ in range(2 if kind == "lstm" else 1)]
-    held = f"({', '.join(state)})" if kind == "lstm" else state[0]
+    initial = f"({', '.join(state)})" if kind == "lstm" else state[0]
     rest = f"[{', '.join(parameters)}], {biases}, {layers}, 0.0, False, {ways == 2}"
     if d.chance(0.3):  # sequences of several lengths
         lengths = sorted((d.random.randint(1, steps) for _ in range(batch)), reverse=True)
         sizes = [sum(n > t for n in lengths) for t in range(lengths[0])]
-        return f"torch.{kind}({some((sum(sizes), width))}, torch.tensor({sizes}), {held}, {rest})"
+        return f"torch.{kind}({some((sum(sizes), width))}, torch.tensor({sizes}), {initial}, {rest})"
     x = some((batch, steps, width) if first else (steps, batch, width))
-    return f"torch.{kind}({x}, {held}, {rest}, {first})"
+    return f"torch.{kind}({x}, {initial}, {rest}, {first})"
 
 
 # --- losses, tables, indices -----------------------------------------------------------------------------------------
@@ -444,7 +444,7 @@ def indices(d: Draw) -> str:
         )
         if name == "gather":
             return f"torch.gather({x}, {dim}, {d.indices(some, n)})"
-        if name == "scatter":  # of several for one place any one may win: the places are all different
+        if name == "scatter":  # any of several values for one index may win, so the indices are distinct
             return f"torch.scatter({x}, {dim}, distinct({some}, {dim}, {n}, {x}.device), {d.array(some)})"
         return f"torch.scatter_add({x}, {dim}, {d.indices(some, n)}, {d.array(some)})"
     count = d.size(0, 12)
@@ -469,7 +469,7 @@ def indices(d: Draw) -> str:
 
 
 def pairs(d: Draw) -> tuple[str, str]:
-    """Parameters and gradients for them."""
+    """Makes parameters and their gradients."""
     shapes = [d.any_shape() for _ in range(d.random.randint(1, 4))]
     params, grads = ([d.array(s, grad=False, written=w) for s in shapes] for w in (True, False))
     return f"[{', '.join(params)}]", f"[{', '.join(grads)}]"
@@ -508,8 +508,8 @@ def scaling(d: Draw) -> str:
 # --- random numbers --------------------------------------------------------------------------------------------------
 
 
-def coins(d: Draw) -> str:
-    """On the CPU both kernels draw the same numbers."""
+def bernoulli(d: Draw) -> str:
+    """Random draws; on the CPU both kernels draw the same values."""
     x, p = d.array(d.any_shape()), round(d.random.uniform(0.05, 0.95), 2)
     return d.one(
         f"F.dropout({x}, {p})", f"seen(torch.empty({d.any_shape()}).bernoulli_({p}))", f"F.alpha_dropout({x}, {p})"
@@ -524,7 +524,7 @@ SAMPLES = {
 
 
 def samples(d: Draw) -> str:
-    """Drawn twice from one seed, into memory with gaps and without: the same numbers, in their range."""
+    """Draws twice from one seed, into memory with and without gaps: the values must be the same, and in range."""
     n = d.one(1, 5, 300, 1000, 5000)
     if d.chance(0.6):
         text, inside = d.one(*SAMPLES.items())
@@ -556,7 +556,7 @@ def dropped(d: Draw) -> str:
 
 
 def copies(d: Draw) -> str:
-    """Of arrays whose dimensions lie in any order."""
+    """Copies of arrays whose dimensions are stored in any order."""
     shape = d.shape(4 if d.chance(0.4) else d.one(1, 2, 2, 3, 4, 5))
     x = d.array(shape)
     order = d.random.sample(range(len(shape)), len(shape))
@@ -594,7 +594,7 @@ FAMILIES: dict[str, Family] = {
         layer_norms, words("layer_norm layer_norm.backward"), words("rms_norm rms_norm.backward"), loose=8,
         special=INFINITE,
     ),
-    "batch_norms": Family(  # a mean with infinities is infinite or no number, as the sum goes
+    "batch_norms": Family(  # a mean with infinities is infinite or NaN, depending on the order of the sum
         batch_norms, ("batch_norm", "batch_norm.backward"), loose=8, special=()
     ),
     "group_norms": Family(group_norms, ("group_norm", "group_norm.backward"), loose=8, special=INFINITE),
@@ -627,7 +627,7 @@ FAMILIES: dict[str, Family] = {
     "optimizers": Family(optimizers, ("sgd_step", "adam_step"), loose=4, special=()),
     "clipping": Family(clipping, ("gradient_norm",), ("clip_gradients",), loose=4),
     "scaling": Family(scaling, (), ("unscale_gradients", "update_loss_scale")),
-    "coins": Family(coins, ("bernoulli_mask", "spin_wait")),
+    "bernoulli": Family(bernoulli, ("bernoulli_mask", "spin_wait")),
     "samples": Family(
         samples, (),
         ("uniform", "normal", "log_normal", "exponential", "cauchy",

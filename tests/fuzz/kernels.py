@@ -1,4 +1,4 @@
-"""Runs a case by the compiled or the CUDA kernels and by NumPy's, compares, and makes a case that differs smaller."""
+"""Runs a case with the compiled or CUDA kernels and with NumPy's, compares the results, and shrinks failing cases."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ NAMES = {
 }  # fmt: skip
 hooked = torch.autograd.graph.saved_tensors_hooks
 LIMIT = {"float64": 1e-10, "float32": 2e-5, "float16": 5e-3, "bfloat16": 4e-2, "complex64": 2e-5}
-_FLOOR = 0.02  # the smallest scale: of numbers about one, what should cancel leaves so much rounding behind
-_SHARE = 0.05  # of the largest result or gradient of a case: of such numbers the others may be differences
-# A last digit, and about the largest number.
+_FLOOR = 0.02  # the smallest scale: cancellation between numbers of about one leaves rounding errors of this size
+_SHARE = 0.05  # the same as a fraction of a case's largest result or gradient, since others may be differences of such
+# The last digit, and about the largest number.
 ROUNDING = {"float32": (1e-7, 3e38), "float16": (1e-3, 6e4), "bfloat16": (8e-3, 3e38), "float64": (2e-16, 1e308)}
-_NEVER = 1 << 62  # elements from which on a compiled kernel is used, where none is to be
+_NEVER = 1 << 62  # a threshold, in elements, that prevents the use of compiled kernels
 
 
 class Wrong(Exception):
-    """What differs in a case."""
+    """Raised with the differences in a case."""
 
 
 # --- the two ways to run a case --------------------------------------------------------------------------------------
 
 
 class Used(Counter):
-    """How often each row's kernel has returned a result."""
+    """Counts how often each row's kernel has returned a result."""
 
     def notes(self, row: str, kernel):
         def noting(*given, **options):
@@ -61,15 +61,15 @@ USED = Used()
 
 
 def family_of(row: str) -> str | None:
-    """The family that a row of the tables is in."""
+    """Returns the family of a row of the tables."""
     return next((name for name, family in FAMILIES.items() if row in family.rows or row in family.cuda), None)
 
 
-_loaded: dict[str, Any] = {}  # the kernels by row, as they are without being watched
+_loaded: dict[str, Any] = {}  # the kernels by row, without the counting wrapper
 
 
 def load(names) -> None:
-    """Compiles the kernels of some rows, or reads them from the cache, and has their calls counted."""
+    """Compiles the kernels of some rows, or reads them from the cache, and counts their calls."""
     from tensorgrad.kernels.numba.runtime import background
 
     for row in table.ALL:
@@ -81,7 +81,7 @@ def load(names) -> None:
 
 
 def watch_cuda() -> None:
-    """Has the calls of CUDA kernels counted."""
+    """Counts the calls of CUDA kernels."""
     found = kernel_tables._own
 
     def own(rows, name, storage):
@@ -90,7 +90,7 @@ def watch_cuda() -> None:
             return kernel
         if not hasattr(kernel, "takes"):
             return USED.notes(name, kernel)
-        noting = USED.notes(name, kernel)  # a kernel over lists of arrays says what it takes
+        noting = USED.notes(name, kernel)  # a kernel over lists of arrays defines what it takes
         return type("Noting", (), {"__call__": staticmethod(noting), "__getattr__": lambda _, k: getattr(kernel, k)})()
 
     if getattr(kernel_tables, "_watched", False):
@@ -103,7 +103,7 @@ def watch_cuda() -> None:
 
 @contextlib.contextmanager
 def thresholds(elements: int) -> Iterator[None]:
-    """Compiled kernels from so many elements on; those that are not loaded would come later, in the background."""
+    """Uses compiled kernels from `elements` elements on. Kernels not yet loaded would be compiled in the background."""
     before = {row: row.elements for row in table.ROWS}
     for row in table.ALL:
         row.elements = elements if row.op in _loaded else _NEVER
@@ -116,7 +116,7 @@ def thresholds(elements: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ways(chosen: dict[str, float]) -> Iterator[None]:
-    """Settings of the compiled kernels, by which they choose how to do a thing; what was planned by others is lost."""
+    """Changes settings by which compiled kernels choose an algorithm; plans made with other settings are dropped."""
     modules = {name: importlib.import_module(f"tensorgrad.kernels.numba.{name.rpartition('.')[0]}") for name in chosen}
     before = {name: getattr(module, name.rpartition(".")[2]) for name, module in modules.items()}
 
@@ -125,10 +125,10 @@ def ways(chosen: dict[str, float]) -> Iterator[None]:
             setattr(modules[name], name.rpartition(".")[2], value)
         if values:
             for name in ("conv", "images", "simd.tiles"):
-                for held in vars(importlib.import_module(f"tensorgrad.kernels.numba.{name}")).values():
-                    # Plans, and not the loops, which are kept by no or by one choice.
-                    if isinstance(held, functools._lru_cache_wrapper) and held.cache_parameters()["maxsize"] > 2:
-                        held.cache_clear()
+                for member in vars(importlib.import_module(f"tensorgrad.kernels.numba.{name}")).values():
+                    # Only the plans; the loops are kept, as they depend on at most one setting.
+                    if isinstance(member, functools._lru_cache_wrapper) and member.cache_parameters()["maxsize"] > 2:
+                        member.cache_clear()
 
     put(chosen)
     try:
@@ -139,7 +139,7 @@ def ways(chosen: dict[str, float]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def compiled(case: Case) -> Iterator[None]:
-    """Compiled kernels for all sizes, on as many threads as the case says, with any work worth sharing."""
+    """Uses compiled kernels for all sizes, on the case's number of threads, and shares any amount of work."""
     from tensorgrad.kernels.numba.runtime import thread_pool
 
     threads, grain, waking = torch.get_num_threads(), thread_pool.GRAIN, thread_pool.WAKING
@@ -167,7 +167,7 @@ def _poisoned(*given, **options):
 
 @contextlib.contextmanager
 def poison() -> Iterator[None]:
-    """Fresh memory holds no numbers: who does not write all of a result is found out."""
+    """Fills fresh memory with NaN, which exposes kernels that do not write all of their result."""
     np.empty = _poisoned
     try:
         yield
@@ -176,7 +176,7 @@ def poison() -> Iterator[None]:
 
 
 class Result(NamedTuple):
-    """What a case gave: its results and gradients, the memory of its arrays afterwards, or the error."""
+    """The outcome of a case: its results and gradients, the memory of its arrays afterwards, or the error."""
 
     values: list
     memories: list
@@ -184,9 +184,9 @@ class Result(NamedTuple):
 
 
 def run(case: Case, device: str = "cpu", wide: bool = False, jitter: float = 0.0) -> Result:
-    """Evaluates a case, with gradients of what can be differentiated.
+    """Evaluates a case, with gradients where possible.
 
-    `wide`: in double precision, with its numbers changed by so small a part.
+    With `wide`, it runs in double precision, with its values changed by the relative amount `jitter`.
     """
     made = {name: array.make(device) for name, array in case.arrays.items()}
     if wide:
@@ -209,13 +209,13 @@ def run(case: Case, device: str = "cpu", wide: bool = False, jitter: float = 0.0
                 values += [g for g in found if g is not None]
         return Result([array_of(v) for v in values], [array_of(w) for _, w in made.values()], None)
     except Exception as error:
-        if isinstance(error, (SyntaxError, NameError, AttributeError)):  # of the fuzzer
+        if isinstance(error, (SyntaxError, NameError, AttributeError)):  # an error of the fuzzer itself
             raise
         return Result([], [], error)
 
 
 def widened(tensor: torch.Tensor, whole: torch.Tensor, jitter: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """A tensor in double precision, and the memory that it was in."""
+    """Converts a tensor and the memory around it to double precision."""
     if not tensor.dtype.is_floating_point:
         return tensor, whole
     numbers = tensor.detach().double().numpy()
@@ -224,14 +224,14 @@ def widened(tensor: torch.Tensor, whole: torch.Tensor, jitter: float) -> tuple[t
 
 
 def cotangent(result: torch.Tensor, case: Case, number: int, device: str) -> torch.Tensor:
-    """The gradient of a result, with a layout of its own."""
+    """Returns a gradient for a result, with its own layout."""
     dtype = str(result.dtype).removeprefix("torch.")
     made = Array(tuple(result.shape), dtype, case.gradient, seed=case.seed + number, grad=False)
     return made.make(device)[0]
 
 
 def flat(made) -> list:
-    """The tensors of a result."""
+    """Returns the tensors of a result, as a flat list."""
     if isinstance(made, torch.Tensor):
         return [made]
     return [t for part in made for t in flat(part)] if isinstance(made, (list, tuple)) else []
@@ -283,7 +283,7 @@ def compare(case: Case, family: Family, device: str = "cpu") -> str:
         limit = LIMIT[least] * family.loose
         if alike(a, b, limit, family):
             continue
-        if wide is None:  # how much of it is rounding, as far as twice the digits tell
+        if wide is None:  # how much of it is rounding, according to double precision
             with thresholds(_NEVER):
                 wide, moved = run(case, wide=True), run(case, wide=True, jitter=rounding)
         known = wide is not None and moved.error is wide.error is None and n < len(slow.values) == len(wide.values)
@@ -294,7 +294,7 @@ def compare(case: Case, family: Family, device: str = "cpu") -> str:
 
 
 def alike(a: np.ndarray, b: np.ndarray, limit: float, family: Family) -> bool:
-    """Whether numbers are the same but for rounding, measured by the largest of them."""
+    """Returns whether values are the same up to rounding, relative to the largest of them."""
     finite = np.isfinite(b)
     if family.sums:
         if not np.array_equal(np.isfinite(a), finite):
@@ -308,7 +308,7 @@ def alike(a: np.ndarray, b: np.ndarray, limit: float, family: Family) -> bool:
 
 
 def top(result: Result) -> float:
-    """The largest finite number of all results and gradients."""
+    """Returns the largest finite value of all results and gradients."""
     kept = [np.abs(v[np.isfinite(v)]) for v in result.values if v.dtype.kind == "f"]
     return min(max((v.max(initial=0.0) for v in kept), default=0.0), 1e30)
 
@@ -316,15 +316,15 @@ def top(result: Result) -> float:
 def excused(
     a: np.ndarray, b: np.ndarray, true: np.ndarray, moved: np.ndarray, limit: float, largest: float, floor: float
 ) -> bool:
-    """Whether a difference is rounding, measured by the exact result, and by that of inputs with another last digit.
+    """Returns whether a difference is due to rounding, judged by the exact result and that of slightly changed inputs.
 
-    `largest` is the dtype's largest number, `floor` the smallest scale: what cancels was made of larger numbers.
-    Where NumPy's kernel goes beyond the dtype's range, the exact result counts; where it does so on the way to a result
-    within the range, another order may end anywhere.
+    `largest` is the dtype's largest number, and `floor` the smallest scale, since small results may come from
+    cancellation. Where NumPy's kernel overflows, the exact result counts; where both kernels overflow on the way to a
+    finite result, that depends on the order of the terms, and any result is accepted.
     """
     if true.shape != a.shape:
         return False
-    beyond = ~np.isfinite(true) | (np.abs(true) > largest / 10)  # either may overflow
+    beyond = ~np.isfinite(true) | (np.abs(true) > largest / 10)  # either kernel may overflow
     beyond |= ~np.isfinite(a) & ~np.isfinite(b)
     odd = np.isfinite(a) != np.isfinite(b)
     same = ~odd & ~beyond
@@ -340,7 +340,7 @@ def excused(
 
 
 def short(array: np.ndarray) -> str:
-    """An array in a line."""
+    """Formats an array in one line."""
     text = np.array2string(array.reshape(-1)[:12], precision=6, separator=", ").replace("\n", "")
     return text if array.size <= 12 else f"{text[:-1]}, … of {array.shape}]"
 
@@ -349,13 +349,11 @@ def short(array: np.ndarray) -> str:
 
 
 def make(name: str, seed: int, limit: int = 40, device: str = "cpu") -> Case:
-    """The random case of a family that belongs to a seed."""
+    """Returns the random case of a family for a seed."""
     family = FAMILIES[name]
     draw = Draw(seed, limit, device, family.special)
     call = family.make(draw)
-    if (
-        len({a.shape for a in draw.arrays.values()}) > 1
-    ):  # at the dtype's edges, sums of gradients end as their order has it
+    if len({a.shape for a in draw.arrays.values()}) > 1:  # at a dtype's limits, sums of gradients depend on their order
         for key, array in draw.arrays.items():
             if array.values == "special":
                 draw.arrays[key] = dataclasses.replace(array, values="infinite")
@@ -367,20 +365,20 @@ def make(name: str, seed: int, limit: int = 40, device: str = "cpu") -> Case:
 
 
 def fits(name: str, device: str) -> bool:
-    """Whether a family has kernels for a device."""
+    """Returns whether a family has kernels for a device."""
     family = FAMILIES[name]
     return bool(family.rows) if device == "cpu" else bool(family.cuda) or any(r in cuda_rows() for r in family.rows)
 
 
 def cuda_rows() -> list[str]:
-    """The rows of the CUDA kernels' table, but for those that run on the host."""
+    """Returns the rows of the table of CUDA kernels, except for those that run on the host."""
     from tensorgrad.kernels.cuda import table
 
     return [name for name, path in (table.ROWS | table.PARTS).items() if not path.startswith("host.")]
 
 
 def check(name: str, seed: int, device: str = "cpu", limit: int = 40) -> str:
-    """Makes and compares a case. Raises: Wrong."""
+    """Makes and compares a case. Raises: Wrong if it differs."""
     family = FAMILIES[name]
     if device == "cpu":
         load((*family.rows, "spin_wait"))
@@ -388,18 +386,18 @@ def check(name: str, seed: int, device: str = "cpu", limit: int = 40) -> str:
 
 
 def differs(name: str, case: Case, device: str) -> str | None:
-    """What is wrong with a case; None if nothing is."""
+    """Returns what is wrong with a case, or None."""
     try:
         compare(case, FAMILIES[name], device)
     except Wrong as wrong:
         return str(wrong)
-    except Exception:  # a case that was made simpler may be none
+    except Exception:  # a simplified case may be invalid
         return None
     return None
 
 
 def shrink(name: str, seed: int, device: str = "cpu", tries: int = 300) -> tuple[Case, str]:
-    """A small case that differs: the smallest of others of its family, made plainer as long as it differs."""
+    """Finds a small failing case: the smallest of several of its family, simplified as long as it still fails."""
     best = make(name, seed, device=device)
     wrong = differs(name, best, device) or "not seen again"
     others = random.Random(seed)
@@ -422,7 +420,7 @@ def shrink(name: str, seed: int, device: str = "cpu", tries: int = 300) -> tuple
 
 
 def simpler(case: Case) -> list:
-    """Functions that make a case plainer, one step each."""
+    """Returns functions that each simplify a case by one step."""
     steps: list = [
         lambda c: dataclasses.replace(c, threads=1),
         lambda c: dataclasses.replace(c, ways={}),
@@ -441,7 +439,7 @@ def simpler(case: Case) -> list:
 
 
 def snippet(name: str, case: Case, device: str) -> str:
-    """A program that shows a case."""
+    """Returns a program that reproduces a case."""
     before = "" if device == "cpu" else "from tests import emulator; emulator.install()\n"
     return (
         f"{before}from tests.fuzz.cases import Array, Case\nfrom tests.fuzz.kernels import show\n"
@@ -450,7 +448,7 @@ def snippet(name: str, case: Case, device: str) -> str:
 
 
 def show(name: str, case: Case, device: str = "cpu") -> None:
-    """Runs a case and prints what it gave both ways."""
+    """Runs a case both ways and prints the results."""
     load((*FAMILIES[name].rows, "spin_wait"))
     with thresholds(_NEVER):
         print("NumPy:", run(case))
@@ -460,7 +458,7 @@ def show(name: str, case: Case, device: str = "cpu") -> None:
 
 
 def prepare(device: str) -> None:
-    """What the kernels of a device need before their cases run."""
+    """Prepares the kernels of a device before their cases run."""
     if device == "cpu":
         rows = [row.op for row in table.ALL]
         for op in tqdm(rows, "kernels compiled or read", disable=None if sys.stderr.isatty() else True):

@@ -1,14 +1,14 @@
-"""Files that are damaged, or made to do harm, given to `torch.load` and to the reader of safetensors.
+"""Damaged and malicious files for `torch.load` and the reader of safetensors.
 
-    python -m tests.fuzz.loading --seconds 60                 other files every time; the seed is printed
-    python -m tests.fuzz.loading --seed 7 --cases 1           one file once more
-    python -m tests.fuzz.loading --seed 7 --write FILE        the file itself
+    python -m tests.fuzz.loading --seconds 60                 different files every time; the seed is printed
+    python -m tests.fuzz.loading --seed 7 --cases 1           repeats one file
+    python -m tests.fuzz.loading --seed 7 --write FILE        writes the file itself
 
-A file is loaded, or is refused with an UnpicklingError or a RuntimeError. It takes at most `memory(length)` bytes and
-`seconds(length)` of the processor's time, executes nothing, and its tensors lie inside of their storages. Half of the
-files are real ones (written here, and by torch where it is installed), which are then damaged: bytes, instructions of
-the pickle, entries of the archive, headers. The others are pickles out of a grammar: containers that contain each
-other, every function that a file may name with arguments that it does not expect, bombs of every kind.
+A file must either load, or be rejected with an UnpicklingError or a RuntimeError. Loading may use at most
+`memory(length)` bytes and `seconds(length)` of processor time, must not execute anything, and must return tensors that
+are within their storages. Half of the files are real ones (written here, and by torch if it is installed) that are then
+damaged: bytes, pickle instructions, archive entries, headers. The others are pickles generated from a grammar:
+containers that contain each other, every function that a file may name with unexpected arguments, bombs of all kinds.
 """
 
 from __future__ import annotations
@@ -50,18 +50,19 @@ from tensorgrad.serialization import archive, legacy
 from tensorgrad.serialization.unpickler import INSTRUCTIONS, NAMES
 
 CLEAN = (pickle.UnpicklingError, RuntimeError)
-PATIENCE = 120  # seconds, of a worker
+PATIENCE = 120  # seconds that a worker may take
 MB = 1 << 20
 
 
 def memory(length: int) -> int:
-    """How many bytes a file may take: 4 times its own, and 16 MB. What 160 kB of values need is in these 16; a
-    longer description may take 48 bytes for each of its own, which is what Python needs for some honest ones."""
+    """Returns how many bytes loading a file may use: 4 times its size plus 16 MB. The 16 MB cover values of up to
+    160 kB; longer descriptions may use 48 bytes for each of their own, which Python needs for some valid files.
+    """
     return 4 * length + 16 * MB + 48 * max(0, length - 160 * 1024)
 
 
 def seconds(length: int) -> float:
-    """How much of the processor's time."""
+    """Returns how much processor time loading a file may use."""
     return 1.0 + length / MB
 
 
@@ -69,7 +70,7 @@ def seconds(length: int) -> float:
 
 
 def contents(lib: Any) -> list:
-    """Values as programs save them."""
+    """Returns values like those that programs save."""
     base = lib.arange(24.0)
     model = lib.nn.Sequential(lib.nn.Linear(3, 4), lib.nn.BatchNorm1d(4))
     adam = lib.optim.Adam(model.parameters())
@@ -91,7 +92,7 @@ def contents(lib: Any) -> list:
 
 @cache
 def corpus(library: str) -> tuple[bytes, ...]:
-    """Real files of a library, in all its formats; none where it is not installed."""
+    """Returns real files of a library, in all its formats; none if it is not installed."""
     if library == "torch":
         try:
             import torch as lib
@@ -106,7 +107,7 @@ def corpus(library: str) -> tuple[bytes, ...]:
             file = io.BytesIO()
             lib.save(value, file, **options)
             data = file.getvalue()
-            if len(options) and "pickle_protocol" not in options:  # torch names storages by their address
+            if len(options) and "pickle_protocol" not in options:  # torch identifies storages by address
                 keys = sorted(set(re.findall(rb"(?<=[^\d])\d{8,16}(?=[^\d])", data)))
                 for i, key in enumerate(keys):
                     data = data.replace(key, b"%0*d" % (len(key), i))
@@ -115,7 +116,7 @@ def corpus(library: str) -> tuple[bytes, ...]:
 
 
 def real(rng: random.Random) -> bytes:
-    """One of the real files."""
+    """Returns one of the real files."""
     return rng.choice(corpus(rng.choice(("tensorgrad", "torch"))) or corpus("tensorgrad"))
 
 
@@ -125,7 +126,7 @@ EXTREMES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1,
 
 
 def damaged(rng: random.Random, data: bytes) -> bytes:
-    """Some bytes are others, missing, doubled, in another place, or numbers that are very large."""
+    """Damages some bytes: changed, missing, duplicated, moved, or replaced by very large numbers."""
     content = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
         at, n = rng.randrange(len(content) + 1), rng.choice((1, 2, 4, 8, 30, 200))
@@ -152,14 +153,14 @@ def damaged(rng: random.Random, data: bytes) -> bytes:
 
 
 def instructions(data: bytes) -> list[bytes]:
-    """A pickle, instruction by instruction; what follows its end is one more."""
+    """Splits a pickle into instructions; what follows its end is one more."""
     starts = [position for _, _, position in pickletools.genops(data)]
     parts = [data[a:b] for a, b in itertools.pairwise([*starts, starts[-1] + 1])]
     return [*parts, data[starts[-1] + 1 :]]
 
 
 def reordered(rng: random.Random, data: bytes) -> bytes:
-    """A pickle with instructions left out, doubled, exchanged, or out of the grammar."""
+    """Returns a pickle with instructions removed, duplicated, swapped, or taken from the grammar."""
     parts = instructions(data)
     for _ in range(rng.choice((1, 1, 2, 4, 8))):
         a, b = rng.randrange(len(parts)), rng.randrange(len(parts))
@@ -180,12 +181,12 @@ def reordered(rng: random.Random, data: bytes) -> bytes:
 
 
 def damaged_real(rng: random.Random) -> bytes:
-    """A real file, its bytes damaged."""
+    """Returns a real file with damaged bytes."""
     return damaged(rng, real(rng))
 
 
 def damaged_entries(rng: random.Random) -> bytes:
-    """A real archive whose entries are damaged, and their checksums right."""
+    """Returns a real archive with damaged entries and correct checksums."""
     data = real(rng)
     if data[:2] != b"PK":
         return b"".join(reordered(rng, part) for part in [data]) if rng.random() < 0.9 else damaged(rng, data)
@@ -202,7 +203,7 @@ def damaged_entries(rng: random.Random) -> bytes:
                 if rng.random() < 0.1:
                     short = rng.choice(("data/0", "data.pkl", "", "../x", "byteorder", "constants.pkl", "data/9"))
             if short != ".data/serialization_id":
-                with warnings.catch_warnings():  # of doubled names
+                with warnings.catch_warnings():  # about duplicate names
                     warnings.simplefilter("ignore")
                     writer.add(short, content)
     writer.close()
@@ -210,7 +211,7 @@ def damaged_entries(rng: random.Random) -> bytes:
 
 
 def damaged_table(rng: random.Random) -> bytes:
-    """A real archive with other numbers in its table of contents."""
+    """Returns a real archive with changed numbers in its table of contents."""
     data = bytearray(real(rng))
     places = [m.start() for m in re.finditer(rb"PK(?=\x01\x02|\x05\x06|\x06\x06|\x06\x07|\x03\x04)", data)]
     if not places:
@@ -223,7 +224,7 @@ def damaged_table(rng: random.Random) -> bytes:
 
 
 def tar(rng: random.Random) -> bytes:
-    """An archive as PyTorch wrote them in its first year, damaged or not."""
+    """Returns an archive in the format of PyTorch's first year, damaged or not."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:") as made:
         for name in ("sys_info", "pickle", "tensors", "storages"):
@@ -237,7 +238,7 @@ def tar(rng: random.Random) -> bytes:
 
 
 def npz(rng: random.Random) -> bytes:
-    """NumPy's archive: a zip file, but no checkpoint."""
+    """Returns a NumPy archive, which is a zip file but not a checkpoint."""
     file, method = io.BytesIO(), rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
     with zipfile.ZipFile(file, "w", method) as made:
         for name in ("data.npy", rng.choice(("data.pkl", "a/data.pkl", "b.npy"))):
@@ -251,13 +252,13 @@ def npz(rng: random.Random) -> bytes:
 
 
 def number(rng: random.Random) -> int:
-    """A whole number, often of the size of a limit."""
+    """Returns an integer, often close to a limit."""
     return rng.choice((0, 1, 2, 3, 4, -1, 255, 2**31, 2**53, 2**62, 2**63 - 1, 2**63, 2**64, -(2**63), 2**70, 10**300,
                        1 << rng.randrange(13_000), rng.randrange(100)))  # fmt: skip
 
 
 def integer(n: int) -> bytes:
-    """The instruction that makes a whole number."""
+    """Returns the instruction for an integer."""
     if 0 <= n < 256:
         return b"K" + bytes([n])
     if -(2**31) <= n < 2**31:
@@ -268,13 +269,13 @@ def integer(n: int) -> bytes:
 
 
 def text(value: str | bytes) -> bytes:
-    """The instruction that makes a text."""
+    """Returns the instruction for a string."""
     encoded = value if isinstance(value, bytes) else value.encode()
     return (b"B" if isinstance(value, bytes) else b"X") + struct.pack("<I", len(encoded)) + encoded
 
 
 def scalar(rng: random.Random) -> bytes:
-    """The instruction of a value that is no container."""
+    """Returns the instruction for a value that is not a container."""
     n = rng.choice((0, 1, 3, 30, 3000))
     return rng.choice((
         lambda: b"N", lambda: b"\x88", lambda: b"\x89", lambda: integer(number(rng)), lambda: integer(number(rng)),
@@ -290,7 +291,7 @@ WORDS = ("cpu", "cuda:0", "meta", "cpu:²", "cuda:99999999999999999999", "storag
 
 
 def name(rng: random.Random) -> bytes:
-    """The instruction of a name, nearly always one that files may use."""
+    """Returns the instruction for a name, nearly always one that files may use."""
     if rng.random() < 0.02:
         return rng.choice(
             (
@@ -316,7 +317,7 @@ def named(full: str) -> bytes:
 
 
 def storage(kind: str = "FloatStorage", key: str = "0", elements: int = 4, old: bool = False) -> bytes:
-    """A reference to a storage."""
+    """Returns a reference to a storage."""
     return (
         b"("
         + text("storage")
@@ -337,14 +338,14 @@ TENSOR = "torch._utils._rebuild_tensor_v2"
 
 
 def a_tensor(size=(4,), stride=(1,), metadata: bytes = b"", kind="FloatStorage", elements=4, old=False) -> bytes:
-    """The instructions that make a tensor."""
+    """Returns the instructions for a tensor."""
     numbers = [tuple_of(*map(integer, n)) for n in (size, stride)]
     parts = storage(kind, "0", elements, old), b"K\x00", *numbers, b"\x89", named("collections.OrderedDict"), b")R"
     return named(TENSOR) + tuple_of(*parts, metadata) + b"R"
 
 
 def tangle(rng: random.Random) -> bytes:
-    """Containers, each of which contains the one before it twice: short, and endless when written out."""
+    """Returns containers that each contain the previous one twice: short, but huge when expanded."""
     depth = rng.choice((3, 30, 60, 200))
     pair, first = rng.choice(((b"\x86", b")"), (b"", b"]")))
     if pair:
@@ -358,7 +359,7 @@ def tangle(rng: random.Random) -> bytes:
 
 
 def value(rng: random.Random, depth: int = 0, old: bool = False) -> bytes:
-    """The instructions of some value."""
+    """Returns the instructions for some value."""
     if depth > 4 or rng.random() < 0.3:
         return scalar(rng)
 
@@ -369,7 +370,7 @@ def value(rng: random.Random, depth: int = 0, old: bool = False) -> bytes:
         return name(rng) + tuple_of(*some(9)) + rng.choice((b"R", b"R", b"\x81"))
 
     def odd_call() -> bytes:
-        """What a real file calls, with one argument exchanged."""
+        """Returns a call as in a real file, with one argument replaced."""
         parts = [storage(old=old), b"K\x00", tuple_of(b"K\x04"), tuple_of(b"K\x01"), b"\x89", b"}", b"}"]
         full = rng.choice((TENSOR, "torch._utils._rebuild_tensor_v3", "torch._utils._rebuild_tensor"))
         if full.endswith("v3"):
@@ -405,13 +406,13 @@ def value(rng: random.Random, depth: int = 0, old: bool = False) -> bytes:
 
 
 def grammar(rng: random.Random) -> bytes:
-    """A file with a value out of the grammar."""
+    """Returns a file with a value from the grammar."""
     old = rng.random() < 0.2
     return wrapped(rng, value(rng, 0, old) if rng.random() < 0.9 else tangle(rng), old)
 
 
 def wrapped(rng: random.Random, made: bytes, old: bool) -> bytes:
-    """A file around the instructions of a value."""
+    """Returns a file around the instructions for a value."""
     made = b"\x80\x02" + made + b"."
     if old:
         head = b"".join(pickle.dumps(v, 2) for v in (legacy.MAGIC, legacy.VERSION, {"little_endian": True}))
@@ -434,7 +435,7 @@ def wrapped(rng: random.Random, made: bytes, old: bool) -> bytes:
 
 
 def remembered(made: bytes, key: int) -> bytes:
-    """Makes a value and remembers it."""
+    """Returns the instructions that make a value and store it in the memo."""
     return made + b"q" + bytes([key]) + b"0"
 
 
@@ -443,7 +444,7 @@ def get(key: int) -> bytes:
 
 
 def slow_keys(n: int, kind: int) -> list[bytes]:
-    """Different keys of one hash."""
+    """Returns different keys with the same hash."""
     prime, odd = 2**61 - 1, []
     for i in range(n):
         if kind == 0:
@@ -459,14 +460,14 @@ def slow_keys(n: int, kind: int) -> list[bytes]:
 
 
 def bomb(rng: random.Random) -> bytes:
-    """A file that does one thing very often: what takes memory or time out of proportion."""
+    """Returns a file that repeats one operation many times, to use excessive memory or time."""
     old = rng.random() < 0.15
     kinds = bombs(rng, rng.choice((10, 1000, 10_000)) * rng.randrange(1, 10), rng.choice((10, 1000, 5000)), old)
     return wrapped(rng, kinds[rng.choice(list(kinds))](), old)
 
 
 def bombs(rng: random.Random, n: int, many: int, old: bool = False) -> dict[str, Callable[[], bytes]]:
-    """What makes each kind of bomb: something `n` times, often with values of `many` elements."""
+    """Returns the function for each kind of bomb: something `n` times, often with values of `many` elements."""
     pairs = b"".join(integer(i) + b"N" for i in range(many))
     shared = {
         "list": b"](" + pairs + b"e", "pairs": b"](" + b"".join(integer(i) + b"N\x86" for i in range(many)) + b"e",
@@ -527,7 +528,7 @@ def bombs(rng: random.Random, n: int, many: int, old: bool = False) -> dict[str,
 
 
 def entries_bomb(rng: random.Random) -> bytes:
-    """An archive of very many entries, or of such that lie over each other."""
+    """Returns an archive with very many entries, or with overlapping ones."""
     n = rng.choice((10, 1000, 5000))
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as made:
@@ -541,7 +542,7 @@ def entries_bomb(rng: random.Random) -> bytes:
 
 
 def safetensors(rng: random.Random) -> bytes:
-    """A file of that format whose header is hostile, or damaged."""
+    """Returns a safetensors file with a malicious or damaged header."""
 
     def odd(depth: int = 0):
         return rng.choice((
@@ -574,7 +575,7 @@ def safetensors(rng: random.Random) -> bytes:
 
 # --- a case ----------------------------------------------------------------------------------------------------------
 
-FILES: dict[str, tuple[int, Callable[[random.Random], bytes]]] = {  # how often, and what makes the file
+FILES: dict[str, tuple[int, Callable[[random.Random], bytes]]] = {  # weight, and function that makes the file
     "bytes": (50, damaged_real), "entries and instructions": (60, damaged_entries), "grammar": (80, grammar),
     "table of contents": (30, damaged_table), "bombs": (10, bomb), "many entries": (4, entries_bomb), "tar": (6, tar),
     "npz": (6, npz), "safetensors": (20, safetensors),
@@ -582,7 +583,7 @@ FILES: dict[str, tuple[int, Callable[[random.Random], bytes]]] = {  # how often,
 
 
 def made(seed: int) -> tuple[str, bytes]:
-    """The file of a seed, and what kind of file it is."""
+    """Returns the kind of file for a seed, and the file."""
     rng = random.Random(seed)
     kind = rng.choices(list(FILES), [often for often, _ in FILES.values()])[0]
     return kind, FILES[kind][1](rng)
@@ -598,12 +599,12 @@ def load(kind: str, data: bytes):
 
 
 def attempt(kind: str, data: bytes) -> tuple[str, Any]:
-    """Loads a file: what came of it, and the values. Raises: AssertionError for an error of another type."""
+    """Loads a file. Returns the outcome and the values. Raises: AssertionError for errors of unexpected types."""
     try:
         return "loaded", load(kind, data)
     except CLEAN as error:
         chain: BaseException | None = error
-        while chain is not None:  # as a traceback would show it
+        while chain is not None:  # follows the chain like a traceback
             words = str(chain)
             assert len(words) < 3000, f"a message of {len(words)} characters"
             chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
@@ -613,7 +614,7 @@ def attempt(kind: str, data: bytes) -> tuple[str, Any]:
 
 
 def inside(values: Any) -> None:
-    """Checks that the tensors among the values lie inside of their storages."""
+    """Checks that the tensors among the values are within their storages."""
     seen, rest = set(), [values]
     while rest and len(seen) < 1000:
         value = rest.pop()
@@ -633,7 +634,7 @@ def inside(values: Any) -> None:
 
 
 def case(seed: int, slack: float = 1.0) -> str:
-    """Makes the file of a seed and loads it twice: for the time, and for the memory. Raises: AssertionError."""
+    """Loads the file for a seed twice: to measure time and to measure memory. Raises: AssertionError."""
     kind, data = made(seed)
     executed.clear()
     start = time.process_time()
@@ -655,7 +656,7 @@ def case(seed: int, slack: float = 1.0) -> str:
     return f"{kind}: {came}"
 
 
-worst = {"time": 0.0, "memory": 0.0}  # as shares of what is allowed
+worst = {"time": 0.0, "memory": 0.0}  # as fractions of the limits
 
 
 def record(kind: str, length: int, took: float, peak: int) -> None:
@@ -671,7 +672,7 @@ watching = False
 
 @contextlib.contextmanager
 def watched():
-    """Notes events of Python that no file may cause."""
+    """Records audit events that no file may cause."""
     global watching
     if not hooked:
         hooked.append(
@@ -683,7 +684,9 @@ def watched():
         )
         for codec in ("raw_unicode_escape", "latin1", "ascii"):
             codecs.lookup(codec)
-        from tensorgrad.serialization import safetensors  # imports that wait for the first use, functions of ops
+        from tensorgrad.serialization import (
+            safetensors,
+        )  # runs imports that happen on first use, and creates functions of ops
 
         for data in corpus("tensorgrad"):
             tg.load(io.BytesIO(data))
@@ -706,10 +709,10 @@ hooked: list = []
 
 
 def serve() -> None:
-    """Runs the cases whose seeds it reads; writes what came of each.
+    """Reads seeds, runs their cases, and writes the outcome of each.
 
-    No other thread may start or end here: what they allocate without Python's lock races with tracemalloc, which is
-    started and stopped for each case (CPython 128679; faulthandler's own timer is such a thread).
+    No other thread may start or end here: its allocations without the GIL would race with tracemalloc, which is started
+    and stopped for each case (CPython 128679; faulthandler's own timer is such a thread).
     """
     faulthandler.enable()
     with contextlib.suppress(ImportError):
@@ -726,24 +729,24 @@ def serve() -> None:
 
 
 class Worker:
-    """A process that runs cases; another is started when one has died."""
+    """A process that runs cases; it is restarted if it has died."""
 
     process: subprocess.Popen | None = None
 
     def __call__(self, seed: int, slack: float = 1.0) -> dict:
-        """What came of a case."""
+        """Returns the outcome of a case."""
         if self.process is None:
             command = [sys.executable, "-m", "tests.fuzz.loading", "--serve"]
             self.process = subprocess.Popen(
                 command,
                 cwd=Path(__file__).parents[2],
-                env={**os.environ, "TENSORGRAD_FAST": "0"},  # no threads of kernels: see serve
+                env={**os.environ, "TENSORGRAD_FAST": "0"},  # no kernel threads; see serve
                 text=True,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )
         assert self.process.stdin is not None and self.process.stdout is not None
-        timer = threading.Timer(PATIENCE, self.process.send_signal, [signal.SIGABRT])  # it writes where it is
+        timer = threading.Timer(PATIENCE, self.process.send_signal, [signal.SIGABRT])  # makes it print a traceback
         timer.start()
         try:
             self.process.stdin.write(f"{seed} {slack}\n")
@@ -757,7 +760,7 @@ class Worker:
         return {"wrong": f"the process ended (status {status}): it crashed, or had not loaded the file in {PATIENCE} s"}
 
     def close(self) -> int:
-        """Ends the process; its status."""
+        """Ends the process and returns its status."""
         process, self.process = self.process, None
         if process is None:
             return 0
@@ -770,7 +773,7 @@ atexit.register(worker.close)
 
 
 def stressed(seed: int) -> str:
-    """One case, in a process of its own kind. Raises: AssertionError with what is wrong."""
+    """Runs one case in a separate process. Raises: AssertionError with what is wrong."""
     answer = worker(seed)
     if "wrong" in answer:
         raise AssertionError(f"{answer['wrong']} (python -m tests.fuzz.loading --seed {seed} --cases 1)")

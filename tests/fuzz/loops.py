@@ -1,7 +1,8 @@
-"""The table of loops: what each runs from a seed, and what it proves when none of its cases fails.
+"""The table of loops: what each runs from a seed, and what it proves if none of its cases fails.
 
-A loop's function runs one case and returns what to count it as (a name, or several with their numbers). It raises what
-is wrong; its seed then repeats it. What kills, signals or forks does so in a process of its own (children.py).
+A loop's function runs one case and returns what to count it as (a name, or several with their counts). It raises an
+error if something is wrong, and its seed repeats the case. Loops that kill, signal or fork use a separate process
+(children.py).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 180  # seconds for what must end
+PATIENCE = 180  # seconds after which a process must have exited
 
 
 class Loop(NamedTuple):
@@ -30,13 +31,13 @@ class Loop(NamedTuple):
 
     run: Callable[[int], str | dict[str, int]]
     proves: str
-    share: float = 1.0  # of the time, relative to others
+    share: float = 1.0  # its share of the time, relative to others
     lacks: Callable[[], str] = lambda: ""  # why it cannot run here
     details: Callable[[int], str] = lambda seed: ""  # more about a case that failed
 
 
 class Failed(Exception):
-    """What a child process found, or that it did not end."""
+    """Raised if a child process reports a failure, or does not exit."""
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
@@ -51,7 +52,7 @@ def names(device: str) -> list[str]:
 
 
 def kernel_case(device: str, only: tuple[str, ...], seed: int) -> str:
-    """A case of the family that is this seed's."""
+    """Runs the case for a seed."""
     from tests.fuzz import kernels
 
     chosen = [name for name in names(device) if not only or name in only]
@@ -60,7 +61,7 @@ def kernel_case(device: str, only: tuple[str, ...], seed: int) -> str:
 
 
 def kernel_details(device: str, only: tuple[str, ...], seed: int) -> str:
-    """The program that shows a small case with the same fault."""
+    """Returns a program that reproduces a small case with the same failure."""
     from tests.fuzz import kernels
 
     chosen = [name for name in names(device) if not only or name in only]
@@ -85,13 +86,13 @@ def no_gpu() -> str:
 
 
 def child(task: str, *arguments: object, **options) -> subprocess.Popen:
-    """A process that does a task of children.py."""
+    """Starts a process that runs a task of children.py."""
     command = [sys.executable, "-m", "tests.fuzz.children", task, *map(str, arguments)]
     return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
 
 def told(task: str, seed: int) -> dict[str, int]:
-    """What a child counted. Raises: Failed with its last words."""
+    """Returns the counts of a child. Raises: Failed with its last output."""
     process = child(task, seed)
     try:
         out, error = process.communicate(timeout=PATIENCE)
@@ -105,7 +106,7 @@ def told(task: str, seed: int) -> dict[str, int]:
 
 
 def killed_saver(seed: int) -> dict[str, int]:
-    """Ends a process with SIGKILL while it saves again and again; the file is one of those that it saved."""
+    """Kills a process with SIGKILL while it saves repeatedly; the file must be one of those that it saved."""
     import tensorgrad as torch
 
     rng = random.Random(seed)
@@ -113,7 +114,7 @@ def killed_saver(seed: int) -> dict[str, int]:
         path = Path(folder) / "model.pt"
         process = child("save", path, seed)
         assert process.stdout is not None
-        process.stdout.readline()  # the first one is whole
+        process.stdout.readline()  # waits until the first file is complete
         time.sleep(rng.uniform(0.0, 0.3))
         process.send_signal(signal.SIGKILL)
         process.communicate()
@@ -132,14 +133,14 @@ def killed_saver(seed: int) -> dict[str, int]:
 
 
 def damaged_file(seed: int) -> str:
-    """Loads a damaged or a hostile checkpoint."""
+    """Loads a damaged or malicious checkpoint."""
     from tests.fuzz import loading
 
     return loading.stressed(seed)
 
 
 def damaged_cache(seed: int) -> str:
-    """Damages the file of a family of kernels: it is refused. Or kills who writes it: what lies there then serves."""
+    """Damages a file of compiled kernels, which must be rejected; or kills its writer, and the file must be usable."""
     from tensorgrad.kernels.numba.runtime import cache
 
     rng, family = random.Random(seed), "pointwise"
@@ -179,7 +180,7 @@ def damaged_cache(seed: int) -> str:
 
 @cache
 def kernels_file() -> bytes:
-    """A file of compiled kernels."""
+    """Returns a file of compiled kernels."""
     with tempfile.TemporaryDirectory() as folder:
         process = child("cache", 0, env=os.environ | {"TENSORGRAD_CACHE": folder})
         _, error = process.communicate(timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""The fuzzers themselves: no kernel is without a family, each is reached, a case can be repeated, a fault is found."""
+"""The fuzzers themselves: every kernel has a family and is reached, cases can be repeated, and faults are found."""
 
 import os
 import subprocess
@@ -12,8 +12,8 @@ from tests.fuzz import kernels, loops
 from tests.fuzz.cases import Array, Case, Draw
 from tests.fuzz.families import FAMILIES
 
-# What no call reaches by itself.
-BESIDE = {"spin_wait"}  # the loop of the pool's threads, under all cases with several threads
+# Kernels that no call reaches directly.
+BESIDE = {"spin_wait"}  # the loop of the pool's threads, used by all cases with several threads
 numba = pytest.mark.skipif(not table.wanted(), reason="numba is absent, or TENSORGRAD_FAST=0")
 
 
@@ -28,7 +28,7 @@ def test_every_cuda_kernel_has_a_family():
 
     path = os.path.join(os.path.dirname(cuda.__file__), "table.py")
     rows: dict = {}
-    with open(path) as file:  # without CuPy the folder cannot be imported as a whole
+    with open(path) as file:  # without CuPy the package cannot be imported
         text = file.read().replace("from tensorgrad.kernels.cuda import host\n", "host = _Host\n")
     exec(compile(text, path, "exec"), {"__name__": "table", "_Host": type("_Host", (), {"OPS": ()})}, rows)
     found = {name for family in FAMILIES.values() for name in (*family.rows, *family.cuda)}
@@ -38,7 +38,7 @@ def test_every_cuda_kernel_has_a_family():
 @numba
 @pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.rows])
 def test_its_cases_reach_the_kernel(name):
-    """Some hundred cases at most, until each row's kernel has returned a result."""
+    """Runs at most some hundred cases, until each row's kernel has returned a result."""
     family = FAMILIES[name]
     for seed in range(1500):
         if all(kernels.USED[row] for row in family.rows if row not in BESIDE) and seed >= 5:
@@ -65,7 +65,7 @@ def test_a_case_is_made_again_by_its_seed_and_by_its_text():
 
 @numba
 def test_a_fault_is_found_and_made_small(monkeypatch, capsys):
-    """A kernel that is wrong for one width, only."""
+    """The kernel is wrong for one width only."""
     kernels.load(("softmax_", "spin_wait"))
     row = next(row for row in table.ROWS if row.op == "softmax_")
     right = row.ready

@@ -1,8 +1,8 @@
-"""Scenarios that must come out alike under tensorgrad and torch.
+"""Scenarios that must behave the same under tensorgrad and torch.
 
-A scenario is a function of the library: `def scenario(torch): ...` that returns what it observed (numbers, tensors,
-names, texts of errors; nested as it likes). `@alike` makes a test of it: it runs under both and compares. An `assert`
-inside a scenario is checked under both.
+A scenario is a function of the library, `def scenario(torch): ...`, that returns what it observed (numbers, tensors,
+names, error messages, nested in any way). `@alike` turns it into a test that runs it under both libraries and compares
+the results. An `assert` inside a scenario is checked under both.
 """
 
 import functools
@@ -19,7 +19,7 @@ ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
 def alike(scenario=None, *, tolerance=1e-5):
-    """Turns a scenario into a test. Without torch it only runs, and the test then counts as skipped."""
+    """Turns a scenario into a test. Without torch, the scenario only runs and the test is reported as skipped."""
     if scenario is None:
         return functools.partial(alike, tolerance=tolerance)
 
@@ -43,20 +43,20 @@ def alike(scenario=None, *, tolerance=1e-5):
 
 # --- what torch can do on this machine -------------------------------------------------------------------------------
 
-# oneDNN, on a processor for which it has no kernel of this kind: say, no LSTM in bfloat16 without AVX-512.
+# oneDNN's message on a processor without the kernel it needs, for example an LSTM in bfloat16 without AVX-512.
 NO_KERNEL = re.compile(r"could not create a primitive|oneDNN.* not supported|not supported (on|by) this (CPU|platform)")
 
 
 def no_kernel(error) -> bool:
-    """Whether an error, or its text, is torch's way to say that this processor lacks what the call needs.
+    """Returns whether an error (or its text) means that torch lacks a kernel for this processor.
 
-    tests/conftest.py skips any test that such an error ends; a test of many rows asks for each by `of_torch`.
+    tests/conftest.py skips tests that end with such an error; tests with many rows check each row with `of_torch`.
     """
     return HAS_TORCH and isinstance(error, RuntimeError | str) and NO_KERNEL.search(str(error)) is not None
 
 
 def of_torch(call):
-    """What a call of torch gives; the test is skipped if torch cannot do that on this machine."""
+    """Returns the result of a call of torch; skips the test if torch cannot run it on this machine."""
     try:
         return call()
     except RuntimeError as error:
@@ -67,10 +67,10 @@ def of_torch(call):
 
 @functools.cache
 def last_bit() -> float:
-    """How far torch's weights may be from those of the same seed elsewhere; not at all if it rounds u·w + a once.
+    """Returns how far torch's weights may be from those of the same seed elsewhere; 0 if it rounds u·w + a once.
 
-    Its kernels for AVX2 and later do. Those for older processors round twice, so that the last bit may differ: asked
-    for by the uniform numbers from an interval, beside those from 0 to 1 that they are made of.
+    Its kernels for AVX2 and later do. Kernels for older processors round twice, so the last bit may differ. This is
+    detected by comparing uniform values from an interval with those from 0 to 1 that they are computed from.
     """
     import torch
 
@@ -82,7 +82,7 @@ def last_bit() -> float:
 
 
 def texts(value):
-    """All texts in an observation."""
+    """Yields all strings in an observation."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list | tuple):
@@ -94,14 +94,14 @@ def texts(value):
 
 
 def observed(scenario, torch):
-    """What the scenario returns under one of the libraries, as plain Python values."""
+    """Returns the result of a scenario under one of the libraries, as plain Python values."""
     with torch.enable_grad():
         torch.manual_seed(0)
         return plain(scenario(torch))
 
 
 def plain(value):
-    """Tensors as (dtype, requires grad, nested lists); everything else by its own value."""
+    """Converts tensors to (dtype, requires grad, nested lists); other values are kept."""
     if hasattr(value, "requires_grad") and hasattr(value, "tolist"):
         return (str(value.dtype).replace("tensorgrad.", "torch."), bool(value.requires_grad), value.tolist())
     if isinstance(value, dict):
@@ -120,7 +120,7 @@ def assert_alike(found, expected, tolerance: float, where: str) -> None:
 
 
 def compare(found, expected, tolerance: float, where: str):
-    """Yields a line for every place where two observations differ."""
+    """Yields a line for each difference between two observations."""
     if isinstance(expected, list | tuple) and isinstance(found, list | tuple) and len(found) == len(expected):
         for i, (f, e) in enumerate(zip(found, expected, strict=True)):
             yield from compare(f, e, tolerance, f"{where}[{i}]")
@@ -129,14 +129,14 @@ def compare(found, expected, tolerance: float, where: str):
             yield from compare(found[key], expected[key], tolerance, f"{where}[{key!r}]")
     elif isinstance(expected, float | complex) and isinstance(found, float | complex):
         close = abs(found - expected) <= tolerance * (1 + abs(expected)) or found == expected
-        if not close and not (found != found and expected != expected):  # nan is alike nan
+        if not close and not (found != found and expected != expected):  # nan equals nan here
             yield f"{where}: {found} | {expected}"
     elif type(found) is not type(expected) or found != expected:
         yield f"{where}:\n    {found!r}\n    {expected!r}"
 
 
 def error(function, *args, **kwargs) -> str:
-    """`Type: text` of the exception that a call raises; "nothing" if it raises none."""
+    """Returns `Type: text` of the exception that a call raises; "nothing" if it raises none."""
     try:
         function(*args, **kwargs)
     except Exception as caught:
@@ -145,7 +145,7 @@ def error(function, *args, **kwargs) -> str:
 
 
 def graph(tensor, depth: int = 6):
-    """The names of the nodes behind a tensor: (name, [children])."""
+    """Returns the names of the nodes behind a tensor, as (name, [children])."""
 
     def walk(node, left):
         if node is None or not left:
@@ -156,10 +156,10 @@ def graph(tensor, depth: int = 6):
 
 
 def as_torch_says(text: str) -> str:
-    """The error of a modified saved tensor, without where the two libraries differ on purpose.
+    """Returns the error for a modified saved tensor, without the parts that differ between the libraries on purpose.
 
-    Both name an op: PyTorch the last one that made or changed the tensor, tensorgrad the one that made the saved value;
-    and tensorgrad adds which op needs it.
+    Both name an op: PyTorch the last one that created or changed the tensor, tensorgrad the one that created the saved
+    value. tensorgrad also names the op that needs it.
     """
     text = re.sub(r" \(The value is needed by \w+\.\)|, which is output \d of \w+,", "", text)
     return text

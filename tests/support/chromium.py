@@ -1,4 +1,4 @@
-"""Drives a headless Chromium through its DevTools protocol, over a pipe: for the tests of HTML pages.
+"""Drives a headless Chromium over a pipe, with its DevTools protocol, for the tests of HTML pages.
 
     with Chromium() as browser:
         page = browser.open("page.html")
@@ -6,7 +6,7 @@
         page.key("ArrowRight")
         assert not page.errors
 
-The protocol: https://chromedevtools.github.io/devtools-protocol/. Nothing but Python's own library is needed.
+The protocol: https://chromedevtools.github.io/devtools-protocol/. Only the Python standard library is needed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 def program() -> str | None:
-    """Where Chromium is; None if it is not installed."""
+    """Returns the path of Chromium; None if it is not installed."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -56,7 +56,7 @@ needs_chromium = pytest.mark.skipif(
 
 
 class Chromium:
-    """One browser with a new, empty profile, for a `with` statement."""
+    """A browser with a new, empty profile, for use in a `with` statement."""
 
     def __enter__(self) -> Chromium:
         self.profile = tempfile.TemporaryDirectory(prefix="tensorgrad-chromium-", ignore_cleanup_errors=True)
@@ -83,7 +83,7 @@ class Chromium:
         self.profile.cleanup()
 
     def call(self, method: str, session: str | None = None, **parameters) -> dict:
-        """Sends one command and waits for its answer; events on the way are kept in `events`."""
+        """Sends one command and waits for its answer; events received in between are kept in `events`."""
         number = next(self.numbers)
         message = {"id": number, "method": method, "params": parameters}
         if session is not None:
@@ -98,7 +98,7 @@ class Chromium:
             self.events.append(answer)
 
     def receive(self, seconds: float) -> dict:
-        """The next message. Raises: RuntimeError if none comes in time."""
+        """Returns the next message. Raises: RuntimeError if none arrives in time."""
         end = time.monotonic() + seconds
         while b"\0" not in self.buffer:
             ready, _, _ = select.select([self.read], [], [], max(0.0, end - time.monotonic()))
@@ -112,7 +112,7 @@ class Chromium:
     def open(
         self, path: str | Path, *, width: int = 1280, height: int = 900, dark: bool = False, mark: str = ""
     ) -> Page:
-        """A file in a new tab, when it has loaded. `mark` comes behind a `#` in its address."""
+        """Opens a file in a new tab and waits until it is loaded. `mark` follows a `#` in its address."""
         return Page(self, Path(path).resolve().as_uri() + (f"#{mark}" if mark else ""), width, height, dark)
 
 
@@ -133,24 +133,24 @@ class Page:
         self.wait("document.readyState === 'complete'")
 
     def call(self, method: str, **parameters) -> dict:
-        """One command to this tab."""
+        """Sends one command to this tab."""
         return self.browser.call(method, self.session, **parameters)
 
     def resize(self, width: int, height: int) -> None:
-        """The size of the window, in CSS pixels."""
+        """Sets the size of the window, in CSS pixels."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
 
     def run(self, expression: str):
-        """The value of a JavaScript expression. Raises: RuntimeError if it throws."""
+        """Returns the value of a JavaScript expression. Raises: RuntimeError if it throws."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"]["exception"].get("description", "JavaScript threw"))
         return answer["result"].get("value")
 
     def wait(self, expression: str, seconds: float = 20.0):
-        """Waits until the expression is true; its value. Raises: TimeoutError."""
+        """Waits until the expression is true, and returns its value. Raises: TimeoutError."""
         end = time.monotonic() + seconds
         while True:
             value = self.run(expression)
@@ -161,20 +161,20 @@ class Page:
             time.sleep(0.02)
 
     def key(self, name: str) -> None:
-        """A key, pressed and released as by a keyboard."""
+        """Presses and releases a key, as on a keyboard."""
         code = KEYS[name]
         parts = {"key": name, "code": "Space" if name == " " else name, "windowsVirtualKeyCode": code}
         self.call("Input.dispatchKeyEvent", type="keyDown", **parts, **({"text": " "} if name == " " else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **parts)
 
     def click(self, selector: str) -> None:
-        """The left button of the mouse on the middle of an element."""
+        """Clicks the middle of an element with the left mouse button."""
         x, y = self.middle(selector)
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def middle(self, selector: str) -> tuple[float, float]:
-        """Where an element is, once it is in view."""
+        """Scrolls an element into view and returns the position of its center."""
         found = f"document.querySelector({json.dumps(selector)})"
         self.run(f"{found}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
         box = self.run(
@@ -183,18 +183,18 @@ class Page:
         return box[0] + box[2] / 2, box[1] + box[3] / 2
 
     def swipe(self, selector: str, right: float) -> None:
-        """A finger that moves sideways over an element."""
+        """Swipes sideways over an element."""
         x, y = self.middle(selector)
         self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
         self.call("Input.dispatchTouchEvent", type="touchMove", touchPoints=[{"x": x + right, "y": y}])
         self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def screenshot(self, path: str | Path) -> None:
-        """What is seen, as a PNG file."""
+        """Saves a screenshot as a PNG file."""
         Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def tree(self) -> list[dict]:
-        """The accessibility tree as a screen reader gets it: `role`, `name`, `value` and `properties` of each node."""
+        """Returns the accessibility tree: `role`, `name`, `value` and `properties` of each node."""
         found = []
         for node in self.call("Accessibility.getFullAXTree")["nodes"]:
             if not node.get("ignored"):
@@ -205,7 +205,7 @@ class Page:
 
     @property
     def errors(self) -> list[str]:
-        """Exceptions and errors that the page caused so far."""
+        """Returns the exceptions and errors on the page so far."""
         found = []
         for event in self.browser.events:
             if event.get("sessionId") != self.session:
@@ -222,6 +222,6 @@ class Page:
 
     @property
     def requests(self) -> list[str]:
-        """The addresses that the page asked for."""
+        """Returns the addresses that the page requested."""
         events = (e for e in self.browser.events if e.get("sessionId") == self.session)
         return [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]

@@ -1,6 +1,6 @@
-"""The numbers at which things change, and what is computed of them: the tables of tests/ops/test_edge_values.py.
+"""Edge values, and the expressions computed from them: the tables of tests/ops/test_edge_values.py.
 
-An expression reads `l` as the library, `F` as its nn.functional, and `x`, `y`, `z` as tensors.
+In an expression, `l` is the library, `F` its nn.functional, and `x`, `y` and `z` are tensors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ nan, inf = math.nan, math.inf
 
 
 def edges(dtype, loose=False) -> torch.Tensor:
-    """The numbers of a dtype at which things change; `loose`: without those near its limits."""
+    """Returns the edge values of a dtype; with `loose`, without those near its limits."""
     limits = torch.finfo(dtype)
     tiny, eps = limits.tiny, limits.eps
     numbers = [nan, 0.0, inf, 1.0, 1 + eps, 1 - eps / 2, 0.5, 1.5, 2.0, 2.5, 3.0, 1e-4, 0.1, 6.0, 20.0, 100.0, 88.8]
@@ -31,7 +31,7 @@ def edges(dtype, loose=False) -> torch.Tensor:
 
 
 def triples(dtype) -> torch.Tensor:
-    """All rows of three out of ten numbers."""
+    """Returns all rows of three out of ten values."""
     limits = torch.finfo(dtype)
     large = 2.0 ** math.floor(math.log2(limits.max) / 2 - 3)  # the squares of a few of these have a finite sum
     numbers = [nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 2.5, limits.tiny * limits.eps, large]
@@ -42,11 +42,11 @@ def triples(dtype) -> torch.Tensor:
 
 
 def listed(text: str) -> list[str]:
-    """Expressions separated by semicolons and lines."""
+    """Splits expressions separated by semicolons and line breaks."""
     return [expression.strip() for expression in text.replace("\n", ";").split(";") if expression.strip()]
 
 
-SPELLED = {  # rows whose public functions have parameters of their own
+SPELLED = {  # rows whose public functions have other parameters
     "clamp": "l.clamp(x, -1, 2.5)",
     "elu": "F.elu(x)",
     "gelu": "F.gelu(x)",
@@ -62,7 +62,7 @@ SPELLED = {  # rows whose public functions have parameters of their own
 
 
 def written(op) -> str | None:
-    """The expression that calls a row's public function; None if PyTorch has none, or it takes no floats."""
+    """Returns the expression that calls a row's public function; None if PyTorch has none, or it takes no floats."""
     tensors = ", ".join("xyz"[: sum(p.is_tensor for p in op.params)])
     if op.name in SPELLED or op.name.startswith("bitwise_") or op.name in ("gcd", "lcm"):
         return SPELLED.get(op.name)
@@ -152,7 +152,7 @@ F.hardtanh(x, -2, 2) if x.dtype != l.uint8 else x; x.masked_fill(y > 0, 3); x.na
 # --- how closely -----------------------------------------------------------------------------------------------------
 
 
-EXACT = {  # one right answer, to the last bit
+EXACT = {  # results that must be exact to the last bit
     *(f"l.{name}(x)" for name in listed("""
     neg; reciprocal; square; abs; sign; sgn; floor; ceil; trunc; round; frac; isnan; isinf; isfinite; signbit
     logical_not; positive; nan_to_num; relu
@@ -167,15 +167,15 @@ EXACT = {  # one right answer, to the last bit
     l.where(x > 0, y, z); x.masked_fill(y > 0, -0.0); x + 1; 1 - x; 1 / x; x * 0; x * inf; x / 3
     """),
 }  # fmt: skip
-LOOSE = ("bessel", "airy", "polynomial", "gamma", "zeta")  # PyTorch's own are off by more than single precision
+LOOSE = ("bessel", "airy", "polynomial", "gamma", "zeta")  # PyTorch's own errors are larger than single precision
 
 
 def loose(expression: str) -> bool:
-    """Whether nan, infinities, zeros and five digits are all that can be compared."""
+    """Returns whether only nan, infinities, zeros and five digits can be compared."""
     return any(name in expression for name in LOOSE)
 
 
-# Zeros of either sign: extrema return any of several; sums that come to zero do so in an order of their own.
+# Zeros of either sign: extrema may return any of several, and sums to zero depend on the order.
 SIGNLESS = set(listed("""
 x.amax(-1); x.amin(-1); x.aminmax(dim=-1); x.max(-1); x.min(-1); x.median(-1); x.kthvalue(2, -1).values; x.msort()
 F.max_pool1d(x[:, None], 2, 1); F.max_pool1d(x[:, None], 3, 2, 1, return_indices=True)

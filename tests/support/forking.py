@@ -1,4 +1,4 @@
-"""Forks while other threads are in the middle of something: the child must be able to do all of it itself, and to end.
+"""Forks while other threads are busy: the child must be able to do the same work itself, and to exit.
 
 `case(seed)` is one random case; `python -m tests.support.forking --seed 7` repeats it.
 """
@@ -26,7 +26,7 @@ from tensorgrad.nn import call_hooks
 from tensorgrad.random import generator
 from tensorgrad.system import forks
 
-LIMIT = 60  # seconds that a child may take; a healthy one takes a fraction of one
+LIMIT = 60  # seconds that a child may take; normally it takes a fraction of a second
 _large = torch.ones(300_000, requires_grad=True)
 _own = torch.Generator().manual_seed(1)
 _model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2))
@@ -47,7 +47,7 @@ def steps() -> None:
 
 
 def draws() -> None:
-    """Random numbers of the default generator, and samplers that hold it for several draws."""
+    """Random numbers of the default generator, and samplers that lock it for several draws."""
     torch.rand(50_000), torch.randn(20_000), torch.randperm(2_000), torch.rand(2_000).bernoulli_()
     torch.distributions.Gamma(torch.ones(200), torch.ones(200)).sample()
 
@@ -88,12 +88,12 @@ torch.autograd.graph.register_multi_grad_hook(_shared, len)
 
 
 def shared_hooks() -> None:
-    """A group of hooks that all threads come by."""
+    """A group of hooks that all threads run."""
     (_shared[0] * _shared[1]).sum().backward()
 
 
 def listens() -> None:
-    """Summaries, and what is rarely on."""
+    """Summaries, and other features that are rarely active."""
     listener = call_hooks.Listener()
     call_hooks.listen(listener)
     _model(torch.ones(1, 8))
@@ -112,7 +112,7 @@ def profiles() -> None:
 
 
 def views() -> None:
-    """The storages of tensors that have had none."""
+    """The storages of tensors that have none yet."""
     for _ in range(200):
         torch.zeros(3).storage_offset(), torch.zeros(4, 4)[1:].t().data_ptr()
 
@@ -135,7 +135,7 @@ ACTIVITIES = (
 
 
 def child_does(names: list[str]) -> int:
-    """What a child does: everything that the threads were doing, and some more. Returns its exit status."""
+    """Runs in the child everything that the threads were doing, and more. Returns the exit status."""
     faulthandler.register(signal.SIGUSR1, file=sys.__stderr__)
     try:
         for activity in ACTIVITIES:
@@ -159,7 +159,7 @@ def _held(lock) -> bool:
 
 
 def forked(names: list[str]) -> None:
-    """Forks a child that does these; raises AssertionError if it fails or does not end."""
+    """Forks a child that runs these activities; raises AssertionError if it fails or does not exit."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -173,7 +173,7 @@ def forked(names: list[str]) -> None:
         if done:
             break
         if time.monotonic() > limit:
-            os.kill(child, signal.SIGUSR1)  # it says where it is
+            os.kill(child, signal.SIGUSR1)  # makes it print a traceback
             time.sleep(1)
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
@@ -184,7 +184,7 @@ def forked(names: list[str]) -> None:
 
 @contextlib.contextmanager
 def busy(activities):
-    """While the block runs, a thread does each of these again and again. Raises what one of them raised."""
+    """Runs each activity repeatedly in its own thread during the block. Raises the first error in one of them."""
     stop, errors = threading.Event(), []
 
     def again(activity):
@@ -196,7 +196,7 @@ def busy(activities):
 
     threads = [threading.Thread(target=again, args=(activity,), name=activity.__name__) for activity in activities]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads; anomaly mode of itself
+        warnings.simplefilter("ignore")  # Python 3.12 warns about forks with threads; anomaly mode warns about itself
         for thread in threads:
             thread.start()
         try:
@@ -210,7 +210,7 @@ def busy(activities):
 
 
 def case(seed: int, rounds: int = 4) -> None:
-    """Some activities at once, and forks at random moments. Raises AssertionError if a child fails or hangs."""
+    """Runs some activities together and forks at random moments. Raises AssertionError if a child fails or hangs."""
     rng = random.Random(seed)
     chosen = rng.sample(ACTIVITIES, rng.randint(1, 3))
     done = {activity.__name__ for activity in (*chosen, rng.choice(ACTIVITIES))}

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-# For tests to which compiled kernels of the CPU make no difference, and that take long.
+# For slow tests for which compiled CPU kernels make no difference.
 once = pytest.mark.skipif(
     os.environ.get("TESTS_ONCE") == "elsewhere",
     reason="compiled kernels are not for GPUs: the run without them, beside this one, does this",

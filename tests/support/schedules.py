@@ -1,4 +1,4 @@
-"""The learning rate schedules against PyTorch's: each class in some settings (for tests/conformance/optimdb.py)."""
+"""Compares learning rate schedules with PyTorch's, each class in several settings; for tests/conformance/optimdb.py."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import torch
 import tensorgrad as tg
 
 STEPS = 30
-SWAPPED = 12  # after how many steps the state goes over into the other library
+SWAPPED = 12  # the number of steps after which the state is loaded into the other library
 NAMES = [*torch.optim.lr_scheduler.__all__, "SWALR"]
 
 
 class Halving:
-    """A callable object, the attributes of which are saved."""
+    """A callable object whose attributes are saved."""
 
     def __init__(self, base: float) -> None:
         self.base = base
@@ -26,7 +26,7 @@ class Halving:
         return self.base**x
 
 
-# Class -> what makes it, of a library's lr_scheduler and an optimizer of two groups.
+# Class -> functions that create it, from a library's lr_scheduler and an optimizer with two groups.
 CASES = {
     "LambdaLR": [
         lambda s, o: s.LambdaLR(o, lambda n: 0.9**n),
@@ -111,7 +111,7 @@ CASES = {
     ],
 }
 
-# Class -> what raises an exception.
+# Class -> calls that raise an exception.
 ERRORS = {
     "LambdaLR": [lambda s, o: s.LambdaLR(o, [abs]), lambda s, o: s.LambdaLR(3, abs)],
     "MultiplicativeLR": [lambda s, o: s.MultiplicativeLR(o, 3), lambda s, o: s.MultiplicativeLR(o, [abs] * 3)],
@@ -191,7 +191,7 @@ ERRORS = {
 
 
 def library(s):
-    """The library whose lr_scheduler this is."""
+    """Returns the library whose lr_scheduler this is."""
     return tg if s.__name__.startswith("tensorgrad") else torch
 
 
@@ -200,24 +200,24 @@ def found_beside(s):
 
 
 def found(lib, name: str):
-    """A library's class of that name; None if there is none."""
+    """Returns a library's class of that name; None if there is none."""
     return getattr(lib.optim.lr_scheduler, name, None) or getattr(lib.optim.swa_utils, name, None)
 
 
 def another(s, name: str = "SGD"):
-    """An optimizer of two groups."""
+    """Returns an optimizer with two groups."""
     return optimizer(library(s), name)
 
 
 def grown(schedule):
-    """The same schedule, whose optimizer got another group meanwhile."""
+    """Returns the same schedule after adding another group to its optimizer."""
     lib = torch if isinstance(schedule, torch.optim.lr_scheduler.LRScheduler) else tg
     schedule.optimizer.add_param_group({"params": [lib.ones(1, requires_grad=True)]})
     return schedule
 
 
 def inverse(s):
-    """A schedule written outside."""
+    """A user-defined schedule."""
 
     class Inverse(s.LRScheduler):
         def get_lr(self):
@@ -238,7 +238,7 @@ def optimizer(lib, name: str, tensors: bool = False):
 
 
 def check(name: str) -> list[str]:
-    """What differs between the two libraries' schedules of that name."""
+    """Returns the differences between the two libraries' schedules of that name."""
     mine, theirs = (inspect.signature(found(lib, name)) for lib in (tg, torch))
     problems = []
     if [(p.name, p.kind, p.default) for p in mine.parameters.values()] != [
@@ -252,14 +252,14 @@ def check(name: str) -> list[str]:
                 stories = [story(lib, other, make, algorithm, tensors) for lib, other in ((tg, torch), (torch, tg))]
             what = f"case {n} with {algorithm}{', learning rates that are tensors' * tensors}"
             problems += different(*stories, what)
-        problems += different(*(spoken(lib, make) for lib in (tg, torch)), f"case {n}: warnings")
+        problems += different(*(warnings_of(lib, make) for lib in (tg, torch)), f"case {n}: warnings")
     for n, attempt in enumerate(ERRORS[name]):
         problems += different(*(raised(lib, attempt) for lib in (tg, torch)), f"error {n}")
     return [f"{name}: {problem}" for problem in problems]
 
 
 def story(lib, other, make, algorithm: str, tensors: bool) -> list:
-    """What can be seen in 30 steps; in the middle, the other library's state is loaded."""
+    """Observes 30 steps; in the middle, the other library's state is loaded."""
     seen = []
     opt = optimizer(lib, algorithm, tensors)
     schedule = make(lib.optim.lr_scheduler, opt)
@@ -275,7 +275,7 @@ def story(lib, other, make, algorithm: str, tensors: bool) -> list:
 
 
 def advance(schedule, n: int) -> None:
-    """One step; a plateau is shown a loss that goes up and down."""
+    """Makes one step; a plateau schedule gets a loss that goes up and down."""
     if type(schedule).__name__ == "ReduceLROnPlateau":
         schedule.step(3 / (n + 1) + math.sin(n) / 5)
     else:
@@ -283,7 +283,7 @@ def advance(schedule, n: int) -> None:
 
 
 def state_after(lib, make, algorithm: str, tensors: bool) -> dict:
-    """The state after the first steps, without tensors."""
+    """Returns the state after the first steps, without tensors."""
     opt = optimizer(lib, algorithm, tensors)
     schedule = make(lib.optim.lr_scheduler, opt)
     for n in range(SWAPPED):
@@ -305,12 +305,12 @@ def plain(value):
 
 
 def settings(opt) -> list:
-    """The groups' settings, but for the parameters."""
+    """Returns the groups' settings, except for the parameters."""
     return [{k: saved_plainly(v) for k, v in group.items() if k != "params"} for group in opt.param_groups]
 
 
 def different(mine, theirs, what: str) -> list[str]:
-    """How nested values differ."""
+    """Describes how nested values differ."""
     if isinstance(theirs, dict) and isinstance(mine, dict):
         if set(mine) != set(theirs):
             return [f"{what}: keys {sorted(mine)}, expected {sorted(theirs)}"]
@@ -325,9 +325,10 @@ def different(mine, theirs, what: str) -> list[str]:
     return [] if same else [f"{what}: {mine!r}, expected {theirs!r}"]
 
 
-def spoken(lib, make) -> list[str]:
-    """The warnings of steps in the wrong order, of asking for the next rate outside a step, of jumping to an epoch, and
-    of a step that was overridden."""
+def warnings_of(lib, make) -> list[str]:
+    """Returns the warnings for steps in the wrong order, for computing the next rate outside a step, for jumping to an
+    epoch, and for an overridden step.
+    """
     opt = optimizer(lib, "SGD")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -354,7 +355,7 @@ def spoken(lib, make) -> list[str]:
 
 
 def raised(lib, attempt) -> str:
-    """`Type: text` of the exception."""
+    """Returns `Type: text` of the exception."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

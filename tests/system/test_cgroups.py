@@ -1,4 +1,4 @@
-"""How many processors the control groups of Linux leave to a process, and that as many threads are used."""
+"""How many processors Linux control groups leave to a process, and that as many threads are used."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tensorgrad import settings
 from tensorgrad.system import cgroups
 
-# What /proc/self/cgroup says, files below /sys/fs/cgroup, and the processors (None: no limit).
+# The contents of /proc/self/cgroup, files below /sys/fs/cgroup, and the processors (None: no limit).
 V1 = "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"
 GROUPS = {
     "absent": (None, {}, None),
@@ -60,5 +60,5 @@ def test_processors(name, tmp_path, monkeypatch):
     monkeypatch.setattr(cgroups, "processors", lambda: found)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)), raising=False)
     assert settings._default_threads() == min(4, expected or 4)
-    monkeypatch.setenv("OMP_NUM_THREADS", "64")  # who says so means it
+    monkeypatch.setenv("OMP_NUM_THREADS", "64")  # an explicit setting wins
     assert settings._default_threads() == 64

@@ -1,4 +1,4 @@
-"""A user need not have a home folder, nor a usable one: the library can do without what it keeps there."""
+"""The library works without a home directory, or with one that is not usable."""
 
 import ast
 import os

@@ -1,4 +1,4 @@
-"""A fork while other threads hold locks: the child can do everything, and nobody waits for ever."""
+"""A fork while other threads hold locks: everything works in the child, and there is no deadlock."""
 
 import ast
 import contextlib
@@ -36,12 +36,12 @@ MAKERS = {
     "asyncio": {"Lock", "Event", "Queue"},
     "concurrent.futures": {"ThreadPoolExecutor", "ProcessPoolExecutor"},
 }
-# Queues of threads that are gone in a child, which makes new ones if it needs any.
+# Queues of threads that do not exist in a child, which creates new ones if it needs any.
 ALLOWED = {
-    "kernels/numba/runtime/thread_pool.py: SimpleQueue",  # a worker's; _forget() lets go of all workers
-    "kernels/numba/runtime/background.py: SimpleQueue",  # of what is to be compiled: in a child nothing is
+    "kernels/numba/runtime/thread_pool.py: SimpleQueue",  # a worker's; _forget() drops all workers
+    "kernels/numba/runtime/background.py: SimpleQueue",  # of kernels to compile; a child compiles nothing
     "utils/data/worker.py: SimpleQueue",  # made in the worker process
-    "warmup.py: SimpleQueue",  # a command, which forks nothing
+    "warmup.py: SimpleQueue",  # a command, which does not fork
     "warmup.py: ThreadPoolExecutor",
 }
 
@@ -50,7 +50,7 @@ def test_locks_are_made_by_one_function():
     found = set()
     for path in sorted(ROOT.rglob("*.py")):
         name, tree = path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
-        names = {}  # the name in this file -> what it is
+        names = {}  # name in this file -> object
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module in MAKERS:
                 names |= {alias.asname or alias.name: alias.name for alias in node.names}
@@ -96,11 +96,11 @@ def test_locks_of_generators_are_known_and_forgotten_with_them():
     assert len(forks._locks) == before
 
 
-# --- what becomes of them in a child ---------------------------------------------------------------------------------
+# --- locks in a child ------------------------------------------------------------------------------------------------
 
 
 def child(function):
-    """Forks, calls the function in the child, and returns whether that ended well, and in time."""
+    """Forks, calls the function in the child, and returns whether it succeeded in time."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -120,11 +120,13 @@ def child(function):
 
 @contextlib.contextmanager
 def held(locks, seconds=3600.0):
-    """While the block runs, or for some seconds, another thread holds these locks."""
+    """Holds the locks in another thread during the block, or for some seconds."""
     ready, enough = threading.Event(), threading.Event()
 
     def hold():
-        while not all(taken := [lock.acquire(timeout=0.2) for lock in locks]):  # threads take them in other orders
+        while not all(
+            taken := [lock.acquire(timeout=0.2) for lock in locks]
+        ):  # other threads take them in a different order
             for lock, have in zip(locks, taken, strict=True):
                 if have:
                     lock.release()
@@ -153,7 +155,7 @@ def test_a_thread_that_holds_every_lock_for_ever(monkeypatch):
     names = [activity.__name__ for activity in forking.ACTIVITIES if activity is not forking.loads]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name in names:  # the child shall find all modules imported
+        for name in names:  # all modules must be imported before the fork
             getattr(forking, name)()
         with held(every_lock()):
             assert child(lambda: forking.child_does(names) == 0)
@@ -216,7 +218,7 @@ def test_a_fork_waits_for_what_must_be_whole():
 
 @needs_fork
 def test_two_that_wait_for_each_other_do_not_for_ever(monkeypatch):
-    """The forking thread holds what another waits for, while that one holds what the fork would wait for."""
+    """The forking thread holds a lock that another waits for, which in turn holds a lock that the fork waits for."""
     monkeypatch.setattr(forks, "PATIENCE", 0.05)
     mine, its = forks.lock(whole=True), forks.lock(whole=True)
     begun = threading.Event()
@@ -258,7 +260,7 @@ def test_random_numbers_are_whole_in_the_child():
 
 
 class SlowModule:
-    """Finds a module that takes its time to be imported."""
+    """Finds a module that is slow to import."""
 
     def __init__(self, name):
         self.name, self.begun = name, threading.Event()
@@ -277,7 +279,7 @@ class SlowModule:
 
 @needs_fork
 def test_a_module_that_another_thread_imports(monkeypatch):
-    """Nobody would finish it in the child, which would wait for it."""
+    """In the child nothing would finish the import, and the child would wait for it."""
     finder = SlowModule("tensorgrad._slow")
     monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
     thread = threading.Thread(target=importlib.import_module, args=(finder.name,))
@@ -302,8 +304,9 @@ def test_functions_between_fork_and_exec():
 
 
 def program(*arguments: str) -> None:
-    """tests/support/forking.py in a process of its own, whose BLAS never had a second thread: where it had one, a fork
-    beside a product waits for ever in the BLAS itself (docs/architecture.md)."""
+    """Runs tests/support/forking.py in a separate process whose BLAS never had a second thread. With several threads, a
+    fork during a matrix product deadlocks in the BLAS itself (docs/architecture.md).
+    """
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.forking", *arguments], capture_output=True, text=True, timeout=600,
         cwd=Path(__file__).parents[2], env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},

@@ -1,4 +1,4 @@
-"""Memory: reference counting alone frees everything, so all of this runs with the garbage collector off."""
+"""Memory: reference counting alone frees everything, so these tests run with the garbage collector disabled."""
 
 import gc
 import resource
@@ -15,7 +15,7 @@ from tensorgrad.storage.stubs import Storage
 
 @pytest.fixture(autouse=True, scope="module")
 def no_collector():
-    """The garbage collector is off, and what was there before is out of its sight (and so of `living`'s)."""
+    """Disables the garbage collector, and hides existing objects from it (and so from `living`)."""
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -26,12 +26,12 @@ def no_collector():
 
 @pytest.fixture(autouse=True)
 def clean_start():
-    """Nothing is left of the test before."""
+    """Removes everything left over from the previous test."""
     gc.collect()
 
 
 def living() -> dict:
-    """How many tensors, nodes and storages there are."""
+    """Counts the tensors, nodes and storages."""
     counts = {"tensors": 0, "nodes": 0, "storages": 0}
     for thing in gc.get_objects():
         cls = type(thing)
@@ -46,7 +46,7 @@ def living() -> dict:
 
 def frees_everything(function) -> None:
     """Asserts that calling `function` leaves no tensor, node or storage behind."""
-    function()  # what is made once and kept (caches, lazily built functions) is made now
+    function()  # creates what is made once and kept (caches, lazily built functions)
     before = living()
     for _ in range(3):
         function()
@@ -86,14 +86,14 @@ def test_a_thousand_steps_do_not_grow():
     for _ in range(700):
         last = step(*things)
     assert living() == before
-    assert grown < 60_000, f"{grown} bytes more after 300 steps"  # (Python keeps up to 2,000 freed tuples of a length)
+    assert grown < 60_000, f"{grown} bytes more after 300 steps"  # Python keeps up to 2,000 freed tuples of each length
     unit = 1 if sys.platform == "darwin" else 1024
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident) * unit < 4e6
-    assert last < first  # and it did train
+    assert last < first  # it has actually trained
 
 
 def test_activations_are_freed_during_backward():
-    """Backward lets go of what it has used: the peak is about that of forward."""
+    """Backward releases what it has used: its peak is about that of forward."""
     n, depth = 100_000, 20
     x = torch.ones(n, requires_grad=True)
 
@@ -127,7 +127,7 @@ def test_checkpoints_save_memory():
             y = y.exp() * 1e-3
         return y
 
-    # Once before: the modules that a first call loads are memory, too.
+    # Run once before measuring: modules imported by the first call use memory too.
     torch.utils.checkpoint.checkpoint(deep, x, use_reentrant=False, preserve_rng_state=False).sum().backward()
     x.grad = None
     tracemalloc.start()
@@ -145,7 +145,7 @@ def test_checkpoints_save_memory():
 
 
 def dies(make) -> None:
-    """Asserts that every tensor in what `make()` returns dies with it."""
+    """Asserts that every tensor in the result of `make()` is freed with it."""
     made = make()
     references = [weakref.ref(t) for t in made]
     assert all(reference() is not None for reference in references)
@@ -177,7 +177,7 @@ def test_a_graph_after_backward():
 
 def test_the_result_alone_does_not_keep_what_was_not_saved():
     x = torch.ones(3, requires_grad=True)
-    middle = x + 1  # its value is in nobody's formula
+    middle = x + 1  # its value is not used in any formula
     y = middle + 2
     reference = weakref.ref(middle)
     del middle
@@ -217,7 +217,7 @@ def test_writes_where_the_saved_tensor_becomes_its_own_history():
         other = torch.zeros(4)
         other[1:] = z.detach().requires_grad_()
         other.exp_()
-        other[0].sin_()  # writes over what exp_ saved: fine, as long as nobody asks
+        other[0].sin_()  # overwrites what exp_ saved, which is fine without backward
         return [x, y, z, base, other]
 
     dies(make)
@@ -405,7 +405,7 @@ def test_modules_and_optimizers():
 
 
 def test_a_chain_of_100_000_ops():
-    """Forward, backward, double backward (of a part) and death, all without recursion."""
+    """Forward, backward, double backward (of a part) and deallocation, all without recursion."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(400)
     try:

@@ -1,4 +1,4 @@
-"""Processes that the library starts have the options of the interpreter that it runs in: -I, -E, -s and the others."""
+"""Processes that the library starts have the options of the current interpreter: -I, -E, -s and the others."""
 
 import ast
 import os
@@ -14,7 +14,7 @@ from tensorgrad.system import processes
 
 ROOT = Path(tensorgrad.__file__).parent
 
-# Runs with an option, starts a process in each of the ways that the library has, and prints what these say.
+# Runs with an option, starts a process in each of the ways the library does, and prints their output.
 PROGRAM = """
     import contextlib, importlib.util, multiprocessing, subprocess, sys
     sys.path[:] = {path!r}
@@ -53,7 +53,7 @@ OPTIONS = [
 
 
 def run(way, options, tmp_path):
-    """What the process and its child print, and which of them ran the `sitecustomize` on PYTHONPATH."""
+    """Returns what the process and its child print, and which of them ran the `sitecustomize` on PYTHONPATH."""
     witness = tmp_path / "witness"
     (tmp_path / "sitecustomize.py").write_text(f"open({str(witness)!r}, 'a').write('ran ')")
     program = textwrap.dedent(PROGRAM).format(path=[str(ROOT.parent), *filter(os.path.isabs, sys.path)], way=way)

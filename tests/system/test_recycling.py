@@ -1,4 +1,4 @@
-"""Memory of large arrays stays with a process that computes, within bounds, and is given back when it is idle."""
+"""A busy process keeps the memory of large arrays, within bounds, and returns it to the system when it is idle."""
 
 import os
 import subprocess
@@ -116,7 +116,7 @@ def test_a_forked_child_keeps_little():
 
 
 class Library:
-    """glibc, as far as it is asked; it refuses larger mmap thresholds than some versions do."""
+    """A stand-in for glibc; it rejects mmap thresholds above a limit, as some versions do."""
 
     def __init__(self):
         self.asked, self.trims = [], 0
@@ -131,7 +131,7 @@ class Library:
 
 
 def raised(monkeypatch, memory):
-    """What the allocator is asked for where a process may use so much memory."""
+    """Returns the settings requested from the allocator if a process may use this much memory."""
     library = Library()
     monkeypatch.setattr(recycling, "_glibc", lambda: library)
     monkeypatch.setattr(recycling, "memory", lambda: memory)
@@ -140,7 +140,7 @@ def raised(monkeypatch, memory):
     for name in (*recycling._OTHERS, "TENSORGRAD_RECYCLE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(recycling._State, "kept", None)
-    assert recycling.start() and recycling.start()  # the second time it asks for nothing more
+    assert recycling.start() and recycling.start()  # the second call requests nothing more
     return library.asked
 
 
@@ -167,7 +167,7 @@ def test_elsewhere_nothing_happens(monkeypatch):
     [([0, 0, 0], 0), ([1, 0, 0], 1), ([1, 1, 1], 0), ([1, 0, 1, 0, 0], 2), ([0.02, 0.02, 0], 0), ([1, 1, 0.02], 1)],
 )
 def test_memory_is_given_back_once_when_a_process_becomes_idle(used, trims, monkeypatch):
-    """`used`: seconds of the processor in each of the thread's looks."""
+    """`used` has the processor seconds at each check of the thread."""
     library, clock, coming = Library(), [0.0], iter(used)
 
     def sleep(seconds):
@@ -184,7 +184,7 @@ def test_memory_is_given_back_once_when_a_process_becomes_idle(used, trims, monk
 
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
 MB = 1 << 20
-# What /proc/self/cgroup says, files below /sys/fs/cgroup, and the limit in MB (None: that of the machine).
+# The contents of /proc/self/cgroup, files below /sys/fs/cgroup, and the limit in MB (None: that of the machine).
 GROUPS = {
     "none": (None, {}, None),
     "2, no limit": ("0::/", {"memory.max": "max", "memory.high": "max"}, None),

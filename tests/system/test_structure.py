@@ -32,11 +32,10 @@ def layer(file: str) -> int | None:
 
 
 def parts_not_counted(tree: ast.Module) -> set[int]:
-    """What a file imports for type checkers only; and in its own `__getattr__` and `__dir__`.
+    """Returns the parts of a file whose imports do not count: for type checkers only, or in `__getattr__` or `__dir__`.
 
-    PyTorch has some names in files below those that make them (`nn.parameter.UninitializedParameter` is a subclass of
-    `nn.parameter.Parameter`). Such a file finds them when a program asks: it does not need them, and nothing in it
-    uses them.
+    PyTorch has some names in files below those that define them (`nn.parameter.UninitializedParameter` is a subclass of
+    `nn.parameter.Parameter`). Such a file finds them on access: it does not need them, and nothing in it uses them.
     """
     parts: list[ast.AST] = []
     for node in ast.walk(tree):
@@ -50,14 +49,14 @@ def parts_not_counted(tree: ast.Module) -> set[int]:
 
 
 def file_of(name: str) -> str | None:
-    """The file of a module, if there is such a module in the package."""
+    """Returns the file of a module, if the package has such a module."""
     inside = name.replace(".", "/").removeprefix("tensorgrad").lstrip("/")
     return next((file for file in (f"{inside}.py", f"{inside}/__init__.py".lstrip("/")) if file in FILES), None)
 
 
 @functools.cache
 def imports(file: str) -> set[str]:
-    """The files of the package that a file imports, when it is imported or in its functions."""
+    """Returns the files of the package that a file imports, at the top level or in its functions."""
     tree = ast.parse((ROOT / file).read_text())
     package = ".".join(["tensorgrad", *Path(file).parts[:-1]])
     rest = parts_not_counted(tree)
@@ -79,7 +78,7 @@ def imports(file: str) -> set[str]:
 
 
 def circles(graph: dict[str, set[str]]) -> Iterator[set[str]]:
-    """The groups of files that import each other, directly or not (Tarjan's strongly connected components)."""
+    """Returns the groups of files that import each other, directly or not (Tarjan's strongly connected components)."""
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     open_ones: list[str] = []

@@ -1,4 +1,4 @@
-"""Threads: what one does is not seen in another, and eight at once give what they give one after another."""
+"""Threads: they do not affect each other, and eight at the same time give the same results as one after another."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ THREADS = 8
 
 @pytest.fixture(autouse=True)
 def quick_switches():
-    """Threads take turns a thousand times more often than usual, so that races show."""
+    """Makes threads switch a thousand times more often than usual, to expose races."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(5e-6)
     yield
@@ -22,7 +22,7 @@ def quick_switches():
 
 
 def at_once(function, count: int = THREADS) -> list:
-    """The results of `function(0)`, `function(1)`, ..., each in a thread of its own, all started together."""
+    """Returns the results of `function(0)`, `function(1)`, ..., each in its own thread, all started together."""
     results: list = [None] * count
     errors: list = []
     barrier = threading.Barrier(count)
@@ -46,7 +46,7 @@ def at_once(function, count: int = THREADS) -> list:
 
 
 def train(seed: int, steps: int = 40) -> list:
-    """Trains a small network on data of its own; every weight after it, and the losses."""
+    """Trains a small network on its own data. Returns all weights afterwards, and the losses."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(16, 5, generator=generator)
     y = torch.randint(0, 3, (16,), generator=generator)
@@ -56,7 +56,7 @@ def train(seed: int, steps: int = 40) -> list:
     losses = []
     for step in range(steps):
         hidden = (x @ w1 + b1).tanh() * 2
-        hidden[:, step % 12].mul_(0.5)  # a write through a view, too
+        hidden[:, step % 12].mul_(0.5)  # also a write through a view
         logits = hidden @ w2 + b2
         loss = -(logits.log_softmax(1)[torch.arange(16), y]).mean()
         loss.backward()
@@ -90,7 +90,7 @@ def test_eight_threads_train_eight_modules():
         return [p.tolist() for p in model.parameters()]
 
     expected = [fit(make(i)) for i in range(THREADS)]
-    models = [make(i) for i in range(THREADS)]  # (the default generator is shared: models are made beforehand)
+    models = [make(i) for i in range(THREADS)]  # created beforehand, as the default generator is shared
     assert at_once(lambda i: fit(models[i])) == expected
 
 
@@ -161,7 +161,7 @@ def test_one_graph_used_by_many():
     assert all(at_once(work))
 
 
-@pytest.mark.parametrize("size", [10, 200_000])  # (NumPy lets other threads run only while it adds large arrays)
+@pytest.mark.parametrize("size", [10, 200_000])  # NumPy releases the GIL only while adding large arrays
 def test_no_gradient_is_lost_when_many_accumulate(size):
     x = torch.ones(size, requires_grad=True)
     rounds = 200 if size < 1000 else 20
@@ -172,7 +172,7 @@ def test_no_gradient_is_lost_when_many_accumulate(size):
 
     at_once(work)
     assert x.grad.min().item() == x.grad.max().item() == 2.0 * rounds * THREADS
-    for _ in range(20 if size < 1000 else 3):  # the first gradient of all
+    for _ in range(20 if size < 1000 else 3):  # the first gradient of every leaf
         x.grad = None
         at_once(lambda i: (x * 2).sum().backward())
         assert x.grad.min().item() == x.grad.max().item() == 2.0 * THREADS

@@ -25,7 +25,7 @@ Point = namedtuple("Point", "x y")
 
 
 def plain(value):
-    """A batch as text-like data: tensors as (dtype, list), everything else as it is."""
+    """Converts a batch to plain data: tensors become (dtype, list), other values are kept."""
     if hasattr(value, "tolist") and hasattr(value, "dtype") and not isinstance(value, np.ndarray | np.generic):
         return str(value.dtype), value.tolist()
     if isinstance(value, Mapping):
@@ -36,7 +36,7 @@ def plain(value):
 
 
 def both(story):
-    """What a story tells of each library from the same seed, with the generator's next number at its end."""
+    """Runs a story with both libraries from the same seed. Returns each result with the generator's next number."""
     told = []
     for lib, d in ((tg, data), (torch, torch_data)):
         lib.manual_seed(11)
@@ -180,7 +180,7 @@ def test_distributed_sampler_without_a_group():
 
 @needs_torch
 def test_when_random_numbers_are_drawn():
-    """A sampler that shuffles as soon as it is asked for an iterator; likewise an iterable data set."""
+    """A sampler, and an iterable data set, that shuffle as soon as their iterator is created."""
 
     def story(lib, d):
         class Eager(d.Sampler):

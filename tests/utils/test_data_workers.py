@@ -22,11 +22,11 @@ from tensorgrad.kernels.numba import table
 from tensorgrad.utils import data
 from tensorgrad.utils.data import channel, crew
 
-# torch is imported by the tests that compare with it only: spawned workers import this file.
+# torch is imported only by the tests that compare with it, since spawned workers import this file.
 FORKS = "fork" in multiprocessing.get_all_start_methods()
 fork = {"multiprocessing_context": "fork"}
 needs_fork = pytest.mark.skipif(not FORKS, reason="this system starts processes otherwise than by fork")
-LIMIT = 30  # seconds until a test that hangs is ended
+LIMIT = 30  # seconds after which a hanging test is stopped
 
 
 def descriptors():
@@ -38,7 +38,7 @@ compared: list[str] = []  # with PyTorch, whose own workers leave files open
 
 @pytest.fixture(scope="module", autouse=True)
 def helpers_of_multiprocessing():
-    """Processes of Python's that are started once and stay."""
+    """Starts processes of multiprocessing that are started once and remain."""
     if FORKS:
         from multiprocessing import forkserver, resource_tracker
 
@@ -48,7 +48,7 @@ def helpers_of_multiprocessing():
 
 @pytest.fixture(scope="module", autouse=True)
 def no_compiler():
-    """The process that compiles kernels in the background, and its pipes, come and go as they like."""
+    """Disables background compilation, whose process and pipes would be started and closed at any time."""
     if not table.wanted():
         yield
         return
@@ -62,7 +62,7 @@ def no_compiler():
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind():
-    """Ends a test that hangs; and after each there are no more processes, threads and open files than before it."""
+    """Stops hanging tests, and checks that each test leaves no processes, threads or open files behind."""
     compared.clear()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This DataLoader will create")  # on machines with few processors
@@ -76,7 +76,7 @@ def nothing_left_behind():
         finally:
             if hasattr(signal, "alarm"):
                 signal.alarm(0)
-    # An error that a test has caught keeps the iterator that it came from; so do some of PyTorch's.
+    # A caught error keeps a reference to its iterator; so do some of PyTorch's.
     if multiprocessing.active_children() if compared else descriptors() > files:
         gc.collect()
     if compared:
@@ -104,7 +104,7 @@ def plain(value):
 
 
 def same(story, seed=11):
-    """Both libraries tell the same story from the same seed, with the generator's next number at its end."""
+    """Asserts that a story has the same results in both libraries from the same seed, and leaves the same generator."""
     told = []
     for lib in (tg, oracle()):
         lib.manual_seed(seed)
@@ -123,7 +123,7 @@ class Squares(data.Dataset):
 
 
 class Told(Squares):
-    """Sample i is what the worker knows of itself, and the first random numbers of each kind."""
+    """Sample i is the worker's information about itself, and the first random numbers of each kind."""
 
     def __getitem__(self, i):
         info = data.get_worker_info()
@@ -181,7 +181,7 @@ def test_batches(options, persistent_workers):
         )
         yield len(loader)
         if persistent_workers:
-            yield next(iter(loader))  # an epoch that is broken off
+            yield next(iter(loader))  # an unfinished epoch
             yield from loader
         yield from loader
 
@@ -256,7 +256,7 @@ def test_the_promised_length_of_an_iterable_data_set():
 
 @needs_fork
 def test_when_the_sampler_is_asked():
-    """As many tasks as can be worked on are taken at once, then one for each batch that is given out."""
+    """The sampler is read for as many tasks as can be in progress, then once for each batch that is returned."""
 
     def story(lib, d):
         def numbers():
@@ -401,7 +401,7 @@ ERRORS = {
     "one that cannot be made from a text": (raising(Two(1, 2)), RuntimeError, r"Two: \(1, 2\)"),
     "one that cannot be pickled": (local_error, RuntimeError, "Local: three"),
     "an OSError": (raising(FileNotFoundError(2, "No such file", "x")), FileNotFoundError, "No such file: 'x'"),
-    "a sample that cannot be sent": (lambda i: lambda: i, (AttributeError, Exception), "is sending it to the main"),
+    "a sample that cannot be sent": (lambda i: lambda: i, (AttributeError, Exception), "but sending it to the main"),
     "a tensor with a graph": (
         lambda i: tg.ones(2, requires_grad=True) * i, RuntimeError, "Cowardly refusing to serialize non-leaf tensor",
     ),
@@ -463,7 +463,7 @@ def test_an_error_of_an_iterable_data_set():
 
 DEATHS = {
     "killed": (lambda i: os.kill(os.getpid(), signal.SIGKILL), "killed by SIGKILL, as happens when memory runs out"),
-    "left": (lambda i: os._exit(3), "exit code 3: its own output says why"),
+    "left": (lambda i: os._exit(3), "exit code 3; see its output for the reason"),
     "asked to exit": (lambda i: sys.exit(5), "exit code 5"),
 }
 
@@ -486,7 +486,7 @@ def test_a_worker_that_dies(what, how, options):
 
 @needs_fork
 def test_a_worker_that_is_killed_in_the_middle_of_a_message():
-    """Its batch is larger than the pipe: it cannot have been sent when the first part of it can be read."""
+    """Its batch is larger than the pipe, so it is not completely sent when its first part can be read."""
     iterator = iter(loading(data.TensorDataset(tg.zeros(4, 1_000_000)), batch_size=2, num_workers=1))
     worker, connection = iterator._workers[0], iterator._crew.connections[0]
     assert channel.loads(channel.receive(connection))[2] == data.worker.READY
@@ -539,9 +539,9 @@ def test_a_stubborn_worker_is_terminated(monkeypatch):
 
 
 def waits(thread):
-    """Whether a thread is waiting for a worker."""
+    """Returns whether a thread is waiting for a worker."""
     frame = sys._current_frames().get(thread.ident)
-    while frame is not None and frame.f_code is not crew.Crew._speaker.__code__:
+    while frame is not None and frame.f_code is not crew.Crew._readable.__code__:
         frame = frame.f_back
     return frame is not None
 
@@ -593,7 +593,7 @@ def test_iterating_in_another_thread():
 
 @needs_fork
 def test_forking_while_other_threads_hold_locks():
-    """The generator's lock, and that of a tensor's storage, are free in the workers."""
+    """The locks of the generator and of a tensor's storage are free in the workers."""
     stop = threading.Event()
 
     def busy():
@@ -638,7 +638,7 @@ def test_what_cannot_be_sent_to_a_spawned_worker():
         r"collate_fn \(.*<lambda>\)": {"dataset": Squares(), "collate_fn": lambda batch: batch},
         r"worker_init_fn \(.*<lambda>\)": {"dataset": Squares(), "worker_init_fn": lambda i: None},
     }.items():
-        with pytest.raises(Exception, match=rf"DataLoader: {name} cannot be sent to a worker process, as the start"):
+        with pytest.raises(Exception, match=rf"DataLoader: {name} cannot be pickled, which the start method"):
             iter(data.DataLoader(num_workers=1, multiprocessing_context="spawn", **options))
 
 
@@ -679,7 +679,7 @@ def program(folder, text, *arguments, **options):
 
 
 def gone(pids):
-    """Waits until these processes, which are not our children, have ended; says whether they have."""
+    """Waits for processes that are not our children to exit. Returns whether they have."""
     limit = time.monotonic() + LIMIT / 2
     while time.monotonic() < limit:
         alive = []
@@ -710,7 +710,7 @@ def test_a_program_with_a_guard(tmp_path, method):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only on Linux are workers forked by default")
 def test_a_program_without_a_guard(tmp_path):
-    """Data set, lambda and loop at the top of the script; at its end an iterator is still at work."""
+    """The data set, a lambda and the loop are at the top level of the script, and an iterator is active at its end."""
     text = """
         loader = DataLoader(Points(), batch_size=3, num_workers=2, collate_fn=lambda batch: [p.y for p in batch])
         print(list(loader))
@@ -727,7 +727,7 @@ def test_a_spawning_program_without_a_guard(tmp_path):
         _, errors = running.communicate(timeout=LIMIT)
     assert running.returncode == 1
     assert "before the current process has finished its bootstrapping phase" in errors.replace("\n        ", " ")
-    assert "It could not even start: with the start method 'spawn'" in errors.splitlines()[-1]
+    assert "It failed to start: with the start method 'spawn'" in errors.splitlines()[-1]
 
 
 WAITING = """

@@ -14,7 +14,7 @@ from tests.conftest import HAS_TORCH
 
 
 def recorded():
-    """A profile of a forward and a backward pass."""
+    """Returns a profile of a forward and a backward pass."""
     x, layer = tg.ones(2, 3), tg.nn.Linear(3, 4)
     with profile(record_shapes=True, profile_memory=True) as prof:
         with record_function("forward"):
@@ -187,7 +187,7 @@ def model_and_input(lib):
 
 
 def of_everything():
-    """A profile that keeps all that can be kept."""
+    """Returns a profile that records everything."""
     model, x = model_and_input(tg)
     with profile(record_shapes=True, profile_memory=True, with_stack=True, with_flops=True, with_modules=True) as prof:
         model(x).sum().backward()
@@ -201,7 +201,7 @@ def titles(table):
 @pytest.mark.skipif(not HAS_TORCH, reason="torch is the oracle of this test")
 @pytest.mark.parametrize("option", ["", "record_shapes", "profile_memory", "with_flops"])
 def test_tables_are_laid_out_as_those_of_torch(option):
-    """The same columns; and for events of the same names the same lines, but for the numbers."""
+    """The columns are the same, and events with the same names have the same lines except for the numbers."""
     import torch
 
     tables = []
@@ -294,7 +294,7 @@ def test_multiplications_are_counted():
     counted = {e.key: e.flops for e in prof.key_averages()}
     first, second = 2 * 3 * 6 * 5, 2 * 3 * 5 * 4
     assert counted["linear"] == first + second and counted["relu"] == 0
-    assert counted["AddmmBackward0"] == first + 2 * second  # nobody asks for the gradient of the input
+    assert counted["AddmmBackward0"] == first + 2 * second  # the input needs no gradient
     with profile(with_flops=True) as prof:
         x = tg.ones(3, 4, requires_grad=True)
         (x @ tg.ones(4, 2)).sum().backward()

@@ -1,4 +1,4 @@
-"""What `SummaryWriter` writes, read back from its files; and compared with what PyTorch's writes."""
+"""Reads back the files that `SummaryWriter` writes, and compares them with PyTorch's."""
 
 import importlib
 import io
@@ -24,7 +24,7 @@ rng = np.random.default_rng(0)
 
 
 def events(folder):
-    """All events of a folder and those below it, in their order, without the first of each file."""
+    """Returns all events in a directory tree, in order, without the first of each file."""
     for path in sorted(folder.rglob("events.out.tfevents.*")):
         yield from list(LegacyEventFileLoader(str(path)).Load())[1:]
 
@@ -34,7 +34,7 @@ def values(folder):
 
 
 def picture(value):
-    """The picture of an entry as an array (height, width, colours)."""
+    """Returns the image of an entry as an array (height, width, channels)."""
     Image = pytest.importorskip("PIL.Image", reason="pillow, which reads the pictures, is not installed")
     array = np.asarray(Image.open(io.BytesIO(value.image.encoded_image_string)))
     assert (value.image.height, value.image.width) == array.shape[:2]
@@ -42,7 +42,7 @@ def picture(value):
 
 
 def plain(event):
-    """An event as text-like data: pictures decoded, tensors as arrays, and no time."""
+    """Converts an event to plain data: images are decoded, tensors become arrays, times are left out."""
     told = [event.step, event.file_version, event.session_log.status]
     for value in event.summary.value:
         what = value.WhichOneof("value")
@@ -62,7 +62,7 @@ def oracle():
 
 
 def both(tmp_path, story, **options):
-    """The same story written by each library; asserts that the same can be read back."""
+    """Writes the same story with both libraries, and asserts that the same data is read back."""
     torch = oracle()
     told = []
     for lib in (tg, torch):
@@ -186,12 +186,12 @@ def test_errors(tmp_path):
 
 @needs_tensorboard
 def test_onnx_graphs_are_refused(tmp_path):
-    with SummaryWriter(tmp_path) as writer, pytest.raises(NotImplementedError, match="there is no ONNX here"):
+    with SummaryWriter(tmp_path) as writer, pytest.raises(NotImplementedError, match="ONNX is not supported"):
         writer.add_onnx_graph("x")
 
 
 class Branches(tg.nn.Module):
-    """Two inputs, a branch, a view, a write in place, a constant, a submodule twice, two results."""
+    """Two inputs, a branch, a view, an in-place write, a constant, a submodule called twice, two results."""
 
     def __init__(self):
         super().__init__()
@@ -205,7 +205,7 @@ class Branches(tg.nn.Module):
 
 
 def graphs(folder):
-    """The graphs of a folder, as TensorBoard's own reader finds them."""
+    """Returns the graphs in a directory, as read by TensorBoard."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     accumulator = EventAccumulator(str(folder)).Reload()
@@ -297,7 +297,7 @@ def test_the_folder_by_default(tmp_path, monkeypatch):
 
 @needs_tensorboard
 def test_halves(tmp_path):
-    """PyTorch's own are not read back: it writes the bits of single precision for them."""
+    """PyTorch's own files cannot be compared: it writes single-precision bits for half precision."""
     with SummaryWriter(tmp_path) as writer:
         writer.add_tensor("t", tg.tensor([1.5, -0.25], dtype=tg.float16))
     ((_, value),) = values(tmp_path)

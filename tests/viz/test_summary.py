@@ -1,4 +1,4 @@
-"""`nn.summary`, `utils.flop_counter` and `utils.module_tracker`: what is counted agrees with torch, nothing changes."""
+"""`nn.summary`, `utils.flop_counter` and `utils.module_tracker`: counts agree with torch, and nothing is modified."""
 
 import threading
 import warnings
@@ -102,7 +102,7 @@ def recurrent(lib, name):
 
 
 def totals(counts):
-    """The counts of each module, whatever the ops are called."""
+    """Returns the counts of each module, summed over its ops."""
     return {module: sum(ops.values()) for module, ops in counts.items()}
 
 
@@ -144,7 +144,7 @@ def test_recurrent_layers_count_as_in_torch(name):
     assert totals(counter.get_flop_counts()) == counted_by_torch(lambda lib: recurrent(lib, name), False)
     with FlopCounterMode(display=False) as counter:
         result.sum().backward()
-    assert counter.get_total_flops() == 2 * forward  # by the inputs and states, and by the weights
+    assert counter.get_total_flops() == 2 * forward  # for the inputs and states, and for the weights
 
 
 def test_a_projected_lstm():
@@ -194,7 +194,7 @@ def test_a_backward_pass_alone_and_second_derivatives():
     assert counter.get_flop_counts()["Global"] == {"linear_backward": 2 * 2 * 3 * 4 * 2}
     with FlopCounterMode(display=False) as counter:
         tg.autograd.grad(nn.functional.linear(x, w).pow(2).sum(), (x, w), create_graph=True)
-    assert counter.get_total_flops() == 3 * 2 * 3 * 4 * 2  # the product once, and one for each gradient
+    assert counter.get_total_flops() == 3 * 2 * 3 * 4 * 2  # the product, and one for each gradient
 
 
 def test_saved_tensor_hooks_change_no_count():
@@ -302,7 +302,7 @@ class Language(nn.Module):
 
 
 class Looking(nn.Module):
-    """Looks at values, and leaves things behind."""
+    """Reads values, and stores things on itself."""
 
     def __init__(self):
         super().__init__()
@@ -337,7 +337,7 @@ def test_layers_shapes_parameters():
 
 
 def test_what_is_kept_is_what_the_graph_holds():
-    """Against an independent walk over the graph of a real run."""
+    """Compares with an independent walk over the graph of a real run."""
     model, x = Net(), tg.ones(2, 3, 10, 10)
     model.blocks[1].conv.weight.requires_grad_(False)
     summary = nn.summary(model, x)
@@ -406,11 +406,11 @@ def test_errors_of_the_model_come_through_and_change_nothing():
         nn.summary(model, (2, 5, 10, 10))
     assert all(tg.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert not switches.SLOW and not switches.OBSERVERS
-    with pytest.raises(TypeError, match="expected model to be a Module, got int"):
+    with pytest.raises(TypeError, match="expected model to be a Module, but got int"):
         nn.summary(3)
     with pytest.raises(ValueError, match="weight has no shape yet"):
         nn.summary(nn.LazyLinear(3), (1, 2))
-    with pytest.raises(ValueError, match="got 3 dtypes for 1 shapes"):
+    with pytest.raises(ValueError, match="each of the 1 shapes, but got 3 dtypes"):
         nn.summary(model, (1, 3, 8, 8), dtypes=[tg.float32] * 3)
 
 

@@ -1,4 +1,4 @@
-"""The explorer's page in a browser: it steps, its numbers are those of `.grad`, and everybody can use it."""
+"""The explorer's page in a browser: it can be stepped through, its values equal `.grad`, and it is accessible."""
 
 import json
 import os
@@ -24,12 +24,12 @@ from tests.viz.test_viz_graph import PROGRAMS
 
 
 def data_of(path) -> dict:
-    """The data inside a page."""
+    """Returns the data inside a page."""
     return json.loads(re.search(r'id="data">(.*?)</script>', Path(path).read_text("utf-8"), re.S)[1])
 
 
 def numbers(tensor) -> np.ndarray:
-    """The values of a digest that shows them all, without their shape."""
+    """Returns the values of a digest that shows all of them, without their shape."""
     assert tensor["exact"]
     return np.array([v for row in tensor["rows"] for v in row], dtype=np.float64)
 
@@ -49,7 +49,7 @@ def xor():
     return model, {"x": x, "y": y}, ((model(x) - y) ** 2).mean()
 
 
-# --- what the page is told -----------------------------------------------------------------------------------------
+# --- the data of the page ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("program", [mlp, xor], ids=lambda p: p.__name__)
@@ -110,7 +110,7 @@ def test_values_are_those_that_were_computed(recorded):
         made[:] = [model[0](x)]
         made.append(model[1](made[-1]))
         made.append(model[2](made[-1]))
-        made.append(made[-1].t().reshape(3, 2))  # views save nothing: these values are computed again
+        made.append(made[-1].t().reshape(3, 2))  # views save nothing, so these values are recomputed
         made.append(made[-1] - 1.5)
         made.append(made[-1].sum(0, keepdim=True))
         made.append((made[-1] * made[-1]).mean())
@@ -133,8 +133,8 @@ def test_values_are_those_that_were_computed(recorded):
 def test_a_value_that_was_written_over_is_not_shown():
     x = torch.ones(3, requires_grad=True)
     with viz.record():
-        y = x + torch.full((3,), 4.0)  # cannot be computed again: what was added is not kept
-        z = x * 2  # can
+        y = x + torch.full((3,), 4.0)  # cannot be recomputed: the other operand is not kept
+        z = x * 2  # can be recomputed
         loss = (y + z).sum()
     nodes = y.grad_fn, z.grad_fn
     known = values(loss, trace(loss)[1])
@@ -200,7 +200,7 @@ def test_errors_say_what_to_do(tmp_path):
     y = x
     for _ in range(1501):
         y = y * 1
-    with pytest.raises(ValueError, match="more than a page can show"):
+    with pytest.raises(ValueError, match="a page can show at most 1500"):
         viz.explore(y.sum(), path)
     assert not path.exists()
     viz.explore(x * 2, path, gradient=torch.tensor([1.0, 2.0, 3.0]))
@@ -324,7 +324,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Pages and what is true of them: name -> (path, model, names, loss)."""
+    """Writes pages. Returns name -> (path, model, names, loss)."""
     folder = tmp_path_factory.mktemp("pages")
     found = {}
     for program in (mlp, xor):
@@ -335,7 +335,7 @@ def made(tmp_path_factory):
 
 
 def cells(page, heading: str) -> np.ndarray:
-    """The numbers of the first table below a heading: those shown, checked against their full digits."""
+    """Returns the values of the first table below a heading, checked against their full digits."""
     found = page.run(
         f"""[...[...document.querySelectorAll('#details section')].find(s => s.querySelector('h3').textContent
         === '{heading}').querySelector('table').querySelectorAll('td')].map(c => [c.textContent, c.title])"""
@@ -346,7 +346,7 @@ def cells(page, heading: str) -> np.ndarray:
 
 
 def state(page) -> tuple[int, str, str]:
-    """The step (from 1), its phase, and the heading."""
+    """Returns the step (from 1), its phase, and the heading."""
     text = page.run("document.getElementById('status').textContent")
     found = re.match(r"Step (\d+) of \d+, (\w+): ", text)
     return int(found[1]), found[2], page.run("document.querySelector('#details h2').textContent")
@@ -438,7 +438,7 @@ def test_play_and_pause(browser, made):
     page.key(" ")
     assert page.run("document.getElementById('play').textContent") == "Play"
     page.run("document.getElementById('play').focus()")
-    page.key(" ")  # the button itself, not once more by the page
+    page.key(" ")  # handled by the button only, not by the page as well
     assert page.run("document.getElementById('play').textContent") == "Pause"
     page.key("ArrowLeft")
     assert page.run("document.getElementById('play').textContent") == "Play"

@@ -1,4 +1,4 @@
-"""Pictures of the graph: what they show is what the engine has, boxes do not overlap, and nothing is kept alive."""
+"""Pictures of the graph: they match the engine's graph, boxes do not overlap, and nothing is kept alive."""
 
 import gc
 import re
@@ -164,7 +164,7 @@ def test_the_graph_is_the_one_that_next_functions_show(program):
     loss = program()[1]()
     graph, targets = trace(loss)
     expected, seen, stack = Counter(), {loss.grad_fn}, [loss.grad_fn]
-    while stack:  # PyTorch's public way through the graph
+    while stack:  # with PyTorch's public API for the graph
         node = stack.pop()
         for number, (child, output) in enumerate(node.next_functions):
             if child is None:
@@ -191,7 +191,7 @@ def test_shapes_bytes_and_names_are_those_of_the_tensors():
     (saved,) = by_name["tanh"].saved
     assert (saved.name, saved.shape.nbytes) == ("out", 4 * 3 * 8)
     assert by_name["tanh"].saved_bytes == 96
-    assert graph.saved_bytes == 96 + 4 * 2 * 8  # the result of tanh, and x for the sake of w
+    assert graph.saved_bytes == 96 + 4 * 2 * 8  # the result of tanh, and x for the gradient of w
 
 
 def test_memory_saved_twice_counts_once_and_leaves_not_at_all():
@@ -199,7 +199,7 @@ def test_memory_saved_twice_counts_once_and_leaves_not_at_all():
     assert collect(x * x).saved_bytes == 0
     y = x + 1
     assert collect(y * y + y.exp() * y).saved_bytes == 40 + 40  # y, and the result of exp
-    assert collect(y[:2] * y[3:5]).saved_bytes == 40  # views keep the whole of what they look at
+    assert collect(y[:2] * y[3:5]).saved_bytes == 40  # views keep their whole base
     assert collect(x[:2] * x[3:5]).saved_bytes == 0
 
 
@@ -439,7 +439,7 @@ def test_nearest_places_keep_their_distance_and_cannot_be_bettered(points, gap):
     found = nearest(wanted, weights, gaps)
     assert all(b - a >= gap - 1e-9 for a, b in pairwise(found))
     cost = sum(w * (x - p) ** 2 for x, p, w in zip(found, wanted, weights))
-    for i in range(len(points)):  # moving all from i on a little to the right, or all up to i to the left
+    for i in range(len(points)):  # moves all points from i on slightly to the right, or all up to i to the left
         for part, step in ((range(i, len(points)), 1e-3), (range(i + 1), -1e-3)):
             moved = [x + step * (k in part) for k, x in enumerate(found)]
             assert sum(w * (x - p) ** 2 for x, p, w in zip(moved, wanted, weights)) >= cost - 1e-9
@@ -459,7 +459,7 @@ def test_boxes_of_a_rank_keep_a_gap():
 
 
 def boxes_of(picture):
-    """The groups of the boxes of a picture, which must be well-formed XML."""
+    """Returns the box groups of a picture, which must be well-formed XML."""
     root = xml.fromstring(picture.svg)
     return [g for g in root.iter(f"{SVG}g") if any("tg-box" in r.get("class", "") for r in g.findall(f"{SVG}rect"))]
 
@@ -534,7 +534,7 @@ def test_wrong_arguments_are_explained():
         (w * 2).render("sideways")
     with pytest.raises(TypeError, match="expected a tensor for 'w'"):
         (w * 2).render(names={"w": 3})
-    with pytest.raises(TypeError, match="expected a tensor with a graph, got float"):
+    with pytest.raises(TypeError, match="expected a tensor with a graph, but got float"):
         viz.render(3.0)
 
 
@@ -545,7 +545,7 @@ def test_a_long_chain_is_refused_unless_it_is_asked_for():
         y = y + 1
     with pytest.raises(ValueError, match="render\\(module=model\\)"):
         y.render()
-    assert y.render(fold=0).graph.ops == 3200  # nothing recurses
+    assert y.render(fold=0).graph.ops == 3200  # no recursion
 
 
 @pytest.mark.parametrize("index", [0, 1])

@@ -1,4 +1,4 @@
-"""Pictures beside the graph: SVG and its colours, files, strides, curves, heat maps, the summary's page."""
+"""Pictures other than the graph: SVG and its colors, files, strides, curves, heat maps, the summary's page."""
 
 import copy
 import itertools
@@ -28,7 +28,7 @@ BROWSER = next(filter(None, map(shutil.which, convert.BROWSERS)), None)
 
 
 def parsed(picture):
-    """The picture's elements: it is well-formed XML, with what a screen reader needs."""
+    """Parses a picture, and checks that it is well-formed XML with the elements for screen readers."""
     root = ElementTree.fromstring(picture._repr_svg_())
     assert root.tag == f"{SVG}svg" and root.get("role") == "img"
     named = {root.get("aria-labelledby"): f"{SVG}title", root.get("aria-describedby"): f"{SVG}desc"}
@@ -45,7 +45,7 @@ def texts(root):
 
 
 def inside(root):
-    """Whether all texts, boxes and lines lie within the picture; (texts by their estimated width)."""
+    """Returns whether all texts (by estimated width), boxes and lines are within the picture."""
     width, height = (float(v) for v in root.get("viewBox").split()[2:])
     for e in root.iter(f"{SVG}rect"):
         if e.get("class") != "tg-surface":
@@ -61,7 +61,7 @@ def inside(root):
     return True
 
 
-# --- SVG and colours -------------------------------------------------------------------------------------------------
+# --- SVG and colors --------------------------------------------------------------------------------------------------
 
 
 def test_text_is_escaped_everywhere():
@@ -100,7 +100,7 @@ def test_text_can_be_read(name, dark):
 
 
 def mixed(first, second, share):
-    """A colour between two, as `color-mix(in srgb, ...)` makes it."""
+    """Mixes two colors like `color-mix(in srgb, ...)`."""
     parts = [[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in (first, second)]
     return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in zip(*parts))
 
@@ -137,7 +137,7 @@ def test_files_show_in_programs_without_css_variables():
     assert f'.tg [fill="{light["warm"]}"]{{fill:var(--tg-warm,' in style
     assert f".x{{color:{light['bad']};color:var(--tg-bad," in style
     pairs = {}
-    for pair in svg.PALETTE.values():  # one light colour has one dark one, or the rules would disagree
+    for pair in svg.PALETTE.values():  # each light color has one dark color, or the rules would conflict
         assert pairs.setdefault(pair[0], pair[1]) == pair[1]
 
 
@@ -150,7 +150,7 @@ def dot():
 
 
 def pixels(content):
-    """(width, height, rows of RGB) of a PNG image of 8-bit RGB or RGBA, an implementation apart from the one tested."""
+    """Decodes a PNG image of 8-bit RGB or RGBA to (width, height, rows of RGB), independently of the tested code."""
     from io import BytesIO
 
     pil = pytest.importorskip("PIL.Image", reason="reads the PNG")
@@ -163,7 +163,7 @@ def test_saving(tmp_path):
     assert ElementTree.fromstring(content.encode()).tag == f"{SVG}svg" and content.startswith("<?xml")
     page = picture.save(str(tmp_path / "dot.HTML")).read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>") and picture.svg in page
-    with pytest.raises(ValueError, match=r"\.svg, \.html, \.png or \.pdf, got 'dot.gif'"):
+    with pytest.raises(ValueError, match=r"\.svg, \.html, \.png or \.pdf, but got 'dot.gif'"):
         picture.save("dot.gif")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["dot.HTML", "dot.svg"]
     assert repr(picture) == "<Picture: Dot>"
@@ -183,7 +183,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path, monkeypatch):
 
 def test_without_a_converter_one_line_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(convert, "CONVERTERS", {name: lambda *_: None for name in convert.CONVERTERS})
-    with pytest.raises(RuntimeError, match="writing PNG needs a converter: `pip install cairosvg`") as caught:
+    with pytest.raises(RuntimeError, match="writing PNG needs a converter: run `pip install cairosvg`") as caught:
         dot().save(tmp_path / "dot.png")
     assert "\n" not in str(caught.value) and not list(tmp_path.iterdir())
 
@@ -200,7 +200,7 @@ def test_without_a_converter_one_line_says_what_to_install(tmp_path, monkeypatch
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("name", convert.CONVERTERS)
 def test_png_and_pdf(name, dark, tmp_path, monkeypatch):
-    """Each converter that is installed draws the same, in the colours that were asked for."""
+    """Every installed converter draws the same picture, in the requested colors."""
     only = convert.CONVERTERS[name]
     if only(svg.resolved(dot().svg), "png", dark) is None:
         pytest.skip(f"{name} is not installed")
@@ -255,7 +255,7 @@ VIEWS = {
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_cell_says_who_is_there(name):
-    """Each value stands in the cell that NumPy's own addresses say."""
+    """Each value is in the cell given by NumPy's memory addresses."""
     tensor = VIEWS[name]()
     geometry = memory.Geometry.of(tensor)
     seen = geometry.seen(geometry.window())
@@ -280,9 +280,9 @@ def test_every_cell_says_who_is_there(name):
 def test_steps_are_drawn():
     words = texts(parsed(viz.strides(VIEWS["transposed"](), "x.t()[::2]")))
     assert {"dim 0: +2", "dim 1: +4", "dim 0 ↓ +2 cells\u2003\u2003dim 1 → +4 cells"} <= set(words)
-    assert "6 elements see 6 of 12 cells, each its own." in words
+    assert "6 elements use 6 of 12 cells, one cell each." in words
     words = texts(parsed(viz.strides(VIEWS["expanded"]())))
-    assert "dim 0: stays" in words and any("up to 4 elements share one cell" in w for w in words)
+    assert "dim 0: +0" in words and any("up to 4 elements share a cell" in w for w in words)
     assert any("it is contiguous" in w for w in texts(parsed(viz.strides(tg.arange(6).reshape(2, 3)))))
     starts = [e.get("d") for e in parsed(viz.strides(VIEWS["row"]())).iter(f"{SVG}path")]
     assert len(starts) == 1
@@ -293,15 +293,15 @@ def test_large_empty_and_absent_values():
     root = parsed(viz.strides(big, "big"))
     words = texts(root)
     assert inside(root) and "… 500 rows" in words and "… 500" in words and "0,46" in words
-    assert "Cells 499,998 to 500,093 are shown; 47 of them are seen." in words and "500000" in words
+    assert "Cells 499,998 to 500,093 are shown; 47 of them are used." in words and "500000" in words
     assert len(root.findall(f".//{SVG}rect")) < 600
     assert "no elements" in texts(parsed(viz.strides(tg.empty(0, 3))))
     meta = texts(parsed(viz.strides(tg.empty(2, 3, device="meta").t())))
     assert "@5" in meta and "1,1" in meta
     huge = tg.ones(1).expand(10**6, 10**6)
-    assert "share one cell" in " ".join(texts(parsed(viz.strides(huge))))
+    assert "share a cell" in " ".join(texts(parsed(viz.strides(huge))))
     assert "… 999,994 more" in texts(parsed(viz.strides(tg.zeros(1).expand(10**6, 2, 2))))
-    with pytest.raises(TypeError, match="expected a Tensor, got list"):
+    with pytest.raises(TypeError, match="expected a Tensor, but got list"):
         viz.strides([1, 2])
 
 
@@ -333,7 +333,7 @@ def test_lines_lie_where_their_values_say():
 @pytest.mark.parametrize("smooth", [0.0, 0.6, 0.95])
 @pytest.mark.parametrize("log", [False, True])
 def test_a_name_stands_with_its_value_where_its_line_ends(smooth, log):
-    """Whatever was done to a line, the number beside it is the height of its end."""
+    """The value next to a line is the height of its end, however the line was processed."""
     rng = np.random.default_rng(0)
     lines = {"a": rng.uniform(0.1, 1, 50), "b": rng.uniform(3, 9, 20), "c": [20.0], "d": [40.0, 30.0]}
     root = parsed(viz.curves(lines, smooth=smooth, log=log))
@@ -344,7 +344,7 @@ def test_a_name_stands_with_its_value_where_its_line_ends(smooth, log):
     scale = np.log if log else np.asarray
     slope, start = np.polyfit(scale([values["d"], values["c"]]), [ends[3], ends[2]], 1)
     assert ends == pytest.approx([slope * scale(values[name]) + start for name in "abcd"], abs=0.1)
-    for name, end in zip("abcd", ends):  # those of different length are led to their names
+    for name, end in zip("abcd", ends):  # shorter lines get a dotted line to their names
         (label,) = [e for e in named if e.text.startswith(name)]
         assert float(label.get("y")) - 4 == pytest.approx(end, abs=20)
     led = [e for e in root.iter(f"{SVG}line") if e.get("stroke-dasharray")]
@@ -372,9 +372,9 @@ def test_what_curves_accepts():
     for bad, error in (([], ValueError), ({}, ValueError), ([float("nan")], ValueError), (["a"], TypeError)):
         with pytest.raises(error, match="curves"):
             charts.lines_of(bad)
-    with pytest.raises(ValueError, match="as many x as y"):
+    with pytest.raises(ValueError, match="x and y of equal length"):
         charts.lines_of([1, 2], x=[1])
-    with pytest.raises(ValueError, match="smooth from 0 to below 1, got 1"):
+    with pytest.raises(ValueError, match="expected 0 <= smooth < 1, but got 1"):
         viz.curves([1, 2], smooth=1)
 
 
@@ -411,7 +411,7 @@ def test_logs(name, content, tmp_path):
 
 def test_a_log_without_numbers(tmp_path):
     (tmp_path / "log.csv").write_text("step,name\n1,a\n2,b\n")
-    with pytest.raises(ValueError, match="no column of numbers"):
+    with pytest.raises(ValueError, match="at least one numeric column, but found none"):
         viz.curves(tmp_path / "log.csv")
 
 
@@ -461,7 +461,7 @@ def test_weights_over_time():
     assert {"all values", "90 %", "50 %", "median 0"} <= set(texts(root)) and inside(root)
     assert "At step 20: from -3 to 3, median 0." in root.find(f"{SVG}desc").text
     assert inside(parsed(viz.weights([tg.zeros(3), tg.tensor([1.0, float("nan")])])))
-    with pytest.raises(ValueError, match="nothing to draw"):
+    with pytest.raises(ValueError, match="at least one finite number to draw"):
         viz.weights([])
 
 
@@ -469,7 +469,7 @@ def test_weights_over_time():
 
 
 class Page(HTMLParser):
-    """What a page consists of, and what an automated accessibility check looks for."""
+    """The contents of a page, as needed for an automated accessibility check."""
 
     VOID = frozenset(("meta", "link", "br", "hr", "img", "input", "col"))
 
@@ -507,7 +507,7 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.all if name == tag]
 
     def check(self, page=True):
-        """Raises: AssertionError for what keeps somebody from reading it."""
+        """Checks the accessibility of the page. Raises: AssertionError if there is a problem."""
         assert not self.problems
         names = [a["id"] for _, a in self.all if "id" in a]
         assert len(names) == len(set(names))
@@ -518,7 +518,7 @@ class Page(HTMLParser):
             assert len(self.of("caption")) == len(self.of("table"))
             assert any(a["scope"] == "col" for a in self.of("th")) and any(a["scope"] == "row" for a in self.of("th"))
             frames = [a for a in self.of("div") if a.get("class") == "scroll"]
-            assert len(frames) == len(self.of("table"))  # the keyboard moves what is wider than the page
+            assert len(frames) == len(self.of("table"))  # tables wider than the page can be scrolled with the keyboard
             assert all(a["role"] == "region" and a["aria-label"] and a["tabindex"] == "0" for a in frames)
         if page:
             assert self.of("html")[0]["lang"] == "en" and self.text["title"] and len(self.of("main")) == 1
@@ -547,7 +547,7 @@ def test_pages_are_accessible(made, tmp_path):
 
 
 def test_colours_of_the_summary_can_be_read(tmp_path):
-    """Every text colour in its stylesheet against every background there, in light and dark."""
+    """Checks every text color in the stylesheet against every background, in light and dark mode."""
     style = re.search(r"<style>(.*)</style>", summary_page().save(tmp_path / "page.html").read_text())[1]
     named = r"var\(--tg-([a-z0-9-]+)"
     front = {m for m in re.findall(rf"[;{{]color:{named}", style)}
@@ -586,8 +586,8 @@ def test_the_browser_has_nothing_to_complain_about(tmp_path):
     assert "CONSOLE" not in result.stderr and "Summary of Sequential</h1>" in result.stdout
 
 
-# What the pages around a fragment say of elements by their kind: the properties are those that JupyterLab's style sheet
-# sets in its output areas, and some that any site may have.
+# Rules of surrounding pages for elements by type: the properties that JupyterLab's stylesheet sets in its output areas,
+# and some that are common on other sites.
 HOST = """
 body { font: 13px/1.9 serif; letter-spacing: 1px; text-align: justify; }
 .output dl dt { float: left; clear: left; width: 20%; font-weight: bold; }
@@ -605,7 +605,7 @@ body { font: 13px/1.9 serif; letter-spacing: 1px; text-align: justify; }
 @needs_chromium
 @pytest.mark.parametrize("made", PAGES, ids=["summary", "not run", "heat map"])
 def test_a_notebooks_own_style_changes_nothing(made, tmp_path):
-    """Every element of a fragment lies, and is coloured, as it is on a page without rules; no two texts overlap."""
+    """Every element of a fragment has the same position and colors as on a page without rules; no two texts overlap."""
     fragment = made()._repr_html_()
     look = """(() => { const root = document.querySelector('.tg'), at = root.getBoundingClientRect(), found = [];
       for (const e of root.querySelectorAll('*')) {
@@ -661,7 +661,7 @@ def test_a_notebook_shows_the_explorer_in_place(tmp_path):
 
 def test_heat_map_cells():
     page = Page(viz.heatmap(tg.tensor([[1.0, -0.5], [0.0, float("nan")]]), "w")._repr_html_())
-    kinds = [a.get("class") for a in page.of("td")][1:]  # (the corner)
+    kinds = [a.get("class") for a in page.of("td")][1:]  # without the corner
     assert kinds == ["p9", "m5", None, "nan"] and page.text["td"] == ["1", "-0.5", "0", "nan"]
     assert page.text["caption"] == ["w torch.float32 (2, 2)"]
     page = Page(viz.heatmap(tg.tensor([float("inf"), 1.0, True]))._repr_html_())

@@ -1,4 +1,4 @@
-"""Data sets, the orders in which they are read, and the loader that makes batches of them, with worker processes."""
+"""Data sets, samplers, and the loader that reads them in batches, optionally with worker processes."""
 
 from tensorgrad.utils.data.collate import default_collate, default_convert
 from tensorgrad.utils.data.dataloader import DataLoader, _DatasetKind

@@ -1,4 +1,4 @@
-"""How samples become a batch: whatever their structure, each leaf becomes one tensor with a new first dimension."""
+"""Combines samples into a batch: in any nested structure, each leaf becomes one tensor with a new first dimension."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MESSAGE = "default_collate: batch must contain tensors, numpy arrays, numbers, 
 
 
 def default_collate(batch: list) -> Any:
-    """A list of samples as one batch.
+    """Combines a list of samples into one batch.
 
-    Tensors, arrays and numbers are stacked; tuples become lists of batches, one per place; lists, named tuples and
-    dictionaries keep their kind; strings stay a list.
+    Tensors, arrays and numbers are stacked along a new first dimension. Tuples become lists of batches, one per
+    element; lists, named tuples and dictionaries keep their type; strings stay a list.
 
     Raises:
-        TypeError: samples of something else.
-        RuntimeError: lists of different lengths.
+        TypeError: If the samples are of an unsupported type.
+        RuntimeError: If sequences have different lengths.
 
     Example::
 
@@ -36,10 +36,11 @@ def default_collate(batch: list) -> Any:
 
 
 def collate(batch: list, *, collate_fn_map: dict[Any, Callable] | None = None) -> Any:
-    """As :func:`default_collate`, with a function of your own for each type of leaf.
+    """Like :func:`default_collate`, with your own function for each type of leaf.
 
     Args:
-        collate_fn_map: type, or tuple of types, to ``function(samples, *, collate_fn_map)``.
+        batch: a list of samples.
+        collate_fn_map: maps a type, or a tuple of types, to ``function(samples, *, collate_fn_map)``.
     """
     first = batch[0]
     functions = collate_fn_map or {}
@@ -55,20 +56,20 @@ def collate(batch: list, *, collate_fn_map: dict[Any, Callable] | None = None) -
     if isinstance(first, Mapping):
         return like_mapping(first, {key: together([sample[key] for sample in batch]) for key in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*(together(place) for place in zip(*batch, strict=False)))
+        return type(first)(*(together(elements) for elements in zip(*batch, strict=False)))
     if isinstance(first, Sequence):
         if any(len(sample) != len(first) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
-        places = [together(place) for place in zip(*batch, strict=True)]
-        return places if isinstance(first, tuple) else like_sequence(first, places)
+        batches = [together(elements) for elements in zip(*batch, strict=True)]
+        return batches if isinstance(first, tuple) else like_sequence(first, batches)
     raise TypeError(_MESSAGE.format(type(first)))
 
 
 def default_convert(data: Any) -> Any:
-    """A single sample with its arrays and NumPy numbers as tensors, its structure kept.
+    """Converts the arrays and NumPy scalars in a single sample to tensors, keeping its structure.
 
-    Arrays share their memory with the tensors; arrays of strings or objects, and all other things, stay as they are.
-    Tuples become lists, as in batches; named tuples, lists and dictionaries keep their kind.
+    The tensors share memory with the arrays. Arrays of strings or objects, and values of other types, are returned
+    unchanged. Tuples become lists, as in batches; named tuples, lists and dictionaries keep their type.
 
     >>> import tensorgrad as torch
     >>> import numpy as np
@@ -90,7 +91,7 @@ def default_convert(data: Any) -> Any:
 
 
 def like_mapping(example: Any, values: dict) -> Any:
-    """``values`` as a mapping of the example's type, with the example's other attributes; a dict if that fails."""
+    """Returns ``values`` as a mapping of the example's type, with its other attributes; a dict if that fails."""
     try:
         if isinstance(example, MutableMapping):
             clone = copy.copy(example)

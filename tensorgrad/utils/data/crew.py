@@ -1,4 +1,4 @@
-"""The worker processes of one iterator, seen from the main process: start, send, receive, notice deaths, stop."""
+"""The worker processes of one iterator, as the main process handles them: start, send, receive, detect deaths, stop."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tensorgrad.utils.data import channel, worker
 
 PATIENCE = 5.0  # seconds that a worker has to finish its batch before it is terminated
 
-_starting = forks.lock()  # held while a worker's own end of its pipe is open here
-_ours: weakref.WeakSet[Connection] = weakref.WeakSet()  # the main process's ends
+_starting = forks.lock()  # held while the worker's end of its pipe is open in this process
+_ours: weakref.WeakSet[Connection] = weakref.WeakSet()  # the main process's ends of the pipes
 
 
 def _forked() -> None:
-    """In a forked process: lets go of the main process's ends, or no worker would see them end."""
+    """Closes the main process's ends in a forked process; otherwise workers would never see them closed."""
     for connection in list(_ours):
         connection.close()
     _ours.clear()
@@ -35,17 +35,18 @@ if hasattr(os, "register_at_fork"):
 
 
 def context_of(chosen: Any) -> Any:
-    """The multiprocessing context to use: the loader's, else the program's (`set_start_method`), else the default.
+    """Returns the multiprocessing context: the loader's, else the program's (`set_start_method`), else the default.
 
-    The default is fork on Linux, whatever Python's version, and Python's own elsewhere. PyTorch programs count on
-    fork: they define data sets, and lambdas in them, in scripts without `if __name__ == "__main__"`, or in notebooks;
-    and a forked worker starts in milliseconds and shares the data set's memory until someone writes to it.
+    The default is fork on Linux, with every version of Python, and Python's own default elsewhere. PyTorch programs
+    rely on fork: they define data sets, with lambdas in them, in notebooks or in scripts without
+    `if __name__ == "__main__"`. A forked worker also starts in milliseconds, and shares the data set's memory until one
+    of the processes writes to it.
 
-    It is safe as far as this package goes: its locks and its generator are whole in the child (`system/forks.py`), a
-    worker uses no threads for its kernels, and OpenBLAS lets its threads go before a fork and starts new ones after.
-    What is not safe, and was seen to hang: a fork while another thread of the program is inside of a matrix product
-    that OpenBLAS has spread over several threads. Such a program chooses "spawn", as does one whose data set needs
-    the GPU.
+    As far as this package is concerned, forking is safe: its locks and its generator are in a valid state in the child
+    (`system/forks.py`), a worker uses no threads for its kernels, and OpenBLAS stops its threads before a fork and
+    starts new ones afterwards. One case is not safe, and has been seen to hang: a fork while another thread of the
+    program is in a matrix product that OpenBLAS runs on several threads. Such a program should choose "spawn", as
+    should one whose data set needs the GPU.
     """
     if chosen is not None:
         return chosen
@@ -55,25 +56,26 @@ def context_of(chosen: Any) -> Any:
 
 
 class Crew:
-    """Workers 0 to `n - 1`, each at the other end of its own pipe.
+    """Workers 0 to `n - 1`, each connected by its own pipe.
 
-    Raises: what pickling raises, with a text that names the culprit, if the context needs to pickle the data set.
+    Raises: whatever pickling raises, with a message that names the part at fault, if the context has to pickle the data
+    set.
     """
 
     def __init__(self, context: Any, orders: worker.Orders) -> None:
         self.processes: list[Any] = []
         self.connections: list[Connection] = []
         self._method = context.get_start_method()
-        self._ready: set[int] = set()  # workers that have reported
-        self._heard = [0] * orders.num_workers  # when each was last listened to, as a count of answers
+        self._ready: set[int] = set()  # workers that have sent READY
+        self._last_read = [0] * orders.num_workers  # when each worker was last read from, as a count of answers
         self._stop = weakref.finalize(self, _stop, os.getpid(), self.processes, self.connections)
-        self._stop.atexit = False  # at exit multiprocessing terminates them, in an order that is right for all
+        self._stop.atexit = False  # at exit, multiprocessing terminates them itself, in a safe order
         if self._method == "fork":
             with contextlib.suppress(ImportError):
-                import threadpoolctl  # noqa: F401 (so that not every worker has to import it for `set_num_threads`)
+                import threadpoolctl  # noqa: F401 (imported once here, rather than by `set_num_threads` in every worker)
         elif "__main__" in sys.modules:
-            # Spawned processes know the main program by this name. multiprocessing sets it when it is imported, which
-            # is too early for a program that `runpy` runs.
+            # Spawned processes use this name for the main program. multiprocessing sets it when it is imported, which
+            # is too early for a program that is run by `runpy`.
             sys.modules["__mp_main__"] = sys.modules["__main__"]
         try:
             for number in range(orders.num_workers):
@@ -88,52 +90,52 @@ class Crew:
 
     def _start(self, context: Any, orders: worker.Orders, number: int) -> None:
         with _starting:
-            mine, its = context.Pipe(duplex=True)
+            mine, theirs = context.Pipe(duplex=True)
             _ours.add(mine)
             try:
-                process = context.Process(target=worker.main, args=(its, orders, number), daemon=True)
+                process = context.Process(target=worker.main, args=(theirs, orders, number), daemon=True)
                 process.start()
             except BaseException:
                 mine.close()
                 raise
             finally:
-                its.close()  # so that the pipe ends here when the worker does
+                theirs.close()  # so that this end sees the pipe closed when the worker exits
         self.processes.append(process)
         self.connections.append(mine)
 
     @property
     def stopped(self) -> bool:
-        """Whether the workers are gone."""
+        """Whether the workers have been stopped."""
         return not self._stop.alive
 
     def stop(self, patience: float = PATIENCE) -> None:
-        """Ends the workers: gives them `patience` seconds to finish what they do, then terminates them."""
+        """Stops the workers: gives them `patience` seconds to finish their work, then terminates them."""
         if self._stop.detach():
             _stop(os.getpid(), self.processes, self.connections, patience)
 
     def dismiss(self, number: int) -> None:
-        """Lets one worker go, which has nothing left to do."""
+        """Lets one worker exit that has nothing left to do."""
         self.connections[number].close()
 
     def send(self, number: int, task: tuple) -> None:
-        """Gives a worker a task. If it is dead, that shows when its answer is due."""
+        """Sends a worker a task. If the worker is dead, `receive` reports it."""
         packed = channel.dumps(task)
         try:
             channel.send(self.connections[number], packed)
         except ConnectionError:
             pass
-        except BaseException:  # such as KeyboardInterrupt: half of a message may be in the pipe
+        except BaseException:  # KeyboardInterrupt, for example: half of a message may be in the pipe
             self.stop(patience=0)
             raise
 
     def receive(self, numbers: list[int], timeout: float) -> tuple[int, tuple]:
-        """The next answer of any of these workers, waiting for it: the worker's number and the answer.
+        """Waits for the next answer from any of these workers. Returns the worker's number and the answer.
 
-        Raises: RuntimeError if one of them has died, or after `timeout` seconds (0: never).
+        Raises: RuntimeError if one of them has died, or after `timeout` seconds (0 means no limit).
         """
         limit = time.monotonic() + timeout if timeout else None
         while True:
-            number = self._speaker(numbers, None if limit is None else max(0.0, limit - time.monotonic()))
+            number = self._readable(numbers, None if limit is None else max(0.0, limit - time.monotonic()))
             if number is None:
                 raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
             try:
@@ -142,29 +144,29 @@ class Crew:
                 raise self._death(number) from None
             except Exception as error:
                 self.stop(patience=0)
-                raise RuntimeError(f"DataLoader: what worker {number} sent cannot be read here: {error}") from error
+                raise RuntimeError(f"DataLoader: cannot unpickle the answer of worker {number}: {error}") from error
             except BaseException:  # half of a message may have been read
                 self.stop(patience=0)
                 raise
-            self._heard[number] = 1 + max(self._heard)
+            self._last_read[number] = 1 + max(self._last_read)
             if answer[2] != worker.READY:
                 return number, answer
             self._ready.add(number)
 
-    def _speaker(self, numbers: list[int], timeout: float | None) -> int | None:
-        """The worker whose answer to read, or whose pipe has ended: of those that have one, who waited longest."""
+    def _readable(self, numbers: list[int], timeout: float | None) -> int | None:
+        """Returns the worker to read from (it has answered or closed its pipe): the one that has waited longest."""
         pipes = {self.connections[n]: n for n in numbers}
         ends = {self.processes[n].sentinel: n for n in numbers}
         ready = wait([*pipes, *ends], timeout)
-        speakers = [pipes[what] for what in ready if what in pipes]
-        if speakers:
-            return min(speakers, key=self._heard.__getitem__)
+        candidates = [pipes[what] for what in ready if what in pipes]
+        if candidates:
+            return min(candidates, key=self._last_read.__getitem__)
         if ready:
             raise self._death(ends[ready[0]])
         return None
 
     def _death(self, number: int) -> RuntimeError:
-        """The error to raise for a worker that is gone; the others are stopped."""
+        """Stops all workers, and returns the error to raise for the one that has died."""
         process = self.processes[number]
         process.join(PATIENCE)
         code = process.exitcode
@@ -174,20 +176,20 @@ class Crew:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
             how = f"killed by {name}" + (", as happens when memory runs out" if name == "SIGKILL" else "")
         else:
-            how = f"exit code {code}: its own output says why"
+            how = f"exit code {code}; see its output for the reason"
         text = f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly ({how})"
         if number not in self._ready and self._method != "fork":
             text += (
-                f". It could not even start: with the start method {self._method!r} a worker first imports the main "
-                "program, which must be a file, define the data set at its top level, and do its own work under "
-                "`if __name__ == '__main__':` only"
+                f". It failed to start: with the start method {self._method!r}, each worker first imports the main "
+                "program. The program must be a file, define the data set at its top level, and do all other work "
+                "under `if __name__ == '__main__':`"
             )
         self.stop(patience=0)
         return RuntimeError(text)
 
 
 def _stop(owner: int, processes: list[Any], connections: list[Connection], patience: float = PATIENCE) -> None:
-    if os.getpid() != owner:  # a forked process's copy of the crew: the workers are not its children
+    if os.getpid() != owner:  # this is a forked process's copy of the crew; the workers are not its children
         return
     for connection in connections:
         connection.close()
@@ -204,7 +206,7 @@ def _stop(owner: int, processes: list[Any], connections: list[Connection], patie
 
 
 def _explained(error: Exception, orders: worker.Orders, method: str) -> Exception | None:
-    """The error of a start, saying which part of the loader cannot be pickled; None if it was something else."""
+    """Returns an error that names the part of the loader that cannot be pickled; None for any other cause."""
     for name in ("dataset", "collate_fn", "worker_init_fn"):
         part = getattr(orders, name)
         try:
@@ -215,8 +217,8 @@ def _explained(error: Exception, orders: worker.Orders, method: str) -> Exceptio
                     part.__qualname__ if callable(part) and hasattr(part, "__qualname__") else type(part).__qualname__
                 )
                 return type(error)(
-                    f"DataLoader: {name} ({kind}) cannot be sent to a worker process, as the start method {method!r} "
-                    f"needs: {error}. Define it, and all that it holds, at the top level of a module, or use the start "
-                    "method 'fork' where there is one."
+                    f"DataLoader: {name} ({kind}) cannot be pickled, which the start method {method!r} requires: "
+                    f"{error}. Define it, and everything it refers to, at the top level of a module, or use the start "
+                    "method 'fork' where it is available."
                 )
     return None

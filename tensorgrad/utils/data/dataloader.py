@@ -1,4 +1,4 @@
-"""The loader: batches of a data set, in an order that is PyTorch's from the same seed."""
+"""The loader: reads a data set in batches. With the same seed, the order is PyTorch's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tensorgrad.utils.data.iterators import (
     _SingleProcessDataLoaderIter,
 )
 from tensorgrad.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
-from tensorgrad.utils.data.worker import get_worker_info  # noqa: F401 (PyTorch has it here, too)
+from tensorgrad.utils.data.worker import get_worker_info  # noqa: F401 (PyTorch has it here too)
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -26,7 +26,7 @@ _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "per
 
 
 class _DatasetKind:
-    """Whether samples are read by number or one after another."""
+    """Whether samples are read by index or one after another."""
 
     Map, Iterable = 0, 1
 
@@ -36,33 +36,36 @@ class DataLoader(Generic[T_co]):
 
     Args:
         dataset: a :class:`Dataset`, anything with ``__getitem__`` and ``__len__``, or an :class:`IterableDataset`.
-        batch_size: samples per batch; ``None`` gives the samples themselves.
-        shuffle: read in a new random order each time.
-        sampler: numbers of the samples, in the order to read them.
-        batch_sampler: lists of numbers, one for each batch; instead of the four settings above and ``drop_last``.
-        collate_fn: makes a batch of a list of samples; by default :func:`default_collate`.
-        drop_last: leave out a last batch that is not full.
-        generator: where random numbers come from; the default one if ``None``.
-        num_workers: how many processes make batches; with 0 the main process does it.
-        prefetch_factor: how many batches each worker makes in advance; by default 2.
-        persistent_workers: keep the workers from one epoch to the next.
-        worker_init_fn: called with its number in each worker before it begins.
-        timeout: how many seconds to wait for a batch at most; 0 means for ever.
-        multiprocessing_context: how workers are started: "fork", "spawn", "forkserver" or a context of
-            ``multiprocessing``. By default what ``multiprocessing.set_start_method`` was given; else "fork" on Linux
-            and Python's default elsewhere. Started otherwise than by "fork", they need a data set that can be pickled.
-            Choose "spawn" if other threads of the program multiply matrices meanwhile: OpenBLAS may hang in a fork.
-        in_order: whether batches come in the sampler's order, or as they get ready.
-        pin_memory: put batches where a GPU can read them by itself; without a GPU there is a warning only.
+        batch_size: number of samples per batch; ``None`` yields individual samples.
+        shuffle: whether to read in a new random order in each epoch.
+        sampler: yields sample indices, in the order to read them.
+        batch_sampler: yields lists of indices, one for each batch; mutually exclusive with ``batch_size``,
+            ``shuffle``, ``sampler`` and ``drop_last``.
+        collate_fn: combines a list of samples into a batch; by default :func:`default_collate`.
+        drop_last: whether to drop the last batch if it is incomplete.
+        generator: the random number generator; the default one if ``None``.
+        num_workers: number of processes that load batches; with 0, the main process loads them.
+        prefetch_factor: number of batches that each worker loads in advance; by default 2.
+        persistent_workers: whether to keep the workers from one epoch to the next.
+        worker_init_fn: called in each worker before it begins, with the worker's number.
+        timeout: maximum number of seconds to wait for a batch; 0 means no limit.
+        multiprocessing_context: how workers are started: "fork", "spawn", "forkserver" or a ``multiprocessing``
+            context. The default is the method set with ``multiprocessing.set_start_method``; if none was set, "fork" on
+            Linux and Python's default elsewhere. Methods other than "fork" need a data set that can be pickled.
+            Choose "spawn" if other threads of the program multiply matrices at the same time: OpenBLAS may hang after a
+            fork.
+        in_order: whether batches are yielded in the sampler's order, or as soon as they are ready.
+        pin_memory: whether to copy batches into pinned memory, which a GPU can read directly; without a GPU, this only
+            warns.
 
-    In worker i, ``random``, NumPy and this package are seeded with what PyTorch takes: ``torch.initial_seed()`` is a
-    number that the main process draws for each iterator (from ``generator``), plus i.
+    In worker i, ``random``, NumPy and this package are seeded as in PyTorch: ``torch.initial_seed()`` is a number that
+    the main process draws for each iterator (from ``generator``), plus i.
 
     Raises:
-        ValueError, TypeError: settings that exclude each other; the text names them.
+        ValueError, TypeError: If settings exclude each other; the message names them.
 
-    While iterating: an error in a worker is raised with its type and with its traceback as text; RuntimeError if a
-    worker dies, or does not deliver within ``timeout``.
+    While iterating, an error in a worker is raised with its own type and with its traceback in the message.
+    RuntimeError is raised if a worker dies, or does not deliver a batch within ``timeout``.
 
     Example::
 
@@ -122,8 +125,8 @@ class DataLoader(Generic[T_co]):
         self.persistent_workers, self.in_order = persistent_workers, in_order
         self.collate_fn = collate_fn or (default_convert if batch_sampler is None else default_collate)
         self._iterable, self._dataset_kind = iterable, _DatasetKind.Iterable if iterable else _DatasetKind.Map
-        self._expected: int | None = None  # what len() promised, for an iterable data set
-        self._iterator: Any = None  # that of persistent workers
+        self._expected: int | None = None  # the length that len() reported, for an iterable data set
+        self._iterator: Any = None  # the iterator of persistent workers
         self._initialized = True
         self.check_worker_number_rationality()
 
@@ -134,7 +137,7 @@ class DataLoader(Generic[T_co]):
 
     @property
     def multiprocessing_context(self) -> BaseContext | None:
-        """How workers are started; it may be set to a context or a method's name. ``None``: the default."""
+        """How workers are started; can be set to a context or the name of a start method. ``None`` is the default."""
         return self._context
 
     @multiprocessing_context.setter
@@ -160,7 +163,7 @@ class DataLoader(Generic[T_co]):
         self._context = value
 
     def check_worker_number_rationality(self) -> None:
-        """Warns if there are to be more workers than processors."""
+        """Warns if there are more workers than processors."""
         affinity = getattr(os, "sched_getaffinity", None)
         processors = len(affinity(0)) if affinity else os.cpu_count() or 1
         if self.num_workers > processors:
@@ -179,7 +182,7 @@ class DataLoader(Generic[T_co]):
 
     @property
     def _index_sampler(self) -> Any:
-        """What gives the tasks: lists of numbers, or numbers."""
+        """Yields the tasks: lists of indices, or single indices."""
         return self.batch_sampler if self._auto_collation else self.sampler
 
     def _get_iterator(self) -> _BaseDataLoaderIter:

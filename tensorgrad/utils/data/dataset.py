@@ -1,4 +1,4 @@
-"""Data sets: collections of samples, read by number or one after another."""
+"""Data sets: collections of samples, read by index or one after another."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """Base class of data sets that are read by number: define ``__getitem__`` and, for most uses, ``__len__``.
+    """Base class of data sets that are read by index: define ``__getitem__`` and, for most uses, ``__len__``.
 
-    A ``__getitems__(indices)`` that returns a list of samples is used for whole batches if there is one.
+    If there is a method ``__getitems__(indices)`` that returns a list of samples, it is used to read whole batches.
     ``a + b`` is a :class:`ConcatDataset`.
 
     >>> import tensorgrad as torch
@@ -39,10 +39,10 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
-    """Base class of data sets that can only be read from one end to the other: define ``__iter__``.
+    """Base class of data sets that can only be read from start to end: define ``__iter__``.
 
-    In a worker process every copy is read: ask ``get_worker_info()`` there, and read only its share.
-    ``a + b`` is a :class:`ChainDataset`.
+    Each worker process reads its own copy of the data set, so ``__iter__`` should use ``get_worker_info()`` to yield
+    only that worker's share. ``a + b`` is a :class:`ChainDataset`.
 
     >>> import tensorgrad as torch
     >>> class Countdown(torch.utils.data.IterableDataset):
@@ -57,10 +57,10 @@ class IterableDataset(Dataset[T_co], Iterable[T_co]):
 
 
 class TensorDataset(Dataset):
-    """Sample i is the tuple of every tensor's row i.
+    """A data set of tensors: sample i is the tuple of row i of each tensor.
 
     Raises:
-        AssertionError: the tensors have different numbers of rows.
+        AssertionError: If the tensors have different numbers of rows.
 
     Example::
 
@@ -85,10 +85,10 @@ class TensorDataset(Dataset):
 
 
 class Subset(Dataset[T_co]):
-    """The samples of ``dataset`` whose numbers are in ``indices``, in that order.
+    """The samples of ``dataset`` at the given ``indices``, in that order.
 
     Raises:
-        NotImplementedError: a subclass changes how one sample is read, but not how several are.
+        NotImplementedError: If a subclass overrides ``__getitem__`` but not ``__getitems__``.
 
     >>> import tensorgrad as torch
     >>> list(torch.utils.data.Subset([10, 20, 30], [0, 2]))
@@ -121,10 +121,10 @@ class Subset(Dataset[T_co]):
 
 
 class ConcatDataset(Dataset[T_co]):
-    """Several data sets one after the other.
+    """Concatenates several data sets.
 
     Raises:
-        AssertionError: none are given, or one cannot be read by number.
+        AssertionError: If no data sets are given, or one of them cannot be read by index.
 
     >>> import tensorgrad as torch
     >>> list(torch.utils.data.ConcatDataset([[1, 2], [3]]))
@@ -152,10 +152,10 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset):
-    """Several :class:`IterableDataset` s one after the other.
+    """Reads several :class:`IterableDataset` s one after another.
 
     Raises:
-        AssertionError: when it is read, if something else is among them.
+        AssertionError: While reading, if one of them is not an :class:`IterableDataset`.
 
     >>> import tensorgrad as torch
     >>> class Count(torch.utils.data.IterableDataset):
@@ -185,10 +185,10 @@ class ChainDataset(IterableDataset):
 
 
 class StackDataset(Dataset):
-    """Sample i is the tuple (or, given by name, the dictionary) of every data set's sample i.
+    """Stacks data sets: sample i is the tuple (or, if they are given by name, the dictionary) of their samples i.
 
     Raises:
-        ValueError: none are given, some by name and some not, or of different lengths.
+        ValueError: If no data sets are given, only some are given by name, or their lengths differ.
 
     >>> import tensorgrad as torch
     >>> torch.utils.data.StackDataset(image=[10, 20], label=["a", "b"])[1]
@@ -235,15 +235,16 @@ class StackDataset(Dataset):
 
 
 def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) -> list[Subset]:
-    """Deals the samples out at random.
+    """Splits a data set into random, disjoint parts.
 
     Args:
-        dataset: what to split.
-        lengths: the size of each part; or fractions that add up to 1, of which what is left over goes round.
-        generator: where the random numbers come from; the default one if ``None``.
+        dataset: the data set to split.
+        lengths: the size of each part, or fractions that add up to 1; samples left over after rounding down are
+            distributed one by one, starting with the first part.
+        generator: the random number generator; the default one if ``None``.
 
     Raises:
-        ValueError: the lengths do not add up to the data set's.
+        ValueError: If the lengths do not add up to the length of the data set.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""The share of a data set that one of several training processes reads."""
+"""The sampler for distributed training, where each process reads its share of a data set."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["DistributedSampler"]
 
 
 class DistributedSampler(Sampler[int]):
-    """Every ``num_replicas``-th sample, from number ``rank`` on, of an order that all processes agree on.
+    """Yields every ``num_replicas``-th index, starting at ``rank``, of an order that all processes share.
 
-    All shares are of the same length: some samples come twice, or, with ``drop_last``, a few are left out.
+    All shares have the same length: some samples are repeated or, with ``drop_last``, some are left out.
 
     Args:
-        dataset: anything with a length.
-        num_replicas, rank: how many processes there are, and which of them this is; by default what
-            ``torch.distributed`` says.
-        shuffle: whether the order is random, and another one after each ``set_epoch``.
-        seed: what the order is made from; the same in all processes.
+        dataset: any object with a length.
+        num_replicas: the number of processes; by default taken from ``torch.distributed``.
+        rank: the number of this process; by default taken from ``torch.distributed``.
+        shuffle: whether the order is random, and changes with each ``set_epoch``.
+        seed: the seed of the order; must be the same in all processes.
         drop_last: whether to leave samples out rather than repeat some.
 
     Raises:
-        ValueError: ``rank`` is not between 0 and ``num_replicas - 1``.
-        RuntimeError: one of the two is not given, and there is no process group to ask.
+        ValueError: If ``rank`` is not between 0 and ``num_replicas - 1``.
+        RuntimeError: If ``num_replicas`` or ``rank`` is not given and there is no process group.
 
     Example::
 
@@ -68,12 +68,12 @@ class DistributedSampler(Sampler[int]):
             order = torch.randperm(size, generator=generator).tolist()
         else:
             order = list(range(size))
-        # Beyond the end it begins again, as often as it takes.
-        return iter([order[place % size] for place in range(self.rank, self.total_size, self.num_replicas)])
+        # Past the end, the order starts over.
+        return iter([order[i % size] for i in range(self.rank, self.total_size, self.num_replicas)])
 
     def __len__(self) -> int:
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """To be called before each epoch: without it every epoch has the same order."""
+        """Sets the epoch. Call this before each epoch, or every epoch has the same order."""
         self.epoch = epoch

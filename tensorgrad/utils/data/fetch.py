@@ -1,4 +1,4 @@
-"""From numbers of samples to a batch: what the main process does itself, or has a worker do."""
+"""Turns sample indices into a batch, in the main process or in a worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorgrad.utils.data.dataset import Subset, TensorDataset
 
 
 def by_number(dataset: Any, collate_fn: Callable, batched: bool) -> Callable[[Any], Any]:
-    """The function from a sample's number (`batched`: a list of them) to what the loader gives."""
+    """Returns the function from a sample's index (a list of them if `batched`) to the loader's output."""
     if not batched:
         return lambda number: collate_fn(dataset[number])
     rows = _rows(dataset) if collate_fn is default_collate else None
@@ -24,7 +24,9 @@ def by_number(dataset: Any, collate_fn: Callable, batched: bool) -> Callable[[An
 
 
 def _rows(dataset: Any) -> Callable[[list[int]], list] | None:
-    """How to read a whole batch of rows at once, where that gives the same as reading and stacking them one by one."""
+    """Returns a function that reads a whole batch of rows at once; None unless that equals reading and stacking them
+    one by one.
+    """
     if type(dataset) is Subset:
         inner, indices = _rows(dataset.dataset), dataset.indices
         return None if inner is None else lambda numbers: inner([indices[i] for i in numbers])
@@ -34,8 +36,8 @@ def _rows(dataset: Any) -> Callable[[list[int]], list] | None:
 
 
 def in_sequence(dataset: Any, collate_fn: Callable, batch_size: int | None, drop_last: bool) -> Iterator[Any]:
-    """The batches of an iterable data set; `batch_size=None`: its samples one by one."""
-    samples = iter(dataset)  # now, and not with the first batch: it may draw random numbers
+    """Iterates over the batches of an iterable data set, or over its single samples if `batch_size` is None."""
+    samples = iter(dataset)  # now rather than with the first batch: it may draw random numbers
     if batch_size is None:
         return map(collate_fn, samples)
     ended = False
@@ -48,4 +50,4 @@ def in_sequence(dataset: Any, collate_fn: Callable, batch_size: int | None, drop
             raise StopIteration
         return collate_fn(portion)
 
-    return iter(batch, object())  # unlike a generator it can go on after an error in collate_fn
+    return iter(batch, object())  # unlike a generator, this can continue after an error in collate_fn

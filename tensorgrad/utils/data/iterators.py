@@ -1,4 +1,4 @@
-"""One pass over a loader: in the main process, or with workers."""
+"""Iterators over a loader: in the main process, or with workers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from tensorgrad.utils.data.sampler import draw_seed
 
 
 class _BaseDataLoaderIter(Iterator[Any]):
-    """What both kinds share: the sampler's order, the seed, and a check of the length that was promised."""
+    """The common base: the sampler's order, the seed, and a check against the reported length."""
 
     def __init__(self, loader: Any) -> None:
-        # The loader itself is not kept: with persistent workers it keeps its iterator, and the two would never die.
+        # Keeps no reference to the loader: a loader with persistent workers refers to its iterator, so this would be a
+        # reference cycle.
         self._dataset, self._num_workers = loader.dataset, loader.num_workers
         self._pin: Callable[[Any], Any] | None = pinner(loader)
         self._read(loader)
-        # PyTorch draws a seed for its workers here, even if there are none; whoever draws next must see that.
+        # PyTorch draws a seed for its workers here, even if there are none; later random numbers depend on that.
         self._base_seed = draw_seed(loader.generator)
 
     def _read(self, loader: Any) -> None:
@@ -62,7 +63,7 @@ class _BaseDataLoaderIter(Iterator[Any]):
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
-    """Makes each batch when it is asked for."""
+    """Makes each batch when it is requested."""
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
@@ -80,10 +81,10 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """Has workers make the batches, `prefetch_factor` each ahead of what is asked for.
+    """Has workers make the batches, each up to `prefetch_factor` batches in advance.
 
-    Task i goes to the next worker in turn. With `in_order` the batches come back in the order of the tasks, and so each
-    is read from the pipe of the worker that has it, when its turn comes; the workers keep those that are ready before.
+    Tasks go to the workers in turn. With `in_order`, batches are returned in the order of the tasks: each is read from
+    its worker's pipe when its turn comes, and workers keep batches that are ready earlier.
     """
 
     def __init__(self, loader: Any) -> None:
@@ -91,7 +92,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         if loader.prefetch_factor <= 0:
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         self._epoch = 0
-        self._most = loader.prefetch_factor * loader.num_workers  # tasks that may be unanswered at a time
+        self._most = loader.prefetch_factor * loader.num_workers  # maximum number of unanswered tasks
         self._iterable, self._in_order = loader._iterable, loader.in_order
         self._persistent, self._timeout = loader.persistent_workers, loader.timeout
         self._crew = Crew(
@@ -118,24 +119,24 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _begin(self) -> None:
         self._epoch += 1
         self._sent = 0
-        self._due: dict[int, int] = {}  # task -> its worker; in the order of the tasks
-        self._unanswered = [0] * self._num_workers  # tasks of each worker
-        self._active = [True] * self._num_workers  # whose part of an iterable data set has not ended
-        self._turn = 0  # the worker that is to have the next task
+        self._due: dict[int, int] = {}  # task -> its worker, in the order of the tasks
+        self._unanswered = [0] * self._num_workers  # the number of unanswered tasks of each worker
+        self._active = [True] * self._num_workers  # False once a worker's part of an iterable data set is exhausted
+        self._turn = 0  # the worker that is next in turn
         for _ in range(self._most):
             self._send_next()
 
     @property
     def _workers(self) -> list[Any]:
-        """The processes."""
+        """The worker processes."""
         return self._crew.processes
 
     def _shutdown_workers(self) -> None:
-        """Ends the workers; this happens by itself after the last batch, or when the iterator is no longer used."""
+        """Stops the workers. This also happens after the last batch, or when the iterator is garbage-collected."""
         self._crew.stop()
 
     def _send_next(self) -> None:
-        """Gives the next task, if there is one, to the next worker that may have it."""
+        """Sends the next task, if there is one, to the next worker that can take it."""
         try:
             numbers = next(self._sampler_iter)
         except StopIteration:
@@ -149,7 +150,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._sent += 1
 
     def _next_worker(self) -> int | None:
-        # Out of order, the work of a slow worker goes to others; in order that could not bring a batch sooner.
+        # Out of order, a slow worker's tasks go to the others. In order, that would not deliver any batch sooner.
         most = self._most // max(1, sum(self._active))
         for _ in range(self._num_workers):
             number, self._turn = self._turn, (self._turn + 1) % self._num_workers
@@ -160,7 +161,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _next_data(self) -> Any:
         while self._due:
             if self._crew.stopped:
-                raise RuntimeError("DataLoader: the workers of this iterator have been stopped; begin a new one")
+                raise RuntimeError("DataLoader: the workers of this iterator have been stopped; create a new iterator")
             first, number = next(iter(self._due.items()))
             if self._in_order:
                 if not self._active[number]:  # it has nothing left for this task
@@ -170,7 +171,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             else:
                 number, answer = self._crew.receive(sorted(set(self._due.values())), self._timeout)
             epoch, task, kind, value = answer
-            if epoch != self._epoch:  # left over from an epoch that was broken off
+            if epoch != self._epoch:  # left over from an epoch that was not finished
                 continue
             del self._due[task]
             self._unanswered[number] -= 1
@@ -187,7 +188,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         raise StopIteration
 
     def _end(self, number: int) -> None:
-        """A worker has come to the end of its part of an iterable data set."""
+        """Handles the end of a worker's part of an iterable data set."""
         self._active[number] = False
         self._due = {task: whose for task, whose in self._due.items() if whose != number}
         if not self._persistent:

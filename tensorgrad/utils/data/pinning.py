@@ -1,4 +1,4 @@
-"""`pin_memory=True`: batches in memory that a GPU can read by itself."""
+"""`pin_memory=True`: puts batches into pinned memory, which a GPU can read directly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorgrad.utils.data.collate import like_mapping, like_sequence
 
 
 def pinner(loader: Any) -> Callable[[Any], Any] | None:
-    """The function that pins a batch of this loader; None if it wants that not, or if there is no GPU."""
+    """Returns the function that pins a batch of this loader; None if pinning is off or there is no GPU."""
     if not loader.pin_memory:
         return None
     if loader.pin_memory_device:
@@ -31,11 +31,11 @@ def pinner(loader: Any) -> Callable[[Any], Any] | None:
 
 
 def pin_memory(data: Any) -> Any:
-    """A batch with every tensor in pinned memory, its structure kept.
+    """Returns a batch with every tensor in pinned memory, keeping its structure.
 
-    Whatever has a method `pin_memory` of its own is asked to do it.
+    Objects that have a method `pin_memory` are pinned by calling it.
     """
-    own = getattr(data, "pin_memory", None)  # tensors, too
+    own = getattr(data, "pin_memory", None)  # tensors have it too
     if own is not None:
         return own()
     if isinstance(data, str | bytes):

@@ -1,4 +1,4 @@
-"""Samplers: the order in which a data set is read. From one seed it is PyTorch's order."""
+"""Samplers: the order in which a data set is read. With the same seed, it is PyTorch's order."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 def draw_seed(generator: Any = None) -> int:
-    """A random number from 0 to 2⁶³ - 1."""
+    """Draws a random integer from 0 to 2⁶³ - 1."""
     return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
 
 
 class Sampler(Generic[T_co]):
-    """Base class: define ``__iter__``, which gives the numbers of the samples (or lists of them, for batches).
+    """Base class of samplers: define ``__iter__``, which yields sample indices (or lists of them, for batches).
 
-    ``data_source`` is taken and not used. A ``__len__`` lets a DataLoader tell its length.
+    ``data_source`` is accepted and ignored. Define ``__len__`` as well if the DataLoader should have a length.
 
     >>> import tensorgrad as torch
     >>> class Backwards(torch.utils.data.Sampler):
@@ -37,7 +37,7 @@ class Sampler(Generic[T_co]):
 
 
 class SequentialSampler(Sampler[int]):
-    """0, 1, 2, ...
+    """Yields the indices of a data set in order: 0, 1, 2, ...
 
     >>> import tensorgrad as torch
     >>> list(torch.utils.data.SequentialSampler([7, 8, 9]))
@@ -55,16 +55,17 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """Every sample once, in random order; or, with ``replacement``, independent draws.
+    """Yields every index once, in random order, or draws indices independently with ``replacement``.
 
     Args:
-        data_source: what is read.
-        replacement: whether a sample may come more than once.
-        num_samples: how many are drawn; by default as many as there are.
-        generator: where the random numbers come from; if ``None``, a new one, seeded by the default one.
+        data_source: the data set.
+        replacement: whether to draw with replacement.
+        num_samples: how many indices to draw; by default the length of the data set.
+        generator: the random number generator; if ``None``, a new one seeded from the default one.
 
     Raises:
-        TypeError, ValueError: ``replacement`` is not a bool, ``num_samples`` not a positive number.
+        TypeError: If ``replacement`` is not a bool.
+        ValueError: If ``num_samples`` is not a positive integer.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -88,7 +89,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many samples are drawn; follows the data set if it grows."""
+        """How many indices are drawn; by default the current length of the data set."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -98,14 +99,14 @@ class RandomSampler(Sampler[int]):
             generator = torch.Generator()
             generator.manual_seed(draw_seed())
         if self.replacement:
-            for start in range(0, self.num_samples, 32):  # in PyTorch's portions
+            for start in range(0, self.num_samples, 32):  # in chunks of the same size as PyTorch's
                 size = (min(32, self.num_samples - start),)
                 yield from torch.randint(high=n, size=size, dtype=torch.int64, generator=generator).tolist()
         else:
             for _ in range(self.num_samples // n):
                 yield from torch.randperm(n, generator=generator).tolist()
             rest = self.num_samples % n
-            # PyTorch shuffles once more even if nothing is left over, which matters to a generator of the caller's.
+            # PyTorch shuffles again even if nothing is left over, which advances the caller's generator.
             yield from torch.randperm(n, generator=generator).tolist()[:rest]
 
     def __len__(self) -> int:
@@ -113,11 +114,11 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """The given numbers in random order, each once.
+    """Yields each of the given indices once, in random order.
 
     Args:
-        indices: the numbers.
-        generator: where the random numbers come from; the default one if ``None``.
+        indices: the indices.
+        generator: the random number generator; the default one if ``None``.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -137,16 +138,17 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """``num_samples`` draws, number i with a probability in proportion to ``weights[i]``.
+    """Draws ``num_samples`` indices; index i has a probability proportional to ``weights[i]``.
 
     Args:
-        weights: a row of numbers that are not negative; they need not add up to 1.
-        num_samples: how many are drawn.
-        replacement: whether a number may come more than once.
-        generator: where the random numbers come from; the default one if ``None``.
+        weights: a 1-D sequence of non-negative weights; they need not add up to 1.
+        num_samples: how many indices to draw.
+        replacement: whether to draw with replacement.
+        generator: the random number generator; the default one if ``None``.
 
     Raises:
-        ValueError: a setting that makes no sense, or weights that are not one row.
+        ValueError: If ``num_samples`` is not a positive integer, ``replacement`` is not a bool, or ``weights`` is not
+            1-D.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -177,10 +179,12 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """Lists of ``batch_size`` numbers from another sampler; the last is shorter, or left out with ``drop_last``.
+    """Yields lists of ``batch_size`` indices from another sampler.
+
+    The last list may be shorter; with ``drop_last`` it is then left out.
 
     Raises:
-        ValueError: ``batch_size`` is not a positive number, or ``drop_last`` not a bool.
+        ValueError: If ``batch_size`` is not a positive integer, or ``drop_last`` is not a bool.
 
     Example::
 

@@ -1,11 +1,11 @@
-"""A worker: the process that makes batches for a loader. It gets tasks through a pipe and answers through the same.
+"""A worker: a process that makes batches for a loader. It receives tasks and sends its answers through one pipe.
 
-A task is `(epoch, number, numbers)`: which pass over the data set it belongs to, which batch it is, and the numbers of
-the samples (or one number; ignored for an iterable data set, of which the worker reads on). The answer is `(epoch,
-number, kind, value)`: a BATCH, FAILED with a `Failure`, or ENDED once an iterable data set has no more; later tasks of
-that epoch have no answer. The first message of a worker is READY, which has no task.
+A task is `(epoch, number, numbers)`: the pass over the data set it belongs to, the number of the batch, and the indices
+of the samples (or a single index; ignored for an iterable data set, which the worker simply continues to read). The
+answer is `(epoch, number, kind, value)`: a BATCH, FAILED with a `Failure`, or ENDED once an iterable data set is
+exhausted; later tasks of that epoch get no answer. The first message of a worker is READY, which belongs to no task.
 
-The end of the pipe is the end of the worker, whatever happened at its other side: none outlives its main process.
+A worker exits when its pipe is closed, for whatever reason, so no worker outlives its main process.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ READY, BATCH, FAILED, ENDED = range(4)
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """What a worker knows of itself.
+    """Information about a worker, as seen from inside it.
 
     Args:
-        id: its number, from 0.
-        num_workers: how many there are.
-        seed: what its random numbers started from: the loader's seed plus ``id``.
-        dataset: its own copy of the data set.
-        rng, worker_method: PyTorch's, for workers that are threads; here always these values.
+        id: the worker's number, starting at 0.
+        num_workers: the number of workers.
+        seed: the worker's random seed: the loader's seed plus ``id``.
+        dataset: the worker's copy of the data set.
+        rng, worker_method: used by PyTorch for workers that are threads; here they always have these values.
     """
 
     id: int
@@ -50,15 +50,15 @@ class WorkerInfo:
 
 
 class _This:
-    """Whether this process is a worker."""
+    """Holds this process's `WorkerInfo`; None in the main process."""
 
     info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """What a worker process knows of itself; ``None`` in the main process.
+    """Returns information about the current worker process; ``None`` in the main process.
 
-    An iterable data set asks for it, since every worker reads a copy of the whole: it then gives its own share only.
+    An iterable data set uses it to yield only its worker's share, since every worker reads a copy of the whole set.
 
     Example::
 
@@ -74,14 +74,14 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 class Failure(NamedTuple):
-    """An error that happened in a worker, on its way to the main process."""
+    """An error from a worker, in a form that can be sent to the main process."""
 
-    kind: bytes  # the pickled type: by itself, since not every type can be pickled, or found again
+    kind: bytes  # the type, pickled separately since not every type can be pickled, or imported on the other side
     text: str
 
     @classmethod
     def of(cls, error: Exception, worker: int) -> Failure:
-        """The error with all that its traceback says."""
+        """Converts an error, including its traceback as text."""
         try:
             kind = pickle.dumps(type(error))
         except Exception:
@@ -90,7 +90,7 @@ class Failure(NamedTuple):
         return cls(kind, f"Caught {type(error).__name__} in DataLoader worker process {worker}.\nOriginal {lines}")
 
     def error(self) -> BaseException:
-        """The error to raise: of the same type, if that can be made from one text; else a RuntimeError."""
+        """Returns the error to raise: of the same type if it can be created from one string, else a RuntimeError."""
         try:
             kind = pickle.loads(self.kind)
             return kind(_Text(self.text) if issubclass(kind, KeyError) else self.text)
@@ -99,14 +99,14 @@ class Failure(NamedTuple):
 
 
 class _Text(str):
-    """A text whose `repr`, which is what a KeyError shows, keeps its lines."""
+    """A string whose `repr`, which is what a KeyError shows, keeps its line breaks."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 class Orders(NamedTuple):
-    """What a worker needs to know of its loader."""
+    """The loader's settings that a worker needs."""
 
     dataset: Any
     iterable: bool
@@ -120,35 +120,35 @@ class Orders(NamedTuple):
 
 
 def main(connection: Any, orders: Orders, number: int) -> None:
-    """The life of worker `number`."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked one has the main program's handler, which is not for it
+    """Runs worker `number` until its pipe is closed."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker would otherwise run the main program's handler
     answers: queue.SimpleQueue = queue.SimpleQueue()
     answers.put(channel.dumps((0, 0, READY, None)))
-    # A thread of its own sends, so that the next batch is being made while this one waits for its reader.
+    # A separate thread sends, so that the next batch is made while this one waits to be read.
     threading.Thread(target=_send_all, args=(connection, answers), daemon=True).start()
     try:
         _seed(orders.base_seed, number)
         _This.info = WorkerInfo(number, orders.num_workers, orders.base_seed + number, orders.dataset)
         _work(connection, answers, orders, number)
     except KeyboardInterrupt:
-        pass  # the main process got it as well, and will say so
+        pass  # the main process got it as well, and reports it
     answers.put(None)
 
 
 def _seed(base_seed: int, number: int) -> None:
-    """Starts the three streams of random numbers where PyTorch starts them, and limits the worker to one thread."""
+    """Seeds the three random number generators as PyTorch does, and limits the worker to one thread."""
     import tensorgrad as torch
 
     torch.set_num_threads(1)
     random.seed(base_seed + number)
     torch.manual_seed(base_seed + number)
-    # Hashed: the same seed as above would give NumPy, whose generator is the same, the same numbers once more.
+    # Hashed, because NumPy uses the same generator: with the seed above it would repeat the same random numbers.
     np.random.seed(np.random.SeedSequence([number, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]).generate_state(4))
 
 
 def _work(connection: Any, answers: queue.SimpleQueue, orders: Orders, number: int) -> None:
-    """Does one task after the other, until the pipe ends."""
-    begun, ended = 0, False  # the epoch whose data are being read, and whether there are no more of them
+    """Does one task after another, until the pipe is closed."""
+    begun, ended = 0, False  # the epoch that is being read, and whether its data is exhausted
     try:
         broken = None
         if orders.worker_init_fn is not None:
@@ -174,11 +174,11 @@ def _work(connection: Any, answers: queue.SimpleQueue, orders: Orders, number: i
             ended = orders.iterable and isinstance(error, StopIteration)
             kind, value = (ENDED, None) if ended else (FAILED, Failure.of(error, number))
         answers.put(_packed((epoch, task, kind, value), orders.collate_fn is default_collate, number))
-        del received, value  # the memory is better used for the next batch
+        del received, value  # frees the memory for the next batch
 
 
 def _maker(orders: Orders) -> Callable[[Any], Any]:
-    """The function from a task to its batch; for an iterable data set it raises StopIteration at the end."""
+    """Returns the function from a task to its batch; for an iterable data set it raises StopIteration at the end."""
     dataset, collate_fn = orders.dataset, orders.collate_fn
     if not orders.iterable:
         return fetch.by_number(dataset, collate_fn, orders.batched)
@@ -187,29 +187,29 @@ def _maker(orders: Orders) -> Callable[[Any], Any]:
 
 
 def _packed(answer: tuple, fresh: bool, number: int) -> list[Any]:
-    """The answer as a message; if it cannot be one, the answer that says so.
+    """Packs an answer into a message; if that fails, packs an answer that reports the failure.
 
-    Unless the batch is `fresh`, its numbers are copied: the data set may fill the same array again for the next batch,
-    while this one has not been sent yet.
+    Unless the batch is `fresh`, its data is copied: the data set may reuse the same array for the next batch before
+    this one has been sent.
     """
     epoch, task, _, _ = answer
     try:
         message, *blocks = channel.dumps(answer)
     except Exception as error:
         failure = Failure.of(error, number)
-        text = f"{failure.text}\nThe batch itself was made; what failed is sending it to the main process."
+        text = f"{failure.text}\nThe batch was created, but sending it to the main process failed."
         return channel.dumps((epoch, task, FAILED, failure._replace(text=text)))
     return [message, *(blocks if fresh else map(bytes, blocks))]
 
 
 def _send_all(connection: Any, answers: queue.SimpleQueue) -> None:
-    """What the sending thread does."""
+    """Runs the sending thread."""
     try:
         while (answer := answers.get()) is not None:
             channel.send(connection, answer)
             del answer
     except ConnectionError:
-        pass  # nobody listens any more, which the main thread finds out as well
+        pass  # the other end is closed, which the main thread notices as well
     except BaseException:
         traceback.print_exc()
-        os._exit(1)  # or the main process would wait for ever
+        os._exit(1)  # otherwise the main process would wait forever

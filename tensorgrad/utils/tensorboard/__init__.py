@@ -1,6 +1,6 @@
-"""Writing what a training run has to tell into files that TensorBoard shows. It needs the package ``tensorboard``.
+"""Writes event files that TensorBoard can show. Requires the package ``tensorboard``.
 
-Without that package asking for `SummaryWriter` is the ModuleNotFoundError that programs look for.
+Without that package, importing `SummaryWriter` raises ModuleNotFoundError, which programs check for.
 """
 
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""Points of many dimensions for TensorBoard's projector, which reads them from tables of its own beside the events."""
+"""High-dimensional points for TensorBoard's projector, which reads them from tables next to the event files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorgrad.utils.tensorboard.messages import array_of
 
 
 def folder_of(tag: str, step: int) -> str:
-    """Where the tables of a tag are, below the run's folder."""
+    """Returns the directory for the tables of a tag, relative to the run's directory."""
     for sign in "%/\\":  # % first: it marks the others
         tag = tag.replace(sign, f"%{ord(sign):02x}")
     return f"{step:05d}/{tag}"
@@ -26,11 +26,16 @@ def write(
     """Writes the tables. Returns the entry for the projector's list.
 
     Args:
-        points: one in each row.
-        metadata: a label for each, or, with a `header`, a list of labels.
-        pictures: one for each, of shape (N, C, H, W), with values from 0 to 1.
+        root: the run's directory.
+        tag, step: the name and step of the entry.
+        points: one point per row.
+        metadata: a label for each point, or a list of labels if there is a `header`.
+        pictures: a picture for each point, of shape (N, C, H, W), with values from 0 to 1.
+        header: the names of the labels.
 
-    Raises: AssertionError if their numbers differ; NotADirectoryError if there is a file in the place of the folder.
+    Raises:
+        AssertionError: If there are not as many labels or pictures as points.
+        NotADirectoryError: If there is a file in place of the directory.
     """
     from tensorboard.plugins.projector.projector_config_pb2 import EmbeddingInfo
 
@@ -71,7 +76,7 @@ def _write_rows(path: Path, rows: list) -> None:
 
 
 def _sprite(pictures: np.ndarray) -> np.ndarray:
-    """All pictures as one, in a square of places; the canvas is as high as it is wide."""
+    """Combines all pictures into one, in a square grid on a square canvas."""
     columns = math.ceil(math.sqrt(len(pictures)))
     together = as_bytes(grid(pictures, columns)).transpose(1, 2, 0)
     height, width, _ = together.shape

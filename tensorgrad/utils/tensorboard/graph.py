@@ -1,4 +1,4 @@
-"""The graph of a model, as TensorBoard shows it: the ops of one call, in boxes for the modules that they ran in."""
+"""The graph of a model for TensorBoard: the ops of one call, in boxes for the modules they ran in."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tensorgrad.utils.tensorboard.messages import messages
 
 
 def graph(model: Any, args: Any, verbose: bool = False) -> tuple[Any, Any]:
-    """The messages `GraphDef` and `RunMetadata` of one call `model(*args)`, in evaluation mode.
+    """Records one call `model(*args)` in evaluation mode. Returns the messages `GraphDef` and `RunMetadata`.
 
-    `args` is the tuple of arguments, or the only one.
+    `args` is a tuple of arguments or a single argument.
     """
     traced = _Call(model)
     with traced:
@@ -33,18 +33,18 @@ def graph(model: Any, args: Any, verbose: bool = False) -> tuple[Any, Any]:
 
 
 class _Call(Listener):
-    """Inside, every op of this thread becomes a node, named by the modules around it."""
+    """A context in which every op of this thread becomes a node, named by the modules around it."""
 
     def __init__(self, model: Any):
         self.model, self.thread = model, threading.get_ident()
         self.nodes: list = []
         self.times: list = []
         self._sources: dict[int, str] = {}  # id of a tensor -> the node that it comes from
-        self._memory: dict[int, str] = {}  # id of a storage -> the same, for views that no op made
-        self._alive: list = []  # so that an id stays what it is
+        self._memory: dict[int, str] = {}  # id of a storage -> the same, for views that were not made by an op
+        self._alive: list = []  # keeps objects alive, so that their ids are not reused
         self._taken: dict[str, int] = {}
         self._scopes: list[str] = []
-        self._places = {id(module): name for name, module in model.named_modules()} if _is_module(model) else {}
+        self._paths = {id(module): name for name, module in model.named_modules()} if _is_module(model) else {}
         names = [*model.named_parameters(), *model.named_buffers()] if _is_module(model) else []
         self._named: dict[int, tuple[str, Any]] = {id(tensor): (name, tensor) for name, tensor in names}
 
@@ -65,29 +65,29 @@ class _Call(Listener):
         for module, training in self._modes:
             module.training = training
 
-    # --- where things run ---
+    # --- scopes ---
 
     def enter(self, module: Module) -> None:
-        """The name of a box: the class, and the attribute that holds the module."""
+        """Enters the module's box, named by its class and the attribute it is stored in."""
         if threading.get_ident() == self.thread:
-            kind, path = type(module).__name__, self._places.get(id(module), "")
+            kind, path = type(module).__name__, self._paths.get(id(module), "")
             outer = f"{self._scopes[-1]}/" if self._scopes else ""
             self._scopes.append(f"{outer}{kind}[{path.rpartition('.')[2]}]" if path else f"{outer}{kind}")
 
     def leave(self, module: Module, result: Any) -> None:
-        """Back to the box around."""
+        """Returns to the enclosing box."""
         if threading.get_ident() == self.thread:
             self._scopes.pop()
 
     # --- nodes ---
 
     def inputs(self, args: tuple) -> None:
-        """Nodes for what the model is called with."""
+        """Adds nodes for the model's arguments."""
         for i, tensor in enumerate(_tensors(args)):
             self._made(tensor, self._add(f"input/input.{i}", "IO Node", [], [tensor]))
 
     def outputs(self, result: Any) -> None:
-        """Nodes for what it returns."""
+        """Adds nodes for the model's results."""
         for i, tensor in enumerate(_tensors(result)):
             self._add(f"output/output.{i}", "IO Node", [self._source(tensor)], [tensor])
 
@@ -111,7 +111,7 @@ class _Call(Listener):
         self._alive += [tensor, storage]
 
     def _source(self, tensor: Tensor) -> str:
-        """The node that a tensor comes from; a parameter or a constant gets one when it is first met."""
+        """Returns the node that a tensor comes from; parameters and constants get one on first use."""
         found = self._sources.get(id(tensor)) or self._memory.get(id(tensor._storage))
         if found is None:
             path = self._named[id(tensor)][0] if id(tensor) in self._named else ""
@@ -121,7 +121,7 @@ class _Call(Listener):
         return found
 
     def _add(self, name: str, op: str, inputs: list[str], results: list[Tensor], about: str = "") -> str:
-        """Adds a node, and returns its name, which no other has."""
+        """Adds a node. Returns its unique name."""
         count = self._taken[name] = self._taken.get(name, -1) + 1
         name = f"{name}_{count}" if count else name
         types = messages()
@@ -141,7 +141,7 @@ def _is_module(model: Any) -> bool:
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors in nested lists, tuples and dicts."""
+    """Yields the tensors in nested lists, tuples and dicts."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The settings of a run, and how well it went with them."""
+"""The hyperparameters of a run and the metrics reached with them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from tensorgrad.utils.tensorboard.messages import messages, metadata
 
 
 def hparams(settings: dict, metrics: dict, domains: dict[str, list] | None = None) -> tuple[Any, Any, Any]:
-    """The three entries that TensorBoard wants: what there is to compare, this run's settings, and that it has ended.
+    """Returns the three entries that TensorBoard needs: the experiment, this run's settings, and the end of the run.
 
     Args:
-        settings: numbers, texts, tensors of one element, or None, which is left out.
-        domains: all values that a setting may have.
+        settings: numbers, strings or one-element tensors; settings that are None are left out.
+        metrics: the results, by name.
+        domains: all possible values of a setting, by name.
 
-    Raises: TypeError if one of the three is no dictionary or a domain does not fit; ValueError for another setting.
+    Raises:
+        TypeError: If one of the three is not a dictionary, or a domain does not fit its setting.
+        ValueError: If a setting has another type.
     """
     from tensorboard.plugins.hparams import api_pb2 as api
     from tensorboard.plugins.hparams import metadata as about
@@ -31,7 +34,7 @@ def hparams(settings: dict, metrics: dict, domains: dict[str, list] | None = Non
         if isinstance(value, str):
             start.hparams[name].string_value = value
             kind, field = "DATA_TYPE_STRING", "string_value"
-        elif isinstance(value, int | float):  # bool among them: PyTorch writes 1 and 0
+        elif isinstance(value, int | float):  # including bool, which PyTorch writes as 1 and 0
             start.hparams[name].number_value = value
             kind, field = "DATA_TYPE_FLOAT64", "number_value"
         else:

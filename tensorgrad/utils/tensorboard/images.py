@@ -1,4 +1,4 @@
-"""Pictures for TensorBoard: arrays in any order of dimensions, figures, films, as files in memory."""
+"""Images for TensorBoard: encodes arrays with any order of dimensions, figures and videos in memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy as np
 
 from tensorgrad.utils.tensorboard.messages import array_of, messages
 
-COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> PNG's code: grey, grey and alpha, RGB, RGB and alpha
+COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> PNG color type: gray, gray with alpha, RGB, RGB with alpha
 
 
 def image(tag: str, picture: Any, dataformats: str = "CHW") -> Any:
-    """One picture, or several in a grid.
+    """An entry for one image, or for several in a grid.
 
     Args:
-        picture: values from 0 to 255 if of type uint8, from 0 to 1 otherwise; those outside are clipped.
-        dataformats: what its dimensions are: the letters H, W, C and N in their order.
+        picture: values from 0 to 255 for uint8, otherwise from 0 to 1; values outside the range are clipped.
+        dataformats: the order of the dimensions, as the letters H, W, C and N.
     """
     return _entry(tag, as_bytes(to_hwc(array_of(picture), dataformats)))
 
@@ -29,7 +29,7 @@ def image(tag: str, picture: Any, dataformats: str = "CHW") -> Any:
 def image_with_boxes(
     tag: str, picture: Any, boxes: Any, rescale: float = 1, dataformats: str = "CHW", labels: list | None = None
 ) -> Any:
-    """A picture with red rectangles, each `(xmin, ymin, xmax, ymax)`, and a label at their lower left corners."""
+    """An image with red boxes, each `(xmin, ymin, xmax, ymax)`, and a label at the lower left corner of each."""
     Image, ImageDraw = _pillow("add_image_with_boxes")
     drawn = Image.fromarray(as_bytes(to_hwc(array_of(picture), dataformats)))
     draw = ImageDraw.Draw(drawn)
@@ -46,7 +46,7 @@ def image_with_boxes(
 
 
 def video(tag: str, films: Any, fps: float = 4) -> Any:
-    """Films of shape `(N, T, C, H, W)` side by side, as one GIF."""
+    """Videos of shape `(N, T, C, H, W)`, side by side in one GIF."""
     Image, _ = _pillow("add_video")
     array = array_of(films)
     if array.ndim != 5:
@@ -84,16 +84,16 @@ def _pillow(name: str) -> tuple[Any, Any]:
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:
-    """The values from 0 to 255."""
+    """Converts values to uint8, from 0 to 255."""
     if array.dtype == np.uint8:
         return array
     return (array.astype(np.float32) * 255).clip(0, 255).astype(np.uint8)
 
 
 def to_hwc(array: np.ndarray, dataformats: str) -> np.ndarray:
-    """The picture as height, width, colours; pictures (N) come in rows of eight.
+    """Converts an image to (height, width, channels); a batch (N) becomes a grid with rows of eight.
 
-    Raises: AssertionError if the letters do not fit the array, or if one comes twice.
+    Raises: AssertionError if the letters do not fit the array, or one is repeated.
     """
     letters = dataformats.upper()
     if len(set(letters)) != len(letters):
@@ -117,9 +117,9 @@ def to_hwc(array: np.ndarray, dataformats: str) -> np.ndarray:
 
 
 def grid(pictures: np.ndarray, columns: int) -> np.ndarray:
-    """Pictures (N, C, H, W) beside and below each other as one (3, rows · H, columns · W), black where there is none.
+    """Arranges images (N, C, H, W) in a grid, as one image (3, rows · H, columns · W); unused cells are black.
 
-    Raises: AssertionError unless they have one colour or three.
+    Raises: AssertionError unless there are one or three channels.
     """
     n, channels, height, width = pictures.shape
     if channels not in (1, 3):
@@ -133,18 +133,19 @@ def grid(pictures: np.ndarray, columns: int) -> np.ndarray:
 
 
 def png(array: np.ndarray) -> bytes:
-    """A PNG file of bytes (H, W, C).
+    """Encodes bytes (H, W, C) as a PNG file.
 
-    Source: PNG specification, third edition (W3C 2025): each row as its difference from the one above (filter 2).
+    Source: PNG specification, third edition (W3C 2025); each row is stored as its difference from the one above
+    (filter 2).
     """
     height, width, channels = array.shape
     if channels not in COLOURS:
-        raise ValueError(f"expected a picture of 1 to 4 channels, but got shape {array.shape}")
+        raise ValueError(f"expected an image with 1 to 4 channels, but got shape {array.shape}")
     rows = array.reshape(height, width * channels)
     differences = np.empty((height, 1 + width * channels), np.uint8)
     differences[:, 0] = 2
     differences[:1, 1:] = rows[:1]
-    np.subtract(rows[1:], rows[:-1], out=differences[1:, 1:])  # modulo 256, as it should be
+    np.subtract(rows[1:], rows[:-1], out=differences[1:, 1:])  # wraps around modulo 256, as PNG requires
 
     def chunk(name: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
@@ -155,7 +156,10 @@ def png(array: np.ndarray) -> bytes:
 
 
 def figure_to_image(figures: Any, close: bool = True) -> np.ndarray:
-    """A Matplotlib figure as (C, H, W), or a list of them as (N, C, H, W); `close`: pyplot may forget them."""
+    """Renders a Matplotlib figure as (C, H, W), or a list of them as (N, C, H, W).
+
+    With `close`, the figures are closed in pyplot afterwards.
+    """
     if isinstance(figures, list):
         return np.stack([figure_to_image(figure, close) for figure in figures])
     try:

@@ -1,4 +1,4 @@
-"""The message types of TensorBoard's files, loaded when the first is needed: they come with the package tensorboard."""
+"""The message types in TensorBoard's files, from the package tensorboard, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tensorgrad.tensor import Tensor
 
 
 def absent() -> ModuleNotFoundError:
-    """The error to raise where the package is not installed."""
+    """Returns the error to raise if the package is not installed."""
     return ModuleNotFoundError(
-        "torch.utils.tensorboard needs the package tensorboard: pip install tensorboard (it is also in the extra "
+        "torch.utils.tensorboard needs the package tensorboard: pip install tensorboard (or install the extra "
         "tensorgrad[tensorboard])",
         name="tensorboard",
     )
@@ -22,7 +22,7 @@ def absent() -> ModuleNotFoundError:
 
 @cache
 def messages() -> SimpleNamespace:
-    """The classes by their names. Raises: ModuleNotFoundError without the package tensorboard."""
+    """Returns the message classes by name. Raises: ModuleNotFoundError if tensorboard is not installed."""
     try:
         import tensorboard  # noqa: F401
     except ModuleNotFoundError as error:
@@ -59,16 +59,13 @@ def messages() -> SimpleNamespace:
 
 
 def metadata(plugin: str, content: bytes = b"") -> Any:
-    """Which of TensorBoard's pages shows a value, and what it needs to know to do so."""
+    """Returns metadata that assigns a value to a TensorBoard plugin, with the data that the plugin needs."""
     kind = messages().Metadata
     return kind(plugin_data=kind.PluginData(plugin_name=plugin, content=content))
 
 
 def array_of(x: Any) -> np.ndarray:
-    """A tensor, array or number as an array.
-
-    Raises: NotImplementedError for anything else.
-    """
+    """Converts a tensor, array or number to an array. Raises: NotImplementedError for anything else."""
     if isinstance(x, np.ndarray):
         return x
     if np.isscalar(x):

@@ -1,4 +1,4 @@
-"""What each kind of entry looks like in TensorBoard's files: every function makes one `Summary` message."""
+"""The entries in TensorBoard's files: each function here makes one `Summary` message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils.tensorboard.messages import array_of, messages, metadata
 
-THRESHOLDS = 127  # of a precision-recall curve at most: TensorBoard's limit
+THRESHOLDS = 127  # TensorBoard's limit for a precision-recall curve
 
 
 def _one(tag: str, **content: Any) -> Any:
@@ -23,7 +23,7 @@ def _one(tag: str, **content: Any) -> Any:
 
 
 def scalar(name: str, value: Any, new_style: bool = False, double_precision: bool = False) -> Any:
-    """A number; in the newer format it is a tensor of its own type."""
+    """A scalar. In the newer format (`new_style`) it is stored as a tensor."""
     array = array_of(value).squeeze()
     if array.ndim != 0:
         raise AssertionError(
@@ -38,20 +38,20 @@ def scalar(name: str, value: Any, new_style: bool = False, double_precision: boo
 
 
 def tensor(tag: str, value: Tensor) -> Any:
-    """All elements of a tensor. Raises: ValueError if they are too many."""
+    """All elements of a tensor. Raises: ValueError if it is too large."""
     if value.numel() * value.itemsize >= 1 << 31:
         raise ValueError("tensor is bigger than protocol buffer's hard limit of 2GB in size")
     return _one(tag, tensor=messages().tensor(array_of(value)), metadata=metadata("tensor"))
 
 
 def histogram(name: str, values: Any, bins: Any, max_bins: int | None = None) -> Any:
-    """How many values lie in each of the bins, for those between the smallest and the largest value.
+    """A histogram, with the bins from the smallest to the largest value.
 
     Args:
         bins: as for `numpy.histogram`.
-        max_bins: join neighbours until there are not many more.
+        max_bins: merges neighboring bins until there are about this many.
 
-    Raises: ValueError if there are no values, or none of them in a bin.
+    Raises: ValueError if there are no values, or none of them is in a bin.
     """
     x = array_of(values).astype(np.float64).reshape(-1)
     if x.size == 0:
@@ -62,9 +62,9 @@ def histogram(name: str, values: Any, bins: Any, max_bins: int | None = None) ->
         counts, limits = np.add.reduceat(counts, starts), np.append(limits[starts], limits[-1])
     filled = np.flatnonzero(counts)
     if not filled.size:
-        raise ValueError(f"add_histogram: the histogram of {name!r} is empty: no value is in any of the bins")
+        raise ValueError(f"add_histogram: the histogram of {name!r} is empty: none of the values is in a bin")
     first, end = filled[0], filled[-1] + 1
-    # A bin is named by its upper limit alone: an empty one before the first says where that begins.
+    # A bin is stored by its upper limit only, so an empty bin before the first one marks where it begins.
     before = [0] if first == 0 else [counts[first - 1]]
     return histogram_raw(
         name, x.min(), x.max(), len(x), x.sum(), x.dot(x), limits[first : end + 1], [*before, *counts[first:end]]
@@ -74,7 +74,7 @@ def histogram(name: str, values: Any, bins: Any, max_bins: int | None = None) ->
 def histogram_raw(
     name: str, min: float, max: float, num: int, sum: float, sum_squares: float, limits: Any, counts: Any
 ) -> Any:
-    """A histogram from what has been counted already."""
+    """A histogram from precomputed counts."""
     content = messages().Histogram(
         min=min, max=max, num=num, sum=sum, sum_squares=sum_squares, bucket_limit=list(limits), bucket=list(counts)
     )
@@ -82,7 +82,7 @@ def histogram_raw(
 
 
 def text(tag: str, value: str) -> Any:
-    """A text, which is shown as Markdown."""
+    """A string, shown as Markdown."""
     from tensorboard.plugins.text.plugin_data_pb2 import TextPluginData
 
     content = messages().tensor(np.array([value.encode()], dtype=object))
@@ -92,12 +92,12 @@ def text(tag: str, value: str) -> Any:
 
 
 def audio(tag: str, sound: Any, sample_rate: int = 44100) -> Any:
-    """A sound from its amplitudes, which are between -1 and 1, as a WAV file of one channel."""
+    """A sound, given as amplitudes between -1 and 1, as a WAV file with one channel."""
     array = array_of(sound).squeeze()
     if array.ndim != 1:
         raise AssertionError(f"add_audio: input tensor should be 1 dimensional, but got shape {array.shape}")
     if np.abs(array).max(initial=0) > 1:
-        warnings.warn("add_audio: the amplitude is out of range, and clipped to [-1, 1].", stacklevel=3)
+        warnings.warn("add_audio: amplitudes outside [-1, 1] are clipped to that range.", stacklevel=3)
     samples = (array.clip(-1, 1) * np.iinfo(np.int16).max).astype("<i2")
     file = io.BytesIO()
     with wave.open(file, "wb") as writer:
@@ -116,17 +116,18 @@ def audio(tag: str, sound: Any, sample_rate: int = 44100) -> Any:
 
 
 def pr_curve(tag: str, labels: Any, predictions: Any, num_thresholds: int = THRESHOLDS, weights: Any = None) -> Any:
-    """Precision and recall at each threshold, evenly spaced from 0 to 1.
+    """Precision and recall at thresholds evenly spaced from 0 to 1.
 
     Args:
-        labels: 1 or 0, or True or False, for each sample.
-        predictions: the probabilities that it is 1.
-        weights: how much each sample counts; 1 by default.
+        labels: the true label of each sample, as 0 and 1 or False and True.
+        predictions: the predicted probability of label 1 for each sample.
+        num_thresholds: the number of thresholds, at most `THRESHOLDS`.
+        weights: the weight of each sample; 1 by default.
     """
     count = min(num_thresholds, THRESHOLDS)
     truth = array_of(labels).astype(np.float64).reshape(-1)
     weight = np.ones_like(truth) if weights is None else array_of(weights) * np.ones_like(truth)
-    # Sample i is called positive at the thresholds 0 to step[i].
+    # Sample i is predicted positive at the thresholds 0 to step[i].
     step = np.floor(array_of(predictions).reshape(-1) * (count - 1)).astype(np.int64)
     inside = (step >= 0) & (step < count)
     positive, negative = (
@@ -134,7 +135,7 @@ def pr_curve(tag: str, labels: Any, predictions: Any, num_thresholds: int = THRE
         for part in (truth, 1 - truth)
     )
     missed, rejected = positive[0] - positive, negative[0] - negative
-    tiny = 1e-7  # instead of no samples
+    tiny = 1e-7  # avoids division by zero where there are no samples
     precision = positive / np.maximum(tiny, positive + negative)
     recall = positive / np.maximum(tiny, positive + missed)
     return pr_curve_raw(tag, positive, negative, rejected, missed, precision, recall, count)
@@ -143,7 +144,7 @@ def pr_curve(tag: str, labels: Any, predictions: Any, num_thresholds: int = THRE
 def pr_curve_raw(
     tag: str, tp: Any, fp: Any, tn: Any, fn: Any, precision: Any, recall: Any, num_thresholds: int = THRESHOLDS
 ) -> Any:
-    """The same from counts of true and false positives and negatives, one of each for a threshold."""
+    """Like `pr_curve`, from the counts of true and false positives and negatives at each threshold."""
     from tensorboard.plugins.pr_curve.plugin_data_pb2 import PrCurvePluginData
 
     rows = np.stack([array_of(row) for row in (tp, fp, tn, fn, precision, recall)]).astype(np.float32)
@@ -152,7 +153,7 @@ def pr_curve_raw(
 
 
 def custom_scalars(layout: dict[str, dict[str, Sequence]]) -> Any:
-    """Which scalars are drawn into one chart: `{category: {chart: ["Multiline" or "Margin", tags]}}`."""
+    """The layout of charts that combine scalars: `{category: {chart: ["Multiline" or "Margin", tags]}}`."""
     from tensorboard.plugins.custom_scalar import layout_pb2 as pages
 
     def chart(title: str, kind: str, tags: list[str]) -> Any:
@@ -176,7 +177,7 @@ def custom_scalars(layout: dict[str, dict[str, Sequence]]) -> Any:
 
 
 def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config_dict: dict | None) -> Any:
-    """Points in space, or triangles between them: arrays of `(batch, number, 3)`."""
+    """Points in space, or triangles between them, as arrays of shape `(batch, number, 3)`."""
     from tensorboard.plugins.mesh import metadata as about
     from tensorboard.plugins.mesh.plugin_data_pb2 import MeshPluginData
 

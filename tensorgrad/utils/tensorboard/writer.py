@@ -1,4 +1,4 @@
-"""`SummaryWriter`: entries of many kinds, each in one call, into the files that TensorBoard reads."""
+"""`SummaryWriter`: adds entries of many kinds to the files that TensorBoard reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tensorgrad.utils.tensorboard.messages import messages
 
 @cache
 def default_bins() -> list[float]:
-    """TensorFlow's limits of bins: powers of 1.1 from 1e-12 to 1e20 on both sides of 0."""
+    """TensorFlow's bin limits: powers of 1.1 from 1e-12 to 1e20 on both sides of 0."""
     limits, limit = [], 1e-12
     while limit < 1e20:
         limits.append(limit)
@@ -27,16 +27,16 @@ def default_bins() -> list[float]:
 
 
 class FileWriter:
-    """One file of events, which a thread of the package tensorboard writes.
+    """One event file, which is written by a thread of the package tensorboard.
 
     Args:
-        log_dir: the folder.
+        log_dir: the directory.
         max_queue: how many entries may wait for that thread.
-        flush_secs: how often they are written to the disk at least, in seconds.
-        filename_suffix: what the name of the file ends with.
+        flush_secs: the longest time between two writes to disk, in seconds.
+        filename_suffix: appended to the name of the file.
 
     Raises:
-        ModuleNotFoundError: the package is not installed.
+        ModuleNotFoundError: If the package tensorboard is not installed.
     """
 
     def __init__(self, log_dir: Any, max_queue: int = 10, flush_secs: float = 120, filename_suffix: str = "") -> None:
@@ -46,11 +46,11 @@ class FileWriter:
         self.event_writer = EventFileWriter(str(log_dir), max_queue, flush_secs, filename_suffix)
 
     def get_logdir(self) -> str:
-        """The folder."""
+        """Returns the log directory."""
         return self.event_writer.get_logdir()
 
     def add_event(self, event: Any, step: Any = None, walltime: float | None = None) -> None:
-        """Adds an `Event` message, of now unless `walltime` (seconds since 1970) says otherwise."""
+        """Adds an `Event` message, with the current time unless `walltime` (seconds since 1970) is given."""
         event.wall_time = time.time() if walltime is None else walltime
         if step is not None:
             event.step = int(step)
@@ -61,35 +61,35 @@ class FileWriter:
         self.add_event(messages().Event(summary=summary), global_step, walltime)
 
     def add_graph(self, graph_profile: tuple[Any, Any], walltime: float | None = None) -> None:
-        """Adds the messages ``GraphDef`` and ``RunMetadata`` of a graph."""
+        """Adds a graph, given as its messages ``GraphDef`` and ``RunMetadata``."""
         made, steps = graph_profile
         self.add_event(messages().Event(graph_def=made.SerializeToString()), None, walltime)
         tagged = messages().TaggedRunMetadata(tag="step1", run_metadata=steps.SerializeToString())
         self.add_event(messages().Event(tagged_run_metadata=tagged), None, walltime)
 
     def flush(self) -> None:
-        """Waits until all is on the disk."""
+        """Waits until everything is written to disk."""
         self.event_writer.flush()
 
     def close(self) -> None:
-        """Writes the rest, and ends the thread."""
+        """Writes the remaining entries and stops the thread."""
         self.event_writer.close()
 
 
 class SummaryWriter:
-    """Writes what a training run has to tell into a folder; ``tensorboard --logdir runs`` shows it.
+    """Writes the log of a training run to a directory; ``tensorboard --logdir runs`` shows it.
 
     Args:
-        log_dir: the folder; by default a new one in ``runs``, named by the time and the machine.
-        comment: what the name of that new one ends with.
-        purge_step: TensorBoard is to forget what earlier files of the folder have from this step on.
+        log_dir: the directory; by default a new one in ``runs``, named after the time and the machine.
+        comment: appended to the name of that default directory.
+        purge_step: makes TensorBoard discard what earlier files in the directory contain from this step on.
         max_queue, flush_secs, filename_suffix: see :class:`FileWriter`.
 
-    In all methods ``global_step`` is the place on the horizontal axis, and ``walltime`` the time in seconds since
-    1970 if it is not now. Tensors, arrays and numbers are all taken.
+    In all methods, ``global_step`` is the position on the horizontal axis, and ``walltime`` is the time in seconds
+    since 1970, by default the current time. Values may be tensors, arrays or numbers.
 
     Raises:
-        ModuleNotFoundError: the package ``tensorboard`` is not installed.
+        ModuleNotFoundError: If the package ``tensorboard`` is not installed.
 
     Example::
 
@@ -116,11 +116,11 @@ class SummaryWriter:
         self.flush_secs, self.filename_suffix = flush_secs, filename_suffix
         self.file_writer: FileWriter | None = None
         self.all_writers: dict[str, FileWriter] | None = None
-        self._points: list[Any] = []  # what the projector is to show
+        self._points: list[Any] = []  # entries for the projector
         self._get_file_writer()
 
     def _get_file_writer(self) -> FileWriter:
-        """The run's own file; a new one after `close`."""
+        """Returns the writer of the run's main file, opening a new file after `close`."""
         if self.file_writer is None:
             self.file_writer = self._new_writer(self.log_dir)
             self.all_writers = {self.file_writer.get_logdir(): self.file_writer}
@@ -139,10 +139,10 @@ class SummaryWriter:
         self._get_file_writer().add_summary(entry, global_step, walltime)
 
     def get_logdir(self) -> Any:
-        """The folder."""
+        """Returns the log directory."""
         return self.log_dir
 
-    # --- numbers ---
+    # --- numeric data ---
 
     def add_scalar(
         self,
@@ -153,16 +153,23 @@ class SummaryWriter:
         new_style: bool = False,
         double_precision: bool = False,
     ) -> None:
-        """Adds a point to a curve. ``new_style`` is a newer format, which may keep double precision.
+        """Adds a point to a curve.
 
-        Raises: AssertionError if the value has several elements.
+        Args:
+            tag: the name of the curve.
+            scalar_value: the value.
+            new_style: whether to use the newer format, which stores the value as a tensor.
+            double_precision: whether the newer format keeps double precision.
+
+        Raises:
+            AssertionError: If the value has more than one element.
         """
         self._add(summary.scalar(tag, scalar_value, new_style, double_precision), global_step, walltime)
 
     def add_scalars(
         self, main_tag: str, tag_scalar_dict: dict[str, Any], global_step: Any = None, walltime: float | None = None
     ) -> None:
-        """Adds a point to each of several curves of one chart. Each curve is a file in a folder of its own."""
+        """Adds a point to each of several curves in one chart. Each curve has its own file in a separate directory."""
         root = self._get_file_writer().get_logdir()
         assert self.all_writers is not None
         walltime = time.time() if walltime is None else walltime
@@ -173,7 +180,11 @@ class SummaryWriter:
             self.all_writers[folder].add_summary(summary.scalar(main_tag, value), global_step, walltime)
 
     def add_tensor(self, tag: str, tensor: Tensor, global_step: Any = None, walltime: float | None = None) -> None:
-        """Adds all elements of a tensor. Raises: ValueError from 2 GB on."""
+        """Adds all elements of a tensor.
+
+        Raises:
+            ValueError: If the tensor has 2 GB or more.
+        """
         self._add(summary.tensor(tag, tensor), global_step, walltime)
 
     def add_histogram(
@@ -185,9 +196,16 @@ class SummaryWriter:
         walltime: float | None = None,
         max_bins: int | None = None,
     ) -> None:
-        """Adds how many of the values lie in which range. ``bins``: "tensorflow", or anything `numpy.histogram` takes.
+        """Adds a histogram of the values.
 
-        Raises: ValueError if there are none, or none in a bin.
+        Args:
+            tag: the name of the histogram.
+            values: the values, of any shape.
+            bins: "tensorflow", or anything that `numpy.histogram` accepts.
+            max_bins: merges neighboring bins until there are about this many.
+
+        Raises:
+            ValueError: If there are no values, or none of them is in a bin.
         """
         bins = default_bins() if isinstance(bins, str) and bins == "tensorflow" else bins
         self._add(summary.histogram(tag, values, bins, max_bins), global_step, walltime)
@@ -205,9 +223,10 @@ class SummaryWriter:
         global_step: Any = None,
         walltime: float | None = None,
     ) -> None:
-        """Adds a histogram that was counted elsewhere: the upper limit and the number of values of each bin.
+        """Adds a precomputed histogram, given as the upper limit of each bin and the number of values in it.
 
-        Raises: ValueError if the two are not of one length.
+        Raises:
+            ValueError: If the limits and the counts differ in length.
         """
         if len(bucket_limits) != len(bucket_counts):
             raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")
@@ -224,7 +243,7 @@ class SummaryWriter:
         weights: Any = None,
         walltime: float | None = None,
     ) -> None:
-        """Adds precision against recall, from the true labels (0 or 1) and the probabilities of 1."""
+        """Adds a precision-recall curve, from the true labels (0 or 1) and the predicted probabilities of 1."""
         self._add(summary.pr_curve(tag, labels, predictions, num_thresholds, weights), global_step, walltime)
 
     def add_pr_curve_raw(
@@ -241,7 +260,7 @@ class SummaryWriter:
         weights: Any = None,
         walltime: float | None = None,
     ) -> None:
-        """Adds precision against recall from what was counted elsewhere, one number for each threshold."""
+        """Adds a precision-recall curve from precomputed counts, one value of each for every threshold."""
         counts = (true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts)
         self._add(summary.pr_curve_raw(tag, *counts, precision, recall, num_thresholds), global_step, walltime)
 
@@ -253,12 +272,17 @@ class SummaryWriter:
         run_name: str | None = None,
         global_step: Any = None,
     ) -> None:
-        """Adds a run's settings and its results, in a folder ``run_name`` (the time, by default) of their own.
+        """Adds the hyperparameters of a run and its results, in a subdirectory.
 
         Args:
-            hparam_domain_discrete: all values that a setting may have.
+            hparam_dict: the hyperparameters, by name: numbers, strings or one-element tensors.
+            metric_dict: the results, by name.
+            hparam_domain_discrete: all possible values of a hyperparameter, by name.
+            run_name: the name of the subdirectory; by default the current time.
 
-        Raises: TypeError if one of them is no dictionary; ValueError if a setting is no number and no text.
+        Raises:
+            TypeError: If an argument is not a dictionary, or a domain does not fit its hyperparameter.
+            ValueError: If a hyperparameter has another type.
         """
         entries = hparams.hparams(hparam_dict, metric_dict, hparam_domain_discrete)
         folder = os.path.join(self._get_file_writer().get_logdir(), run_name or str(time.time()))
@@ -268,7 +292,7 @@ class SummaryWriter:
             for name, value in metric_dict.items():
                 writer.add_scalar(name, value, global_step)
 
-    # --- pictures, sounds, texts ---
+    # --- images, sounds, text ---
 
     def add_image(
         self,
@@ -278,12 +302,15 @@ class SummaryWriter:
         walltime: float | None = None,
         dataformats: str = "CHW",
     ) -> None:
-        """Adds a picture: bytes, or numbers from 0 to 1.
+        """Adds an image.
 
         Args:
-            dataformats: its dimensions: "CHW", "HWC", "HW", ... ("NCHW" puts pictures into a grid).
+            tag: the name of the image.
+            img_tensor: the image, as uint8 values or as numbers from 0 to 1.
+            dataformats: the order of its dimensions: "CHW", "HWC", "HW", ... ("NCHW" arranges images in a grid).
 
-        Raises: AssertionError if those do not fit.
+        Raises:
+            AssertionError: If ``dataformats`` does not fit the image.
         """
         self._add(images.image(tag, img_tensor, dataformats), global_step, walltime)
 
@@ -295,7 +322,7 @@ class SummaryWriter:
         walltime: float | None = None,
         dataformats: str = "NCHW",
     ) -> None:
-        """Adds pictures, in a grid of rows of eight."""
+        """Adds a batch of images, in a grid with rows of eight."""
         self._add(images.image(tag, img_tensor, dataformats), global_step, walltime)
 
     def add_image_with_boxes(
@@ -309,9 +336,10 @@ class SummaryWriter:
         dataformats: str = "CHW",
         labels: Any = None,
     ) -> None:
-        """Adds a picture with rectangles ``(xmin, ymin, xmax, ymax)`` on it, and their ``labels``.
+        """Adds an image with boxes ``(xmin, ymin, xmax, ymax)`` drawn on it, and their ``labels``.
 
-        Raises: ModuleNotFoundError without the package pillow.
+        Raises:
+            ModuleNotFoundError: If the package pillow is not installed.
         """
         labels = [labels] if isinstance(labels, str) else labels
         if labels is not None and len(labels) != len(box_tensor):
@@ -327,9 +355,10 @@ class SummaryWriter:
         close: bool = True,
         walltime: float | None = None,
     ) -> None:
-        """Adds a Matplotlib figure, or a list of figures in a grid; ``close``: pyplot may forget them.
+        """Adds a Matplotlib figure, or a list of figures in a grid. With ``close``, they are closed in pyplot.
 
-        Raises: ModuleNotFoundError without the package matplotlib.
+        Raises:
+            ModuleNotFoundError: If the package matplotlib is not installed.
         """
         dataformats = "NCHW" if isinstance(figure, list) else "CHW"
         self.add_image(tag, images.figure_to_image(figure, close), global_step, walltime, dataformats)
@@ -337,9 +366,10 @@ class SummaryWriter:
     def add_video(
         self, tag: str, vid_tensor: Any, global_step: Any = None, fps: float = 4, walltime: float | None = None
     ) -> None:
-        """Adds films of shape (N, T, C, H, W), with ``fps`` pictures a second.
+        """Adds videos of shape (N, T, C, H, W), with ``fps`` frames per second.
 
-        Raises: ModuleNotFoundError without the package pillow.
+        Raises:
+            ModuleNotFoundError: If the package pillow is not installed.
         """
         self._add(images.video(tag, vid_tensor, fps), global_step, walltime)
 
@@ -351,11 +381,11 @@ class SummaryWriter:
         sample_rate: int = 44100,
         walltime: float | None = None,
     ) -> None:
-        """Adds a sound: amplitudes from -1 to 1, ``sample_rate`` of them a second."""
+        """Adds a sound, given as amplitudes from -1 to 1, ``sample_rate`` of them per second."""
         self._add(summary.audio(tag, snd_tensor, sample_rate), global_step, walltime)
 
     def add_text(self, tag: str, text_string: str, global_step: Any = None, walltime: float | None = None) -> None:
-        """Adds a text, which may be Markdown."""
+        """Adds a string, which may contain Markdown."""
         self._add(summary.text(tag, text_string), global_step, walltime)
 
     # --- shapes and layouts ---
@@ -369,14 +399,17 @@ class SummaryWriter:
         tag: str = "default",
         metadata_header: list[str] | None = None,
     ) -> None:
-        """Adds points of many dimensions for the projector.
+        """Adds high-dimensional points for the projector.
 
         Args:
-            mat: one point in each row.
-            metadata: the points' labels; with a ``metadata_header`` several for each.
-            label_img: the points' pictures (N, C, H, W), from 0 to 1.
+            mat: the points, one per row.
+            metadata: a label for each point, or a list of labels if there is a ``metadata_header``.
+            label_img: an image for each point, of shape (N, C, H, W), with values from 0 to 1.
+            tag: the name of the set of points.
+            metadata_header: the names of the labels.
 
-        Raises: AssertionError if those are not as many as there are points.
+        Raises:
+            AssertionError: If there are not as many labels or images as points.
         """
         from google.protobuf import text_format
         from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
@@ -398,58 +431,72 @@ class SummaryWriter:
         global_step: Any = None,
         walltime: float | None = None,
     ) -> None:
-        """Adds points in space (batch, number, 3), coloured (0 to 255), and triangles between them (numbers of points).
+        """Adds points in space, and optionally triangles between them. All arrays have shape (batch, number, 3).
 
-        Raises: ValueError for another shape.
+        Args:
+            tag: the name of the mesh.
+            vertices: the coordinates of the points.
+            colors: the colors of the points, from 0 to 255.
+            faces: the triangles, as indices of points.
+            config_dict: settings for the display.
+
+        Raises:
+            ValueError: If an array has another shape.
         """
         self._add(summary.mesh(tag, vertices, colors, faces, config_dict), global_step, walltime)
 
     def add_custom_scalars(self, layout: dict[str, dict[str, Sequence]]) -> None:
-        """Says which curves share a chart: ``{category: {chart: ["Multiline", tags]}}``.
+        """Sets which curves share a chart: ``{category: {chart: ["Multiline", tags]}}``.
 
-        "Margin" in place of "Multiline" takes three tags: a curve, and its lower and upper limits.
+        "Margin" instead of "Multiline" takes three tags: a curve, and its lower and upper limits.
         """
         self._add(summary.custom_scalars(layout), None, None)
 
     def add_custom_scalars_multilinechart(
         self, tags: list[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """Draws these curves into one chart."""
+        """Draws the given curves in one chart."""
         self.add_custom_scalars({category: {title: ["Multiline", tags]}})
 
     def add_custom_scalars_marginchart(
         self, tags: list[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """Draws a curve between its lower and its upper limits: three tags, or else an AssertionError."""
+        """Draws a curve with its lower and upper limits.
+
+        Raises:
+            AssertionError: If there are not exactly three tags.
+        """
         self.add_custom_scalars({category: {title: ["Margin", tags]}})
 
     def add_graph(
         self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
     ) -> None:
-        """The ops of one call ``model(*input_to_model)``, in boxes for the modules they run in.
+        """Adds the graph of one call ``model(*input_to_model)``: its ops, in boxes for the modules they run in.
 
-        The model is called in evaluation mode, without recording for gradients.
+        The model is called in evaluation mode, with gradients disabled.
 
         Args:
-            input_to_model: the arguments as a tuple, or the only one.
-            verbose: print the graph, too.
+            model: the model.
+            input_to_model: a tuple of arguments, or a single argument.
+            verbose: whether to print the graph as well.
+            use_strict_trace: accepted for compatibility and ignored.
         """
         made, steps = graph.graph(model, input_to_model, verbose)
         self._get_file_writer().add_graph((made, steps))
 
     def add_onnx_graph(self, prototxt: Any) -> None:
-        """Raises: NotImplementedError. There is no ONNX here."""
-        raise NotImplementedError("add_onnx_graph: there is no ONNX here; add_graph(model, input) shows a model")
+        """Always raises NotImplementedError: ONNX is not supported."""
+        raise NotImplementedError("add_onnx_graph: ONNX is not supported; use add_graph(model, input) to show a model")
 
-    # --- the end ---
+    # --- flushing and closing ---
 
     def flush(self) -> None:
-        """Waits until all is on the disk."""
+        """Waits until everything is written to disk."""
         for writer in (self.all_writers or {}).values():
             writer.flush()
 
     def close(self) -> None:
-        """Writes the rest and closes the files. Adding more begins a new file."""
+        """Writes the remaining entries and closes the files. Adding more entries starts a new file."""
         for writer in (self.all_writers or {}).values():
             writer.flush()
             writer.close()

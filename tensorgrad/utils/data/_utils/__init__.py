@@ -1,4 +1,4 @@
-"""PyTorch's older paths of what `tensorgrad.utils.data` is made of; programs import `default_collate` from here."""
+"""PyTorch's older paths for parts of `tensorgrad.utils.data`; programs import `default_collate` from here."""
 
 from tensorgrad.utils.data._utils import collate, pin_memory, worker
 

@@ -1,4 +1,4 @@
-"""An older path of `tensorgrad.utils.data.collate`."""
+"""An older path for `tensorgrad.utils.data.collate`."""
 
 from tensorgrad.utils.data.collate import collate, default_collate, default_collate_fn_map, default_convert
 

@@ -1,4 +1,4 @@
-"""An older path of `tensorgrad.utils.data.pinning`."""
+"""An older path for `tensorgrad.utils.data.pinning`."""
 
 from tensorgrad.utils.data.pinning import pin_memory
 

@@ -1,4 +1,4 @@
-"""An older path of `tensorgrad.utils.data.worker`."""
+"""An older path for `tensorgrad.utils.data.worker`."""
 
 from tensorgrad.utils.data.worker import WorkerInfo, get_worker_info
 
