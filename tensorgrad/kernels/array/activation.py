@@ -293,8 +293,10 @@ def tanh_grad(xp, g, out):
 
 
 def _log1p_exp_minus_abs(xp, out, x):
-    """Writes `log(1 + exp(-|x|))` to `out`: NumPy's log1p takes ten times its log, so the rounding of 1 + e is
-    corrected."""
+    """Writes `log(1 + exp(-|x|))` to `out`.
+
+    NumPy's log1p takes ten times as long as its log, so the log is used and the rounding of 1 + e is corrected.
+    """
     one = table(xp, (1.0,), x.dtype)[0]
     e = xp.abs(x)
     xp.negative(e, e)

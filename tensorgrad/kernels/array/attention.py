@@ -119,8 +119,7 @@ def _backward(xp, g, q, k, v, out, p, dropout, scale, gq, gk, gv, gs):
 
 
 def _probabilities_again(xp, q, k, logs, is_causal, scale):
-    """Recomputes the probabilities from the logarithms of their sums (*, L), which is all that the compiled kernel
-    keeps."""
+    """Recomputes the probabilities from the logarithms of their sums (*, L), which the compiled kernel keeps."""
     scores = xp.matmul(q * q.dtype.type(scale), k.swapaxes(-1, -2))
     if is_causal:
         scores += xp.asarray(_causal_bias(*scores.shape[-2:], scores.dtype))

@@ -1,5 +1,4 @@
-"""Rows in bags: each of the K rows of a matrix belongs to one of `count` bags, given by `bags` (K) in ascending
-order."""
+"""Rows in bags: `bags` (K) assigns the K rows of a matrix to `count` bags, in ascending order."""
 
 from __future__ import annotations
 

@@ -37,8 +37,7 @@ def _powers(order, sign):
 
 @cache
 def _harmonic_powers(order, sign):
-    """The same for the series that multiplies the logarithm in Y and K: each term times digamma(k+1) +
-    digamma(k+order+1)."""
+    """The same for the series with the logarithm in Y and K: each term times digamma(k+1) + digamma(k+order+1)."""
     sums = [sum(1 / j for j in range(1, k + 1)) - EULER for k in range(22)]
     coefficients = _powers(order, sign)[::-1]
     return tuple(c * (sums[k] + sums[k + order]) for k, c in enumerate(coefficients))[::-1]

@@ -23,8 +23,7 @@ def in_float64(kernel, xp, x):
 
 
 def long_rows(xp, length):
-    """Sets NumPy's buffer size before broadcast arithmetic on rows of `length`; call it within `np.errstate`, which
-    undoes it.
+    """Sets NumPy's buffer size for broadcast arithmetic on rows of `length`; `np.errstate` around it undoes this.
 
     NumPy merges broadcast operands in a buffer of 8192 elements. That is good for short rows; with rows of 512 and more
     the copying doubles the time, unless the buffer is too small for two of them.
@@ -66,8 +65,7 @@ def _boxed(values, dtype):
 
 
 def table(xp, values, dtype):
-    """Returns `values` as operands: NumPy takes a 0-dim array in half the time of a Python float, others need the
-    float."""
+    """Returns `values` as operands: floats, or 0-dim arrays for NumPy, which takes them in half the time."""
     return _boxed(values, dtype) if xp is np else values
 
 
@@ -114,8 +112,7 @@ def select(xp, mask, a, b):
 
 
 def places_of(mask):
-    """Returns `mask` as an index; integer indices if it is large, because indexing by a mask branches on every element
-    too."""
+    """Returns `mask` as an index: integers if it is large, because indexing by a mask branches on every element too."""
     return mask.nonzero() if mask.ndim == 1 else mask
 
 

@@ -199,8 +199,7 @@ def _columns(xp, x, kernel, points, stride, padding, dilation, groups):
 
 
 def _pieces(batch, points, column_bytes):
-    """Returns how many images make a piece, and the regions ``(slices, start, stop)`` of output points to do in
-    turn."""
+    """Returns how many images make a piece, and the regions ``(slices, start, stop)`` of output points."""
     fitting = max(PIECE_BYTES // max(column_bytes, 1), PIECE_COLUMNS)
     images = fitting // prod(points)
     if images >= 1:
@@ -234,8 +233,10 @@ def _strided(xp, array, shape, strides):
 
 
 def _plain_product(kernel, stride, padding, size, points):
-    """Returns whether each output point reads only the input point at its position. (A transposed convolution may have
-    more.)"""
+    """Returns whether each output point reads only the input point at its position.
+
+    (A transposed convolution may have more output points.)
+    """
     alone = all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding)
     return alone and tuple(size) == tuple(points)
 

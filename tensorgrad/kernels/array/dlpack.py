@@ -58,8 +58,10 @@ def device_of(source) -> tuple[int, int]:
 
 
 class Relabelled:
-    """Wraps an object of the protocol, or a bare capsule, so that NumPy sees bfloat16 as uint16; `bfloat16` records
-    whether it did."""
+    """Wraps an object of the protocol, or a bare capsule, so that NumPy sees bfloat16 as uint16.
+
+    `bfloat16` records whether it did.
+    """
 
     def __init__(self, source):
         self.source, self.bfloat16 = source, False

@@ -71,8 +71,7 @@ def r2c(xp, x, dims, normalization, onesided, forward):
 
 
 def c2r(xp, x, dims, normalization, size, forward):
-    """Returns the real array, of length `size` in the last of `dims`, whose one-sided spectrum is `x` (size // 2 + 1
-    there).
+    """Returns the real array whose one-sided spectrum is `x`; `size` is its length in the last of `dims`.
 
     Imaginary parts at frequencies where a real array's spectrum has none (0 and, if `size` is even, size // 2) are
     ignored.
@@ -99,8 +98,10 @@ def c2r(xp, x, dims, normalization, size, forward):
 
 
 def weigh_half(xp, x, dim, size, factor):
-    """Multiplies a one-sided spectrum of `size` points by `factor`, except at the frequencies without a mirror image (0
-    and, if the size is even, size // 2)."""
+    """Multiplies a one-sided spectrum of `size` points by `factor` at the frequencies with a mirror image.
+
+    Those without one are 0 and, if the size is even, size // 2.
+    """
     out = x * factor
     lone = (*_all(dim), slice(None, None, size if size % 2 else size // 2))
     out[lone] = x[lone]
@@ -131,8 +132,10 @@ def _transform(x, out, dims, scale, forward):
 
 
 def _mirror(xp, out, last, others):
-    """Fills in the second half of a spectrum along `last`, in place: X[-k] is the conjugate of X[k] in all transformed
-    dimensions together."""
+    """Fills in the second half of a spectrum along `last`, in place.
+
+    X[-k] is the conjugate of X[k] in all transformed dimensions together.
+    """
     n = out.shape[last]
     to, from_ = [slice(None)] * out.ndim, [slice(None)] * out.ndim
     to[last], from_[last] = slice(n // 2 + 1, n), slice(n - n // 2 - 1, 0, -1)

@@ -25,8 +25,10 @@ A = -0.75
 
 
 def place(xp, x, size, mode, padding, align):
-    """Converts coordinates from -1 to 1 to positions in the input, moved inside according to `padding`, and their
-    derivative."""
+    """Converts coordinates from -1 to 1 to positions in the input, and returns their derivatives, too.
+
+    `padding` says how positions outside are moved inside.
+    """
     scale = x.dtype.type((size - 1) / 2 if align else size / 2)
     one, half, factor = table(xp, (1.0, 0.5, float(scale)), x.dtype)
     x = x + one
@@ -107,8 +109,10 @@ def _period(size, align):
 
 
 def _index(xp, first, size, mode, padding, align):
-    """Returns the indices of the first taps in the extended input. They are arbitrary for nan, whose weights are nan or
-    result 0."""
+    """Returns the indices of the first taps in the extended input.
+
+    They are arbitrary for nan, whose weights are nan or whose result is 0.
+    """
     count = COUNT[mode]
     if mode == "bicubic" and padding == "reflection":
         return xp.fmax(xp.mod(first, first.dtype.type(_period(size, align))), 0).astype(np.int64)
@@ -123,9 +127,11 @@ def _index(xp, first, size, mode, padding, align):
 
 @lru_cache(maxsize=64)
 def _geometry(shape, mode, padding, align):
-    """Returns the geometry of the extended images: the maps of `extension`, the sizes, the distance of neighbors in
-    each dimension, that of the taps from the first, where the images are in them, and whether they are surrounded only
-    by zeros."""
+    """Returns the geometry of the extended images.
+
+    That is the maps of `extension`, the sizes, the distance of neighbors in each dimension, that of the taps from the
+    first, where the images are in them, and whether they are surrounded only by zeros.
+    """
     maps = [extension(n, mode, padding, align) for n in shape]
     sizes = tuple(len(m) for m in maps)
     pitch = [prod(sizes[d + 1 :]) for d in range(len(sizes))]
@@ -185,8 +191,11 @@ def _tiles(images, channels, points):
 
 
 def _locate(xp, extended, grid, mode, padding, align, derivatives):
-    """Computes for points (N, P, dims): flat indices (N, C, P) of the first taps; by dimension the weights (N, 1, P),
-    their derivatives, and the slopes of the positions."""
+    """Locates points (N, P, dims) in the extended images.
+
+    Returns flat indices (N, C, P) of the first taps; by dimension the weights (N, 1, P), their derivatives, and the
+    slopes of the positions.
+    """
     base, weights, changes, slopes = None, [], [], []
     for d, size in enumerate(extended.shape):
         x = grid[:, None, :, len(extended.shape) - 1 - d]  # x, y, z: the last dimension comes first
@@ -247,8 +256,7 @@ def grid_sample(xp, x, grid, mode, padding, align):
 
 
 def grid_sample_grad(xp, g, x, grid, mode, padding, align, needs):
-    """Returns the gradients of :func:`grid_sample` for ``x`` and ``grid``, as a tuple; zeros for those not in
-    ``needs``.
+    """Returns the gradients of :func:`grid_sample` for ``x`` and ``grid``; zeros for those not in ``needs``.
 
     >>> import numpy as np
     >>> x, grid = np.arange(4.0).reshape(1, 1, 2, 2), np.zeros((1, 1, 1, 2))

@@ -30,8 +30,7 @@ def extremes(xp, index):
 
 
 def checks_itself(xp, index, least, size, dim, error=IndexError):
-    """Returns whether the device checks indices, so that `error` is raised later: the host would have to wait for
-    it."""
+    """Returns whether the device checks indices itself, raising `error` later, as the host would have to wait."""
     check = None if xp is np else getattr(xp, "check_indices", None)
     if check is None:
         return False
@@ -79,8 +78,7 @@ def _ranges(shape, dim):
 
 
 def _indexing(xp, x, dim, index):
-    """Returns a tuple of arrays to index `x` by if `index` is small; else None. Raises: RuntimeError as the check
-    does."""
+    """Returns a tuple of arrays to index `x` by if `index` is small; else None. Raises: RuntimeError as the check."""
     if xp is not np or index.size > _SMALL or not index.ndim or index.ndim != x.ndim:
         return None
     check_bounds(xp, index, x.shape[dim], dim)
@@ -256,8 +254,7 @@ def index_add(xp, x, dim, index, src, alpha=1):
 
 
 def _normalised(xp, x, indices):
-    """Checks integer index arrays and makes them non-negative (None keeps a whole dimension); bool masks are
-    unchanged."""
+    """Checks integer index arrays and makes them non-negative; bool masks and None (a whole dimension) are kept."""
     found, dim = [], 0
     for index in indices:
         if index is None:

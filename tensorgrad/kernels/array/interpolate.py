@@ -125,8 +125,9 @@ def _filtered(mode, n, m, align, scale, dtype):
 
 @lru_cache(maxsize=256)
 def _bands(mode, n, m, align, scale, dtype, transposed, block):
-    """Splits the matrix of :func:`neighbours` (or its transpose) into dense blocks: ``(rows, columns, block, its
-    transpose)``.
+    """Splits the matrix of :func:`neighbours` (or its transpose) into dense blocks.
+
+    Returns ``(rows, columns, block, its transpose)``.
 
     Cached, since the next step of a training loop, or the next image, needs the same.
     """
@@ -206,8 +207,7 @@ def _product(xp, x, mode, size, new_size, align, scales, transposed):
 
 
 def _by_growth(size, new_size, transposed):
-    """Orders the dimensions so that those that shrink the array most come first; among equals, contiguous rows
-    first."""
+    """Orders the dimensions: those that shrink the array most first; among equals, contiguous rows first."""
     growth = [n / m if transposed else m / n for n, m in zip(size, new_size)]
     return sorted(range(len(size)), key=lambda axis: (growth[axis], -axis))
 
@@ -229,8 +229,7 @@ def _multiply(xp, x, bands, axis, size):
 
 @lru_cache(maxsize=256)
 def _nearest_index(mode, n, m, scale, dtype):
-    """Returns the input of each of `m` outputs; how often each occurs (0 if not all alike); whether none occurs
-    twice."""
+    """Returns the input of each of `m` outputs; how often each occurs (0 if not all alike); whether none repeats."""
     index = neighbours(mode, n, m, False, scale, np.dtype(dtype).type)[0][:, 0]
     times = m // n if m % n == 0 and (index == np.arange(m) // (m // n)).all() else 0
     return index, times, bool((np.diff(index) > 0).all())

@@ -27,6 +27,5 @@ def routine(name: str, dtype):
 
 
 def one_by_one(xp, name: str, dtype, count: int, columns: int):
-    """Returns the routine `name` if it exists and `count` matrices of `columns` columns are few enough to call it for
-    each."""
+    """Returns the routine `name` if it exists and calling it once per matrix is faster than one step for all."""
     return routine(name, dtype) if xp is np and 0 < count < MANY * columns else None

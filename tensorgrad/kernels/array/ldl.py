@@ -25,8 +25,7 @@ def mirrored(xp, x, hermitian: bool):
 
 
 def ldl_factor(xp, a, hermitian: bool):
-    """Returns the packed L and D, the pivots, and for each matrix the first block of D that is zero (from 1; 0 if none
-    is).
+    """Returns the packed L and D, the pivots, and the first zero block of D per matrix (from 1; 0 if none).
 
     Only the lower triangle of `a` is read. The rows to swap differ between matrices, so there is a loop.
     """
@@ -80,8 +79,7 @@ def _bunch_kaufman(xp, a, pivots, hermitian: bool) -> int:
 
 
 def _whole(xp, lower, hermitian: bool):
-    """Returns the full matrix of a lower triangle. Rebuilt in every step: rounding would make the halves drift
-    apart."""
+    """Returns the full matrix of a lower triangle, rebuilt in every step so that rounding keeps it symmetric."""
     diagonal = xp.diagonal(lower).real if hermitian else xp.diagonal(lower)
     below = xp.tril(lower, -1)
     return below + mirrored(xp, below, hermitian) + xp.diag(diagonal)

@@ -120,8 +120,11 @@ def _substitute(xp, a, b, upper: bool) -> None:
 
 
 def cholesky(xp, a, upper: bool):
-    """Computes the triangular factors of positive-definite matrices, and for each the order of the first leading minor
-    that is not positive-definite (0 if all are), where its factor ends."""
+    """Computes the triangular factors of positive-definite matrices, and where they fail.
+
+    That is for each matrix the order of the first leading minor that is not positive-definite (0 if all are), where its
+    factor ends.
+    """
     source = xp.triu(a).conj().swapaxes(-1, -2) if upper else a
     info = xp.zeros(a.shape[:-2], np.int32)
     out = _cholesky(xp, source)

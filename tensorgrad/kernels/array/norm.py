@@ -62,8 +62,7 @@ def _outer(xp, column, row):
 
 
 def _flat_rows(x, axes):
-    """Views `x` as (rows, elements normalized together) for trailing `axes`, and returns the shape of its
-    statistics."""
+    """Views `x` as (rows, elements normalized together) for trailing `axes`; also returns the statistics' shape."""
     lead = x.shape[: x.ndim - len(axes)]
     return x.reshape(math.prod(lead), math.prod(x.shape[len(lead) :])), lead + (1,) * len(axes)
 

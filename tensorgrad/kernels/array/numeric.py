@@ -10,8 +10,11 @@ from tensorgrad.dtypes import scalar_type
 
 
 def histogramdd(xp, x, edges, weight, density):
-    """Counts the points (or sums their weights) in the last dimension of `x` in the cells of a grid, with the last cell
-    of each dimension closed; optionally normalized to a density. `edges`: one ascending array per dimension."""
+    """Counts the points (or sums their weights) in the last dimension of `x` in the cells of a grid.
+
+    The last cell of each dimension is closed. `edges`: one ascending array per dimension; `density`: normalizes to a
+    density.
+    """
     points = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     cell = xp.zeros(len(points), np.int64)
     inside = xp.full(len(points), len(edges) > 0)

@@ -43,8 +43,10 @@ def randperm(gen: Generator, n: int, dtype: np.dtype = I64) -> np.ndarray:
 
 
 def _by_target(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the targets in order, the steps that have them (those of one target in order too), and whether a target
-    equals the one before it."""
+    """Returns the targets in order, their steps, and whether each target equals the one before it.
+
+    The steps of one target are in order, too.
+    """
     n = targets.size
     kind, half = (U32, 16) if n <= 1 << 16 else (U64, 32)
     order = targets.astype(kind)

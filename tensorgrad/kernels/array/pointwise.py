@@ -209,8 +209,7 @@ def lerp_by_number(xp, x, end, weight):
 
 
 def _number(x, value):
-    """Returns a scalar as an operand for `x`: NumPy itself keeps the dtype of floats, but not of integers or
-    bfloat16."""
+    """Returns a scalar as an operand for `x`: NumPy itself keeps the dtype of floats and complex numbers only."""
     return value if x.dtype.kind in "fc" else x.dtype.type(value)
 
 

@@ -75,8 +75,7 @@ def max_pool_values(xp, x, kernel, stride, padding, dilation, ceil_mode):
 
 
 def max_pool_grad(xp, g, indices, x_shape, windows=None):
-    """Computes the gradient of a max pooling for its input: ``g`` (N, C, *P) added up at ``indices``, shape
-    ``x_shape``.
+    """Computes the gradient of a max pooling for its input of ``x_shape``: ``g`` (N, C, *P) added up at ``indices``.
 
     ``windows`` is ``(kernel, stride, padding, dilation)``; if it shows that windows do not overlap, no two gradients
     share an element and they are just written. None (adaptive pooling) assumes that they may.
@@ -168,8 +167,9 @@ def avg_pool_grad(xp, g, x_shape, kernel, stride, padding, ceil_mode, count_incl
 
 
 def adaptive_avg_pool(xp, x, output_size):
-    """The means of ``output_size`` windows that cover ``x`` (N, C, *S) evenly: window i goes from floor(i * S / P)
-    to ceil((i + 1) * S / P).
+    """The means of ``output_size`` windows that cover ``x`` (N, C, *S) evenly.
+
+    Window i goes from floor(i * S / P) to ceil((i + 1) * S / P).
 
     >>> import numpy as np
     >>> adaptive_avg_pool(np, np.array([[[1.0, 3.0, 2.0]]]), (2,)).tolist()
@@ -320,8 +320,7 @@ def _geometry(size, points, kernel, stride, padding, dilation):
 
 
 def _reach(size, points, shift, stride):
-    """Returns the windows first..last whose element at ``window * stride + shift`` is in the input, and the first such
-    element."""
+    """Returns the windows first..last with ``window * stride + shift`` in the input, and the first such element."""
     first = max(0, -(shift // stride))
     last = min(points, (size - 1 - shift) // stride + 1)
     return first, last, first * stride + shift

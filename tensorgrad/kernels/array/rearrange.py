@@ -22,8 +22,7 @@ def flip(xp, x, dims):
 
 
 def dense_like(xp, x):
-    """Allocates memory without gaps for an array of the same shape, in the order of its strides; C order if it is
-    expanded."""
+    """Allocates an array of the same shape without gaps, in the order of its strides; C order if it is expanded."""
     if 0 in x.strides or x.flags.c_contiguous:
         return xp.empty(x.shape, x.dtype)
     order = sorted(range(x.ndim), key=lambda d: -abs(x.strides[d]))  # NumPy's `empty_like` ignores sizes of 1
@@ -106,8 +105,10 @@ def _line(n, before, after, mode):
 
 
 def pad_around(xp, x, pads, mode):
-    """Pads with the array's own elements: mirrored ("reflect"), the outermost repeated ("replicate"), or wrapped around
-    ("circular"); negative pads crop."""
+    """Pads with the array's own elements; negative pads crop.
+
+    `mode`: mirrored ("reflect"), the outermost repeated ("replicate"), or wrapped around ("circular").
+    """
     out = x
     for d, (before, after) in enumerate(pads):
         if before or after:

@@ -138,8 +138,10 @@ def prod(xp, x, dim, keepdim, dtype):
 
 
 def prod_of_others(xp, x, dim):
-    """The product of all other elements along `dim`, for each element, by products from both ends (zeros need no
-    special case)."""
+    """The product of all other elements along `dim`, for each element, by products from both ends.
+
+    So zeros need no special case.
+    """
     if not x.ndim:
         return xp.ones_like(x)
     x = xp.moveaxis(x, dim, 0)
@@ -222,8 +224,10 @@ def min_all(xp, x):
 
 
 def arg_extreme(xp, x, dim, keepdim, name):
-    """The index of the first largest ("argmax") or smallest element, or of the first nan; in the flattened array if
-    `dim` is None."""
+    """The index of the first largest ("argmax") or smallest element, or of the first nan.
+
+    It is that in the flattened array if `dim` is None.
+    """
     if x.dtype.kind in "cb":
         raise RuntimeError(f"{name}(): does not support {'complex' if x.dtype.kind == 'c' else 'bool'} input")
     if dim is None and not x.size:

@@ -58,8 +58,7 @@ class Reader:
 
 
 def _each(gen: Generator, sample, least: np.ndarray, *arrays: np.ndarray) -> np.ndarray:
-    """Runs `sample(reader, element, ...)` on the elements of equally shaped arrays in index order; the result is
-    float64."""
+    """Runs `sample(reader, element, ...)` on the elements of equally shaped arrays in index order; returns float64."""
     lists = [a.reshape(-1).tolist() for a in arrays]
     with Reader(gen, least.reshape(-1)) as reader:
         for elements in zip(*lists, strict=True):
@@ -68,8 +67,7 @@ def _each(gen: Generator, sample, least: np.ndarray, *arrays: np.ndarray) -> np.
 
 
 def _rounder(dtype: np.dtype):
-    """Returns a function that rounds a Python float to `dtype`: PyTorch computes parts of these samplers in that
-    precision."""
+    """Returns a function that rounds a Python float to `dtype`, in which PyTorch computes parts of these samplers."""
     return (lambda x: float(np.float32(x))) if dtype == F32 else float
 
 
@@ -332,8 +330,9 @@ def _good_cubes(x: np.ndarray, uniforms: np.ndarray, c: float, d: float) -> np.n
 
 
 def standard_gamma(gen: Generator, alpha: np.ndarray) -> np.ndarray:
-    """A gamma sample of scale 1 for each shape parameter `alpha` (float32 or float64), at least the smallest normal
-    number.
+    """A gamma sample of scale 1 for each shape parameter `alpha` (float32 or float64).
+
+    It is at least the smallest normal number.
 
     Source: G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables", ACM TOMS 26 (2000); for
     alpha < 1 that of alpha + 1, times a uniform to the power 1 / alpha.

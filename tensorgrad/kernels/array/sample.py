@@ -271,8 +271,7 @@ def _is_few(dtype: np.dtype, n: int) -> bool:
 
 
 def _box_muller_few(gen: Generator, out: np.ndarray) -> None:
-    """`_box_muller` in float32 for few numbers (see `_is_few`), where the number of calls dominates; writes to
-    `out`."""
+    """Runs `_box_muller` in float32 into `out` for few numbers (see `_is_few`), where the calls dominate."""
     words = gen.words(out.size)
     words &= LOW_24
     radius, angle = words.view(I64).reshape(-1, 2, 8).swapaxes(0, 1).astype(F32, order="C")
@@ -316,8 +315,7 @@ def normal_pairs(gen: Generator, n: int) -> np.ndarray:
 
 
 def normal_tensor(gen: Generator, mean, std) -> np.ndarray:
-    """Normal samples with an array for the mean, the standard deviation or both (the other is a scalar); they
-    broadcast.
+    """Normal samples with arrays that broadcast for the mean and the standard deviation; one may be a scalar.
 
     The result has the dtype of `mean`, or of `std` if `mean` is a scalar.
 

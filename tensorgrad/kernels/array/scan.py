@@ -1,5 +1,7 @@
-"""Cumulative sums, products and extrema over plain arrays; `dim` is counted from the front, 0-dim arrays count as one
-element."""
+"""Cumulative sums, products and extrema over plain arrays.
+
+`dim` is counted from the front; 0-dim arrays count as one element.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,9 @@ def _running(xp, name, x, dim, dtype):
 
 
 def _running_sum(x, dim, backwards=False):
-    """Computes the cumulative sum of floats in double precision, `_STEPS` at a time as a product with a triangle of
-    ones.
+    """Computes the cumulative sum of floats in double precision.
+
+    It takes `_STEPS` steps at a time as a product with a triangle of ones.
 
     A sum that depends on the previous one takes ten times as long as an addition; the products are independent.
     """

@@ -34,8 +34,7 @@ def scatter_reduce(xp, x, dim, index, src, reduce, include_self):
 
 
 def index_select(xp, x, dim, index):
-    """Selects the slices `index` along `dim`. Raises: IndexError if one is out of range (negative indices count as
-    such)."""
+    """Selects the slices `index` along `dim`. Raises: IndexError if one is negative or out of range."""
     shape = x.shape or (1,)
     if index.size and not kernels.checks_itself(xp, index, 0, shape[dim], dim):
         low, high = kernels.extremes(xp, index)

@@ -181,8 +181,7 @@ def _small_range(n):
 
 
 def _positions(xp, shape):
-    """Returns index arrays for every dimension but the class dimension 1 of (N, C, *), for `x[at[0], target,
-    *at[1:]]`."""
+    """Returns index arrays for all dimensions of (N, C, *) but the classes, for `x[at[0], target, *at[1:]]`."""
     if xp is np and len(shape) == 2:
         return (_small_range(shape[0]) if shape[0] <= 1024 else np.arange(shape[0]),)
     kept = (shape[0],) + tuple(shape[2:])

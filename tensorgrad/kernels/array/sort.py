@@ -130,8 +130,7 @@ def _topk_in_turn(x, k, largest):
 
 
 def topk(xp, x, k, dim, largest):
-    """Returns the k largest (or smallest) elements in order, and their indices; of equal ones at the end of the list
-    any."""
+    """Returns the k largest (or smallest) elements in order, and their indices; ties at the end are arbitrary."""
     if x.dtype.kind in "cb":
         raise RuntimeError(
             " topk does not support complex dtypes on CPU" if x.dtype.kind == "c"
@@ -242,8 +241,7 @@ def mode(xp, x, dim, keepdim):
 
 
 def searchsorted(xp, boundaries, x, sorter, right):
-    """Returns for each element the first index before which (after equal ones, if `right`) it keeps `boundaries`
-    sorted."""
+    """Returns the first index before which (after equal ones, if `right`) each element keeps `boundaries` sorted."""
     side = "right" if right else "left"
     if sorter is not None and sorter.size and not (sorter.min() >= 0 and sorter.max() < boundaries.shape[-1]):
         raise RuntimeError("torch.searchsorted(): sorter index out of range")
@@ -274,8 +272,10 @@ def isin(xp, elements, test, invert):
 
 
 def unique(xp, x, with_inverse):
-    """Returns the sorted distinct elements (each nan separately), each element's index among them (if requested), and
-    their counts."""
+    """Returns the sorted distinct elements, each element's index among them (if requested), and their counts.
+
+    Each nan counts separately.
+    """
     flat = x.reshape(-1)
     if not with_inverse and x.dtype.kind != "c" and not _two_bytes(x):
         values = xp.sort(flat)
@@ -317,8 +317,10 @@ def unique_dim(xp, x, dim):
 
 
 def unique_consecutive(xp, x, dim):
-    """Returns the first of each run of equal elements (of slices, if `dim` is given), the run of each, and their
-    lengths."""
+    """Returns the first of each run of equal elements, the run of each element, and the lengths of the runs.
+
+    With `dim`, these are runs of equal slices.
+    """
     if dim is None:
         flat = x.reshape(-1)
         new = xp.ones(flat.shape, bool)
@@ -341,8 +343,7 @@ def bincount(xp, x, weights, minlength):
 
 
 def histc(xp, x, bins, low, high):
-    """Counts in equal bins over [low, high], with the last one closed; over the range of the data if both are the
-    same."""
+    """Counts in equal bins over [low, high], or over the range of the data if both are equal; the last is closed."""
     if x.dtype.itemsize == 2:
         return histc(xp, x.astype(np.float32), bins, low, high).astype(x.dtype)
     flat = x.reshape(-1)
@@ -359,8 +360,7 @@ def histc(xp, x, bins, low, high):
 
 
 def histogram(xp, x, edges, weight, density):
-    """Counts (or sums of weights) between consecutive `edges`, the last bin closed; optionally normalized to a
-    density."""
+    """Counts (or sums of weights) between consecutive `edges`, the last bin closed; `density` normalizes them."""
     flat = x.reshape(-1)
     weight = None if weight is None else weight.reshape(-1)
     inside = (flat >= edges[0]) & (flat <= edges[-1])

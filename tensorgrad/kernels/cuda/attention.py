@@ -68,8 +68,7 @@ def _kernel(device: int, name: str, dtype: np.dtype, width: int, **settings):
 
 
 def _four(a, lead):
-    """Returns an array as (batch, head, position, feature), with leading dimensions broadcast and features
-    contiguous."""
+    """Returns an array as (batch, head, position, feature): leading dimensions broadcast, features contiguous."""
     if a.shape[:-2] != lead:
         a = cupy.broadcast_to(a, (*lead, *a.shape[-2:]))
     if len(lead) != 2:
@@ -162,8 +161,10 @@ def attention(q, k, v, mask, dropout_mask, is_causal, scale):
 
 
 def attention_grad(g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, need):
-    """Returns the gradients of q, k, v and an added mask, with the broadcast leading dimensions; None where not
-    needed."""
+    """Returns the gradients of q, k, v and an added mask; None where not needed.
+
+    They have the broadcast leading dimensions.
+    """
     if p.ndim == out.ndim:  # forward returned the weights themselves
         return NotImplemented
     dtype = q.dtype

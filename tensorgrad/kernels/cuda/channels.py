@@ -74,8 +74,7 @@ class _Launches:
         function((min(grid, MOST_BLOCKS),), block, args)
 
     def parts(self, name: str, size: int, shape: _Shape, *arrays, per: int | None = None):
-        """Computes partial sums, `size` numbers per piece of each strip. Returns them and the number of pieces per
-        strip."""
+        """Returns partial sums, `size` numbers per piece of each strip, and the number of pieces per strip."""
         splits, piece = shape.splits(self.some)
         room = cupy.empty((shape.channels * splits, size), self.number)
         pieces = np.int64(splits), np.int64(piece)

@@ -195,8 +195,10 @@ def _against_columns(g, x, w_shape, stride, padding, dilation, groups):
 
 
 def _from_columns(g, w, x_shape, stride, padding, dilation, groups):
-    """Computes the gradient of the input: the transposed weights times the output's gradient, with each window's result
-    added back at its position."""
+    """Computes the gradient of the input.
+
+    It is the transposed weights times the output's gradient, with each window's result added back at its position.
+    """
     points, depth, inner = prod(g.shape[2:]), prod(w.shape[1:]), groups * prod(w.shape[1:])
     weights = cupy.ascontiguousarray(w).reshape(groups, -1, depth).swapaxes(1, 2)
     geometry = _geometry(x_shape[2:], g.shape[2:], w.shape[2:], stride, padding, dilation)

@@ -50,8 +50,7 @@ def _integers(*values) -> tuple:
 
 
 def _units(x, out, inner: int) -> tuple[np.dtype, int, int]:
-    """Returns (type, pack, count) of the largest pieces of up to 16 bytes in which rows can be copied, whatever their
-    dtype."""
+    """Returns (type, pack, count) of the largest pieces, up to 16 bytes, in which rows of any dtype can be copied."""
     size = math.gcd(inner * x.itemsize, 16, x.data.ptr, out.data.ptr)
     return np.dtype(f"int{8 * min(size, 8)}"), size // min(size, 8), inner * x.itemsize // size
 
@@ -108,8 +107,7 @@ def _single(x, indices, pattern):
 
 
 def gather(x, dim, index):
-    """Computes `out[i, j] = x[index[i, j], j]` for `dim` 0, and so on, if `index` covers all of the other
-    dimensions."""
+    """Computes `out[i, j] = x[index[i, j], j]` for `dim` 0, and so on; `index` must cover all other dimensions."""
     if not _covers(x, dim, index) or not index.size or x.itemsize > 8:
         return NotImplemented
     x, which = cupy.ascontiguousarray(x), _indices(index)
@@ -180,8 +178,10 @@ def _uses(index, n: int):
 def _add_rows(
     out, dim, index, g, least: int = 0, left_out: int = -1, scaled: bool = False, factor=1, error=IndexError
 ) -> None:
-    """Adds `out[..., index[k], ...] += factor * g[..., k, ...]` in place; `out` is contiguous, in the type of its
-    sums."""
+    """Adds `out[..., index[k], ...] += factor * g[..., k, ...]` in place.
+
+    `out` is contiguous, in the type of its sums.
+    """
     index, g = _indices(index).reshape(-1), cupy.ascontiguousarray(g)
     outer, n, inner = _sizes(out.shape, dim)
     if not g.size:
@@ -237,8 +237,7 @@ def index_add(x, dim, index, src, alpha=1):
 
 
 def scatter_add(x, dim, index, src):
-    """Returns a copy of `x` with `src` added where `gather` would read, if `index` covers all of the other
-    dimensions."""
+    """Returns a copy of `x` with `src` added where `gather` would read; `index` must cover all other dimensions."""
     sums = _sum_type(x.dtype)
     if sums is None or not _covers(x, dim, index) or not index.size:
         return NotImplemented

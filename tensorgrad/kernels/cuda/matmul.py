@@ -20,8 +20,7 @@ MANY = 8  # number of calls for one stack from which on its factors are copied t
 
 
 def product(a, b, tf32=None, out=None):
-    """Computes `a @ b` by NumPy's rules, for arrays of one dtype of TYPES whose shapes fit; copies factors only if
-    needed.
+    """Computes `a @ b` by NumPy's rules, for arrays of one dtype of TYPES; copies factors only if needed.
 
     `tf32`: whether float32 may be rounded to TF32 first (None follows the matmul settings). `out`, contiguous along its
     rows, receives the result of matrices or stacks.
@@ -76,8 +75,10 @@ def served(*arrays) -> bool:
 
 
 def numpys(a, b, out=None):
-    """`numpy.matmul` for the general kernels: by cuBLAS, or for integers by CuPy. CuPy's own would widen float16, and
-    its loop for integers exists only where bfloat16 is stacked."""
+    """`numpy.matmul` for the general kernels: by cuBLAS, or for integers by CuPy.
+
+    CuPy's own would widen float16, and sends stacks of bfloat16 to its loop for integers.
+    """
     if a.dtype not in TYPES or b.dtype != a.dtype:
         return cupy.matmul(a, b, out=out)
     made = product(a, b)
@@ -88,8 +89,7 @@ def numpys(a, b, out=None):
 
 
 def matmul(a, b):
-    """Computes `a @ b` for vectors, matrices, and stacks that broadcast. Raises: RuntimeError if the shapes do not
-    fit."""
+    """Computes `a @ b` for vectors, matrices, and stacks that broadcast. Raises: RuntimeError if shapes do not fit."""
     if not served(a):
         return NotImplemented
     shapes.matmul_shape(a, b)
@@ -224,8 +224,10 @@ def linear(x, w, bias):
 
 
 def linear_backward(g, input, weight, bias_shape, needs):
-    """Computes the gradients of `linear` for a matrix of weights: g·w, gᵀ·x and the column sums of g; declines other
-    shapes."""
+    """Computes the gradients of `linear` for a matrix of weights: g·w, gᵀ·x and the column sums of g.
+
+    Declines other shapes.
+    """
     if not served(g) or g.dtype.kind == "c" or g.ndim < 2 or (needs[2] and len(bias_shape) != 1):
         return NotImplemented
     if any(x is not None and (x.ndim < 2 or x.dtype != g.dtype) for x in (input, weight)):

@@ -36,8 +36,7 @@ def _types(name: str, dtype: np.dtype):
 
 
 def run(name: str, *operands: Any, numbers: tuple = ()):
-    """Runs an op on arrays and Python scalars; `numbers` are its parameters. Returns NotImplemented if it has no
-    kernel."""
+    """Runs an op on arrays and Python scalars; `numbers` are its parameters. NotImplemented if it has no kernel."""
     row = EXPRESSIONS[name]
     dtype = None
     for kind, x in zip(row.operands, operands):
@@ -77,8 +76,7 @@ def run(name: str, *operands: Any, numbers: tuple = ()):
 
 
 def _order(arrays, dims: int) -> list[int]:
-    """Orders dimensions from the largest stride to the smallest; of several arrays, the first that distinguishes
-    decides."""
+    """Orders dimensions from the largest stride to the smallest; the first array that distinguishes two decides."""
     order = list(range(dims))
     told = [[abs(step) for step in x.strides] for x in arrays if x.ndim == dims]
     if all(x.flags.c_contiguous for x in arrays if x.ndim == dims):
@@ -113,8 +111,7 @@ def _steps(x, shape, order):
 
 
 def collapsed(shape, steps):
-    """Merges dimensions that are contiguous with each other in all arrays. Returns the shape and one list of steps per
-    array.
+    """Merges dimensions that are contiguous in all arrays; returns the shape and one list of steps per array.
 
     >>> collapsed((2, 3, 4), [[12, 4, 1], [0, 4, 1]])
     ([2, 12], [[12, 1], [0, 1]])

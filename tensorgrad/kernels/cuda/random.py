@@ -125,8 +125,10 @@ def bernoulli(gen, shape, dtype: np.dtype, p: float, out=None):
 
 
 def _below(gen, shape, dtype: np.dtype, span: int, low: int, wide: bool, out=None):
-    """Computes (word % span) + low; `span` 2**64 stands for all 64-bit words. Unsigned types of 16 bits and more are
-    cast."""
+    """Computes (word % span) + low.
+
+    `span` 2**64 stands for all 64-bit words. Unsigned types of 16 bits and more are cast.
+    """
     if dtype.name not in FILLED:
         return _stored(_below(gen, shape, np.dtype("int64"), span, low, wide).astype(dtype), out)
     signed = low % 2**64 - (2**64 if low % 2**64 >= 2**63 else 0)
@@ -349,8 +351,9 @@ def dropout(x, p: float, place: tuple):
 
 
 def dropout_place(gen, x) -> tuple[int, int, tuple, int, int]:
-    """Returns where the random words of `dropout(x)` begin and how they map to x: (seed, offset, dimensions, pack,
-    blocks).
+    """Returns where the random words of `dropout(x)` begin and how they map to x.
+
+    The result is (seed, offset, dimensions, pack, blocks).
 
     PyTorch has each thread take 16 adjacent bytes if the memory of x has no gaps and the count allows it; the words
     then follow the memory order, otherwise the indices.

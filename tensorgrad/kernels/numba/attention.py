@@ -115,8 +115,7 @@ def _shift_of(top, new, blind, factor, shift):
 @inner(fastmath={"contract"})
 def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, length, first, count, causal, scale,
           turned, scores, sums, top, total, work):  # fmt: skip
-    """Computes the results `sums` (not yet divided by `total`) of `count` queries, and the largest score of each,
-    `top`."""
+    """Computes the results `sums` (not yet divided by `total`) of `count` queries, and their largest scores, `top`."""
     wide = top.size
     _turn(q, q_at, q_step, count, features, scale, turned, wide)
     for j in range(wide):

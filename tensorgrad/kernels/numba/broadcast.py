@@ -25,8 +25,7 @@ _WALKED = ((1, 1), (0, 1), (1, 0))  # steps of both arrays within a row
 
 @lru_cache(maxsize=512)
 def plan(xs: tuple, ys: tuple):
-    """Plans a joint walk over two arrays without gaps: the result's shape, and `walk`'s numbers; None if it is not
-    simple.
+    """Plans a joint walk over two arrays without gaps: the result's shape, and `walk`'s numbers; else None.
 
     The numbers are: elements per row, rows per plane, and for each array its step from plane to plane, from row to row,
     and within a row (0 or 1).
@@ -46,8 +45,7 @@ def plan(xs: tuple, ys: tuple):
 
 @lru_cache(maxsize=512)
 def walked(shape: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> tuple[int, ...] | None:
-    """Returns the numbers for `walk` from the result's dimensions and both arrays' steps in each, the innermost
-    first."""
+    """Returns the numbers for `walk` from the result's dimensions and both arrays' steps, the innermost first."""
     dims: list[tuple] = []
     for longer, here in zip(shape, steps, strict=True):
         if longer == 1:

@@ -102,8 +102,7 @@ def _mask() -> Callable:
 
 
 def _state(bits):
-    """Returns the words of a NumPy generator and the position in them, in its own memory; False if that has another
-    layout."""
+    """Returns the words of a NumPy generator, in its own memory, and the position in them; False if not found."""
     memory = (ctypes.c_uint32 * (WORDS + 1)).from_address(bits.ctypes.state_address)
     state: np.ndarray = np.ctypeslib.as_array(memory)
     known = bits.state["state"]

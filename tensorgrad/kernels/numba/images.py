@@ -166,8 +166,7 @@ def convolve_loop():
 
 
 def _met(size, points, step, shift, over):
-    """Returns where a tap reads its source for each output point along one dimension; -1 outside, or between two
-    steps."""
+    """Returns where a tap reads for each output point along one dimension; -1 outside, or between two steps."""
     at = np.arange(points) * step + shift
     at = np.where(at % over == 0, at // over, -1)
     return np.where(at < size, at, -1)
@@ -318,8 +317,7 @@ def correlate_cost(images, size, points, taps, steps, groups, ins, outs):
 
 
 def correlate(g, x, w_shape, taps, steps, groups):
-    """Computes the gradient of a convolution for its weights, of `w_shape`, from its output's gradient and its
-    input."""
+    """Computes the gradient for a convolution's weights, of `w_shape`, from its output's gradient and its input."""
     images, size, points = x.shape[0], x.shape[2:], g.shape[2:]
     outs, ins = w_shape[0] // groups, w_shape[1]
     area, span = size[0] * size[1], points[0] * points[1]

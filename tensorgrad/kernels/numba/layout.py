@@ -93,8 +93,7 @@ def _whole(array: np.ndarray) -> bool:
 
 
 def spaced(arrays: tuple) -> tuple[tuple, int, tuple] | None:
-    """Returns the memory of arrays of one shape, the length of their rows and each array's step from row to row; None
-    for other layouts."""
+    """Returns the memory of arrays of one shape, the length of their rows and their steps from row to row; or None."""
     if not all(map(_whole, arrays)):
         return None
     found = _rows(arrays[0].shape, *[x.strides for x in arrays])

@@ -93,8 +93,10 @@ def _blocks(left, right, table, zeros, bias, bias_at, fresh, rows, columns, out,
 def product_loop():
     @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 11), int64, int64)")
     def loop(a, b, bias, out, sizes, first, last):
-        """Computes out[n, r, c] = bias[c] + Σₖ a[n, r, k] b[n, c, k], over the units (of LANES rows or columns) of all
-        n."""
+        """Computes out[n, r, c] = bias[c] + Σₖ a[n, r, k] b[n, c, k], over the units of all n.
+
+        A unit is LANES rows or columns.
+        """
         a_next, b_next, a_row, a_step, b_column, b_step, rows, columns, depth, by_rows, units = sizes
         deepest = min(depth, _DEPTH)
         left = np.empty(min(-(-rows // LANES) * LANES, _TALL) * deepest, np.float32)
@@ -124,8 +126,7 @@ def product_loop():
 
 
 def beside(make: Callable[[], Callable]) -> Callable[[], Callable]:
-    """Wraps the maker of a kernel of another family that calls these: that family's library must contain their loop,
-    too."""
+    """Wraps the maker of another family's kernel that calls these: that family's library needs their loop, too."""
 
     def made() -> Callable:
         loop = product_loop.__wrapped__ if product_loop.cache_info().currsize else product_loop

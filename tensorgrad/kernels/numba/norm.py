@@ -129,8 +129,10 @@ def _running_loops():
 
 
 def _by_running(x, weight, bias, mean, var, eps):
-    """Batch norm of x with running statistics; returns these, and for backward copies of the mean and reciprocal
-    deviations."""
+    """Batch norm of x with running statistics.
+
+    Returns these, and for backward copies of the mean and reciprocal deviations.
+    """
     if not suits(x) or x.ndim < 2 or not x.size:
         return NotImplemented
     factors, by_running, short_by_running = _running_loops()

@@ -24,8 +24,9 @@ _PART = 65536  # elements whose squares are one sum: fixed, so that results do n
 
 
 def _over_all(step: Callable, arrays: int, absent: dict[str, int], cost: float) -> Callable:
-    """Makes the function that updates many parameters: it takes a list of (parameter, gradient and state arrays,
-    scalars).
+    """Makes the function that updates many parameters.
+
+    It takes a list of (parameter, gradient and state arrays, scalars).
 
     `arrays` is how many arrays `step` takes; the parameter replaces any that is None. `absent` maps the names of its
     scalars, in its order, to the value that replaces None.

@@ -30,8 +30,7 @@ _FOUR = ((2, 2), (2, 2), (0, 0), (1, 1))  # the most common windows: each point 
 
 
 def _fits(shape, dims):
-    """Returns whether a compiled kernel can pool arrays of this shape: not empty, two spatial dimensions that are not
-    too large."""
+    """Returns whether a compiled kernel can pool arrays of this shape: not empty, two dimensions, not too large."""
     return len(shape) == 4 and dims == 2 and 0 not in shape and shape[-1] < min(WIDEST, _LARGE // shape[-2])
 
 
@@ -79,8 +78,7 @@ def _write_places(found, at, row, step, pad, top, out, to, count):
 
 @inner
 def _largest_of_four(x, top, bottom, first, out, indices, to, count):
-    """Takes windows of 2x2 points in two rows that begin at `top` and `bottom`; `first` is the index of the first
-    point."""
+    """Takes 2x2 windows in two rows that begin at `top` and `bottom`; `first` is the index of the first point."""
     top, bottom, to, width = np.uint64(top), np.uint64(bottom), np.uint64(to), np.int64(bottom - top)
     for j in range(np.uint64(count)):
         i = j + j
@@ -301,8 +299,7 @@ def _means():
 
 
 def _met(size, points, kernel, stride, padding):
-    """Returns for each tap along a row: the first window whose point is in the input, that point, and how many windows
-    follow."""
+    """Returns for each tap along a row the first window with a point in the input, that point, and how many follow."""
     met = []
     for shift in range(-padding, kernel - padding):
         first, last = max(0, -(shift // stride)), min(points, (size - 1 - shift) // stride + 1)

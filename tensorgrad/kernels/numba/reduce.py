@@ -191,8 +191,10 @@ def _extreme_loops(largest: bool) -> _Loops:
 
 @lru_cache(maxsize=512)
 def plan(shape: tuple, dim: tuple | None, keepdim: bool):
-    """Returns (outer, n, inner) for the last group of adjacent dimensions in `dim`, the shape after it is folded, and
-    the dimensions left to fold; None if there is nothing to fold."""
+    """Plans folding the last group of adjacent dimensions in `dim`; None if there is nothing to fold.
+
+    Returns (outer, n, inner), the shape after it is folded, and the dimensions left to fold.
+    """
     dims = range(len(shape)) if dim is None else dim
     wanted = sorted(d for d in dims if shape[d] != 1)
     if not wanted:

@@ -134,8 +134,7 @@ def _lstm():
 
 @inner(fastmath={"contract"})
 def _lstm_slopes(above, back, carried, row, cell, old, to):
-    """Computes the gradients of the gates before their activation functions, and in `carried` that of the previous cell
-    state."""
+    """Computes the gradients of the gates before their activations; that of the previous cell state in `carried`."""
     hidden, one = cell.size, F(1.0)
     inputs, forget = row[:hidden], row[hidden : 2 * hidden]
     new, output = row[2 * hidden : 3 * hidden], row[3 * hidden : 4 * hidden]
@@ -258,8 +257,10 @@ def _gru():
 
 @inner(fastmath={"contract"})
 def _gru_slopes(above, back, row, old, to, inside):
-    """Computes the gradients of the gates before their activation functions (`inside`: as the hidden state's weights
-    see them)."""
+    """Computes the gradients of the gates before their activations.
+
+    `inside`: those that the hidden state's weights see.
+    """
     hidden, one = old.size, F(1.0)
     reset, update = row[:hidden], row[hidden : 2 * hidden]
     new, inner = row[2 * hidden : 3 * hidden], row[3 * hidden : 4 * hidden]

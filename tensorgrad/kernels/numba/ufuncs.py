@@ -114,8 +114,7 @@ def _binary(name: str, function, cost: float) -> Callable:
 
 
 def overlap(out, x) -> bool:
-    """Returns whether writing to `out` may change unread elements of `x`: they share memory, but not element by
-    element."""
+    """Returns whether writing to `out` may change unread elements of `x`: their memory overlaps with an offset."""
     return out is not x and np.may_share_memory(out, x) and out.ctypes.data != x.ctypes.data
 
 

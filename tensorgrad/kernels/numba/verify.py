@@ -330,7 +330,7 @@ def _results(program: Callable[[], list[Any]]) -> list[np.ndarray]:
 
 
 def uses(kernel: str, made: Any, other: Callable[[str], Any] = loading.loaded.get) -> int:
-    """Returns how many calls of its program a kernel serves. `other` returns another kernel that it needs.
+    """Returns how many calls of its program a kernel runs. `other` returns another kernel that it needs.
 
     Raises: ArithmeticError if results differ from NumPy's.
     """

@@ -36,8 +36,7 @@ def _memory() -> np.ndarray:
 
 
 def note(kind=IndexError) -> np.uint64:
-    """Returns the address of the record for one of KINDS, in the form kernels take. Raises: any error already
-    recorded."""
+    """Returns the address of the record for one of KINDS, as kernels take it. Raises: any error already recorded."""
     look()
     return np.uint64(_memory()[KINDS.index(kind)].ctypes.data)
 

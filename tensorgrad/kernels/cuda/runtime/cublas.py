@@ -181,8 +181,10 @@ class _Place(ctypes.c_void_p):
 
 @lru_cache(maxsize=4096)
 def layout(shape, strides, size):
-    """Returns how cuBLAS can read the matrices in the last two dimensions of an array with elements of `size` bytes:
-    (transposed, leading dimension), or None. Not transposed means contiguous along rows.
+    """Returns how cuBLAS can read the matrices in an array's last two dimensions.
+
+    `size` is that of an element in bytes. The result is (transposed, leading dimension), or None. Not transposed means
+    contiguous along rows.
 
     >>> layout((3, 4), (16, 4), 4), layout((3, 4), (4, 12), 4), layout((3, 4), (0, 4), 4)
     ((0, 4), (1, 3), None)
@@ -218,8 +220,7 @@ class _Form(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _form(size, out_size, *geometry: Any):
-    """Returns the form of a product of arrays (a, b, out) given as shapes and strides; None if cuBLAS cannot read
-    one."""
+    """Returns the form of a product (a, b, out), given shapes and strides; None if cuBLAS cannot read one of them."""
     a, b, out = geometry[:2], geometry[2:4], geometry[4:]
     left, right, made = layout(a[0], a[1], size), layout(b[0], b[1], size), layout(out[0], out[1], out_size)
     if left is None or right is None:
@@ -327,8 +328,10 @@ def calls(shape, *strides) -> int:
 
 
 def dot(a, b, out, conjugated=False):
-    """Computes `out = Σ a · b` of two vectors of one dtype of TYPES; `out` () is on the device. `conjugated`: Σ conj(a)
-    · b."""
+    """Computes `out = Σ a · b` of two vectors of one dtype of TYPES, with `out` () on the device.
+
+    `conjugated`: computes Σ conj(a) · b.
+    """
     n, size = a.shape[0], a.itemsize
     if not n:
         out.fill(0)

@@ -92,8 +92,7 @@ class Plan:
 
 
 def biased(a, b, bias, out, tf32=None) -> bool:
-    """Computes `out = a @ b + bias` for matrices and a vector added to each row. Returns False if cuBLASLt cannot do
-    this.
+    """Computes `out = a @ b + bias` for matrices, with a vector added to each row. Returns False if unsupported.
 
     All are of one dtype of cublas.TYPES, on the current device; `out` and `bias` are contiguous.
 

@@ -197,8 +197,7 @@ class Plan:
         return f"{self.name} with {', '.join(f'{name} {shape}' for name, shape in self.shapes.items())}"
 
     def _cannot(self, refused: Refused) -> bool:
-        """Returns whether cuDNN merely does not support this. For channels-last tensors it also reports "bad
-        parameter"."""
+        """Returns whether cuDNN only reports this as unsupported ("bad parameter" for channels-last tensors)."""
         return refused.status // 1000 == NOT_SUPPORTED or (self.last and refused.status // 1000 == BAD_PARAMETER)
 
     def algorithms(self, use: Handle, first, second, out) -> list[Performance]:
@@ -283,8 +282,7 @@ def serves(x) -> bool:
 
 
 def lies_last(x) -> bool:
-    """Returns whether an array (N, C, H, W) or (N, C, D, H, W) is channels-last in memory, and not contiguous as
-    well."""
+    """Returns whether an array (N, C, H, W) or (N, C, D, H, W) is channels-last in memory and not contiguous."""
     return x.ndim > 3 and not x.flags.c_contiguous and _turned(x).flags.c_contiguous
 
 

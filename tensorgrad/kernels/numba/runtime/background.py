@@ -40,8 +40,7 @@ class Unusable(Failed):
 
 
 def compiled(kernel: str) -> Any:
-    """Returns the kernel "family.name" from the cache, compiling it first if it is missing. Raises: Failed if it cannot
-    be compiled."""
+    """Returns the kernel "family.name" from the cache, compiling it first if it is missing. Raises: Failed."""
     from tensorgrad.kernels.numba.runtime import cache, internals
 
     if internals.untried():

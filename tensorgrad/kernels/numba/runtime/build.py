@@ -83,8 +83,7 @@ class _Entry:
         return self.builder.load(self.builder.bitcast(place, kind.as_pointer()))
 
     def no_error(self, suspicious: Any) -> None:
-        """Refuses the arguments if a value that may signal an error was one: it is an ordinary number unless Python has
-        set an error."""
+        """Refuses the arguments if a suspicious result is an error: it is a plain number unless Python has one set."""
         builder = self.builder
         with builder.if_then(suspicious, likely=False):
             error = builder.icmp_unsigned("!=", self.call("PyErr_Occurred"), ir.Constant(_POINTER, None))
@@ -180,8 +179,7 @@ class _Entry:
         return self.compiled.call(self.builder, self.kernel, values)
 
     def work(self, kinds: Any) -> Any:
-        """work(place, first, last, error): runs a range on the arguments stored at `place`; an error is stored at
-        `error`, unless it is 0."""
+        """work(place, first, last, error): runs a range on the arguments at `place`; stores an error at `error`."""
         function = self.begin(ir.FunctionType(_I64, [_I64] * 4), f"{self.entry}.work")
         place, first, last, error = function.args
         values = self.values(place, kinds)

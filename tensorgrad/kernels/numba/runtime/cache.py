@@ -89,8 +89,7 @@ class Library:
 
 
 def texts(family: str) -> dict[str, bytes]:
-    """Returns the sources that a family's code depends on, by name: its own file, those it imports from the backend,
-    the compiler's."""
+    """Returns the sources that a family's code depends on, by name: its file, its imports, the compiler's files."""
     folder, found = Path(__file__).parent.parent, {}
     open_names = [family, "runtime.build", "runtime.launch", "runtime.native"]
     while open_names:
@@ -188,8 +187,7 @@ def _say(text: str) -> None:
 
 
 def trusted(file: Path, most: int = MOST) -> bytes | None:
-    """Returns the contents of a file that only this user (or the system) can have written; None if others could
-    have."""
+    """Returns the contents of a file that only this user (or the system) can have written; else None."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         opened = os.open(file, flags)
@@ -231,8 +229,7 @@ def read(family: str) -> Library:
 
 
 def store(file: Path, data: bytes) -> None:
-    """Writes a file atomically: readers find either all of it or the previous contents. Raises: OSError if it
-    cannot."""
+    """Writes a file atomically: readers find either all of it or the previous contents. Raises: OSError."""
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".tmp")
     try:
         with open(handle, "wb") as opened:
@@ -253,8 +250,7 @@ def write(library: Library, where: Path) -> None:
 
 @contextlib.contextmanager
 def lock(where: Path, family: str, patience: float = 600.0) -> Iterator[bool]:
-    """Holds a family's lock, which ends with the process. Yields whether it is held; false if files cannot be locked
-    here."""
+    """Holds a family's lock, which ends with the process. Yields false after a timeout or if locks do not exist."""
     file = path(where, family, ".lock")
     try:
         handle = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)

@@ -54,8 +54,7 @@ class Compiler:
         self.ended = False  # the program is exiting
 
     def compile(self, kernel: str, where: Path) -> None:
-        """Waits until a kernel ("softmax.softmax") is in the cache folder `where`. Raises: Failed if it cannot be
-        compiled."""
+        """Waits until a kernel ("softmax.softmax") is in the cache folder `where`. Raises: Failed if it never is."""
         if self.hopeless or self.ended:
             raise Failed(self.hopeless or "the program is exiting", tried=False)
         process = None

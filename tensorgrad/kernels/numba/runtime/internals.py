@@ -154,8 +154,7 @@ def array_at(context: Any, builder: Any, kind: Any, data: Any, shape: list, stri
 
 
 def fixed_tuple() -> Any:
-    """Returns `to_fixed_tuple(values, length)` for kernels: it makes a tuple of the first values of an array or
-    tuple."""
+    """Returns `to_fixed_tuple(values, length)` for kernels: it makes a tuple of the first values of a sequence."""
     from numba.np.unsafe.ndarray import to_fixed_tuple
 
     return to_fixed_tuple
@@ -183,8 +182,7 @@ class Compiled:
         return self._context.declare_function(module, self._compiled.fndesc)
 
     def call(self, builder: Any, function: Any, values: list[Any]) -> tuple[Any, Any, Any]:
-        """Calls the function. Returns whether it failed (one bit), a pointer to the error's description, and the
-        result."""
+        """Calls the function. Returns whether it failed (one bit), a pointer to the error, and the result."""
         call_conv = self._context.call_conv
         status, result = call_conv.call_function(builder, function, self.returns, self.takes, values)
         return status.is_error, status.excinfoptr, result

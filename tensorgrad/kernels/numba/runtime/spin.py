@@ -137,8 +137,7 @@ if _CAN_YIELD:
 
     @inner
     def _now(place, before, looks):
-        """Returns the time in nanoseconds, `looks` reads after `before`; `place` is memory for the system's two
-        numbers."""
+        """Returns the time in nanoseconds, `looks` reads after `before`; `place` is memory for the system's numbers."""
         _clock_gettime(_CLOCK, place)
         return read(place) * 1_000_000_000 + read(place + 8)
 
@@ -261,8 +260,11 @@ def _spin(mailbox, limit):
 def _serve():
     @plain("int64(int64, int64, int64)")
     def serve(mailbox, limit, grace):
-        """Runs the tasks that arrive in a mailbox. Returns IDLE if none arrives for `limit` nanoseconds, CALLED `grace`
-        nanoseconds after a call in Python has arrived, or CROWDED."""
+        """Runs the tasks that arrive in a mailbox, and returns why it stopped.
+
+        IDLE: none arrived for `limit` nanoseconds; CALLED: a call in Python arrived `grace` nanoseconds ago; or
+        CROWDED.
+        """
         while True:
             what = _spin(mailbox, limit)
             if what != CALLED:
@@ -330,8 +332,7 @@ def _divide():
 def _probe():
     @shared("void(float32[::1], float32[::1], int64, int64, int64)")
     def probe(x, out, gate, first, last):
-        """Computes out = 2 x. The range that begins at 0 waits briefly at the gate, so another thread takes the other
-        range."""
+        """Computes out = 2 x. The range from 0 waits briefly at the gate, so that another thread takes the other."""
         for i in range(first, last):
             out[i] = x[i] + x[i]
         if first:

@@ -231,8 +231,7 @@ def _take(held: list[_Worker], wanted: int, asleep: bool) -> list[_Worker]:
 
 
 def _make(held: list[_Worker]) -> bool:
-    """Makes a worker if the limit allows, else frees those of threads that have ended. Returns whether one is
-    available."""
+    """Makes a worker if the limit allows, else frees those of ended threads. Returns whether one is available."""
     with _making:
         if len(_all) < get_num_threads() - 1:
             try:
@@ -267,8 +266,7 @@ def _threads() -> Any:
 
 
 def _release(held: list[_Worker], base: int) -> bool:
-    """Frees the workers in `held` from index `base` on once they have finished what they began. Returns whether that
-    failed.
+    """Frees the workers in `held` from index `base` on when their work is done. Returns whether any failed.
 
     Nothing ends this early: a worker would go on writing to arrays whose owner no longer expects it.
     """
@@ -312,8 +310,10 @@ def shares(in_python: bool, length: int, elements: int) -> int:
 
 
 def parts(fewest: int = 1) -> int:
-    """Returns into how many parts to divide work, where that changes no result, so that threads finish at about the
-    same time: `fewest`, or more for many threads."""
+    """Returns into how many parts to divide work, where that changes no result.
+
+    Threads should finish at about the same time: `fewest` parts, or more for many threads.
+    """
     threads = get_num_threads()
     return max(fewest, 2 * threads if threads > _FEW else threads)
 

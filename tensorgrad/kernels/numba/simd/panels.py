@@ -118,8 +118,7 @@ _ROWS1, _ROWS2, _ROWS3, _ROWS4 = _ROWS[1], _ROWS[2], _ROWS[3], _ROWS.get(4, 0)
 
 @inner
 def _registers(left, rows):
-    """Returns how many registers the next block is wide, with `left` to do, so that few rows and registers are
-    wasted."""
+    """Returns the next block's width in registers, with `left` to do, so that few rows and registers are wasted."""
     if _ROWS4:
         if left > 4 and (left <= 6 or left == 9 or -rows % _ROWS3 < -rows % _ROWS4):
             return 3

@@ -1,5 +1,4 @@
-"""The innermost loops of products, written for the processor's vector registers: compilers do not derive them from
-plain loops.
+"""The innermost loops of products, written for vector registers: compilers do not derive them from plain loops.
 
 A processor multiplies and adds at full speed only if it keeps a whole block of sums in its registers and uses every
 number it loads several times. The two functions made here do that for one block, over rows of numbers anywhere in a
