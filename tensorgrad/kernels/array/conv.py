@@ -257,7 +257,7 @@ def _scatter(xp, g, w, out, stride, padding, dilation, groups):
     full = tuple(s + 2 * p for s, p in zip(size, padding))
     offsets = list(product(*[range(0, k * d, d) for k, d in zip(kernel, dilation)]))
     flatten = _worth_flattening(points, full, stride)
-    grid, room, step = points, full, stride
+    grid, extent, step = points, full, stride
     if flatten:
         # Extend the gradient's rows with zeros to the length of the padded input's: then a tap is a shift by one
         # number, and whole planes are added in one run instead of row by row.
@@ -265,9 +265,9 @@ def _scatter(xp, g, w, out, stride, padding, dilation, groups):
         pitch = [prod(full[axis + 1 :]) for axis in range(len(full))]
         offsets = [(sum(o * t for o, t in zip(offset, pitch)),) for offset in offsets]
         grid, step = (prod(rows),), (1,)
-        room = (max(prod(full), offsets[-1][0] + grid[0]),)
+        extent = (max(prod(full), offsets[-1][0] + grid[0]),)
     images, regions = _pieces(batch, grid, taps * channels * g.dtype.itemsize)
-    total = xp.empty((groups, inner, images, *room), g.dtype)
+    total = xp.empty((groups, inner, images, *extent), g.dtype)
     image = total[..., : prod(full)] if flatten else total
     image = image.reshape(channels, images, *full)[(..., *[slice(p, p + s) for s, p in zip(size, padding)])]
     if flatten:

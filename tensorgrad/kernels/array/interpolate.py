@@ -53,13 +53,13 @@ def neighbours(mode, n, m, align, scale, dtype):
         return np.arange(m)[:, None] // 2, np.ones((m, 1), dtype)
     if mode.startswith("nearest"):
         half = dtype(0.5) if mode == "nearest-exact" else dtype(0)
-        places = (np.arange(m, dtype=dtype) + half) * step_of(n, m, False, scale, dtype)
-        return np.minimum(places.astype(np.int64), n - 1)[:, None], np.ones((m, 1), dtype)
-    places = _places(n, m, align, scale, dtype)
+        positions = (np.arange(m, dtype=dtype) + half) * step_of(n, m, False, scale, dtype)
+        return np.minimum(positions.astype(np.int64), n - 1)[:, None], np.ones((m, 1), dtype)
+    positions = _positions(n, m, align, scale, dtype)
     if mode == "linear":
-        places = np.maximum(places, 0)
-    first = np.floor(places)
-    part = (places - first).astype(dtype)
+        positions = np.maximum(positions, 0)
+    first = np.floor(positions)
+    part = (positions - first).astype(dtype)
     first = first.astype(np.int64)
     if mode == "linear":
         part = np.where(first >= n - 1, dtype(0), part) if n > 1 else np.zeros_like(part)
@@ -69,7 +69,7 @@ def neighbours(mode, n, m, align, scale, dtype):
     return np.clip(np.stack(indices, 1), 0, n - 1), np.stack(weights, 1).astype(dtype)
 
 
-def _places(n, m, align, scale, dtype):
+def _positions(n, m, align, scale, dtype):
     """Returns the positions of the output elements in the input. The product and sum are rounded once, as by an fma."""
     step = np.float64(step_of(n, m, align, scale, dtype))
     index = np.arange(m, dtype=np.float64)

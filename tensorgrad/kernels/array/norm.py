@@ -188,7 +188,7 @@ def _channel_blocks(xp, x, length):
     return [(slice(c, c + step), slice(c * length, (c + step) * length)) for c in starts]
 
 
-def _beside(x, channels, length):
+def _expanded(x, channels, length):
     """Expands a number per channel to an operand for `x` (N, C L)."""
     if channels.dtype is not x.dtype:
         channels = channels.astype(x.dtype, copy=False)
@@ -237,8 +237,8 @@ def batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps=1e-
 
 
 def _scale_and_shift(xp, x, factor, shift, length, out):
-    xp.multiply(x, _beside(x, factor, length), out)
-    xp.add(out, _beside(x, shift, length), out)
+    xp.multiply(x, _expanded(x, factor, length), out)
+    xp.add(out, _expanded(x, shift, length), out)
 
 
 def _batch_statistics_and_norm(xp, x, length, weight, bias, eps, out):
@@ -248,13 +248,13 @@ def _batch_statistics_and_norm(xp, x, length, weight, bias, eps, out):
     for channels, columns in _channel_blocks(xp, x, length):
         d = out[:, columns]
         mean[channels] = _channel_sum(xp, x[:, columns], length) / count
-        xp.subtract(x[:, columns], _beside(x, mean[channels], length), d)
+        xp.subtract(x[:, columns], _expanded(x, mean[channels], length), d)
         var[channels] = _channel_dot(xp, d, d, length) / count
         rstd[channels] = _inverse_deviation(xp, var[channels], eps)
         factor = rstd[channels] if weight is None else rstd[channels] * weight[channels]
-        xp.multiply(d, _beside(x, factor, length), d)
+        xp.multiply(d, _expanded(x, factor, length), d)
         if bias is not None:
-            xp.add(d, _beside(x, bias[channels], length), d)
+            xp.add(d, _expanded(x, bias[channels], length), d)
     return mean, rstd, var
 
 
@@ -299,15 +299,15 @@ def _batch_norm_grad_block(xp, g, x, length, mean, rstd, scale, training, need, 
     gb = _channel_sum(xp, g, length) if need[2] or through else 0
     gw = 0
     if need[1] or through:
-        d = xp.subtract(x, _beside(x, mean, length), gx)
+        d = xp.subtract(x, _expanded(x, mean, length), gx)
         gw = _channel_dot(xp, g, d, length) * rstd
         if through:
-            d *= _beside(x, gw * rstd * (-1.0 / count), length)
+            d *= _expanded(x, gw * rstd * (-1.0 / count), length)
             d += g
-            d -= _beside(x, gb / count, length)
-            d *= _beside(x, scale, length)
+            d -= _expanded(x, gb / count, length)
+            d *= _expanded(x, scale, length)
     if need[0] and not training:
-        xp.multiply(g, _beside(x, scale, length), gx)
+        xp.multiply(g, _expanded(x, scale, length), gx)
     return gw, gb
 
 

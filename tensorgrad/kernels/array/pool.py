@@ -24,11 +24,11 @@ PIECE = 1 << 16  # gradients that are written at a time
 MANY_TAPS = 16  # from here on, windows that tile the image are searched with argmax
 
 
-def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, places=True):
+def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, with_indices=True):
     """Returns the maximum of each window and its index: ``(values, indices)``, both (N, C, *P).
 
     ``indices`` are int64 and flat within an image plane, as from PyTorch's ``return_indices=True``; empty unless
-    ``places`` is true.
+    ``with_indices`` is true.
 
     >>> import numpy as np
     >>> max_pool(np, np.array([[[3.0, 5.0, 2.0, 4.0]]]), (2,), (2,), (0,), (1,), False)
@@ -40,7 +40,7 @@ def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, places=True):
     points = shape[-dims:]
     planes = widen(xp, x).reshape(-1, *size)
     values = xp.empty((len(planes), *points), planes.dtype)
-    indices = xp.empty(values.shape if places else (0,), xp.int64)
+    indices = xp.empty(values.shape if with_indices else (0,), xp.int64)
     with np.errstate(all="ignore"):
         tiles = tuple(kernel) == tuple(stride) and all(n >= m * k for n, m, k in zip(size, points, kernel))
         if tiles and prod(kernel) >= MANY_TAPS and values.size and not any(padding) and max(dilation) == 1:
@@ -56,12 +56,14 @@ def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, places=True):
                 block, best = _interleaved(xp, block.shape, x=block), _interleaved(xp, best.shape, dtype=best.dtype)
             _max_over_taps(xp, block, best, taps)
             values[first:last] = best
-            if places:
+            if with_indices:
                 indices[first:last] = xp.take(table, _taps_of_maxima(xp, block, best, taps, prod(kernel)))
                 indices[first:last] += corner
-    if places and any(d > 1 for d in dilation):  # all taps of a window may miss the input; its index must be valid
+    if with_indices and any(
+        d > 1 for d in dilation
+    ):  # all taps of a window may miss the input; its index must be valid
         xp.clip(indices, 0, prod(size) - 1, out=indices)
-    return values.reshape(shape).astype(x.dtype, copy=False), indices.reshape(shape) if places else indices
+    return values.reshape(shape).astype(x.dtype, copy=False), indices.reshape(shape) if with_indices else indices
 
 
 def max_pool_values(xp, x, kernel, stride, padding, dilation, ceil_mode):
@@ -71,7 +73,7 @@ def max_pool_values(xp, x, kernel, stride, padding, dilation, ceil_mode):
     >>> max_pool_values(np, np.array([[[3.0, 5.0, 2.0, 4.0]]]), (2,), (2,), (0,), (1,), False)
     array([[[5., 4.]]])
     """
-    return max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, places=False)[0]
+    return max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, with_indices=False)[0]
 
 
 def max_pool_grad(xp, g, indices, x_shape, windows=None):
@@ -91,11 +93,11 @@ def max_pool_grad(xp, g, indices, x_shape, windows=None):
         step = max(1, PIECE // max(at.shape[1], 1))
         for first in range(0, planes, step):  # in pieces, so that the indices stay in the cache
             begin, some = first * at.shape[1], at[first : first + step]
-            places = (some + (xp.arange(len(some)) * prod(x_shape[2:]))[:, None]).reshape(-1)
-            total.reshape(-1)[first * prod(x_shape[2:]) :][places] = slopes[begin : begin + places.size]
+            positions = (some + (xp.arange(len(some)) * prod(x_shape[2:]))[:, None]).reshape(-1)
+            total.reshape(-1)[first * prod(x_shape[2:]) :][positions] = slopes[begin : begin + positions.size]
     else:
-        places = _flat_places(xp, indices, prod(x_shape[2:])).reshape(-1)
-        xp.add.at(total.reshape(-1), places, g.reshape(-1).astype(total.dtype, copy=False))  # as fast as bincount
+        positions = _flat_places(xp, indices, prod(x_shape[2:])).reshape(-1)
+        xp.add.at(total.reshape(-1), positions, g.reshape(-1).astype(total.dtype, copy=False))  # as fast as bincount
     return total.astype(g.dtype, copy=False)
 
 

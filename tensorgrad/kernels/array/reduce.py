@@ -338,7 +338,7 @@ def var(xp, x, dim, correction, keepdim, root=False):
     kind = x.real.dtype.type
     with np.errstate(all="ignore"):
         total = _squares_around_mean(xp, x, dim, keepdim)
-        if kind is np.float32 and (xp is not np or not _held(total)):
+        if kind is np.float32 and (xp is not np or not _in_full_precision(total)):
             wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
             total = _squares_around_mean(xp, wide, dim, keepdim)
         made = total / total.dtype.type(max(count(x.shape, dim) - correction, 0))
@@ -358,7 +358,7 @@ def std_mean(xp, x, dim, correction, keepdim):
     return std(xp, x, dim, correction, keepdim), mean(xp, x, dim, keepdim, None)
 
 
-def _held(squares) -> bool:
+def _in_full_precision(squares) -> bool:
     """Returns whether sums of squares are in the range where float32 has full precision."""
     return not squares.size or bool(squares.min() > 1e-25 and squares.max() < np.inf)
 

@@ -143,22 +143,22 @@ def binomial(gen: Generator, count: np.ndarray, prob: np.ndarray) -> np.ndarray:
             return count
         if prob != prob:
             return math.nan
-        rare = prob if prob <= 0.5 else rounded(1.0 - prob)
-        sampler = _binomial_by_rejection if rounded(count * rare) >= 10.0 else _binomial_by_waiting
-        heads = sampler(reader, count, rare, rounded)
-        return heads if prob <= 0.5 else count - heads
+        smaller = prob if prob <= 0.5 else rounded(1.0 - prob)
+        sampler = _binomial_by_rejection if rounded(count * smaller) >= 10.0 else _binomial_by_waiting
+        successes = sampler(reader, count, smaller, rounded)
+        return successes if prob <= 0.5 else count - successes
 
     return _each(gen, one, (count > 0) & (prob > 0) & (prob < 1), count, prob).astype(count.dtype)
 
 
 def _binomial_by_waiting(reader: Reader, count: float, prob: float, rounded) -> float:
-    log_tails, tosses, heads = rounded(math.log1p(-prob)), 0.0, 0.0
+    log_tails, trials, successes = rounded(math.log1p(-prob)), 0.0, 0.0
     while True:
         wait = _log(reader.uniform()) / log_tails
-        tosses += wait if wait == math.inf else math.ceil(wait)
-        if tosses > count:
-            return heads
-        heads += 1
+        trials += wait if wait == math.inf else math.ceil(wait)
+        if trials > count:
+            return successes
+        successes += 1
 
 
 def _binomial_by_rejection(reader: Reader, n: float, p: float, rounded) -> float:
@@ -175,22 +175,22 @@ def _binomial_by_rejection(reader: Reader, n: float, p: float, rounded) -> float
         edge = 0.5 - abs(u)
         if edge == 0.0:
             continue
-        heads = float(math.floor((2 * a / edge + b) * u + centre))
-        if heads < 0 or heads > n:
+        successes = float(math.floor((2 * a / edge + b) * u + centre))
+        if successes < 0 or successes > n:
             continue
         if edge >= 0.07 and v <= inner:
-            return heads
+            return successes
         bound = (
             (mode + 0.5) * math.log((mode + 1) / (odds * (n - mode + 1)))
-            + (n + 1) * math.log((n - mode + 1) / (n - heads + 1))
-            + (heads + 0.5) * math.log(odds * (n - heads + 1) / (heads + 1))
+            + (n + 1) * math.log((n - mode + 1) / (n - successes + 1))
+            + (successes + 0.5) * math.log(odds * (n - successes + 1) / (successes + 1))
             + _stirling_rest(mode)
             + _stirling_rest(n - mode)
-            - _stirling_rest(heads)
-            - _stirling_rest(n - heads)
+            - _stirling_rest(successes)
+            - _stirling_rest(n - successes)
         )
         if _log(v * alpha / (a / (edge * edge) + b)) <= bound:
-            return heads
+            return successes
 
 
 # log k! minus Stirling's approximation of it in terms of k + 1, for k = 0 .. 9.

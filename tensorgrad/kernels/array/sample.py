@@ -504,8 +504,8 @@ def _bernoulli_mask(gen: Generator, shape, dtype: np.dtype, p: float, value) -> 
     plain = dtype == B1 or value == 1
     with gen.lock:
         for block in _blocks(flat.size):
-            heads = mantissas(gen, block.stop - block.start) < limit
-            flat[block] = heads if plain else heads * value
+            successes = mantissas(gen, block.stop - block.start) < limit
+            flat[block] = successes if plain else successes * value
     return out
 
 

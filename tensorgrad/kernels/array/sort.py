@@ -232,8 +232,8 @@ def mode(xp, x, dim, keepdim):
     values, order = _sorted_last(xp, _last(xp, x, dim), False)
     new = xp.ones(values.shape, bool)
     xp.not_equal(values[..., 1:], values[..., :-1], new[..., 1:])
-    places = xp.arange(values.shape[-1])
-    length = places - xp.maximum.accumulate(xp.where(new, places, 0), -1)
+    indices = xp.arange(values.shape[-1])
+    length = indices - xp.maximum.accumulate(xp.where(new, indices, 0), -1)
     return _one_of(xp, values, order, length.argmax(axis=-1), dim, keepdim)
 
 

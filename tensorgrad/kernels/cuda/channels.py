@@ -76,17 +76,17 @@ class _Launches:
     def parts(self, name: str, size: int, shape: _Shape, *arrays, per: int | None = None):
         """Returns partial sums, `size` numbers per piece of each strip, and the number of pieces per strip."""
         splits, piece = shape.splits(self.some)
-        room = cupy.empty((shape.channels * splits, size), self.number)
+        workspace = cupy.empty((shape.channels * splits, size), self.number)
         pieces = np.int64(splits), np.int64(piece)
         sizes = [np.int64(n) for n in shape]
         if shape.length == 1 and per in (None, 1):
             grid = -(-shape.channels // 32) * splits
-            self.launch(f"{name}_of_columns", grid, (32, 8), *arrays, room, *sizes[:2], *pieces)
+            self.launch(f"{name}_of_columns", grid, (32, 8), *arrays, workspace, *sizes[:2], *pieces)
         else:
             packed = np.bool_(self.some > 1 and shape.length % self.some == 0)
             extra = () if per is None else (np.int64(per),)
-            self.launch(name, shape.channels * splits, (THREADS,), *arrays, room, *sizes, *pieces, *extra, packed)
-        return room, splits
+            self.launch(name, shape.channels * splits, (THREADS,), *arrays, workspace, *sizes, *pieces, *extra, packed)
+        return workspace, splits
 
     def statistics(self, x, shape: _Shape, eps: float, with_variance: bool):
         """Computes the mean, reciprocal deviation and variance (or None) of each strip."""

@@ -48,7 +48,7 @@ class _Rows:
     def launch(self, name, grid, block, *args):
         program.function("loss", name, self.dtype)((min(grid, MOST_BLOCKS),), (block,), args)
 
-    def room(self, *shape):
+    def workspace(self, *shape):
         return cupy.empty(shape, self.number)
 
     @property
@@ -70,7 +70,7 @@ def _total(rows: _Rows, losses, weights, mean: bool):
     """Returns (the reduced loss, the sum of the weights)."""
     if losses.size > ONE_BLOCK:
         losses, weights = (sum_(a, None, False, None).reshape(1) for a in (losses, weights))
-    out, divisor = cupy.empty((), rows.x.dtype), rows.room(1)
+    out, divisor = cupy.empty((), rows.x.dtype), rows.workspace(1)
     n = np.int64(losses.size)
     rows.launch("total", 1, 1024 if losses.size > 32 else 32, losses, weights, out, divisor, n, n, np.bool_(mean))
     return out, divisor
@@ -84,7 +84,7 @@ def cross_entropy(x, target, weight, ignore_index, smoothing, reduction):
     rows = _Rows(x, target, weight)
     if not rows.ready or (smoothing and weight is not None):  # that needs the sum of all weights, from the GPU
         return NotImplemented
-    losses, weights, logsums = rows.room(rows.n), rows.room(rows.n), rows.room(rows.n)
+    losses, weights, logsums = rows.workspace(rows.n), rows.workspace(rows.n), rows.workspace(rows.n)
     arrays = (rows.x, rows.target, _address(rows.weight), losses, weights, logsums, np.int64(rows.n))
     numbers = (np.int64(ignore_index), rows.number(smoothing), rows.number(rows.classes))
     if rows.length > 1:
@@ -129,7 +129,7 @@ def nll(logs, target, weight, ignore_index, reduction):
     if not rows.ready:
         return NotImplemented
     losses, weights = (cupy.empty(target.shape, logs.dtype) for _ in range(2))
-    wide = rows.room(2, rows.n)
+    wide = rows.workspace(2, rows.n)
     sizes = (np.int64(v) for v in (rows.n, rows.classes, rows.length, ignore_index))
     rows.launch(
         "nll", rows.elementwise, THREADS, rows.x, rows.target, _address(rows.weight), losses, weights, wide[0], wide[1],

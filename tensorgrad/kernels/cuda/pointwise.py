@@ -78,13 +78,13 @@ def run(name: str, *operands: Any, numbers: tuple = ()):
 def _order(arrays, dims: int) -> list[int]:
     """Orders dimensions from the largest stride to the smallest; the first array that distinguishes two decides."""
     order = list(range(dims))
-    told = [[abs(step) for step in x.strides] for x in arrays if x.ndim == dims]
+    strides = [[abs(step) for step in x.strides] for x in arrays if x.ndim == dims]
     if all(x.flags.c_contiguous for x in arrays if x.ndim == dims):
         return order
     for i in range(1, dims):  # by insertion: repeated dimensions, and those of one element, cannot be compared
         at = i
         for before in range(i - 1, -1, -1):
-            wider = _wider(told, order[at], order[before])
+            wider = _wider(strides, order[at], order[before])
             if wider is None:
                 continue
             if not wider:
@@ -94,9 +94,9 @@ def _order(arrays, dims: int) -> list[int]:
     return order
 
 
-def _wider(told, d: int, other: int) -> bool | None:
+def _wider(strides, d: int, other: int) -> bool | None:
     """Returns whether dimension d has larger strides than the other; None if no array decides."""
-    for steps in told:
+    for steps in strides:
         if steps[d] and steps[other] and steps[d] != steps[other]:
             return steps[d] > steps[other]
     return None

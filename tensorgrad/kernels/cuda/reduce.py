@@ -79,14 +79,14 @@ class _Launches:
     def _launch(self, kernel, grid, block, *args):
         _function(self.name, kernel, self.dtype)((min(grid, MOST_BLOCKS),), block, (*args, self.number))
 
-    def _room(self, count: int):
+    def _workspace(self, count: int):
         return cupy.empty(count * self.tally, np.uint8)
 
     def tallies(self, outer: int, n: int, inner: int):
         """Computes tallies (outer, inner) of the array."""
-        room = self._room(outer * inner)
-        self._pass(self.x, "_split", (room,), outer, n, inner, 1)
-        return room
+        workspace = self._workspace(outer * inner)
+        self._pass(self.x, "_split", (workspace,), outer, n, inner, 1)
+        return workspace
 
     def finish(self, tallies, outer: int, n: int, inner: int) -> None:
         """Computes results from tallies (outer, n, inner)."""
@@ -105,9 +105,9 @@ class _Launches:
             self._pass(self.x, "_whole", self.results, outer, n, inner, 1)
             return
         splits = -(-n // _piece(n, splits))
-        room = self._room(outer * splits * inner)
-        self._pass(self.x, "_split", (room,), outer, n, inner, splits)
-        self.finish(room, outer, splits, inner)
+        workspace = self._workspace(outer * splits * inner)
+        self._pass(self.x, "_split", (workspace,), outer, n, inner, splits)
+        self.finish(workspace, outer, splits, inner)
 
     def _pass(self, x, way, target, outer, n, inner, splits):
         some = 1 if way == "_join" else self.some
@@ -164,7 +164,7 @@ def _groups(shape, dims) -> list[int]:
     return [*sizes, 1] if reduced else sizes if len(sizes) > 1 else [*sizes, 1, 1]
 
 
-def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bool = True, places: bool = False):
+def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bool = True, indices: bool = False):
     """Reduces over `dim`, which is None, an int or a tuple. Returns (results, their indices): None if not requested.
 
     Returns NotImplemented for arrays that the kernels do not support.
@@ -175,7 +175,7 @@ def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bo
     if x.dtype.name not in program.NUMBER and not (kind.whole and x.dtype.name in program.WHOLE):
         return NotImplemented
     dims = range(x.ndim) if dim is None else (dim,) if dim.__class__ is int else dim
-    if places and dim is None:
+    if indices and dim is None:
         x = cupy.ascontiguousarray(x)  # indices count in row-major order
     y, order = _in_memory_order(x)
     y_dims = dims if order is None else [order.index(d) for d in dims]
@@ -188,7 +188,7 @@ def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bo
         n = math.prod(y.shape) // math.prod(kept_shape)
         sizes = [y.size // n, n, 1]
     out = cupy.empty(kept_shape, dtype or kind.out or x.dtype) if values else None
-    at = cupy.empty(kept_shape, I64) if places else None
+    at = cupy.empty(kept_shape, I64) if indices else None
     launches = _Launches(name, y, number, (out, at), y.size // math.prod(kept_shape))
     if len(sizes) == 3:
         launches.whole(*sizes)
@@ -257,13 +257,13 @@ def min_all(x):
 
 def arg_extreme(x, dim, keepdim, name):
     """Returns the index of the first largest ("argmax") or smallest element, or of the first nan."""
-    found = reduce(name, x, dim, keepdim, values=False, places=True)
+    found = reduce(name, x, dim, keepdim, values=False, indices=True)
     return found if found is NotImplemented else found[1]
 
 
 def extreme_with_index(x, dim, keepdim, name):
     """Returns the largest ("max") or smallest elements along `dim`, and the first index of each."""
-    return reduce(f"arg{name}", x, dim, keepdim, places=True)
+    return reduce(f"arg{name}", x, dim, keepdim, indices=True)
 
 
 def var(x, dim, correction, keepdim):

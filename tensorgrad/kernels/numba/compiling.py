@@ -36,13 +36,13 @@ def compile_into(kernel: str, where: Path) -> None:
         known.parts = library.parts | known.parts
         known.proven |= library.proven
         made = loading.load(kernel, known)
-        verify.check(kernel, made, partial(_beside, known))
+        verify.check(kernel, made, partial(_other_kernel, known))
         known.proven.add(name)
         cache.write(known, where)
         cache.prune(where)
 
 
-def _beside(library: Any, kernel: str) -> Any:
+def _other_kernel(library: Any, kernel: str) -> Any:
     """Returns another kernel of the family being compiled, compiling it if needed."""
     return loading.loaded.get(kernel) or loading.load(kernel, library)
 
@@ -60,8 +60,8 @@ def serve() -> None:
     gc.set_threshold(200_000)  # the compiler makes very many objects that are not garbage
     for line in sys.stdin:
         try:
-            asked = json.loads(line)
-            compile_into(asked["kernel"], Path(asked["where"]))
+            request = json.loads(line)
+            compile_into(request["kernel"], Path(request["where"]))
             answer = None
         except Exception as error:
             answer = f"{type(error).__name__}: {error!s:.1000}"

@@ -44,7 +44,7 @@ def _range_of_two(function, x, y, out, first, last):
     function(x[first:last], y[first:last], out=out[first:last])
 
 
-def _range_beside_number(function, x, number, out, first, last):
+def _range_with_number(function, x, number, out, first, last):
     function(x[first:last], number, out=out[first:last])
 
 
@@ -58,7 +58,7 @@ def real(array: Any) -> bool:
     )
 
 
-def _room(x, out, truth: bool):
+def _output(x, out, truth: bool):
     """Returns the flat array that receives the results; None if there is none."""
     if out is None:
         return np.empty(x.size, _BOOL if truth else x.dtype)
@@ -71,7 +71,7 @@ def _unary(function, truth: bool, cost: float) -> Callable:
     def kernel(x, out=None):
         if not real(x) or (x.dtype is _BOOL) is not truth or get_num_threads() == 1:
             return NotImplemented
-        to = _room(x, out, truth)
+        to = _output(x, out, truth)
         if to is None or (out is not None and out is not x and np.may_share_memory(x, out)):
             return NotImplemented
         thread_pool.run(_range_of_one, x.size, (function, x.reshape(-1), to), int(x.size * cost))
@@ -95,14 +95,14 @@ def _binary(name: str, function, cost: float) -> Callable:
             return NotImplemented
         number = y.__class__ is float or y.__class__ is int
         if number:
-            share = _range_beside_number
+            share = _range_with_number
         elif y.shape == x.shape and y.dtype is x.dtype and real(y):
             share = _range_of_two
         else:
             return NotImplemented
         if get_num_threads() == 1 or (x.dtype is _BOOL and not truth):
             return NotImplemented
-        to = _room(x, out, truth)
+        to = _output(x, out, truth)
         if to is None or (out is not None and (overlap(out, x) or (not number and overlap(out, y)))):
             return NotImplemented
         thread_pool.run(

@@ -210,7 +210,7 @@ class Plan:
             try:
                 if self.benchmark:
                     most = min(switches.cudnn.benchmark_limit or MOST_ALGORITHMS, MOST_ALGORITHMS)
-                    memory, size = _room()
+                    memory, size = _workspace()
                     getattr(LIBRARY, f"cudnnFindConvolution{name}AlgorithmEx")(
                         use.address, one, first.data.ptr, two, second.data.ptr, how, three, out.data.ptr, most, *rest,
                         memory.ptr if size else None, size, about=self.about,
@@ -260,7 +260,7 @@ class Plan:
         return False
 
 
-def _room():
+def _workspace():
     """Allocates workspace for trials: as much as is available, up to TRIAL_BYTES."""
     size = TRIAL_BYTES
     while size >= 1 << 20:

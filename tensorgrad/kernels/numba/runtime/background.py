@@ -53,7 +53,7 @@ def compiled(kernel: str) -> Any:
             reason = cache.refused(family, kernel)
             if reason is not None:
                 raise Failed(f"it failed before and will be retried in a few days: {reason}", tried=False)
-            _tell()
+            _announce()
             where = cache.place()
             try:
                 if compiles_here():
@@ -71,7 +71,7 @@ def compiled(kernel: str) -> Any:
         return made
 
 
-_told = False
+_announced = False
 
 
 _failure: str | None = None  # why no kernel is used in this process; "" if they work, None if not checked yet
@@ -95,15 +95,15 @@ def _check() -> None:
         raise Unusable(_failure, tried=False)
 
 
-def _tell() -> None:
+def _announce() -> None:
     """Prints once, on a terminal, that kernels are being compiled, if this machine has none yet."""
-    global _told
-    if not _told and sys.stderr is not None and sys.stderr.isatty() and not loading.in_cache("runtime.spin.wait"):
+    global _announced
+    if not _announced and sys.stderr is not None and sys.stderr.isatty() and not loading.in_cache("runtime.spin.wait"):
         print(
             "tensorgrad: compiling kernels in the background, once; python -m tensorgrad.warmup does it ahead",
             file=sys.stderr,
         )
-    _told = True
+    _announced = True
 
 
 def request(row: Any) -> None:

@@ -184,7 +184,7 @@ class _Entry:
         place, first, last, error = function.args
         values = self.values(place, kinds)
         failed, why, _ = self.called([*values, first, last])
-        self.told(failed, why, self.builder.inttoptr(error, _POINTER.as_pointer()))
+        self.report(failed, why, self.builder.inttoptr(error, _POINTER.as_pointer()))
         return function
 
     def values(self, place: Any, kinds: Any) -> list[Any]:
@@ -204,7 +204,7 @@ class _Entry:
             for kind in kinds
         )
 
-    def told(self, failed: Any, why: Any, error: Any) -> None:
+    def report(self, failed: Any, why: Any, error: Any) -> None:
         """Returns whether the kernel failed, storing Numba's description of the error."""
         builder = self.builder
         builder.store(builder.bitcast(why, _POINTER), error)
