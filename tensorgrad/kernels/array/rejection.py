@@ -224,8 +224,8 @@ def _gammas(gen: Generator, alpha: np.ndarray) -> np.ndarray:
     drawn = alpha > 0
     d = (grown - alpha.dtype.type(THIRD)).astype(F64)
     c = 1.0 / np.sqrt(9.0 * d)
-    # Each takes a uniform, and half a pair of normals. If one of a pair is left over, all together take one less; the
-    # element adds it when it draws.
+    # Each takes a uniform, and half a pair of normals. If one of a pair is left over from before, all together take one
+    # less, which the numbers of the current element make up for: the reader does not count them.
     with Reader(gen, drawn * (2 + below)) as reader:
         shrinks = _accept(reader, drawn.tolist(), below.tolist(), c.tolist(), d.tolist())
     values = np.array(reader.done, F64)

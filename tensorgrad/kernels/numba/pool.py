@@ -299,7 +299,7 @@ def _means():
 
 
 def _met(size, points, kernel, stride, padding):
-    """Returns for each tap along a row the first window with a point in the input, that point, and how many follow."""
+    """Returns for each tap along a row the first window whose point is in the input, that point, and their number."""
     met = []
     for shift in range(-padding, kernel - padding):
         first, last = max(0, -(shift // stride)), min(points, (size - 1 - shift) // stride + 1)
