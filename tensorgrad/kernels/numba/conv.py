@@ -1,8 +1,8 @@
 """Convolution, its transpose and its gradients, over one and two spatial dimensions, as products without im2col.
 
 Output point i of a convolution reads its source at the points i * step + tap, one for each tap of the window; points
-outside are zero. The gradient for the input is the same with the roles exchanged: if the stride is s, the points i * s
-+ r of the input are, for each r, a convolution of the output's gradient with some of the taps and step 1.
+outside are zero. The gradient for the input is the same with the roles exchanged: for stride s, the points i * s + r of
+the input are, for each r, a convolution of the output's gradient with some of the taps and step 1.
 
 The work is done in tiles (`simd/tiles.py`), in which one tap of a channel reads one run of numbers for all output
 points. So the inner loop of the product (`simd/vectors.py`) needs no columns, only a table of where the runs begin.

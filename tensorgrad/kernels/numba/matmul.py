@@ -38,7 +38,7 @@ _ROW = "float32[::1]"
 
 @inner
 def _begun(bias, start, out, to, pitch, rows, columns):
-    """Initializes rows of the result before the first product with the bias."""
+    """Fills rows of the result with the bias before the first product."""
     for r in range(rows):
         at = np.uint64(to + r * pitch)
         for i in range(np.uint64(columns)):

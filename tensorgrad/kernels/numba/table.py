@@ -111,7 +111,7 @@ def wanted() -> bool:
     if os.environ.get("TENSORGRAD_FAST", "1") == "0" or find_spec("numba") is None:
         return False
     if "t" in getattr(sys, "abiflags", ""):
-        warnings.warn("tensorgrad: no compiled kernels in a free-threaded Python; NumPy serves", stacklevel=3)
+        warnings.warn("tensorgrad: no compiled kernels in a free-threaded Python; NumPy is used instead", stacklevel=3)
         return False
     return True
 

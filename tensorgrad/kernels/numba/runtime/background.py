@@ -100,7 +100,7 @@ def _announce() -> None:
     global _announced
     if not _announced and sys.stderr is not None and sys.stderr.isatty() and not loading.in_cache("runtime.spin.wait"):
         print(
-            "tensorgrad: compiling kernels in the background, once; python -m tensorgrad.warmup does it ahead",
+            "tensorgrad: compiling kernels in the background (once); python -m tensorgrad.warmup does it ahead of time",
             file=sys.stderr,
         )
     _announced = True

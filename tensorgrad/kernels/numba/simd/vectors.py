@@ -418,14 +418,14 @@ def carry_few(typing, source, at, apart, out, to, step, count, width):
 
 
 def _largest_of_four(asked: bool):
-    """Makes the function that finds the largest of each 2x2 points of two rows, and where it is if that is `asked`."""
+    """Makes the function that finds the largest of each 2x2 points of two rows, and with `asked` also its index."""
 
     @intrinsic
     def largest_of_four(typing, source, top, bottom, first, out, places, to):
-        """The largest of each 2x2 points of two rows that begin at `top` and `bottom`, for LANES of them.
+        """Finds the largest of each 2x2 points of two rows that begin at `top` and `bottom`, for LANES of them.
 
-        out[to + j] is the largest, places[to + j] where it is, `first` being the place of source[top]. The first of
-        equals wins, and the last that is no number. Nothing checks bounds.
+        out[to + j] is the largest, places[to + j] its index, where `first` is the index of source[top]. Of equal values
+        the first wins, of several nan the last. Nothing checks bounds.
         """
         index = types.int64
         signature = types.void(source, index, index, index, out, places, index)
@@ -446,7 +446,7 @@ def _largest_of_four(asked: bool):
 
 
 def _best_of_four(context, builder, kind, given):
-    """The largest of the four, and its number."""
+    """Returns the largest of the four values, and its number."""
     flags = ir.VectorType(_I32, LANES)
     best = at = None
     for row, start in enumerate(given[1:3]):
@@ -457,7 +457,7 @@ def _best_of_four(context, builder, kind, given):
             if best is None:
                 best, at = values, ir.Constant(flags, [0] * LANES)
                 continue
-            larger = builder.fcmp_unordered(">", values, best)  # also true of what is no number
+            larger = builder.fcmp_unordered(">", values, best)  # also true for nan
             number = builder.fcmp_ordered("ord", values, values)
             kept = builder.and_(number, builder.fcmp_unordered("uno", best, best))
             better = builder.and_(larger, builder.not_(kept))
@@ -467,7 +467,7 @@ def _best_of_four(context, builder, kind, given):
 
 
 def _places_of_four(builder, at, given):
-    """Where in the plane the one of that number is."""
+    """Returns the index in the plane of the value with that number."""
     wide, flags = ir.VectorType(_I64, LANES), ir.VectorType(_I32, LANES)
     at = builder.zext(at, wide)
 
