@@ -41,8 +41,8 @@ def test_wheels_are_looked_through(finder, monkeypatch, tmp_path, name, folder, 
 
 @pytest.mark.skipif(MODE != "emulator", reason="the library may be there")
 @pytest.mark.parametrize(("name", "line"), (
-    ("cublas", r"cublas.*13.* was not found: pip install nvidia-cublas \(CUDA 13\), or put"),
-    ("cudnn", r"cudnn.*9.* was not found: pip install nvidia-cudnn-cu13 \(CUDA 13\), or put"),
+    ("cublas", r"cublas.*13.* was not found: pip install nvidia-cublas \(CUDA 13\), or add"),
+    ("cudnn", r"cudnn.*9.* was not found: pip install nvidia-cudnn-cu13 \(CUDA 13\), or add"),
 ))  # fmt: skip
 def test_a_missing_library_is_one_line(finder, monkeypatch, name, line):
     for attempt in ("_by_pathfinder", "_from_wheels", "_from_system"):

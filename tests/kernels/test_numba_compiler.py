@@ -358,7 +358,7 @@ def test_a_kernel_whose_results_are_wrong_is_never_used(tmp_path):
     """
     code = code.replace('sys.argv[1] if len(sys.argv) > 1 else "."', f"{str(tmp_path)!r}")
     done = run(code, tmp_path)
-    assert "is not NumPy's on this machine" in done.stdout and done.stdout.strip().endswith("False"), done.stderr
+    assert "differs from NumPy's on this machine" in done.stdout and done.stdout.strip().endswith("False"), done.stderr
 
 
 def test_where_nothing_can_be_kept_kernels_are_compiled_for_the_process(tmp_path):
@@ -442,7 +442,7 @@ def test_versions_are_found_without_the_slow_module(name, monkeypatch):
 def test_versions_outside_the_bounds_are_named(numba, llvmlite, fits, monkeypatch):
     monkeypatch.setattr(internals, "version", {"numba": numba, "llvmlite": llvmlite}.get)
     assert (internals.untried() == "") is fits
-    assert fits or "is installed, and they were tried with versions from" in internals.untried()
+    assert fits or "is installed; they were tested with versions from" in internals.untried()
 
 
 def test_beside_an_untried_numba_numpy_serves_with_one_warning(tmp_path):

@@ -1,1 +1,1 @@
-"""Kernels written once against the array module, for NumPy and anything that follows it."""
+"""Kernels written once against the array module, for NumPy and any library with its interface."""

@@ -1,7 +1,7 @@
 """Activations over plain arrays: each in as few passes and temporaries as NumPy allows.
 
 All keep the dtype of `x` (float32 or float64; two-byte floats are computed in float32). A `*_grad` kernel takes the
-gradient of its output first, then what it needs of the forward pass.
+gradient of its output first, then what it needs from the forward pass.
 """
 
 import math
@@ -27,21 +27,21 @@ def _two_byte(*arrays):
 
 
 def _negative_part(xp, x, out=None):
-    """`min(x, 0)`, nan kept."""
+    """`min(x, 0)`; nan is kept."""
     if x.size < _LARGE:
-        return xp.minimum(table(xp, (0.0,), x.dtype)[0], x, out=out)  # x second: its negative zeros stay
+        return xp.minimum(table(xp, (0.0,), x.dtype)[0], x, out=out)  # x second: its negative zeros are kept
     return xp.clip(x, -np.inf, 0, out)  # NumPy's minimum with a scalar takes three times as long per element
 
 
 def _positive_part(xp, x):
-    """`max(x, 0)`, nan kept."""
+    """`max(x, 0)`; nan is kept."""
     if x.size < _LARGE:
         return xp.maximum(table(xp, (0.0,), x.dtype)[0], x)
     return xp.clip(x, 0, np.inf)
 
 
 def clear_where(xp, drop, g):
-    """`where(drop, 0, g)`: an exact 0 even for infinite `g`, by bits where there are many elements."""
+    """`where(drop, 0, g)`: an exact 0 even for infinite `g`, using bits if there are many elements."""
     if xp is not np or g.size < _LARGE or g.dtype.itemsize not in _ALL_ONES_LESS or drop.shape != g.shape:
         return xp.where(drop, table(xp, (0.0,), g.dtype)[0], g)
     keep = drop.astype(_ALL_ONES_LESS[g.dtype.itemsize])
@@ -54,19 +54,19 @@ def clear_where(xp, drop, g):
 
 
 def clamp(xp, x, low, high):
-    """`x` limited to [low, high], nan kept."""
+    """`x` limited to [low, high]; nan is kept."""
     return xp.clip(x, low, high)
 
 
 def relu(xp, x):
-    """`max(x, 0)`, nan kept."""
+    """`max(x, 0)`; nan is kept."""
     if (x.size < _LARGE and x.dtype.itemsize > 2) or x.dtype.kind != "f":
         return xp.maximum(table(xp, (0,), x.dtype)[0], x)  # x second: PyTorch keeps its negative zeros
     return xp.clip(x, 0, np.inf)  # NumPy's maximum with a scalar takes five times as long
 
 
 def threshold(xp, x, limit, value):
-    """`x` where it exceeds `limit`, else `value`; nan kept."""
+    """`x` where it exceeds `limit`, else `value`; nan is kept."""
     return xp.where(x <= limit, x.dtype.type(value), x)
 
 
@@ -156,7 +156,7 @@ def _gelu_float32(xp, out, x):
     phi_argument(xp, x, xp.multiply(x, x), out)
     xp.tanh(out, out)
     xp.add(out, one, out)
-    xp.multiply(out, half, out)  # before x, whose double may overflow
+    xp.multiply(out, half, out)  # before x, as twice x may overflow
     xp.multiply(out, x, out)
 
 
@@ -293,7 +293,10 @@ def tanh_grad(xp, g, out):
 
 
 def _log1p_exp_minus_abs(xp, out, x):
-    """`log(1 + exp(-|x|))` into `out`: NumPy's log1p takes ten times its log, so the rounding of 1 + e is put back."""
+    """Writes `log(1 + exp(-|x|))` to `out`.
+
+    NumPy's log1p takes ten times as long as its log, so the log is used and the rounding of 1 + e is corrected.
+    """
     one = table(xp, (1.0,), x.dtype)[0]
     e = xp.abs(x)
     xp.negative(e, e)
@@ -312,7 +315,7 @@ def _softplus(xp, out, x, beta, limit):
     xp.add(out, _positive_part(xp, z), out)
     if beta != 1:
         out /= beta
-    if limit < 20 or x.dtype != np.float32:  # from 20 on float32 does not see the difference
+    if limit < 20 or x.dtype != np.float32:  # from 20 on there is no difference in float32
         linear = z > limit
         if linear.any():
             out[...] = select(xp, linear, x, out)
@@ -411,7 +414,7 @@ SELU_SCALE = 1.0507009873554804934193349852946
 
 
 def selu(xp, x):
-    """Self-normalising `elu` (G. Klambauer et al., arXiv:1706.02515)."""
+    """Self-normalizing `elu` (G. Klambauer et al., arXiv:1706.02515)."""
     return elu(xp, x, SELU_ALPHA, SELU_SCALE)
 
 

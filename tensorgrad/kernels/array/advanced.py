@@ -1,7 +1,7 @@
 """Advanced indexing over plain arrays: `x[i, :, j]` with index arrays and masks.
 
-`indices` are integer or bool arrays, and `pattern` says where they stand: for each leading dimension the number of
-the index array that is there (a mask takes several dimensions), or None for a dimension that is kept whole.
+`indices` are integer or bool arrays, and `pattern` gives their positions: for each leading dimension the number of its
+index array (a mask takes several dimensions), or None if the dimension is kept whole.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tensorgrad.kernels.array import index as scattering
 
 
 def assembled(indices, pattern):
-    """The tuple that NumPy indexes by."""
+    """Returns the tuple that NumPy indexes by."""
     return tuple([slice(None) if k is None else indices[k] for k in pattern])
 
 
 def index(xp, x, indices, pattern):
-    """The elements that the index arrays, broadcast together, point at.
+    """Returns the elements at the index arrays, broadcast together.
 
-    Raises: IndexError for an index outside its dimension, and for index arrays that do not broadcast.
+    Raises: IndexError if an index is outside its dimension, or if index arrays do not broadcast.
     """
     try:
         if pattern == (0,) and xp is np and x.flags.c_contiguous and indices[0].dtype.kind != "b":
@@ -31,12 +31,12 @@ def index(xp, x, indices, pattern):
         found = x[assembled(indices, pattern)]
     except (IndexError, ValueError):
         check_indices(x.shape, indices, pattern)
-        raise  # not of the indices: a signal handler's, which may come at any moment
+        raise  # not about the indices: raised by a signal handler, which may run at any moment
     return found if found.flags.c_contiguous else xp.array(found, order="C")
 
 
 def _look_later(xp, shape, indices, pattern):
-    """Has the device look at the indices, if it does so itself."""
+    """Lets the device check the indices, if it does so itself."""
     dim = 0
     for k in pattern:
         if k is not None and indices[k].dtype.kind == "b":
@@ -48,7 +48,7 @@ def _look_later(xp, shape, indices, pattern):
 
 
 def index_grad(xp, g, indices, pattern, shape):
-    """Zeros of `shape` with the gradients `g` added where `index` read."""
+    """Returns zeros of `shape` with the gradients `g` added where `index` read."""
     if not g.size:
         return xp.zeros(shape, g.dtype)
     first = indices[0]
@@ -67,16 +67,16 @@ def index_grad(xp, g, indices, pattern, shape):
 
 
 def index_put(xp, x, indices, values, pattern, accumulate):
-    """A copy of `x` with `values` written (or added) where `index` would read."""
+    """Returns a copy of `x` with `values` written (or added) where `index` would read."""
     check_values(x.shape, indices, values, pattern)
     listed = [None if k is None else indices[k] for k in pattern]
     return scattering.index_put(xp, x, listed, values, accumulate)
 
 
 def shape_of(shape, indices, pattern):
-    """The shape of `index`'s result.
+    """Returns the shape of `index`'s result.
 
-    Raises: IndexError for index arrays that do not broadcast.
+    Raises: IndexError if index arrays do not broadcast.
     """
     kept, sizes, places, dim = [], [], [], 0
     for place, k in enumerate(pattern):
@@ -100,13 +100,13 @@ def shape_of(shape, indices, pattern):
             f"{', '.join(str(list(s)) for s in sizes)}"
         ) from None
     kept += shape[dim:]
-    # index arrays that stand together leave their result in their place, others in front
+    # adjacent index arrays leave their result in place, others put it first
     first = places[0] if places[-1] - places[0] == len(places) - 1 else 0
     return (*kept[:first], *broadcast, *kept[first:])
 
 
 def check_values(shape, indices, values, pattern):
-    """Raises: RuntimeError unless `values` broadcast to the places that are written, IndexError for wrong indices."""
+    """Raises: RuntimeError unless `values` broadcast to the written elements; IndexError if indices are invalid."""
     if not values.ndim or (values.ndim == 1 and values.shape[0] == 1):
         return
     wanted = shape_of(shape, indices, pattern)
@@ -119,7 +119,7 @@ def check_values(shape, indices, values, pattern):
 
 
 def check_indices(shape, indices, pattern):
-    """Raises: IndexError where indices lie outside an array of `shape`, or do not fit each other."""
+    """Raises: IndexError if indices are outside an array of `shape`, or do not broadcast together."""
     dim = 0
     for k in pattern:
         if k is None:
@@ -141,7 +141,7 @@ def check_indices(shape, indices, pattern):
 
 
 def nonzero(xp, x):
-    """The positions of the elements that are not zero, one row each."""
+    """The positions of the nonzero elements, one per row."""
     if not x.ndim:
         return xp.zeros((int(bool(x)), 0), np.int64)
     found = xp.nonzero(x)

@@ -7,7 +7,7 @@ import numpy as np
 from .blocks import select
 from .softmax import _exp_shifted, _row_max, _row_sum
 
-# Scores are made for at most about this many (query, key) pairs at a time, so that the softmax between the two
+# Scores are computed for at most about this many (query, key) pairs at a time, so that the softmax between the two
 # products finds them in cache.
 _PAIRS = 1 << 18
 
@@ -21,7 +21,7 @@ def _causal_bias(rows, columns, dtype):
 
 
 def _probabilities(xp, scores, mask, is_causal):
-    """Softmax of `scores` over keys in place, after the masks; a query without any key gets 0 everywhere."""
+    """Applies the masks and the softmax of `scores` over keys in place; a query without any key gets 0 everywhere."""
     if is_causal:
         shape = scores.shape[-2:]
         scores += _causal_bias(*shape, scores.dtype) if xp is np else xp.asarray(_causal_bias(*shape, scores.dtype))
@@ -62,7 +62,7 @@ def _forward(xp, q, k, v, mask, dropout, is_causal, scale, out, p):
 
 
 def _common(xp, *arrays):
-    """The arrays with their leading dimensions broadcast to a common shape."""
+    """Broadcasts the leading dimensions of the arrays to a common shape."""
     lead = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
     return lead, [a if a.shape[:-2] == lead else xp.broadcast_to(a, lead + a.shape[-2:]) for a in arrays]
 
@@ -70,10 +70,10 @@ def _common(xp, *arrays):
 def attention(xp, q, k, v, mask=None, is_causal=False, scale=None, dropout_mask=None):
     """`softmax(scale q k^T + mask) v` (A. Vaswani et al., arXiv:1706.03762).
 
-    `q` (*, L, E), `k` (*, S, E), `v` (*, S, V), leading dimensions broadcast; `mask` broadcasts to (*, L, S), bool
-    (true: look) or added; `scale` defaults to 1 / sqrt(E). `dropout_mask` (*, L, S) multiplies the probabilities: 0
-    or 1 / (1 - rate). Returns `(out, probabilities before dropout)`, the second as `attention_grad` needs it.
-    A query that may look at nothing gets 0, as in PyTorch.
+    `q` (*, L, E), `k` (*, S, E), `v` (*, S, V), leading dimensions broadcast; `mask` broadcasts to (*, L, S) and is
+    either bool (true: attend) or added; `scale` defaults to 1 / sqrt(E). `dropout_mask` (*, L, S) multiplies the
+    probabilities: 0 or 1 / (1 - rate). Returns `(out, probabilities before dropout)`, the second for `attention_grad`.
+    A query that may attend to nothing gets 0, as in PyTorch.
     """
     dtype = q.dtype
     scale = q.shape[-1] ** -0.5 if scale is None else scale
@@ -107,7 +107,7 @@ def _backward(xp, g, q, k, v, out, p, dropout, scale, gq, gk, gv, gs):
     grad = xp.matmul(g, v.swapaxes(-1, -2), out=gs)
     if dropout is not None:
         grad *= dropout
-    # sum over keys of p times its gradient, without the (L, S) product: it is what g sees of the output
+    # sum over keys of p times its gradient, without the (L, S) product: it equals g times the output
     grad -= (np.vecdot(g, out) if xp is np else (g * out).sum(axis=-1))[..., None]
     grad *= p
     if gq is not None:
@@ -119,7 +119,7 @@ def _backward(xp, g, q, k, v, out, p, dropout, scale, gq, gk, gv, gs):
 
 
 def _probabilities_again(xp, q, k, logs, is_causal, scale):
-    """The probabilities from the logarithms of their sums (*, L), which is all that the compiled kernel keeps."""
+    """Recomputes the probabilities from the logarithms of their sums (*, L), which the compiled kernel keeps."""
     scores = xp.matmul(q * q.dtype.type(scale), k.swapaxes(-1, -2))
     if is_causal:
         scores += xp.asarray(_causal_bias(*scores.shape[-2:], scores.dtype))

@@ -1,4 +1,4 @@
-"""Rows in bags: the K rows of a matrix belong to `count` bags, `bags` (K) says which, in ascending order."""
+"""Rows in bags: `bags` (K) assigns the K rows of a matrix to `count` bags, in ascending order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensorgrad.kernels.array.index import _add_rows
 
 
 def bag_numbers(xp, starts, length, whole):
-    """The bag of each of `length` rows, when bag k starts at `starts[k]` and ends where the next one starts.
+    """Returns the bag of each of `length` rows, where bag k begins at `starts[k]` and ends where the next one begins.
 
     The last bag ends at `length` or, unless it is `whole`, before the last entry of `starts`.
     """
@@ -19,7 +19,7 @@ def bag_numbers(xp, starts, length, whole):
 
 
 def bag_sum(xp, rows, bags, count, weights):
-    """The sum of each bag's rows, times their `weights` (K) if there are any; (count, width). Empty bags give 0."""
+    """The sum of each bag's rows, times their `weights` (K) if given; (count, width). Empty bags give 0."""
     if rows.dtype.itemsize == 2:
         weights = None if weights is None else weights.astype(np.float32)
         return bag_sum(xp, rows.astype(np.float32), bags, count, weights).astype(rows.dtype)
@@ -38,14 +38,14 @@ def bag_sum(xp, rows, bags, count, weights):
 
 
 def _sizes(xp, starts, length):
-    """How many of `length` rows are in each bag."""
+    """Returns how many of `length` rows are in each bag."""
     return xp.concatenate([starts[1:], xp.full(1, length, starts.dtype)]) - starts
 
 
 def lookup(xp, table, indices, starts, mean):
-    """The sums (or means) of the rows of `table` (V, width) that the indices of each bag name: (bags, width).
+    """The sums (or means) of the rows of `table` (V, width) at each bag's indices: (bags, width).
 
-    `indices` is (bags, n), or flat and cut into bags at `starts`. Empty bags give 0.
+    `indices` is (bags, n), or flat and split into bags at `starts`. Empty bags give 0.
     """
     if table.dtype.itemsize == 2:
         return lookup(xp, table.astype(np.float32), indices, starts, mean).astype(table.dtype)
@@ -73,9 +73,9 @@ def _lookup_even(xp, table, indices, mean):
 
 
 def lookup_max(xp, table, indices):
-    """The largest of the rows of `table` (V, width) that each row of `indices` (bags, n) names, column by column.
+    """The largest of the rows of `table` (V, width) at each row of `indices` (bags, n), column by column.
 
-    Also the numbers of the rows that they are from, the first of equal ones. A nan is larger than everything.
+    Also returns the indices of the rows they are from, the first of equal ones. A nan is larger than everything.
     """
     (count, n), width = indices.shape, table.shape[1]
     rows = table.take(indices.reshape(-1), 0)
@@ -100,7 +100,7 @@ def lookup_grad(xp, g, indices, starts, count, mean):
 
 
 def bag_extreme(xp, rows, bags, count, largest):
-    """The largest or smallest of each bag's rows, column by column, (count, width); infinite where there are none."""
+    """The largest or smallest of each bag's rows, column by column, (count, width); infinite for empty bags."""
     sizes = xp.bincount(bags, minlength=count)
     out = xp.full((count, rows.shape[1]), -np.inf if largest else np.inf, rows.dtype)
     used = sizes.nonzero()[0]
@@ -111,7 +111,7 @@ def bag_extreme(xp, rows, bags, count, largest):
 
 
 def bag_argmax(xp, rows, bags, count):
-    """In each bag and column the number of the row with the largest element, the first if there are several.
+    """The index of the row with the largest element in each bag and column, the first if there are several.
 
     (count, width), -1 in empty bags. A nan is larger than everything.
     """

@@ -6,8 +6,8 @@ Near 0 they are power series. Away from it all of them come from one integral, s
 
 the modified function is K_nu(x) = exp(-x) decay(1/x) / √x, the oscillating pair is J_nu + i Y_nu = √(2/π) / √x
 exp(i (x - nu π/2 - π/4)) √(2/π) decay(i/x), and Ai has order 1/3. (Put cosh t = 1 + w²/x into Abramowitz and Stegun
-9.6.24; the rest is 9.6.4 and 10.4.14-15.) The integral is taken once, at the nodes of a Chebyshev expansion in v, and
-the expansion serves from then on.
+9.6.24; the rest is 9.6.4 and 10.4.14-15.) The integral is computed once, at the nodes of a Chebyshev expansion in v,
+and the expansion is used from then on.
 
 Everything is computed in float64, and good to about 1e-15 of the function's size (1e-14 for Ai). Poles, infinities
 and nan follow PyTorch.
@@ -22,8 +22,8 @@ from . import special
 from .blocks import fill, horner, in_blocks, in_float64, table
 
 EULER = 0.57721566490153286061
-OSCILLATING, GROWING = -1, 1  # the sign with which powers alternate: J and Y; I and K
-NEAR = {OSCILLATING: 4.0, GROWING: 2.0}  # as far as the power series serve
+OSCILLATING, GROWING = -1, 1  # the sign with which terms alternate: J and Y; I and K
+NEAR = {OSCILLATING: 4.0, GROWING: 2.0}  # the range of the power series
 
 # ---------------------------------------------------------------- near 0
 
@@ -37,14 +37,14 @@ def _powers(order, sign):
 
 @cache
 def _harmonic_powers(order, sign):
-    """The same of the series beside the logarithm in Y and K: each term times digamma(k+1) + digamma(k+order+1)."""
+    """The same for the series with the logarithm in Y and K: each term times digamma(k+1) + digamma(k+order+1)."""
     sums = [sum(1 / j for j in range(1, k + 1)) - EULER for k in range(22)]
     coefficients = _powers(order, sign)[::-1]
     return tuple(c * (sums[k] + sums[k + order]) for k, c in enumerate(coefficients))[::-1]
 
 
 def _first_near(xp, x, order, sign):
-    """J or I of the order."""
+    """J or I of the given order."""
     half = 0.5 * x
     value = horner(xp, half * half, _powers(order, sign))
     return half * value if order else value
@@ -76,7 +76,7 @@ def _decay(v, order):
 
 
 def _expansion(f, terms):
-    """Chebyshev's coefficients, lowest first, of the interpolant to f on [-1, 1] at the zeros of T_terms."""
+    """Chebyshev coefficients, lowest first, of the interpolant to f on [-1, 1] at the zeros of T_terms."""
     turns = np.outer(np.arange(terms), 2 * np.arange(terms) + 1) % (4 * terms)  # exact, in units of π / (2 terms)
     cosines = np.cos(np.pi / (2 * terms) * turns)
     c = cosines @ f(cosines[1]) * (2 / terms)
@@ -122,7 +122,7 @@ def _modified_far(xp, x, order, start, terms):
 def _wave_far(xp, x, order, start, terms, turns, second=False):
     """√x times the real part (`second`: the imaginary) of exp(i (x - π/4 - turns π/2)) decay(i/x).
 
-    The phase is taken out by the addition theorem: x - π/4 would lose it for large x.
+    The phase is separated by the addition theorem: x - π/4 would lose it for large x.
     """
     ratio = start / x
     y = 2 * ratio * ratio - 1
@@ -139,7 +139,7 @@ def _wave_far(xp, x, order, start, terms, turns, second=False):
 
 
 def _kernel(core):
-    """A function of one array, of a core that fills `out` block by block in float64."""
+    """Makes a function of one array from a core that fills `out` block by block in float64."""
 
     def kernel(xp, x):
         if x.dtype != np.float64:
@@ -208,7 +208,7 @@ spherical_bessel_j0 = _kernel(_spherical)
 
 # ---------------------------------------------------------------- Airy's function
 
-_AIRY_LOW, _AIRY_HIGH = -2.5, 1.5  # between them the power series serves, beyond them the expansions
+_AIRY_LOW, _AIRY_HIGH = -2.5, 1.5  # the power series is used between them, the expansions beyond
 _AIRY_TERMS = 40
 
 

@@ -1,16 +1,16 @@
-"""What the elementwise kernels share: blocks that fit the cache, polynomials, selection without branches."""
+"""Shared by the elementwise kernels: blocks that fit the cache, polynomials, selection without branches."""
 
 from functools import cache
 
 import numpy as np
 
-# Elements per block. Temporaries of this size stay in the second-level cache; smaller blocks pay more for the
-# call of each ufunc than they win (float32: 16 Ki 1.5 ns per element of `erf`, 64 Ki 1.2, 256 Ki 1.25).
+# Elements per block. Temporaries of this size stay in the second-level cache; with smaller blocks the ufunc calls cost
+# more than the cache saves (float32: 16 Ki 1.5 ns per element of `erf`, 64 Ki 1.2, 256 Ki 1.25).
 BLOCK = 1 << 16
 
 
 def as_float32(kernel, xp, *arrays, **params):
-    """`kernel` run in float32 on two-byte floats; the first two-byte operand's dtype is the result's."""
+    """Runs `kernel` in float32 on two-byte floats; the result has the first two-byte operand's dtype."""
     low = next(a.dtype for a in arrays if a is not None and a.dtype.itemsize == 2)
     lifted = (a.astype(np.float32) if a is not None and a.dtype.itemsize == 2 else a for a in arrays)
     with np.errstate(all="ignore"):
@@ -23,20 +23,20 @@ def in_float64(kernel, xp, x):
 
 
 def long_rows(xp, length):
-    """To be called within `np.errstate`, which undoes it, before arithmetic on rows of `length` that broadcasts.
+    """Sets NumPy's buffer size for broadcast arithmetic on rows of `length`; `np.errstate` around it undoes this.
 
-    NumPy joins broadcast operands in a buffer of 8192 elements. That is good for short rows; rows of 512 and more take
-    twice the time by the copying, unless the buffer is too small for two of them.
+    NumPy merges broadcast operands in a buffer of 8192 elements. That is good for short rows; with rows of 512 and more
+    the copying doubles the time, unless the buffer is too small for two of them.
     """
     if xp is np and 512 <= length < 8192:
         np.setbufsize(512)
 
 
 def in_blocks(xp, kernel, arrays, *params):
-    """A new array filled by `kernel(xp, out, *arrays, *params)`, block by block when the arrays are large.
+    """Returns a new array filled by `kernel(xp, out, *arrays, *params)`, block by block when the arrays are large.
 
-    All `arrays` have one shape and one dtype. The kernel sees at least one dimension, writes `out` only, and
-    may allocate temporaries, which the block size keeps in cache. Floating warnings are off.
+    All `arrays` have one shape and one dtype. The kernel receives at least one dimension, writes only to `out`, and may
+    allocate temporaries, which the block size keeps in cache. Floating-point warnings are off.
     """
     first = arrays[0]
     shape = first.shape
@@ -45,7 +45,7 @@ def in_blocks(xp, kernel, arrays, *params):
     with np.errstate(all="ignore"):
         few = first.size <= 1024 or (first.size <= BLOCK and all(a.flags.c_contiguous for a in arrays))
         if few or xp is not np:
-            if not shape:  # operators turn 0-dim arrays into scalars, which cannot be written into
+            if not shape:  # operators turn 0-dim arrays into scalars, which cannot be written to
                 arrays = [a.reshape(1) for a in arrays]
             out = xp.empty_like(arrays[0])
             kernel(xp, out, *arrays, *params)
@@ -65,12 +65,12 @@ def _boxed(values, dtype):
 
 
 def table(xp, values, dtype):
-    """`values` as operands: NumPy takes a 0-dim array in half the time of a Python float, others want the float."""
+    """Returns `values` as operands: floats, or 0-dim arrays for NumPy, which takes them in half the time."""
     return _boxed(values, dtype) if xp is np else values
 
 
 def horner(xp, t, coefficients, out=None):
-    """The polynomial with `coefficients` (highest power first) at `t`."""
+    """Evaluates the polynomial with `coefficients` (highest power first) at `t`."""
     c = table(xp, coefficients, t.dtype)
     p = xp.multiply(t, c[0], out)
     xp.add(p, c[1], p)
@@ -81,7 +81,7 @@ def horner(xp, t, coefficients, out=None):
 
 
 def ratio(xp, t, top, bottom):
-    """`top(t) / bottom(t)`: coefficients highest power first, the bottom's leading 1 left out."""
+    """`top(t) / bottom(t)`: coefficients highest power first, without the bottom's leading 1."""
     c = table(xp, bottom, t.dtype)
     q = xp.add(t, c[0])
     for k in range(1, len(c)):
@@ -97,7 +97,7 @@ _SAME_SIZE_INT = {4: np.int32, 8: np.int64}
 def select(xp, mask, a, b):
     """`where(mask, a, b)` for two arrays of one shape and dtype.
 
-    NumPy's `where` branches on every element: on a mask without pattern that costs ten times a selection by bits.
+    NumPy's `where` branches on every element: with a random mask that takes ten times as long as selecting bits.
     """
     if xp is not np or mask.size < 4096 or a.shape != b.shape or a.dtype.itemsize not in _SAME_SIZE_INT:
         return xp.where(mask, a, b)
@@ -112,12 +112,12 @@ def select(xp, mask, a, b):
 
 
 def places_of(mask):
-    """`mask` as an index. Many elements: by numbers, because indexing by a mask branches on every element too."""
+    """Returns `mask` as an index: integers if it is large, because indexing by a mask branches on every element too."""
     return mask.nonzero() if mask.ndim == 1 else mask
 
 
 def fill(out, mask, function, *arrays):
-    """`out[mask] = function(*arrays[mask])`, without the copies when the mask holds everywhere or nowhere."""
+    """`out[mask] = function(*arrays[mask])`, without the copies if the mask is true everywhere or nowhere."""
     if mask.all():
         out[...] = function(*arrays)
     elif mask.any():

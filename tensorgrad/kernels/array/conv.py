@@ -1,18 +1,18 @@
-"""Convolution on plain arrays, in one text for one, two and three spatial dimensions.
+"""Convolution on plain arrays, in one implementation for one, two and three spatial dimensions.
 
-Everything rests on one matrix product.  Each output point looks at a window of the input; written out as a column
-of ``channels * taps`` numbers, the windows of many points make a matrix, and
+Everything is based on one matrix product. Each output point reads a window of the input; written out as columns of
+``channels * taps`` numbers, the windows of many points form a matrix, and
 
 - the forward pass is ``weights @ columns`` (gather the windows, multiply),
 - the gradient of the weights is ``columns @ grad.T``,
-- the gradient of the input is the forward pass's transpose: ``weights.T @ grad``, whose rows are added back to where
-  the windows came from (multiply, scatter).  A transposed convolution is that same function.
+- the gradient of the input is the forward pass's transpose: ``weights.T @ grad``, whose rows are added back at the
+  windows' positions (multiply, scatter). A transposed convolution is that same function.
 
-The columns are up to ``taps`` times larger than the input, so they are made and used piece by piece (a few small
-images, or some rows of a large one): a piece stays in the processor's cache, where making it costs little.
+The columns are up to ``taps`` times larger than the input, so they are made and used in pieces (a few small images, or
+some rows of a large one): a piece stays in the processor's cache, where making it costs little.
 
 Shapes: ``x`` is (N, C, *S), ``w`` is (O, C / groups, *K), the output is (N, O, *P); ``stride``, ``padding`` and
-``dilation`` hold one int for each spatial dimension.  Complex gradients are plain transposes: the caller conjugates.
+``dilation`` hold one int per spatial dimension. Complex gradients are plain transposes: the caller conjugates.
 
 Source: Chellapilla, Puri, Simard, "High Performance Convolutional Neural Networks for Document Processing", 2006
 (convolution as a matrix product); Dumoulin, Visin, "A guide to convolution arithmetic for deep learning", 2016.
@@ -25,16 +25,16 @@ import numpy as np
 
 from tensorgrad.kernels.array import depthwise
 
-# Measured: pieces of 1 to 4 MiB are equally fast; below 0.5 MiB the matrix products get too small to be efficient.
+# Measured: pieces of 1 to 4 MiB are equally fast; below 0.5 MiB the matrix products are too small to be efficient.
 PIECE_BYTES = 1 << 20
 # Deep inputs have long columns; with fewer of them than this, rereading the weights costs more than the cache saves.
 PIECE_COLUMNS = 512
 
 
 def conv(xp, x, w, bias, stride, padding, dilation, groups):
-    """Convolve (cross-correlate, as in PyTorch) ``x`` with ``w`` and add ``bias``, an (O,) array or None.
+    """Convolves (cross-correlates, as in PyTorch) ``x`` with ``w`` and adds ``bias``, an (O,) array or None.
 
-    Returns a fresh contiguous (N, O, *P) array of ``x``'s dtype.
+    Returns a new contiguous (N, O, *P) array of ``x``'s dtype.
 
     >>> import numpy as np
     >>> conv(np, np.arange(5.0).reshape(1, 1, 5), np.ones((1, 1, 3)), None, (1,), (0,), (1,), 1).tolist()
@@ -54,7 +54,7 @@ def conv(xp, x, w, bias, stride, padding, dilation, groups):
         shift = None if bias is None else widen(xp, bias).reshape(groups, -1, 1)
         with np.errstate(all="ignore"):
             for first, last, start, stop, columns in _columns(xp, x, kernel, points, stride, padding, dilation, groups):
-                if last - first == 1:  # the product is written straight to where it belongs
+                if last - first == 1:  # the product is written directly to the output
                     part = flat[first, :, :, start:stop]
                     xp.matmul(weights, columns, out=part)
                     if shift is not None:
@@ -84,7 +84,7 @@ def conv_grad_weight(xp, g, x, w_shape, stride, padding, dilation, groups):
     if g.size and prod(w_shape) and depthwise.suits(xp, x.shape, w_shape, stride, groups):
         with np.errstate(all="ignore"):
             return depthwise.grad_weight(g, x, w_shape, padding, dilation, groups).astype(dtype, copy=False)
-    # Kept transposed, (rows of the columns, O): in this order BLAS runs the long inner products faster.
+    # Kept transposed, (rows of the columns, O): in this order BLAS computes the long inner products faster.
     total = xp.zeros((groups, prod(w_shape[1:]), channels // groups), g.dtype)
     if g.size and total.size:
         flat = g.reshape(batch, groups, channels // groups, -1)
@@ -110,10 +110,10 @@ def conv_grad_input(xp, g, w, x_shape, stride, padding, dilation, groups):
     dtype = g.dtype
     g, w = widen(xp, g), widen(xp, w)
     if _worth_flipping(g.shape, w.shape, x_shape, stride, padding, dilation):
-        # With stride 1 the transpose is again a convolution, of the gradient with the mirrored weights.
+        # With stride 1 the transpose is a convolution, too: of the gradient with the mirrored weights.
         border = tuple(d * (k - 1) - p for k, p, d in zip(w.shape[2:], padding, dilation))
         mirrored = w.reshape(groups, -1, *w.shape[1:]).swapaxes(1, 2)[(..., *[slice(None, None, -1)] * len(stride))]
-        mirrored = xp.ascontiguousarray(mirrored).reshape(x_shape[1], -1, *w.shape[2:])  # BLAS reads no mirror images
+        mirrored = xp.ascontiguousarray(mirrored).reshape(x_shape[1], -1, *w.shape[2:])  # BLAS cannot read mirrors
         return conv(xp, g, mirrored, None, stride, border, dilation, groups).astype(dtype, copy=False)
     out = xp.empty(x_shape, g.dtype)
     if not out.size or not g.size:
@@ -127,7 +127,7 @@ def conv_grad_input(xp, g, w, x_shape, stride, padding, dilation, groups):
 def conv_transpose(xp, x, w, bias, stride, padding, output_padding, dilation, groups):
     """The transposed convolution of ``x`` (N, C, *S) with ``w`` (C, O / groups, *K) plus ``bias``, (O,) or None.
 
-    It is the gradient of a convolution that goes from O to C channels.  Returns a fresh array of ``x``'s dtype.
+    It is the gradient of a convolution that goes from O to C channels. Returns a new array of ``x``'s dtype.
 
     >>> import numpy as np
     >>> conv_transpose(np, np.array([[[1.0, 2.0]]]), np.ones((1, 1, 2)), None, (2,), (0,), (0,), (1,), 1).tolist()
@@ -142,7 +142,7 @@ def conv_transpose(xp, x, w, bias, stride, padding, output_padding, dilation, gr
 
 
 def widen(xp, array):
-    """16-bit floats are computed in float32, as in PyTorch; every other array is returned as it is."""
+    """Converts 16-bit floats to float32 for the computation, as in PyTorch; returns every other array unchanged."""
     dtype = array.dtype
     return array.astype(xp.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else array
 
@@ -151,7 +151,7 @@ def widen(xp, array):
 
 
 def _columns(xp, x, kernel, points, stride, padding, dilation, groups):
-    """Yield ``(first, last, start, stop, columns)``: the windows of images first..last, output points start..stop.
+    """Yields ``(first, last, start, stop, columns)``: the windows of images first..last, output points start..stop.
 
     ``columns`` is (groups, C / groups * taps, images * points) and is overwritten by the next piece.
     """
@@ -159,13 +159,13 @@ def _columns(xp, x, kernel, points, stride, padding, dilation, groups):
     depth = channels * prod(kernel)
     if (
         _plain_product(kernel, stride, padding, x.shape[2:], points) and prod(points) >= 128
-    ):  # below that, one product of all images wins
+    ):  # below that, one product of all images is faster
         for image in range(batch):  # the image itself is the matrix
             yield image, image + 1, 0, prod(points), x[image].reshape(groups, depth // groups, -1)
         return
     images, regions = _pieces(batch, points, depth * x.dtype.itemsize)
     inner = x
-    if any(padding):  # one buffer for all: its border is zeroed once, its inside overwritten for each piece
+    if any(padding):  # one buffer for all: its border is zeroed once, its interior overwritten for each piece
         padded = xp.zeros((images, channels, *[s + 2 * p for s, p in zip(x.shape[2:], padding)]), x.dtype)
         inner = padded[(..., *[slice(p, p + s) for s, p in zip(x.shape[2:], padding)])]
         source = padded
@@ -199,7 +199,7 @@ def _columns(xp, x, kernel, points, stride, padding, dilation, groups):
 
 
 def _pieces(batch, points, column_bytes):
-    """How many images make a piece, and the regions ``(slices, start, stop)`` of output points to do in turn."""
+    """Returns how many images make a piece, and the regions ``(slices, start, stop)`` of output points."""
     fitting = max(PIECE_BYTES // max(column_bytes, 1), PIECE_COLUMNS)
     images = fitting // prod(points)
     if images >= 1:
@@ -221,7 +221,7 @@ def _pieces(batch, points, column_bytes):
 
 
 def _even(total, most):
-    """The size of a part when ``total`` is cut into the fewest parts of at most ``most``, all about equal."""
+    """The size of a part when ``total`` is split into the fewest nearly equal parts of at most ``most``."""
     most = min(max(most, 1), total)
     return -(-total // -(-total // most))
 
@@ -233,7 +233,10 @@ def _strided(xp, array, shape, strides):
 
 
 def _plain_product(kernel, stride, padding, size, points):
-    """Whether each output point reads the one where it is itself. (A transposed convolution may have more of them.)"""
+    """Returns whether each output point reads only the input point at its position.
+
+    (A transposed convolution may have more output points.)
+    """
     alone = all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding)
     return alone and tuple(size) == tuple(points)
 
@@ -242,7 +245,7 @@ def _plain_product(kernel, stride, padding, size, points):
 
 
 def _scatter(xp, g, w, out, stride, padding, dilation, groups):
-    """Fill ``out`` (N, C, *S) with the windows' contributions ``w.T @ g``, added up where windows overlap."""
+    """Fills ``out`` (N, C, *S) with the windows' contributions ``w.T @ g``, added up where windows overlap."""
     batch, channels, *size = out.shape
     inner, kernel, points = channels // groups, w.shape[2:], g.shape[2:]
     taps = prod(kernel)
@@ -254,17 +257,17 @@ def _scatter(xp, g, w, out, stride, padding, dilation, groups):
     full = tuple(s + 2 * p for s, p in zip(size, padding))
     offsets = list(product(*[range(0, k * d, d) for k, d in zip(kernel, dilation)]))
     flatten = _worth_flattening(points, full, stride)
-    grid, room, step = points, full, stride
+    grid, extent, step = points, full, stride
     if flatten:
-        # Give the gradient rows as long as the padded input's, filled with zeros: then a tap is a shift by one number,
-        # and whole planes are added in one run instead of row by row.
+        # Extend the gradient's rows with zeros to the length of the padded input's: then a tap is a shift by one
+        # number, and whole planes are added in one run instead of row by row.
         rows = (points[0], *full[1:])
         pitch = [prod(full[axis + 1 :]) for axis in range(len(full))]
         offsets = [(sum(o * t for o, t in zip(offset, pitch)),) for offset in offsets]
         grid, step = (prod(rows),), (1,)
-        room = (max(prod(full), offsets[-1][0] + grid[0]),)
+        extent = (max(prod(full), offsets[-1][0] + grid[0]),)
     images, regions = _pieces(batch, grid, taps * channels * g.dtype.itemsize)
-    total = xp.empty((groups, inner, images, *room), g.dtype)
+    total = xp.empty((groups, inner, images, *extent), g.dtype)
     image = total[..., : prod(full)] if flatten else total
     image = image.reshape(channels, images, *full)[(..., *[slice(p, p + s) for s, p in zip(size, padding)])]
     if flatten:
@@ -289,7 +292,7 @@ def _scatter(xp, g, w, out, stride, padding, dilation, groups):
 
 
 def _add_taps(xp, total, columns, offsets, begins, step):
-    """Add ``columns`` (groups, taps, C / groups, images, *region) into ``total`` (groups, C / groups, images, *S)."""
+    """Adds ``columns`` (groups, taps, C / groups, images, *region) to ``total`` (groups, C / groups, images, *S)."""
     for tap, offset in enumerate(offsets):
         place = [
             slice(b + o, b + o + (n - 1) * s + 1, s) for b, o, n, s in zip(begins, offset, columns.shape[4:], step)
@@ -322,7 +325,7 @@ def _worth_flattening(points, full, stride):
 def conv_shape(x_shape, w_shape, stride, padding, dilation, groups):
     """The shape of :func:`conv`'s result for ``x`` of (N, C, *S) and ``w`` of (O, C / groups, *K).
 
-    Raises RuntimeError, in PyTorch's words, where the arguments do not fit together.
+    Raises: RuntimeError, with PyTorch's message, if the arguments do not fit together.
 
     >>> conv_shape((1, 3, 32, 32), (16, 3, 5, 5), (2, 2), (0, 0), (1, 1), 1)
     (1, 16, 14, 14)
@@ -350,7 +353,7 @@ def conv_shape(x_shape, w_shape, stride, padding, dilation, groups):
 def conv_transpose_shape(x_shape, w_shape, stride, padding, output_padding, dilation, groups):
     """The shape of :func:`conv_transpose`'s result for ``x`` of (N, C, *S) and ``w`` of (C, O / groups, *K).
 
-    Raises RuntimeError, in PyTorch's words, where the arguments do not fit together.
+    Raises: RuntimeError, with PyTorch's message, if the arguments do not fit together.
 
     >>> conv_transpose_shape((1, 8, 7, 7), (8, 4, 3, 3), (2, 2), (1, 1), (1, 1), (1, 1), 1)
     (1, 4, 14, 14)
@@ -367,12 +370,12 @@ def conv_transpose_shape(x_shape, w_shape, stride, padding, output_padding, dila
         )
     _check_sizes(x_shape, w_shape)
     if any(p >= s and p >= d for p, s, d in zip(output_padding, stride, dilation)):
-        # PyTorch speaks of height and width in one dimension too
+        # PyTorch names height and width in one dimension too
         groups_of = (("output_padding", output_padding, 0), ("stride", stride, 1), ("dilation", dilation, 1))
         words = " ".join(_named(name, values, fill, "_") for name, values, fill in groups_of)
         raise RuntimeError(f"output padding must be smaller than either stride or dilation, but got {words}")
     size = _transposed_points(x_shape[2:], w_shape[2:], stride, padding, output_padding, dilation)
-    if any(s < (1 if x_shape[0] else 0) for s in size):  # PyTorch lets an empty batch have empty images
+    if any(s < (1 if x_shape[0] else 0) for s in size):  # PyTorch allows an empty batch to have empty images
         before, after = list(x_shape[2:]), list(size)
         if len(size) == 1:
             before, after = [1, *before], [1, *after]
@@ -430,7 +433,7 @@ def _check_sizes(x_shape, w_shape):
 
 
 def _named(name, values, fill, joint):
-    """``height: 1 width: 2`` and the like; PyTorch runs one dimension as two, the first of them filled in."""
+    """Formats ``height: 1 width: 2`` and the like; PyTorch runs one dimension as two, the first of them filled in."""
     values = (fill, *values) if len(values) == 1 else tuple(values)
     words = ("depth", "height", "width")[-len(values) :]
     return " ".join(f"{name}{joint}{word}: {value}" for word, value in zip(words, values))

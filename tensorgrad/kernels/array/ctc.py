@@ -1,8 +1,8 @@
-"""Connectionist temporal classification: the forward and backward recursions, over all samples and positions at once.
+"""Connectionist temporal classification: the forward and backward recursions, over all samples and positions together.
 
-A target of L labels is spelled with a blank before, between and after them: S = 2 L + 1 *positions*. A path stays
-at its position, moves to the next one, or skips a blank between two different labels. Everything is a logarithm of a
-probability, laid out (time, batch, position), so that one step of the recursion touches adjacent memory.
+A target of L labels is written with a blank before, between and after them: S = 2 L + 1 *positions*. A path stays at
+its position, moves to the next one, or skips a blank between two different labels. Everything is a log-probability,
+laid out (time, batch, position), so that one step of the recursion touches adjacent memory.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from tensorgrad.kernels.array.index import scatter_add
 
 
 def spelled(xp, targets, lengths, blank):
-    """The targets with blanks between the labels, (N, S); beyond a target's own positions only blanks.
+    """Inserts blanks between the labels of the targets: (N, S); beyond a target's own positions there are only blanks.
 
-    `targets` is (N, at least max(lengths)), or one after another in one dimension.
+    `targets` is (N, at least max(lengths)), or all of them concatenated in one dimension.
     """
     longest = max(lengths, default=0)
     count = len(lengths)
@@ -31,10 +31,10 @@ def spelled(xp, targets, lengths, blank):
 
 
 def ctc(xp, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
-    """-log p(target) of each sample, (N), and the log-probabilities of all beginnings of paths, (T, N, S).
+    """Returns -log p(target) of each sample, (N), and the log-probabilities of all beginnings of paths, (T, N, S).
 
-    `log_probs` (T, N, C); lengths are tuples of N integers. A target that no path spells has probability 0;
-    `zero_infinity` matters to the gradient only.
+    `log_probs` (T, N, C); lengths are tuples of N integers. A target that no path produces has probability 0;
+    `zero_infinity` affects only the gradient.
     """
     labels = spelled(xp, targets, target_lengths, blank)
     if labels.size and (int(labels.min()) < 0 or int(labels.max()) >= log_probs.shape[2]):
@@ -58,15 +58,16 @@ def ctc(xp, log_probs, targets, input_lengths, target_lengths, blank, zero_infin
         total = alpha[last, samples, end]
         before = alpha[last, samples, xp.maximum(end - 1, 0)]
         total = xp.where(end > 0, xp.logaddexp(total, before), total)
-        nothing = xp.where(end > 0, -np.inf, 0.0).astype(total.dtype)  # an empty input spells the empty target only
+        nothing = xp.where(end > 0, -np.inf, 0.0).astype(total.dtype)  # an empty input produces only the empty target
         return -xp.where(last < 0, nothing, total), alpha
 
 
 def ctc_grad(xp, g, log_probs, losses, alpha, targets, input_lengths, target_lengths, blank, zero_infinity):
-    """The gradient: at each time the probability of each class minus its probability given the target.
+    """Computes the gradient: at each time the probability of each class minus its probability given the target.
 
-    That is the derivative by what `log_softmax` made `log_probs` of, and passes through log_softmax unchanged. (The
-    derivative by free `log_probs` lacks the first term.) `g`, `losses` are (N), `alpha` is what `ctc` returned.
+    That is the derivative with respect to the input of the `log_softmax` that made `log_probs`, and passes through
+    log_softmax unchanged. (The derivative with respect to free `log_probs` lacks the first term.) `g`, `losses` are
+    (N), `alpha` is what `ctc` returned.
     """
     labels = spelled(xp, targets, target_lengths, blank)
     emitted = _emitted(xp, log_probs, labels)
@@ -91,7 +92,7 @@ def ctc_grad(xp, g, log_probs, losses, alpha, targets, input_lengths, target_len
 
 
 def _endings(xp, emitted, skip, input_lengths, target_lengths):
-    """The log-probabilities of all ends of paths, without what their first step emits, (T, N, S)."""
+    """The log-probabilities of all ends of paths, without the label of their first step, (T, N, S)."""
     steps, count, positions = emitted.shape
     beta = xp.empty_like(emitted)
     padded = xp.full((count, positions + 2), -np.inf, emitted.dtype)
@@ -108,9 +109,9 @@ def _endings(xp, emitted, skip, input_lengths, target_lengths):
 
 
 def _log_sum(xp, a, b, c, out):
-    """log(exp(a) + exp(b) + exp(c)) into `out`, also where all are minus infinity."""
+    """Writes log(exp(a) + exp(b) + exp(c)) to `out`, including where all are minus infinity."""
     largest = xp.maximum(xp.maximum(a, b), c)
-    xp.maximum(largest, np.finfo(largest.dtype).min, out=largest)  # so that -inf - largest stays -inf
+    xp.maximum(largest, np.finfo(largest.dtype).min, out=largest)  # so that -inf - largest remains -inf
     xp.exp(a - largest, out=out)
     out += xp.exp(b - largest)
     out += xp.exp(c - largest)

@@ -1,9 +1,9 @@
-"""Convolutions of few channels per group (depthwise ones above all) on plain arrays.
+"""Convolutions with few channels per group (above all depthwise ones) on plain arrays.
 
-Such a convolution has no matrix product worth the name, and writing out all windows costs more than the arithmetic.
-Only the taps of one row of the kernel are written out here, as shifted copies of the padded images, each channel's in
-one long line.  A product with the weights gives for every row of the kernel a line of its sums, and these lines are
-added up, each shifted by its row's place in the image: a shift of a line is a slice of it.
+Such a convolution has only tiny matrix products, and writing out all windows costs more than the arithmetic. Only the
+taps of one row of the kernel are written out here, as shifted copies of the padded images, each channel as one long
+line. A product with the weights gives a line of sums for every row of the kernel, and these lines are added up, each
+shifted by its row's offset in the image: a shifted line is a slice of it.
 
 Shapes and parameters are those of ``conv.py``; the stride is 1.
 """
@@ -13,19 +13,19 @@ from math import prod
 
 import numpy as np
 
-# Bytes of lines at a time.  Larger pieces leave the cache, smaller ones pay more for the calls.
+# Bytes of lines at a time. Larger pieces leave the cache, smaller ones cost more in calls.
 PIECE_BYTES = 1 << 22
 
 
 def suits(xp, x_shape, w_shape, stride, groups):
-    """Whether a convolution has few enough channels per group, enough points, and stride 1."""
+    """Returns whether a convolution has few enough channels per group, enough points, and stride 1."""
     if xp is not np or groups == 1 or any(s != 1 for s in stride) or prod(w_shape[2:]) == 1:
         return False
     return w_shape[1] * (w_shape[0] // groups) <= 4 and x_shape[0] * prod(x_shape[2:]) >= 64
 
 
 def conv(x, w, bias, out, padding, dilation, groups):
-    """Fill ``out`` (N, O, *P) with the convolution of ``x`` (N, C, *S) and ``w``, plus ``bias`` (O,) or None."""
+    """Fills ``out`` (N, O, *P) with the convolution of ``x`` (N, C, *S) and ``w``, plus ``bias`` (O,) or None."""
     own = w.shape[0] // groups
     points = out.shape[2:]
     # (groups, rows of the kernel and outputs, inputs and taps of a row)
@@ -56,9 +56,7 @@ def grad_weight(g, x, w_shape, padding, dilation, groups):
         offsets = _row_offsets(w_shape, dilation, size)
         length = lines.shape[2] - offsets[-1]
         count = images.stop - images.start
-        spread = np.zeros(
-            (lines.shape[0], own, length), g.dtype
-        )  # the gradient with its rows as far apart as those of x
+        spread = np.zeros((lines.shape[0], own, length), g.dtype)  # the gradient, with its rows spaced as those of x
         _points_of(spread, count, points, size)[...] = g[images, some].transpose(1, 2, 0, *range(3, 3 + len(points)))
         for row, offset in enumerate(offsets):
             total[some, row] += spread @ lines[:, :, offset : offset + length].swapaxes(1, 2)
@@ -67,10 +65,10 @@ def grad_weight(g, x, w_shape, padding, dilation, groups):
 
 
 def _lines(x, w_shape, padding, dilation, groups):
-    """Yield ``(images, some, lines, size)``: slices of images and of groups, and their lines for a row's taps.
+    """Yields ``(images, some, lines, size)``: slices of images and of groups, and their lines for a row's taps.
 
-    ``lines`` is (groups, C / groups * taps of a row, length): the padded images (of ``size``), each channel's behind
-    one another, once for every tap and begun at that tap.
+    ``lines`` is (groups, C / groups * taps of a row, length): the padded images (of ``size``), each channel's
+    concatenated, once for every tap and beginning at that tap.
     """
     batch, inner, taps = x.shape[0], w_shape[1], w_shape[-1]
     size = tuple(n + 2 * p for n, p in zip(x.shape[2:], padding))
@@ -82,7 +80,7 @@ def _lines(x, w_shape, padding, dilation, groups):
     width = min(groups, max(1, fitting // count))
     reach = (taps - 1) * dilation[-1]
     lines = np.empty((width, inner, taps, count * prod(size)), x.dtype)
-    lines[:, :, 0] = 0  # the borders of the images stay so
+    lines[:, :, 0] = 0  # the borders of the images remain 0
     images = lines[:, :, 0].reshape(width, inner, count, *size)[inside]  # type: ignore[index]
     for first in range(0, batch, count):
         last = min(first + count, batch)
@@ -99,14 +97,14 @@ def _lines(x, w_shape, padding, dilation, groups):
 
 
 def _row_offsets(w_shape, dilation, size):
-    """How far each row of the kernel is from the first in a line of images of ``size``."""
+    """Returns the offset of each row of the kernel from the first in a line of images of ``size``."""
     pitch = [prod(size[axis + 1 :]) for axis in range(len(size) - 1)]
     steps = [range(0, k * d * p, d * p) for k, d, p in zip(w_shape[2:-1], dilation, pitch)]
     return [sum(offset) for offset in product(*steps)]
 
 
 def _points_of(line, count, points, size):
-    """The output points in lines (groups, channels, length) over ``count`` images of ``size``."""
+    """Views the output points in lines (groups, channels, length) over ``count`` images of ``size``."""
     pitch = [prod(size[axis:]) * line.itemsize for axis in range(len(size) + 1)]
     shape = (*line.shape[:2], count, *points)
     return np.lib.stride_tricks.as_strided(line, shape, (*line.strides[:2], *pitch))

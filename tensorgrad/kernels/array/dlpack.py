@@ -1,14 +1,14 @@
-"""bfloat16 through DLPack, which NumPy's own implementation of the protocol does not know.
+"""bfloat16 through DLPack, which NumPy's implementation of the protocol does not support.
 
-A capsule of the protocol is a small record that says where the memory is, and of what dtype and shape. Memory that
-NumPy hands out as uint16 is relabelled bfloat16 in it, and what comes in as bfloat16 is relabelled uint16 for NumPy.
+A capsule of the protocol is a small record with the memory's address, dtype and shape. Memory that NumPy exports as
+uint16 is relabeled bfloat16 in it, and imported bfloat16 is relabeled uint16 for NumPy.
 
 Source: dlpack.h of https://github.com/dmlc/dlpack, versions 0 and 1.
 """
 
 import ctypes
 
-UINT, BFLOAT = 1, 4  # codes of kinds of numbers
+UINT, BFLOAT = 1, 4  # codes of dtype kinds
 CUDA, CUDA_MANAGED = 2, 13  # codes of devices
 
 
@@ -22,7 +22,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Versioned(ctypes.Structure):
-    """DLManagedTensorVersioned: what stands before its tensor, and the tensor."""
+    """DLManagedTensorVersioned: the fields before its tensor, and the tensor."""
 
     _fields_ = [
         ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
@@ -31,7 +31,7 @@ class _Versioned(ctypes.Structure):
 
 
 def _tensor_of(capsule):
-    """The record inside a capsule, to read and to write."""
+    """Returns the record inside a capsule, for reading and writing."""
     api = ctypes.pythonapi
     api.PyCapsule_GetName.argtypes, api.PyCapsule_GetName.restype = [ctypes.py_object], ctypes.c_char_p
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -42,14 +42,14 @@ def _tensor_of(capsule):
 
 
 def export_bfloat16(array, options):
-    """The capsule of a bfloat16 array. `options` are those of `__dlpack__`."""
+    """Returns the capsule of a bfloat16 array. `options` are those of `__dlpack__`."""
     capsule = array.view("uint16").__dlpack__(**options)
     _tensor_of(capsule).code = BFLOAT
     return capsule
 
 
 def device_of(source) -> tuple[int, int]:
-    """The code and the number of the device of an object of the protocol, or of a bare capsule."""
+    """Returns the code and the index of the device of an object of the protocol, or of a bare capsule."""
     if hasattr(source, "__dlpack_device__"):
         code, number = source.__dlpack_device__()
         return int(code), int(number)
@@ -58,8 +58,10 @@ def device_of(source) -> tuple[int, int]:
 
 
 class Relabelled:
-    """An object of the protocol, or a bare capsule, that shows NumPy bfloat16 as uint16, and remembers (`bfloat16`)
-    that it did."""
+    """Wraps an object of the protocol, or a bare capsule, so that NumPy sees bfloat16 as uint16.
+
+    `bfloat16` records whether it did.
+    """
 
     def __init__(self, source):
         self.source, self.bfloat16 = source, False

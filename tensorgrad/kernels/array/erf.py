@@ -1,6 +1,6 @@
-"""The error function, its relatives and their inverses, over plain arrays.
+"""The error function, related functions and their inverses, over plain arrays.
 
-float64 is good to about 1e-15 relative, float32 to a few units in the last place; two-byte floats are computed in
+float64 is accurate to about 1e-15 relative, float32 to a few units in the last place; two-byte floats are computed in
 float32. Limits and nan follow PyTorch.
 """
 
@@ -25,7 +25,7 @@ _ERF_LIMIT = 1e6  # of x^2: far beyond saturation, far below overflow of its cub
 def _erf_argument(xp, x):
     """float32 `u` with `tanh(u) = erf(x)`: one rational function and the fast vector `tanh` make `erf`."""
     t = xp.multiply(x, x)
-    if not t.max() <= _ERF_LIMIT:  # rare: infinities must not become inf/inf; nan goes through
+    if not t.max() <= _ERF_LIMIT:  # rare: infinities must not become inf/inf; nan passes through
         xp.minimum(t, np.float32(_ERF_LIMIT), out=t)
     u = ratio(xp, t, ERF_TOP, ERF_BOTTOM)
     return xp.multiply(u, x, u)
@@ -45,7 +45,7 @@ _PHI = (
 
 
 def phi_argument(xp, x, t, out):
-    """float32 `u` with `(1 + tanh(u)) / 2 = Phi(x)` into `out`, from `t = x^2`, which is overwritten."""
+    """Writes float32 `u` with `(1 + tanh(u)) / 2 = Phi(x)` to `out`, from `t = x^2`, which is overwritten."""
     a, b, c, d, e, f = table(xp, _PHI, x.dtype)
     xp.add(t, f, out)
     xp.divide(e, out, out)
@@ -160,7 +160,7 @@ def _erfcx_large(xp, y):
 def _exp_square(xp, y, factor):
     """`exp(factor * y^2)` without losing the digits that squaring drops.
 
-    float32 takes the exponential in float64, float64 cuts y to multiples of 1/16 first.
+    float32 computes the exponential in float64, float64 first truncates y to multiples of 1/16.
     """
     if y.dtype == np.float32:
         y = y.astype(np.float64)
@@ -171,7 +171,7 @@ def _exp_square(xp, y, factor):
 
 def _cody(xp, out, x, kind):
     """Cody's three ranges for `kind` "erf", "erfc" or "erfcx"."""
-    out[...] = x  # keeps nan, which falls in no range
+    out[...] = x  # keeps nan, which is in no range
     y = xp.abs(x)
 
     def outer(approximation):
@@ -229,7 +229,7 @@ def erfcx(xp, x):
 def _ndtr(xp, out, x):
     out[...] = x
     fill(out, x >= -1, lambda x: 0.5 * erfc(xp, x * -_SQRT_HALF), x)
-    # In the tail the rounding of x / sqrt 2 would be multiplied by x^2; exp(-x^2 / 2) is taken of x itself.
+    # In the tail the rounding of x / sqrt 2 would be multiplied by x^2; exp(-x^2 / 2) is computed from x itself.
     fill(out, x < -1, lambda x: _exp_square(xp, xp.maximum(x, -64), -0.5) * (0.5 * erfcx(xp, x * -_SQRT_HALF)), x)
 
 
@@ -247,7 +247,7 @@ def _log_ndtr(xp, out, x):
 
 
 def log_ndtr(xp, x):
-    """Logarithm of `ndtr`, by the scaled function below 0 (no underflow) and by `log1p` above (no cancellation)."""
+    """Logarithm of `ndtr`: through the scaled function below 0 (no underflow), `log1p` above (no cancellation)."""
     if x.dtype.itemsize == 2:
         return as_float32(log_ndtr, xp, x)
     return in_blocks(xp, _log_ndtr, [x])

@@ -2,13 +2,12 @@
 
     X[k] = scale · Σⱼ x[j] · exp(∓2πi·jk / n)       (minus: forward; plus: inverse)
 
-over each of `dims`, which are unique and counted from the front; sizes are at least 1. `normalization` says what the
-scale is: 1 (it is 0), one over the square root of the number of points (1), or one over that number (2).
+over each of `dims`, which are unique and counted from the front; sizes are at least 1. `normalization` selects the
+scale: 1 (if 0), one over the square root of the number of points (1), or one over that number (2).
 
-The transforms are NumPy's own (pocketfft). Its public functions compute single precision in double where the scale is
-1 (seven times as slow for large arrays) and take longer to set up than a small transform; therefore the universal
-functions under them are called here, with a scale of the array's precision. Where there are none (CuPy), the public
-functions serve.
+The transforms are NumPy's own (pocketfft). Its public functions compute single precision in double if the scale is 1
+(seven times as slow for large arrays) and take longer to set up than a small transform; so the underlying ufuncs are
+called here, with a scale in the array's precision. If they are missing (CuPy), the public functions are used.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ import numpy as np
 
 try:
     from numpy.fft import _pocketfft_umath as ufuncs  # type: ignore[attr-defined]
-except ImportError:  # it is NumPy's own business what it is made of
+except ImportError:  # an internal module of NumPy
     ufuncs = None
 
-_FORWARD = ("backward", "ortho", "forward")  # what the array module calls them, in a forward transform
+_FORWARD = ("backward", "ortho", "forward")  # the array module's names for them, in a forward transform
 _INVERSE = ("forward", "ortho", "backward")  # and in an inverse one
 
 
 def c2c(xp, x, dims, normalization, forward):
-    """The transform of a complex array."""
+    """Transforms a complex array."""
     if not dims:
         return x.copy()
     if xp is not np or ufuncs is None:
@@ -43,7 +42,7 @@ def c2c(xp, x, dims, normalization, forward):
 
 
 def r2c(xp, x, dims, normalization, onesided, forward):
-    """The transform of a real array: all frequencies, or only the first n // 2 + 1 of the last dimension."""
+    """Transforms a real array: all frequencies, or only the first n // 2 + 1 of the last dimension."""
     *others, last = dims
     n = x.shape[last]
     half = n // 2 + 1
@@ -72,9 +71,10 @@ def r2c(xp, x, dims, normalization, onesided, forward):
 
 
 def c2r(xp, x, dims, normalization, size, forward):
-    """The real array, `size` long in the last of `dims`, whose one-sided spectrum is `x` (size // 2 + 1 long there).
+    """Returns the real array whose one-sided spectrum is `x`; `size` is its length in the last of `dims`.
 
-    Imaginary parts where a real array's spectrum has none (frequencies 0 and, for an even size, size // 2) are ignored.
+    Imaginary parts at frequencies where a real array's spectrum has none (0 and, if `size` is even, size // 2) are
+    ignored.
     """
     *others, last = dims
     fresh = forward
@@ -98,8 +98,10 @@ def c2r(xp, x, dims, normalization, size, forward):
 
 
 def weigh_half(xp, x, dim, size, factor):
-    """A one-sided spectrum of `size` points times `factor`, but for the frequencies that have no mirror image (0 and,
-    for an even size, size // 2)."""
+    """Multiplies a one-sided spectrum of `size` points by `factor` at the frequencies with a mirror image.
+
+    Those without one are 0 and, if the size is even, size // 2.
+    """
     out = x * factor
     lone = (*_all(dim), slice(None, None, size if size % 2 else size // 2))
     out[lone] = x[lone]
@@ -116,13 +118,13 @@ def _points(x, dims):
 
 
 def _scale(x, points, normalization):
-    """The scale as a number of the array's own precision."""
+    """Returns the scale as a scalar in the array's precision."""
     one = _ONE[x.dtype.char]
     return type(one)(points ** (-0.5 * normalization)) if normalization else one
 
 
 def _transform(x, out, dims, scale, forward):
-    """Writes the complex transform of `x` over `dims`, none or more, into `out`, which may be `x`."""
+    """Writes the complex transform of `x` over `dims` (possibly none) to `out`, which may be `x`."""
     ufunc = ufuncs.fft if forward else ufuncs.ifft
     for d in dims:
         ufunc(x, scale, axes=[(d,), (), (d,)], out=out)
@@ -130,8 +132,10 @@ def _transform(x, out, dims, scale, forward):
 
 
 def _mirror(xp, out, last, others):
-    """Fills in the second half of a spectrum along `last`, in place: X[-k] is the conjugate of X[k] in all transformed
-    dimensions at once."""
+    """Fills in the second half of a spectrum along `last`, in place.
+
+    X[-k] is the conjugate of X[k] in all transformed dimensions together.
+    """
     n = out.shape[last]
     to, from_ = [slice(None)] * out.ndim, [slice(None)] * out.ndim
     to[last], from_[last] = slice(n // 2 + 1, n), slice(n - n // 2 - 1, 0, -1)
@@ -141,10 +145,10 @@ def _mirror(xp, out, last, others):
         xp.conjugate(out[tuple(from_)], out=out[tuple(to)])
 
 
-# Where frequencies are, and where their negatives are: 0 is its own, the others lie the other way round.
+# Positions of frequencies, and of their negatives: 0 is its own negative, the others are in reverse order.
 _MIRRORED = ((slice(0, 1), slice(0, 1)), (slice(1, None), slice(None, 0, -1)))
 
 
 def _all(dim):
-    """An index of all elements of the dimensions before `dim`."""
+    """Indexes all elements of the dimensions before `dim`."""
     return (slice(None),) * dim

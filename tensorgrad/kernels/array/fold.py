@@ -11,7 +11,7 @@ from tensorgrad.kernels.array.conv import widen
 
 
 def blocks_of(size, kernel, dilation, padding, stride):
-    """How many windows fit along each dimension."""
+    """Returns how many windows fit along each dimension."""
     return tuple(
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
@@ -19,7 +19,7 @@ def blocks_of(size, kernel, dilation, padding, stride):
 
 
 def _taps(kernel, dilation, stride, points):
-    """For each position in the window its number and the slices of the padded image that lie there."""
+    """Yields each position in the window: its number, and the slices of the padded image at that position."""
     for number, tap in enumerate(product(*map(range, kernel))):
         yield (
             number,
@@ -31,7 +31,7 @@ def _taps(kernel, dilation, stride, points):
 
 
 def unfold(xp, x, kernel, dilation, padding, stride):
-    """The windows of `x` (N, C, *S) as columns: (N, C · taps, windows)."""
+    """Returns the windows of `x` (N, C, *S) as columns: (N, C · taps, windows)."""
     points = blocks_of(x.shape[2:], kernel, dilation, padding, stride)
     if any(padding):
         padded = xp.zeros((*x.shape[:2], *[n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)]), x.dtype)
@@ -44,7 +44,7 @@ def unfold(xp, x, kernel, dilation, padding, stride):
 
 
 def fold(xp, columns, size, kernel, dilation, padding, stride):
-    """The transpose of `unfold`: columns (N, C · taps, windows) added up where they came from, (N, C, *size)."""
+    """The transpose of `unfold`: adds columns (N, C · taps, windows) up at their original positions, (N, C, *size)."""
     points = blocks_of(size, kernel, dilation, padding, stride)
     channels = columns.shape[1] // prod(kernel)
     wide = widen(xp, columns).reshape(columns.shape[0], channels, prod(kernel), *points)

@@ -1,4 +1,4 @@
-"""Fractional max pooling on plain arrays: windows whose distances are drawn at random (Graham, 2014)."""
+"""Fractional max pooling on plain arrays: windows with randomly drawn distances (Graham, 2014)."""
 
 from itertools import product
 from math import prod
@@ -9,10 +9,10 @@ from .conv import widen
 
 
 def starts(xp, samples, n, kernel, points):
-    """Where windows of `kernel` begin in `n` elements, (..., points), for `samples` (...) between 0 and 1.
+    """Returns where windows of `kernel` begin in `n` elements, (..., points), for `samples` (...) between 0 and 1.
 
     Window i begins at floor((i + u) · a) - floor(u · a), where a = (n - kernel) / (points - 1), and the last one at the
-    end. The rounding of the samples' own dtype decides where, so that is what is computed in.
+    end. The result depends on rounding in the samples' own dtype, so the computation uses that dtype.
     """
     dtype = samples.dtype.type
     last = n - kernel
@@ -26,10 +26,10 @@ def starts(xp, samples, n, kernel, points):
 
 
 def fractional_max_pool(xp, x, samples, kernel, size):
-    """The maximum of each window, and where it is: ``(values, indices)``, both (N, C, *size).
+    """Returns the maximum of each window and its index: ``(values, indices)``, both (N, C, *size).
 
-    ``x`` is (N, C, *S) and ``samples`` (N, C, dims): a number between 0 and 1 for each dimension, in two dimensions
-    that of the width first. Of equal maxima the first counts, of several nan the last.
+    ``x`` is (N, C, *S) and ``samples`` (N, C, dims): a number between 0 and 1 for each dimension; in two dimensions
+    that of the width is first. Of equal maxima the first counts, of several nan the last.
 
     >>> import numpy as np
     >>> x = np.array([[[[5.0, 3.0, 4.0, 2.0]]]])

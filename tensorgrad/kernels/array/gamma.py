@@ -1,14 +1,14 @@
-"""The regularised incomplete gamma functions P(a, x) and Q(a, x) = 1 - P(a, x) over plain arrays.
+"""The regularized incomplete gamma functions P(a, x) and Q(a, x) = 1 - P(a, x) over plain arrays.
 
     P(a, x) = 1/Γ(a) ∫₀ˣ exp(-t) t^(a-1) dt
 
-Below x = 1 they are power series (Abramowitz and Stegun 6.5.4, 6.5.29). Above, the one that is smaller is the product
-of x^a exp(-x) / Γ(a) and an integral over the distance v from log x, downwards for P (t = x exp(-v)), upwards for Q:
+Below x = 1 they are power series (Abramowitz and Stegun 6.5.4, 6.5.29). Above, the smaller one is the product of x^a
+exp(-x) / Γ(a) and an integral over the distance v from log x, downwards for P (t = x exp(-v)), upwards for Q:
 
     ∫₀^∞ exp(-drop(v)) dv    with drop(v) = ±a v + x (exp(∓v) - 1), which is convex and 0 at 0.
 
-It neither overflows nor cancels for any a and x, and Gauss's rule on two panels suffices. Everything is computed in
-float64: good to about 1e-14 relative, less where the exponents themselves are large (a · 1e-16).
+It neither overflows nor cancels for any a and x, and Gauss quadrature on two panels suffices. Everything is computed in
+float64: accurate to about 1e-14 relative, less if the exponents themselves are large (a · 1e-16).
 """
 
 import math
@@ -18,22 +18,22 @@ import numpy as np
 from .blocks import fill, horner, in_blocks
 from .special import _HALF_LOG_2PI, _STIRLING, _lgamma_series, lgamma
 
-_ENOUGH = 40.0  # where the integrand has fallen to exp(-40), there is nothing left to add
+_ENOUGH = 40.0  # where the integrand has fallen to exp(-40), the rest is negligible
 _RULES = {4: np.polynomial.legendre.leggauss(12), 8: np.polynomial.legendre.leggauss(20)}  # by the result's itemsize
-_PANELS = (0.25, 1.0)  # where they end
-_LARGE = 10.0  # from this `a` on Stirling's formula
-_WIDE = 1e3  # from this `a` on all that matters lies within |v| < 0.4
+_PANELS = (0.25, 1.0)  # the ends of the panels
+_LARGE = 10.0  # Stirling's formula is used from this `a` on
+_WIDE = 1e3  # from this `a` on the integrand is concentrated in |v| < 0.4
 
 
 def _lgamma_after_one(xp, a):
-    """log Γ(1 + a) for -1/2 <= a <= 3/2, exact also for tiny `a`: Taylor's series of log Γ(2 + t), 6.1.33."""
+    """log Γ(1 + a) for -1/2 <= a <= 3/2, exact also for tiny `a`: Taylor series of log Γ(2 + t), 6.1.33."""
     t = xp.where(a > 0.5, a - 1, a)
     value = t * horner(xp, t, _lgamma_series(28))
     return xp.where(a > 0.5, value, value - xp.log1p(a))
 
 
 def _below_one(xp, a, x, upper):
-    """For x < 1. P is a sum of positive terms; Q, where it is the smaller one, is taken apart lest digits cancel."""
+    """For x < 1. P is a sum of positive terms; Q, if it is the smaller one, is rearranged to avoid cancellation."""
     term = total = xp.ones_like(x)
     for k in range(1, 20):
         term = term * x / (a + k)
@@ -51,7 +51,7 @@ def _below_one(xp, a, x, upper):
         exponent = a * xp.log(x) - _lgamma_after_one(xp, a)
         return -xp.expm1(exponent) - xp.exp(exponent) * a * total
 
-    fill(result, lower > 0.5, small, a, x)  # then a < 3/2: the median of a gamma variate is above a - 1/3
+    fill(result, lower > 0.5, small, a, x)  # then a < 3/2: the median of a gamma distribution is above a - 1/3
     return result
 
 
@@ -78,7 +78,7 @@ def _bend(xp, u):
 
 
 def _small_bend(xp, u):
-    """The same for small `u`, where the difference would cancel: Taylor's series."""
+    """The same for small `u`, where the difference would cancel: Taylor series."""
     return u * u * horner(xp, u, tuple(1 / math.factorial(k) for k in range(14, 1, -1)))
 
 
@@ -97,7 +97,7 @@ def _smaller_part(xp, a, x, rule, bend):
     above = 2 * _ENOUGH / (tilt + xp.hypot(tilt, math.sqrt(2 * _ENOUGH) * xp.sqrt(x)))
     above = xp.minimum(above, xp.maximum(xp.log(3 * _ENOUGH / x), 1.3))
     reach = xp.where(side > 0, below, above)
-    for _ in range(6):  # drop is convex: Newton's steps from beyond come closer without ever passing the place
+    for _ in range(6):  # drop is convex: Newton steps from beyond approach the root without ever passing it
         reach = reach - (drop(reach) - _ENOUGH) / (tilt - side * x * xp.expm1(-side * reach))
     total, start = 0.0, 0.0
     for end in _PANELS:
@@ -109,7 +109,7 @@ def _smaller_part(xp, a, x, rule, bend):
 
 
 def _fill(xp, out, a, x, upper, rule):
-    out[...] = np.nan  # stays below 0, where both are 0 or both infinite, and at most nan
+    out[...] = np.nan  # remains below 0, where both are 0 or both infinite, and for nan
     out[((x == 0) & ~(a <= 0)) | ((a == np.inf) & ~(x < 0) & (x != np.inf))] = upper
     out[((a == 0) & (x > 0)) | ((x == np.inf) & ~(a < 0) & (a != np.inf))] = not upper
     inside = (a > 0) & (x > 0) & (a < np.inf) & (x < np.inf)

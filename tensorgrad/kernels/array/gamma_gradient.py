@@ -1,31 +1,30 @@
-"""How a gamma or beta variate moves with its shape parameter while its quantile stays where it is.
+"""The derivative of a gamma or beta sample with respect to its shape parameter, at a fixed quantile.
 
-For a variate z with density p and distribution function F that is dz/da = -(∂F/∂a) / p(z): the reparameterised
-gradient of samplers that accept and reject (M. Figurnov, S. Mohamed and A. Mnih, "Implicit Reparameterization
-Gradients", NeurIPS 2018).
+For a sample z with density p and distribution function F that is dz/da = -(∂F/∂a) / p(z): the reparameterized gradient
+of rejection samplers (M. Figurnov, S. Mohamed and A. Mnih, "Implicit Reparameterization Gradients", NeurIPS 2018).
 
-∂F/∂a is an integral of p times (log t - E log t) over the side of z that holds less of the mass. On the scale where
-both densities are smooth and log-concave (log z; the log odds of a beta variate), divided by p(z), it becomes
+∂F/∂a is an integral of p times (log t - E log t) over the side of z with less of the mass. On the scale where both
+densities are smooth and log-concave (log z; the log odds of a beta sample), divided by p(z), it becomes
 
     ∫₀^∞ exp(-drop(v)) weight(v) dv    with v the distance from z, drop convex, drop(0) = 0,
 
-which neither overflows nor cancels, for any parameters. Gauss's rule on a few panels does the rest, in float64:
-good to 1e-8 relative or better.
+which neither overflows nor cancels, for any parameters. Gauss quadrature on a few panels computes it in float64:
+accurate to 1e-8 relative or better.
 """
 
 import numpy as np
 
 from .special import digamma
 
-ENOUGH = 40.0  # where the integrand has fallen to exp(-40), there is nothing left to add
+ENOUGH = 40.0  # where the integrand has fallen to exp(-40), the rest is negligible
 TINY, BELOW_ONE = np.finfo(np.float64).tiny, 1 - 2.0**-53
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
 def _tail_integral(xp, drop, slope, weight, reach, cuts):
-    """The integral above. `reach`: at or beyond where drop is ENOUGH; `cuts`: where one panel ends and the next begins.
+    """Computes the integral above. `reach`: at or beyond where drop is ENOUGH; `cuts`: the boundaries between panels.
 
-    `drop` is convex: Newton's steps from beyond come closer to the place without ever passing it.
+    `drop` is convex: Newton steps from beyond approach the root without ever passing it.
     """
     for _ in range(8):
         reach = reach - (drop(reach) - ENOUGH) / slope(reach)
@@ -41,7 +40,7 @@ def _tail_integral(xp, drop, slope, weight, reach, cuts):
 
 
 def standard_gamma_grad(xp, alpha, z):
-    """d z / d alpha for gamma variates `z` of scale 1; arrays of one shape and floating dtype.
+    """d z / d alpha for gamma samples `z` of scale 1; arrays of one shape and floating dtype.
 
     >>> standard_gamma_grad(np, np.array([1.0]), np.array([1.0])).round(6)
     array([1.173563])
@@ -68,10 +67,10 @@ def standard_gamma_grad(xp, alpha, z):
 
 
 def dirichlet_grad(xp, x, alpha, total):
-    """d x / d alpha divided by 1 - x for beta variates `x` of parameters `alpha` and `total - alpha`.
+    """d x / d alpha divided by 1 - x for beta samples `x` of parameters `alpha` and `total - alpha`.
 
-    These are the diagonal elements from which the gradient of a point on the simplex is put together. Arrays of one
-    shape and floating dtype.
+    These are the diagonal elements from which the gradient of a point on the simplex is assembled. Arrays of one shape
+    and floating dtype.
 
     >>> dirichlet_grad(np, np.array([0.5]), np.array([1.0]), np.array([2.0])).round(6)
     array([0.693147])
@@ -84,7 +83,7 @@ def dirichlet_grad(xp, x, alpha, total):
         odds = xp.log(p) - xp.log1p(-p)
         mean_log = digamma(xp, a) - digamma(xp, n)
         near = xp.where(side > 0, a, b)  # the parameter that pulls back
-        turn = side * odds  # how far away the log odds are 0
+        turn = side * odds  # the distance to log odds of 0
 
         def softplus(t):
             return xp.maximum(t, 0.0) + xp.log1p(xp.exp(-xp.abs(t)))

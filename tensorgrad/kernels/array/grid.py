@@ -1,9 +1,9 @@
-"""Sampling images at any places, on plain arrays, in one text for two and three spatial dimensions.
+"""Sampling images at arbitrary points, on plain arrays, in one implementation for two and three spatial dimensions.
 
-The image is extended on all sides, with zeros or with what its border continues as, so that every place that could be
-asked for has all its neighbours: no tap needs a mask. Then the neighbours of a place all lie at fixed distances from
-the first, and each tap of all places is one gather with the same indices from a shifted view of the image. The work
-goes over blocks of places whose temporaries stay in the cache.
+The image is extended on all sides, with zeros or with the continuation of its border, so that every point that can
+occur has all its neighbors and no tap needs a mask. Then the neighbors of a point are all at fixed distances from the
+first, and each tap of all points is one gather with the same indices from a shifted view of the image. The work is done
+in blocks of points whose temporaries stay in the cache.
 
 Source of the cubic weights: R. Keys, "Cubic convolution interpolation for digital image processing", IEEE Trans. ASSP
 29 (1981), with A = -3/4.
@@ -18,21 +18,24 @@ import numpy as np
 from .blocks import table
 from .conv import widen
 
-BLOCK = 1 << 15  # numbers (channels · places) of a block; measured: 8 K to 64 K are alike
+BLOCK = 1 << 15  # numbers (channels · points) per block; measured: 8 K to 64 K perform alike
 A = -0.75
 
 # --- along one dimension -------------------------------------------------------------------------------------------
 
 
 def place(xp, x, size, mode, padding, align):
-    """Coordinates from -1 to 1 as places in the input, brought inside as `padding` says, and their derivative."""
+    """Converts coordinates from -1 to 1 to positions in the input, and returns their derivatives, too.
+
+    `padding` says how positions outside are moved inside.
+    """
     scale = x.dtype.type((size - 1) / 2 if align else size / 2)
     one, half, factor = table(xp, (1.0, 0.5, float(scale)), x.dtype)
     x = x + one
     x *= factor
     if not align:
         x -= half
-    if padding == "zeros" or mode == "bicubic":  # cubic: its taps are brought inside, one by one
+    if padding == "zeros" or mode == "bicubic":  # cubic: its taps are moved inside one by one
         return x, scale
     slope = scale
     if padding == "reflection":
@@ -51,7 +54,7 @@ def place(xp, x, size, mode, padding, align):
 
 
 def taps(xp, x, mode, derivatives):
-    """The first neighbour of each place (a float), the weights of all, and (if asked for) their derivatives."""
+    """Returns the first neighbor of each point (a float), all weights, and (if requested) their derivatives."""
     if mode == "nearest":
         return xp.rint(x), [None], [None]
     first = xp.floor(x)
@@ -85,9 +88,9 @@ COUNT = {"nearest": 1, "bilinear": 2, "bicubic": 4}
 
 
 def extension(size, mode, padding, align):
-    """Which element of the input stands at each place of the extended one: an array of indices, -1 for zero.
+    """Returns which input element is at each position of the extended one: an array of indices, -1 for zero.
 
-    The first tap of a place, brought within one period or to just outside, then has index `first + shift`; see
+    The first tap of a point, moved within one period or to just outside, then has index `first + shift`; see
     :func:`_index`.
     """
     count = COUNT[mode]
@@ -106,7 +109,10 @@ def _period(size, align):
 
 
 def _index(xp, first, size, mode, padding, align):
-    """Where the first taps lie in the extended input. What is nan lies anywhere: its weights are nan, or it is 0."""
+    """Returns the indices of the first taps in the extended input.
+
+    They are arbitrary for nan, whose weights are nan or whose result is 0.
+    """
     count = COUNT[mode]
     if mode == "bicubic" and padding == "reflection":
         return xp.fmax(xp.mod(first, first.dtype.type(_period(size, align))), 0).astype(np.int64)
@@ -121,8 +127,11 @@ def _index(xp, first, size, mode, padding, align):
 
 @lru_cache(maxsize=64)
 def _geometry(shape, mode, padding, align):
-    """Of the extended images: the maps of `extension`, the sizes, the distance of neighbours in each dimension, that of
-    the taps from the first, where the images lie in them, and whether there are nothing but zeros around."""
+    """Returns the geometry of the extended images.
+
+    That is the maps of `extension`, the sizes, the distance of neighbors in each dimension, that of the taps from the
+    first, where the images are in them, and whether they are surrounded only by zeros.
+    """
     maps = [extension(n, mode, padding, align) for n in shape]
     sizes = tuple(len(m) for m in maps)
     pitch = [prod(sizes[d + 1 :]) for d in range(len(sizes))]
@@ -132,7 +141,7 @@ def _geometry(shape, mode, padding, align):
 
 
 class _Extended:
-    """The extended images of one call: their sizes, and how to go there and back."""
+    """The extended images of one call: their sizes, and the conversion to them and back."""
 
     def __init__(self, xp, x, mode, padding, align):
         self.xp, self.shape, self.channels = xp, x.shape[2:], x.shape[1]
@@ -140,14 +149,14 @@ class _Extended:
             self.shape, mode, padding, align
         )
         self.plane = prod(self.sizes)
-        self.beyond = self.offsets[-1]  # how far the shifted views reach
+        self.beyond = self.offsets[-1]  # how far the shifted views extend
 
     def buffer(self, images, dtype):
-        """Zeros for the extensions of some images, and for what the shifted views reach beyond."""
+        """Allocates zeros for the extensions of some images, and for the overhang of the shifted views."""
         return self.xp.zeros(images * self.channels * self.plane + self.beyond, dtype)
 
     def there(self, images, buffer):
-        """Writes the extensions of images (N, C, *S) into a buffer that is zero around them."""
+        """Writes the extensions of images (N, C, *S) to a buffer that is zero around them."""
         extended = self._planes(buffer, len(images))
         if self.plain:
             extended[(..., *self.crop)] = images
@@ -155,7 +164,7 @@ class _Extended:
             extended[...] = images[(..., *self.xp.ix_(*map(self.xp.asarray, self.maps)))]
 
     def back(self, buffer, images):
-        """The transpose: adds every element of the extensions up where it came from, in images that are written."""
+        """The transpose: adds every element of the extensions to its original position, in images that are written."""
         extended = self._planes(buffer, len(images))
         if self.plain:
             images[...] = extended[(..., *self.crop)]
@@ -173,7 +182,7 @@ class _Extended:
 
 
 def _tiles(images, channels, points):
-    """Slices of images and of places: many small images together, or a large one in parts."""
+    """Yields slices of images and of points: many small images together, or a large one in parts."""
     step = max(1, BLOCK // max(1, channels * points))
     part = points if step > 1 else max(256, BLOCK // max(1, channels))
     for first in range(0, images, step):
@@ -182,8 +191,11 @@ def _tiles(images, channels, points):
 
 
 def _locate(xp, extended, grid, mode, padding, align, derivatives):
-    """Of places (N, P, dims): flat indices (N, C, P) of the first taps; weights (N, 1, P), their derivatives and the
-    places' slopes by dimension."""
+    """Locates points (N, P, dims) in the extended images.
+
+    Returns flat indices (N, C, P) of the first taps; by dimension the weights (N, 1, P), their derivatives, and the
+    slopes of the positions.
+    """
     base, weights, changes, slopes = None, [], [], []
     for d, size in enumerate(extended.shape):
         x = grid[:, None, :, len(extended.shape) - 1 - d]  # x, y, z: the last dimension comes first
@@ -210,11 +222,11 @@ def _weight(weights, tap):
 
 
 def grid_sample(xp, x, grid, mode, padding, align):
-    """The values of ``x`` (N, C, *S) at the places ``grid`` (N, *P, dims): (N, C, *P).
+    """Samples ``x`` (N, C, *S) at the points ``grid`` (N, *P, dims): (N, C, *P).
 
-    A place is (x, y) or (x, y, z), from -1 to 1: the centers of the outermost elements if ``align``, else their outer
-    edges. ``mode``: "nearest", "bilinear" (in three dimensions trilinear), "bicubic". ``padding``: what lies outside,
-    "zeros", "border" or "reflection".
+    A point is (x, y) or (x, y, z), from -1 to 1: the centers of the outermost elements if ``align``, else their outer
+    edges. ``mode``: "nearest", "bilinear" (in three dimensions trilinear), "bicubic". ``padding`` gives the values
+    outside: "zeros", "border" or "reflection".
 
     >>> import numpy as np
     >>> x = np.arange(4.0).reshape(1, 1, 2, 2)
@@ -244,7 +256,7 @@ def grid_sample(xp, x, grid, mode, padding, align):
 
 
 def grid_sample_grad(xp, g, x, grid, mode, padding, align, needs):
-    """The gradients of :func:`grid_sample` for ``x`` and ``grid``, as a tuple; zeros for what ``needs`` does not name.
+    """Returns the gradients of :func:`grid_sample` for ``x`` and ``grid``; zeros for those not in ``needs``.
 
     >>> import numpy as np
     >>> x, grid = np.arange(4.0).reshape(1, 1, 2, 2), np.zeros((1, 1, 1, 2))
@@ -277,7 +289,7 @@ def grid_sample_grad(xp, g, x, grid, mode, padding, align, needs):
 
 
 def _scatter(xp, buffer, g, offsets, located, mode, dims):
-    """Adds the gradients (N, C, P) at some places to the neighbours that they were made of."""
+    """Adds the gradients (N, C, P) at some points to the neighbors that were sampled."""
     index, weights, _, _ = located
     index = index.reshape(-1)
     for offset, tap in zip(offsets, product(range(COUNT[mode]), repeat=dims)):
@@ -286,7 +298,7 @@ def _scatter(xp, buffer, g, offsets, located, mode, dims):
 
 
 def _slopes(xp, buffer, g, offsets, located, mode, dims):
-    """The gradients for some places, (N, P, dims): x first."""
+    """Returns the gradients for some points, (N, P, dims): x first."""
     index, weights, changes, slopes = located
     total = xp.zeros((dims, len(index), 1, index.shape[-1]), g.dtype)
     for offset, tap in zip(offsets, product(range(COUNT[mode]), repeat=dims)):

@@ -1,7 +1,7 @@
 """Gathering and scattering over plain arrays. Every kernel returns a new array.
 
-Index arrays are int64 (or any integer), shapes as PyTorch's `gather` and `scatter` have them: `index` may be smaller
-than the array in the dimensions that are not indexed, and only its own places are read or written.
+Index arrays are int64 (or any integer), with shapes as in PyTorch's `gather` and `scatter`: `index` may be smaller than
+the array in the dimensions that are not indexed, and only the elements it covers are read or written.
 """
 
 import math
@@ -11,14 +11,14 @@ import numpy as np
 
 from .blocks import BLOCK
 
-# Indices up to this size go through NumPy's own indexing, whose other index arrays are kept; more by their positions.
+# Indices up to this size use NumPy's own indexing, whose other index arrays are cached; larger ones flat positions.
 _SMALL = 256
 # Rows of a table that receive more gradients than this are summed one row at a time.
 _MANY = 64
 
 
 def extremes(xp, index):
-    """Smallest and largest element as Python numbers, by the way that is fastest for the size."""
+    """Returns the smallest and largest element as Python numbers, in the fastest way for the size."""
     if xp is np and index.size <= 64:
         values = index.ravel().tolist()
         return min(values), max(values)
@@ -30,7 +30,7 @@ def extremes(xp, index):
 
 
 def checks_itself(xp, index, least, size, dim, error=IndexError):
-    """Whether the device looks at indices, and `error` is raised later: the host would have to wait for it."""
+    """Returns whether the device checks indices itself, raising `error` later, as the host would have to wait."""
     check = None if xp is np else getattr(xp, "check_indices", None)
     if check is None:
         return False
@@ -39,7 +39,7 @@ def checks_itself(xp, index, least, size, dim, error=IndexError):
 
 
 def check_bounds(xp, index, size, dim):
-    """Raises RuntimeError for an index outside [0, size)."""
+    """Raises: RuntimeError if an index is outside [0, size)."""
     if not index.size or checks_itself(xp, index, 0, size, dim, RuntimeError):
         return
     low, high = extremes(xp, index)
@@ -49,7 +49,7 @@ def check_bounds(xp, index, size, dim):
 
 
 def _linear(xp, shape, dim, index):
-    """Positions in a contiguous array of `shape` that `index` means along `dim`."""
+    """Returns positions in a contiguous array of `shape` for `index` along `dim`."""
     stride = 1
     strides = [0] * len(shape)
     for i in range(len(shape) - 1, -1, -1):
@@ -64,7 +64,7 @@ def _linear(xp, shape, dim, index):
 
 
 def _prepared(xp, x, dim, index):
-    """Positions of `index` in `x` after its check; 0-dim operands count as one element."""
+    """Checks `index` and returns its positions in `x`; 0-dim operands count as one element."""
     shape = x.shape or (1,)
     check_bounds(xp, index, shape[dim], dim)
     return _linear(xp, shape, dim, index if index.ndim else index.reshape(1))
@@ -72,13 +72,13 @@ def _prepared(xp, x, dim, index):
 
 @lru_cache(maxsize=128)
 def _ranges(shape, dim):
-    """For each dimension of `shape` the numbers along it, so that they broadcast; None for `dim`."""
+    """Returns the indices along each dimension of `shape`, so that they broadcast; None for `dim`."""
     ranges = [np.arange(n).reshape((n,) + (1,) * (len(shape) - 1 - i)) for i, n in enumerate(shape)]
     return (*ranges[:dim], None, *ranges[dim + 1 :])
 
 
 def _indexing(xp, x, dim, index):
-    """What to index `x` by, where `index` is small: a tuple of arrays; else None. Raises: RuntimeError as the check."""
+    """Returns a tuple of arrays to index `x` by if `index` is small; else None. Raises: RuntimeError as the check."""
     if xp is not np or index.size > _SMALL or not index.ndim or index.ndim != x.ndim:
         return None
     check_bounds(xp, index, x.shape[dim], dim)
@@ -87,7 +87,7 @@ def _indexing(xp, x, dim, index):
 
 
 def gather(xp, x, dim, index):
-    """`out[i, j, ...] = x[index[i, j, ...], j, ...]` for `dim` 0, and so on; the shape is `index`'s."""
+    """Computes `out[i, j, ...] = x[index[i, j, ...], j, ...]` for `dim` 0, and so on; the shape is `index`'s."""
     at = _indexing(xp, x, dim, index)
     if at is not None:
         return x[at]
@@ -96,14 +96,14 @@ def gather(xp, x, dim, index):
 
 
 def _source(src, shape):
-    """The part of `src` that `index` of `shape` covers; scalars and 0-dim arrays serve every place."""
+    """Returns the part of `src` that an `index` of `shape` covers; scalars and 0-dim arrays broadcast."""
     if not getattr(src, "ndim", 0) or src.shape == shape:
         return src
     return src[tuple(slice(0, n) for n in shape)]
 
 
 def scatter(xp, x, dim, index, src):
-    """A copy of `x` with `src` written to the places of `index` along `dim`; the last of several values stays."""
+    """Returns a copy of `x` with `src` written at `index` along `dim`; the last of several values remains."""
     at = _indexing(xp, x, dim, index)
     if at is not None:
         out = x.copy()
@@ -116,7 +116,7 @@ def scatter(xp, x, dim, index, src):
 
 
 def _accumulate_flat(xp, flat, where, values):
-    """`flat[where] += values` with repeats, in place: the one-dimensional `add.at` is a tight loop in NumPy."""
+    """Adds `flat[where] += values` with repeats, in place: the one-dimensional `add.at` is a tight loop in NumPy."""
     where = where.reshape(-1)
     if getattr(values, "ndim", 0) and values.size == where.size:
         values = xp.ascontiguousarray(values).reshape(-1)
@@ -124,7 +124,7 @@ def _accumulate_flat(xp, flat, where, values):
 
 
 def scatter_add(xp, x, dim, index, src):
-    """A copy of `x` with `src` added to the places of `index` along `dim`."""
+    """Returns a copy of `x` with `src` added at `index` along `dim`."""
     at = None if x.dtype.itemsize == 2 else _indexing(xp, x, dim, index)
     if at is not None:
         out = x.copy()
@@ -150,7 +150,7 @@ def _reduce_flat(xp, flat, where, values, reduce):
 
 
 def _start_of(reduce, dtype):
-    """The neutral element of a reduction in `dtype`."""
+    """Returns the neutral element of a reduction in `dtype`."""
     if reduce in ("sum", "mean"):
         return 0
     if reduce == "prod":
@@ -163,10 +163,10 @@ def _start_of(reduce, dtype):
 
 
 def scatter_reduce(xp, x, dim, index, src, reduce, include_self=True):
-    """A copy of `x` with `src` reduced into the places of `index` along `dim`.
+    """Returns a copy of `x` with `src` reduced into it at `index` along `dim`.
 
-    `reduce` is "sum", "prod", "mean", "amax" or "amin". Without `include_self` the old value of a place that is
-    written does not count. Means of integers are rounded down.
+    `reduce` is "sum", "prod", "mean", "amax" or "amin". Without `include_self` the old values of written elements are
+    ignored. Means of integers are rounded down.
     """
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         lifted = scatter_reduce(
@@ -193,10 +193,10 @@ def scatter_reduce(xp, x, dim, index, src, reduce, include_self=True):
 
 
 def _add_rows(xp, table, rows, g):
-    """`table[rows[k]] += g[k]`, repeats included, in place; `table` (V, E) contiguous, `g` (K, E).
+    """Adds `table[rows[k]] += g[k]`, repeats included, in place; `table` (V, E) contiguous, `g` (K, E).
 
-    The first gradients of many distinct rows are added at once, then the second of those that have two, and so on,
-    up to `_MANY` steps; the few rows that have more are summed one by one.
+    The first gradients of many distinct rows are added together, then the second of those that have two, and so on, up
+    to `_MANY` steps; the few rows with more are summed one by one.
     """
     if not rows.size or not table.size:
         return
@@ -213,7 +213,7 @@ def _add_rows(xp, table, rows, g):
     often = int(np.searchsorted(-counts, -_MANY, side="left"))
     for start, count, row in zip(starts[:often].tolist(), counts[:often].tolist(), targets[:often].tolist()):
         table[row] += np.add.reduce(g.take(order[start : start + count], 0), 0)
-    step = max(1, BLOCK // table.shape[1])  # so many sums stay in cache until they are complete
+    step = max(1, BLOCK // table.shape[1])  # this many sums stay in cache until they are complete
     for first in range(often, counts.size, step):
         some = slice(first, first + step)
         begin, count, target = starts[some], counts[some], targets[some]
@@ -227,7 +227,7 @@ def _add_rows(xp, table, rows, g):
 
 
 def index_add(xp, x, dim, index, src, alpha=1):
-    """A copy of `x` with `alpha * src` added: slice k of `src` along `dim` to slice `index[k]` of `x`."""
+    """Returns a copy of `x` with `alpha * src` added: slice k of `src` along `dim` to slice `index[k]` of `x`."""
     shape = x.shape or (1,)
     index = index.reshape(-1)
     check_bounds(xp, index, shape[dim], dim)
@@ -242,7 +242,7 @@ def index_add(xp, x, dim, index, src, alpha=1):
         xp.add.at(out, index, src.astype(out.dtype, copy=False))
         return out.reshape(x.shape)
     out = xp.array(x, order="C")
-    if not src.size:  # nothing to add, and no strides to count with
+    if not src.size:  # nothing to add, and no strides to compute with
         return out
     if dim == 0:
         width = math.prod(shape[1:])
@@ -254,7 +254,7 @@ def index_add(xp, x, dim, index, src, alpha=1):
 
 
 def _normalised(xp, x, indices):
-    """Integer index arrays (None keeps a whole dimension) checked and made non-negative; bool masks as they are."""
+    """Checks integer index arrays and makes them non-negative; bool masks and None (a whole dimension) are kept."""
     found, dim = [], 0
     for index in indices:
         if index is None:
@@ -278,7 +278,7 @@ def _normalised(xp, x, indices):
 
 
 def index_put(xp, x, indices, values, accumulate=False):
-    """A copy of `x` with `values` written to (or, with `accumulate`, added at) `x[indices]`.
+    """Returns a copy of `x` with `values` written to (or, with `accumulate`, added at) `x[indices]`.
 
     `indices` holds an integer or bool array, or None for a whole dimension, per leading dimension.
     """
@@ -300,7 +300,7 @@ def index_put(xp, x, indices, values, accumulate=False):
         g = xp.ascontiguousarray(xp.broadcast_to(values, single.shape + x.shape[1:])).reshape(rows.size, width)
         _add_rows(xp, out.reshape(x.shape[0], width), rows, g.astype(out.dtype, copy=False))
         return out
-    # positions through the same indexing, so that one flat accumulation serves every mixture of indices
+    # positions through the same indexing, so that one flat accumulation handles every mixture of indices
     positions = xp.arange(x.size).reshape(x.shape)[at]
     values = xp.broadcast_to(xp.asarray(values, dtype=out.dtype), positions.shape)
     _accumulate_flat(xp, out.reshape(-1), xp.asarray(positions), values)
@@ -308,14 +308,14 @@ def index_put(xp, x, indices, values, accumulate=False):
 
 
 def one_hot(xp, index, classes):
-    """A new last dimension of `classes` zeros, with a 1 where `index` says, which is taken as checked."""
+    """Adds a last dimension of `classes` zeros, with a 1 at `index`, which must be valid."""
     out = xp.zeros(index.shape + (classes,), index.dtype)
     out.reshape(-1)[index.reshape(-1) + xp.arange(0, index.size * classes, classes)] = 1
     return out
 
 
 def embedding_grad(xp, g, index, num_rows, padding_idx=None):
-    """Gradient of the table of an embedding: row `index[k]` gets the sum of its `g[k]`, `padding_idx` nothing.
+    """Computes the gradient of an embedding's table: row `index[k]` gets the sum of its `g[k]`, `padding_idx` nothing.
 
     `g` is `index.shape + (width,)`; the result (num_rows, width) in `g`'s dtype.
     """

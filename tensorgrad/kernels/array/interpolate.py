@@ -1,16 +1,16 @@
-"""Resizing images on plain arrays, in one text for one, two and three spatial dimensions.
+"""Resizing images on plain arrays, in one implementation for one, two and three spatial dimensions.
 
-Every mode works along one dimension after the other, and along one dimension it is a banded matrix: each row of it says
-which neighbours of the input make one element of the output, and how much of each. So one function applies all modes,
-and the gradient is the same function with the matrix transposed. The band is cut into small dense blocks, and BLAS
+Every mode works along one dimension after the other, and along one dimension it is a banded matrix: each of its rows
+says which neighbors in the input make one element of the output, with which weights. So one function applies all modes,
+and the gradient is the same function with the matrix transposed. The band is split into small dense blocks, and BLAS
 multiplies by those. Measured (float32, one thread, ms) for 1×3×224×224 to twice its size: blocks 0.35, gathering one
-neighbour after the other 0.68, PyTorch 1.33; for 16×64×28×28: 2.2, 4.9, 5.8. Nearest neighbours are gathered.
+neighbor after the other 0.68, PyTorch 1.33; for 16×64×28×28: 2.2, 4.9, 5.8. Nearest neighbors are gathered.
 
-uint8 images are resized in whole numbers, width first, and rounded after each dimension, as PyTorch does.
+uint8 images are resized in integer arithmetic, width first, and rounded after each dimension, as PyTorch does.
 
-Sources: R. Keys, "Cubic convolution interpolation for digital image processing", IEEE Trans. ASSP 29 (1981), with
-A = -3/4, and A = -1/2 where filters are widened against aliasing; C. Duchon, "Lanczos filtering in one and two
-dimensions", J. Appl. Meteorology 18 (1979), with three lobes.
+Sources: R. Keys, "Cubic convolution interpolation for digital image processing", IEEE Trans. ASSP 29 (1981), with A =
+-3/4, and A = -1/2 where filters are widened against aliasing; C. Duchon, "Lanczos filtering in one and two dimensions",
+J. Appl. Meteorology 18 (1979), with three lobes.
 """
 
 from functools import lru_cache
@@ -20,23 +20,23 @@ import numpy as np
 
 from .conv import widen
 
-BLOCK = 16  # rows of a block; measured: 16 to 32 are best, and less than that costs calls
+BLOCK = 16  # rows per block; measured: 16 to 32 are best, fewer cost more calls
 
-# --- what every dimension is multiplied by -------------------------------------------------------------------------
+# --- the matrices --------------------------------------------------------------------------------------------------
 
 
 def step_of(n, m, align, scale, dtype):
-    """How far apart the places of two neighbours of the output lie in the input: a scalar of `dtype`."""
+    """Returns the distance in the input between two adjacent output elements: a scalar of `dtype`."""
     if align:
         return dtype(n - 1) / dtype(m - 1) if m > 1 else dtype(0)
     return dtype(1.0 / scale) if scale is not None and scale > 0 else dtype(n) / dtype(m)
 
 
 def neighbours(mode, n, m, align, scale, dtype):
-    """For each of `m` outputs the inputs that it is made of, and their weights: two arrays of (m, taps).
+    """Returns the inputs that make each of `m` outputs, and their weights: two arrays of (m, taps).
 
-    Computed as PyTorch does, in the precision of `dtype` (a NumPy scalar type): the rounding of the places is seen in
-    the result. `scale` is the factor that the caller asked for, or None where only the sizes are known.
+    Computed as PyTorch does, in the precision of `dtype` (a NumPy scalar type): the rounding of the positions affects
+    the result. `scale` is the factor that the caller gave, or None if only the sizes are known.
 
     >>> neighbours("linear", 2, 4, False, None, np.float32)[1].tolist()
     [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [1.0, 0.0]]
@@ -45,7 +45,7 @@ def neighbours(mode, n, m, align, scale, dtype):
         "nearest",
         "nearest-exact",
         "cubic",
-    ):  # PyTorch then forgets the scale, but not for these
+    ):  # PyTorch then ignores the scale, except for these
         return np.arange(n)[:, None], np.ones((n, 1), dtype)
     if mode.endswith("-aa"):
         return _filtered(mode, n, m, align, scale, dtype)
@@ -53,13 +53,13 @@ def neighbours(mode, n, m, align, scale, dtype):
         return np.arange(m)[:, None] // 2, np.ones((m, 1), dtype)
     if mode.startswith("nearest"):
         half = dtype(0.5) if mode == "nearest-exact" else dtype(0)
-        places = (np.arange(m, dtype=dtype) + half) * step_of(n, m, False, scale, dtype)
-        return np.minimum(places.astype(np.int64), n - 1)[:, None], np.ones((m, 1), dtype)
-    places = _places(n, m, align, scale, dtype)
+        positions = (np.arange(m, dtype=dtype) + half) * step_of(n, m, False, scale, dtype)
+        return np.minimum(positions.astype(np.int64), n - 1)[:, None], np.ones((m, 1), dtype)
+    positions = _positions(n, m, align, scale, dtype)
     if mode == "linear":
-        places = np.maximum(places, 0)
-    first = np.floor(places)
-    part = (places - first).astype(dtype)
+        positions = np.maximum(positions, 0)
+    first = np.floor(positions)
+    part = (positions - first).astype(dtype)
     first = first.astype(np.int64)
     if mode == "linear":
         part = np.where(first >= n - 1, dtype(0), part) if n > 1 else np.zeros_like(part)
@@ -69,15 +69,15 @@ def neighbours(mode, n, m, align, scale, dtype):
     return np.clip(np.stack(indices, 1), 0, n - 1), np.stack(weights, 1).astype(dtype)
 
 
-def _places(n, m, align, scale, dtype):
-    """Where in the input the elements of the output lie. The product and sum are rounded once, as by an fma."""
+def _positions(n, m, align, scale, dtype):
+    """Returns the positions of the output elements in the input. The product and sum are rounded once, as by an fma."""
     step = np.float64(step_of(n, m, align, scale, dtype))
     index = np.arange(m, dtype=np.float64)
     return (step * index if align else step * (index + 0.5) - 0.5).astype(dtype)
 
 
 def _cubic_weights(t, a=-0.75):
-    """Keys' weights of the four neighbours of a place `t` beyond the second."""
+    """Keys' weights of the four neighbors of a point at distance `t` from the second."""
     weights = []
     for distance in (t + 1, t, 1 - t, 2 - t):
         weights.append(_cubic(distance, a))
@@ -103,9 +103,9 @@ FILTERS = {"linear-aa": (1, _triangle), "cubic-aa": (2, lambda x: _cubic(x, -0.5
 
 
 def _filtered(mode, n, m, align, scale, dtype):
-    """Neighbours of a filter that is as wide as the step, so that every input counts; weights add up to one.
+    """Returns neighbors for a filter as wide as the step, so that every input counts; weights sum to one.
 
-    Rows are filled up with their last neighbour and the weight zero.
+    Rows are padded with their last neighbor and weight zero.
     """
     reach, weight_at = FILTERS[mode]
     step = step_of(n, m, align, scale, dtype)
@@ -125,9 +125,11 @@ def _filtered(mode, n, m, align, scale, dtype):
 
 @lru_cache(maxsize=256)
 def _bands(mode, n, m, align, scale, dtype, transposed, block):
-    """The matrix of :func:`neighbours` (or its transpose) as dense blocks: ``(rows, columns, block, its transpose)``.
+    """Splits the matrix of :func:`neighbours` (or its transpose) into dense blocks.
 
-    Kept, since the next step of a training loop, or the next image, asks for the same.
+    Returns ``(rows, columns, block, its transpose)``.
+
+    Cached, since the next step of a training loop, or the next image, needs the same.
     """
     indices, weights = neighbours(mode, n, m, align, scale, np.dtype(dtype).type)
     rows = np.broadcast_to(np.arange(m)[:, None], indices.shape)
@@ -152,11 +154,11 @@ def _bands(mode, n, m, align, scale, dtype, transposed, block):
 
 
 def interpolate(xp, x, mode, size, align, scales):
-    """``x`` (N, C, *S) resized to (N, C, *size).
+    """Resizes ``x`` (N, C, *S) to (N, C, *size).
 
     ``mode`` is "nearest", "nearest-exact", "linear", "cubic", or "linear-aa", "cubic-aa", "lanczos-aa" for filters that
-    are widened where the image shrinks. ``align``: the centers of the outermost elements stay where they are, instead
-    of their outer edges. ``scales``: None, or a factor (or None) for each dimension, used for the places.
+    are widened where the image shrinks. ``align``: the centers of the outermost elements keep their positions, instead
+    of their outer edges. ``scales``: None, or a factor (or None) for each dimension, used for the positions.
 
     >>> import numpy as np
     >>> interpolate(np, np.array([[[0.0, 4.0]]]), "linear", (4,), False, None).tolist()
@@ -184,7 +186,7 @@ def interpolate_grad(xp, g, shape, mode, align, scales):
 
 
 def _variant(mode, size):
-    """PyTorch treats small pictures otherwise than others: where one doubles, any scale counts as 2."""
+    """PyTorch treats small images differently: if one doubles in size, any scale counts as 2."""
     return "nearest-halved" if mode == "nearest" and len(size) == 2 and sum(size) <= 128 else mode
 
 
@@ -192,7 +194,7 @@ def _product(xp, x, mode, size, new_size, align, scales, transposed):
     wide = widen(xp, x)
     if not wide.size:
         return xp.zeros((*x.shape[:2], *(size if transposed else new_size)), x.dtype)
-    # A block holds zeros as well, and 0 · inf is nan: then every row is a block of its own of neighbours.
+    # A block contains zeros as well, and 0 · inf is nan: then every row becomes its own block of neighbors.
     with np.errstate(all="ignore"):
         finite = bool(xp.isfinite(wide.sum()))
         for axis in _by_growth(size, new_size, transposed):
@@ -205,13 +207,13 @@ def _product(xp, x, mode, size, new_size, align, scales, transposed):
 
 
 def _by_growth(size, new_size, transposed):
-    """The dimensions, those that make the array smallest first; among equals, contiguous rows first."""
+    """Orders the dimensions: those that shrink the array most first; among equals, contiguous rows first."""
     growth = [n / m if transposed else m / n for n, m in zip(size, new_size)]
     return sorted(range(len(size)), key=lambda axis: (growth[axis], -axis))
 
 
 def _multiply(xp, x, bands, axis, size):
-    """A banded matrix times ``x`` along one axis."""
+    """Multiplies ``x`` by a banded matrix along one axis."""
     out = xp.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
     inner = prod(x.shape[axis + 1 :])
     if inner == 1:
@@ -227,7 +229,7 @@ def _multiply(xp, x, bands, axis, size):
 
 @lru_cache(maxsize=256)
 def _nearest_index(mode, n, m, scale, dtype):
-    """Which input each of `m` outputs is; how often each occurs (0 if not all alike); whether none occurs twice."""
+    """Returns the input of each of `m` outputs; how often each occurs (0 if not all alike); whether none repeats."""
     index = neighbours(mode, n, m, False, scale, np.dtype(dtype).type)[0][:, 0]
     times = m // n if m % n == 0 and (index == np.arange(m) // (m // n)).all() else 0
     return index, times, bool((np.diff(index) > 0).all())
@@ -256,7 +258,7 @@ def _nearest_grad(xp, g, mode, size, scales):
             wide = parts[(*before, 0)].copy()
             for k in range(1, times):
                 wide += parts[(*before, k)]
-        elif once:  # some were left out
+        elif once:  # some inputs were left out
             total = xp.zeros((*lead, n, *inner), wide.dtype)
             total[(*(slice(None),) * (axis + 2), xp.asarray(index))] = wide
             wide = total
@@ -281,7 +283,7 @@ def _whole_numbers(xp, x, mode, size, align, scales):
 
 @lru_cache(maxsize=64)
 def _integer_bands(mode, n, m, align, scale):
-    """The bands with weights as whole numbers, of which 2^bits stand for 1: ``(bands, 2^bits / 2, 2^-bits)``."""
+    """Returns the bands with integer weights, where 2^bits stands for 1: ``(bands, 2^bits / 2, 2^-bits)``."""
     bands = _bands(mode, n, m, align, scale, "<f8", False, BLOCK)
     largest = max(float(dense.max()) for _, _, dense, _ in bands)
     bits = 0

@@ -1,10 +1,10 @@
-"""Joining plain arrays. The results are fresh C-contiguous arrays."""
+"""Joining plain arrays. The results are new C-contiguous arrays."""
 
 from __future__ import annotations
 
 
 def cat(xp, arrays, dim):
-    """The arrays, of one dtype and alike but for their size in `dim`, behind one another along it."""
+    """Concatenates arrays of one dtype, with equal sizes except in `dim`, along it."""
     joined = xp.concatenate(arrays, dim)
     if joined.ndim in (4, 5) and all(map(_channels_last, arrays)):
         return xp.moveaxis(xp.array(xp.moveaxis(joined, 1, -1), order="C"), -1, 1)
@@ -12,14 +12,14 @@ def cat(xp, arrays, dim):
 
 
 def _channels_last(x):
-    """Whether the channels of images lie innermost, as in torch.channels_last, and nothing else says so."""
+    """Returns whether images are stored channels-last, as in torch.channels_last, and are not contiguous as well."""
     s = x.strides
     return s[1] == x.itemsize and x.shape[1] > 1 and s[1] < s[-1] <= min(s[2:]) and max(s[2:]) <= s[0]
 
 
 def stack(xp, arrays, dim):
-    """The arrays, of one dtype and shape, side by side along a new dimension."""
-    if not dim and arrays[0].ndim:  # without looking at each array
+    """Stacks arrays of one dtype and shape along a new dimension."""
+    if not dim and arrays[0].ndim:  # without checking each array
         joined = xp.concatenate(arrays).reshape(len(arrays), *arrays[0].shape)
         return _in_c_order(xp, joined, arrays)
     index = (slice(None),) * dim + (None,)
@@ -27,12 +27,12 @@ def stack(xp, arrays, dim):
 
 
 def _in_c_order(xp, joined, arrays):
-    # NumPy keeps the order of its inputs where all are transposed alike
+    # NumPy keeps the order of its inputs if all are transposed alike
     return joined if joined.flags.c_contiguous else xp.array(joined, order="C")
 
 
 def block_diag(xp, arrays):
-    """The matrices, of one dtype, along the diagonal of one matrix of zeros."""
+    """Places matrices of one dtype along the diagonal of one matrix of zeros."""
     rows, columns = sum(x.shape[0] for x in arrays), sum(x.shape[1] for x in arrays)
     out = xp.zeros((rows, columns), arrays[0].dtype)
     row = column = 0

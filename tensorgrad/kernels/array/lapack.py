@@ -1,4 +1,4 @@
-"""BLAS and LAPACK routines for single matrices, which NumPy does not offer: SciPy's, where SciPy is installed."""
+"""BLAS and LAPACK routines for single matrices that NumPy lacks: SciPy's, if SciPy is installed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import functools
 
 import numpy as np
 
-MANY = 16  # matrices per column, from which on one step for all of them beats one call of a routine for each
+MANY = 16  # matrices per column from which on one step for all of them beats one call of a routine for each
 
 
 @functools.cache
 def routine(name: str, dtype):
-    """The routine `name` (without its first letter, which stands for the dtype), or None without SciPy.
+    """Returns the routine `name` (without its first letter, which stands for the dtype), or None without SciPy.
 
     >>> import numpy as np
     >>> getrf = routine("getrf", np.dtype("float32"))
@@ -27,5 +27,5 @@ def routine(name: str, dtype):
 
 
 def one_by_one(xp, name: str, dtype, count: int, columns: int):
-    """The routine `name` if it is there and `count` matrices of so many columns are few enough to call it for each."""
+    """Returns the routine `name` if it exists and calling it once per matrix is faster than one step for all."""
     return routine(name, dtype) if xp is np and 0 < count < MANY * columns else None

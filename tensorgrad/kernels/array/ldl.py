@@ -1,8 +1,8 @@
-"""LDL decompositions of stacks of symmetric or Hermitian matrices, by Bunch and Kaufman, packed as LAPACK packs them.
+"""LDL decompositions of stacks of symmetric or Hermitian matrices, by Bunch and Kaufman, in LAPACK's packed form.
 
 A = P L D Lᵀ Pᵀ (Lᴴ for Hermitian matrices) with ones on the diagonal of L and blocks of one or two rows along that of
 D. One array holds L's lower triangle and D. `pivots` counts rows from 1: p > 0 stands for a block of one row, swapped
-with row p, and twice -p for a block of two rows, the second of which was swapped with row p.
+with row p; -p twice for a block of two rows, the second of which was swapped with row p.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tensorgrad.kernels.array.lapack import routine
 from tensorgrad.kernels.array.linalg import solve_triangular
 from tensorgrad.kernels.array.lu import magnitude
 
-ALPHA = (1 + math.sqrt(17)) / 8  # growth of a step with a block of two rows then equals that of two steps with one
+ALPHA = (1 + math.sqrt(17)) / 8  # a step with a block of two rows grows like two steps with one
 
 
 def mirrored(xp, x, hermitian: bool):
@@ -25,9 +25,9 @@ def mirrored(xp, x, hermitian: bool):
 
 
 def ldl_factor(xp, a, hermitian: bool):
-    """The packed L and D, the pivots, and for each matrix the first block of D that is zero (from 1; 0 if none is).
+    """Returns the packed L and D, the pivots, and the first zero block of D per matrix (from 1; 0 if none).
 
-    Only the lower triangle of `a` is read. Which rows are swapped differs from matrix to matrix, hence the loop.
+    Only the lower triangle of `a` is read. The rows to swap differ between matrices, so there is a loop.
     """
     lead, n = a.shape[:-2], a.shape[-1]
     count, hermitian = math.prod(lead), hermitian and a.dtype.kind == "c"
@@ -48,7 +48,7 @@ def ldl_factor(xp, a, hermitian: bool):
 
 
 def _bunch_kaufman(xp, a, pivots, hermitian: bool) -> int:
-    """Factors one matrix, of which the lower triangle is given, in place; returns the first zero block (from 1; or 0).
+    """Factors one matrix in place, given its lower triangle; returns the first zero block (from 1; or 0).
 
     Source: J. Bunch, L. Kaufman, "Some stable methods for calculating inertia and solving symmetric linear systems",
     1977, algorithm A; G. Golub, C. Van Loan, "Matrix Computations", 4.4.4.
@@ -79,14 +79,14 @@ def _bunch_kaufman(xp, a, pivots, hermitian: bool) -> int:
 
 
 def _whole(xp, lower, hermitian: bool):
-    """The matrix of a lower triangle. Made anew in every step: rounding would let the halves drift apart."""
+    """Returns the full matrix of a lower triangle, rebuilt in every step so that rounding keeps it symmetric."""
     diagonal = xp.diagonal(lower).real if hermitian else xp.diagonal(lower)
     below = xp.tril(lower, -1)
     return below + mirrored(xp, below, hermitian) + xp.diag(diagonal)
 
 
 def _choose_block(xp, a, k: int) -> tuple[int, int]:
-    """How many rows (1 or 2) the block at `k` has, and which row is swapped with its last."""
+    """Returns how many rows (1 or 2) the block at `k` has, and which row is swapped with its last."""
     first = magnitude(xp, a[k, k])
     below = magnitude(xp, a[k + 1 :, k])
     if not below.size or not below.max() > 0:
@@ -103,7 +103,7 @@ def _choose_block(xp, a, k: int) -> tuple[int, int]:
 
 
 def ldl_solve(xp, packed, pivots, b, hermitian: bool):
-    """X of A X = B from the decomposition of A."""
+    """Solves A X = B from the decomposition of A."""
     hermitian = hermitian and packed.dtype.kind == "c"
     lead, n = np.broadcast_shapes(packed.shape[:-2], b.shape[:-2]), packed.shape[-1]
     lower, first, order = _unpacked(xp, packed, pivots)
@@ -117,9 +117,9 @@ def ldl_solve(xp, packed, pivots, b, hermitian: bool):
 
 
 def _unpacked(xp, packed, pivots):
-    """L without D, whether a block of two rows begins in each row, and the order of the rows that P stands for.
+    """Returns L without D, whether a block of two rows begins in each row, and the order of rows that P represents.
 
-    LAPACK swaps no rows of what was eliminated before; here L is one triangle, so they are swapped as well.
+    LAPACK does not swap rows of eliminated columns; here L is one triangle, so they are swapped as well.
     """
     n, count = packed.shape[-1], math.prod(packed.shape[:-2])
     lower = xp.tril(packed, -1).reshape(count, n, n)
@@ -141,7 +141,7 @@ def _unpacked(xp, packed, pivots):
 
 
 def _solve_blocks(xp, packed, first, y, hermitian: bool):
-    """X of D X = Y, for rows that stand alone and for pairs of rows [[a, ē], [e, b]]."""
+    """Solves D X = Y, for single rows and for pairs of rows [[a, ē], [e, b]]."""
     n = packed.shape[-1]
     diagonal = packed[..., range(n), range(n), None]
     alone = y / diagonal
@@ -150,7 +150,7 @@ def _solve_blocks(xp, packed, first, y, hermitian: bool):
     first = first[..., :-1, :]
     e = xp.where(first, packed[..., range(1, n), range(n - 1), None], 1)
     above = e.conj() if hermitian else e
-    a, b = diagonal[..., :-1, :] / above, diagonal[..., 1:, :] / e  # the equations, divided by what may be large
+    a, b = diagonal[..., :-1, :] / above, diagonal[..., 1:, :] / e  # the equations, divided by a large pivot
     u, v = y[..., :-1, :] / above, y[..., 1:, :] / e
     alone[..., :-1, :] = xp.where(first, (b * u - v) / (a * b - 1), alone[..., :-1, :])
     alone[..., 1:, :] = xp.where(first, (a * v - u) / (a * b - 1), alone[..., 1:, :])

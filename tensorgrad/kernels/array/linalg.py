@@ -11,7 +11,7 @@ from tensorgrad.kernels.array.lapack import one_by_one
 
 
 class LinAlgError(RuntimeError):
-    """A matrix that an algorithm cannot work on: singular, not positive-definite, or without convergence.
+    """Raised for a matrix that an algorithm cannot handle: singular, not positive-definite, or without convergence.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.inv(torch.zeros(2, 2))
@@ -24,7 +24,7 @@ class LinAlgError(RuntimeError):
 # --- checks --------------------------------------------------------------------------------------------------------
 
 
-# The routine that PyTorch says is missing for a dtype, by function; what is not here says so in words of its own.
+# The routine that PyTorch reports as missing for a dtype, by function; others have messages of their own.
 ROUTINES = {
     "cholesky": "cholesky", "cholesky_inverse": "cholesky_inverse_out", "det": "lu", "eig": "linalg_eig_out",
     "eigh": "linalg_eigh", "eigvals": "linalg_eig_out", "ldl_factor_ex": "ldl_factor_kernel",
@@ -47,7 +47,7 @@ def check_floating(x, name: str) -> None:
 
 
 def check_matrices(x, name: str, argument: str = "A") -> None:
-    """Raises: RuntimeError for fewer than two dimensions."""
+    """Raises: RuntimeError if there are fewer than two dimensions."""
     if x.ndim < 2:
         raise RuntimeError(f"linalg.{name}: The input tensor {argument} must have at least 2 dimensions.")
 
@@ -72,7 +72,7 @@ def det(xp, a):
 
 
 def slogdet(xp, a):
-    """The signs (unit complex numbers) and logarithms of the sizes of determinants."""
+    """The signs (unit complex numbers) and the logarithms of the absolute values of determinants."""
     with np.errstate(all="ignore"):
         sign, log = xp.linalg.slogdet(a)
     if a.dtype.kind != "c":
@@ -82,13 +82,13 @@ def slogdet(xp, a):
 
 
 def solve_triangular(xp, a, b, upper: bool, unitriangular: bool):
-    """X of `a X = b` where only one triangle of `a` counts (and its diagonal counts as ones if `unitriangular`)."""
+    """Solves `a X = b` using only one triangle of `a` (with a diagonal of ones if `unitriangular`)."""
     lead, n = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-1]
     out = xp.array(xp.broadcast_to(b, lead + b.shape[-2:]), order="C")
     trsm = one_by_one(xp, "trsm", a.dtype, math.prod(lead), n)
     if trsm is not None and out.size:
         a = xp.broadcast_to(a, lead + a.shape[-2:])
-        for i in np.ndindex(*lead):  # the transposed equation, X on the left: rows are columns to the routine
+        for i in np.ndindex(*lead):  # the transposed equation, with X on the left: the routine takes rows as columns
             out[i] = trsm(1.0, a[i].T, out[i].T, side=1, lower=upper, diag=unitriangular).T
         return out
     triangle = xp.triu(a) if upper else xp.tril(a)
@@ -120,8 +120,11 @@ def _substitute(xp, a, b, upper: bool) -> None:
 
 
 def cholesky(xp, a, upper: bool):
-    """The triangular factors of positive-definite matrices, and for each the order of the first leading minor that is
-    not positive-definite (0 if all are), where its factor ends."""
+    """Computes the triangular factors of positive-definite matrices, and where they fail.
+
+    That is for each matrix the order of the first leading minor that is not positive-definite (0 if all are), where its
+    factor ends.
+    """
     source = xp.triu(a).conj().swapaxes(-1, -2) if upper else a
     info = xp.zeros(a.shape[:-2], np.int32)
     out = _cholesky(xp, source)
@@ -137,7 +140,7 @@ def cholesky(xp, a, upper: bool):
 
 
 def _cholesky(xp, a):
-    """The factors, or None if there is a matrix that has none."""
+    """Returns the factors, or None if a matrix has none."""
     try:
         out = xp.linalg.cholesky(a)
     except np.linalg.LinAlgError:
@@ -146,7 +149,7 @@ def _cholesky(xp, a):
 
 
 def _cholesky_columns(xp, a) -> int:
-    """Factors one matrix, of which the lower triangle is given, in place, as far as it goes; returns where it ends."""
+    """Factors one matrix in place, given its lower triangle, as far as possible; returns where it ends."""
     with np.errstate(all="ignore"):
         for j in range(len(a)):
             row = a[j, :j]
@@ -167,13 +170,13 @@ def qr(xp, a, mode: str):
 
 
 def geqrf(xp, a):
-    """R and the Householder vectors of the QR decomposition in one matrix, as LAPACK packs them, and their factors."""
+    """Returns R and the Householder vectors of the QR decomposition in LAPACK's packed form, and their factors."""
     packed, tau = xp.linalg.qr(a, "raw")
     return xp.ascontiguousarray(packed.swapaxes(-1, -2)), xp.ascontiguousarray(tau)
 
 
 def _converged(name: str, values: str):
-    """For kernels that iterate: says of what they cannot do which matrix it was and why."""
+    """For iterative kernels: if one fails, raises an error that says which matrix failed and why."""
 
     def decorator(kernel):
         def run(xp, a, *rest):
@@ -220,7 +223,7 @@ def eig(xp, a):
 
 
 def adjugate(xp, a):
-    """The matrices of cofactors, transposed: det(a) · a⁻¹, also where `a` is singular.
+    """The transposed matrices of cofactors: det(a) · a⁻¹, also if `a` is singular.
 
     Source: from the singular value decomposition, adj(a) = det(U Vᴴ) · V diag(Π of the other values) Uᴴ.
     """
@@ -235,7 +238,7 @@ def adjugate(xp, a):
 
 @_converged("svd", "singular values")
 def pinv(xp, a, atol, rtol, hermitian: bool):
-    """The pseudo-inverse: singular values (or sizes of eigenvalues) not above max(atol, rtol · largest) count as 0."""
+    """The pseudo-inverse: singular values (or absolute eigenvalues) not above max(atol, rtol · largest) count as 0."""
     if hermitian:
         values, vectors = xp.linalg.eigh(a)
         size = xp.abs(values)

@@ -13,14 +13,14 @@ from tensorgrad.kernels.array.linalg import LinAlgError
 
 
 def lobpcg(xp, a, b, preconditioner, x, k: int, niter: int, tol: float, largest: bool, orthogonal: bool, watch):
-    """The `k` largest (or smallest) eigenvalues of A x = λ B x, best first, and their vectors (m, k), Xᴴ B X = I.
+    """Finds the `k` largest (or smallest) eigenvalues of A x = λ B x, best first, and their vectors (m, k), Xᴴ B X = I.
 
-    `x` (m, n), n ≥ k, are the vectors to start from; `b` (the identity) and `preconditioner` may be None. A pair has
+    `x` (m, n), n ≥ k, are the initial vectors; `b` (default: the identity) and `preconditioner` may be None. A pair has
     converged when ‖A x - λ B x‖ < tol · ‖x‖ (‖A‖ + |λ| ‖B‖). `watch`, if given, is called after every step with its
-    number, how many pairs have converged, the values, vectors, residuals and their sizes, and the basis; it stops the
+    number, how many pairs have converged, the values, vectors, residuals and their norms, and the basis; it stops the
     iteration by returning True. `niter` < 0 sets no limit.
 
-    Raises: LinAlgError where, without `orthogonal`, the basis has become dependent.
+    Raises: LinAlgError if, without `orthogonal`, the basis has become dependent.
     """
     n = x.shape[-1]
     size = xp.linalg.norm(x)
@@ -31,7 +31,7 @@ def lobpcg(xp, a, b, preconditioner, x, k: int, niter: int, tol: float, largest:
     while True:
         values, rotated = _rayleigh_ritz(xp, a, b, basis, n, largest, orthogonal or step == 0)
         if step:
-            search = rotated - xp.matmul(x, _inner(xp, x, rotated, b))  # what is new in the vectors
+            search = rotated - xp.matmul(x, _inner(xp, x, rotated, b))  # the new part of the vectors
         x = rotated
         residual = xp.matmul(a, x) - _times(xp, b, x) * values
         scale = xp.linalg.norm(x, axis=0) * (a_norm + b_norm * xp.abs(values))
@@ -55,7 +55,7 @@ def _inner(xp, x, y, b):
 
 
 def _rayleigh_ritz(xp, a, b, basis, n: int, largest: bool, orthogonal: bool):
-    """The best `n` approximate eigenpairs in the span of a basis."""
+    """Returns the best `n` approximate eigenpairs in the span of a basis."""
     if orthogonal:
         basis = _orthonormal(xp, basis, b)
     else:
@@ -79,9 +79,9 @@ def _lengths(xp, x, b):
 
 
 def _orthonormal(xp, x, b):
-    """Columns with Xᴴ B X = I that span the same, without those that add nothing to it.
+    """Returns columns with Xᴴ B X = I and the same span, without those that add nothing to it.
 
-    By singular vectors of the Gram matrix; a second time, since the first leaves an error of its condition.
+    Uses singular vectors of the Gram matrix, twice, since the first pass leaves an error of the size of its condition.
     """
     for _ in range(2):
         x = x / _lengths(xp, x, b)

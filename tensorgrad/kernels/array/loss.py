@@ -1,4 +1,4 @@
-"""Losses over plain arrays, reduction included: one pass forward, one back.
+"""Losses over plain arrays, including reduction: one pass forward, one backward.
 
 `reduction` is "none", "sum" or "mean". A gradient `g` is that of the reduced loss.
 """
@@ -14,11 +14,11 @@ from tensorgrad.kernels.array import softmax
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.array.reduce import _two_bytes, sum_
 
-_FEW = 2048  # logits up to which the whole of cross-entropy costs less than its bookkeeping
+_FEW = 2048  # logits up to which all of cross-entropy costs less than its bookkeeping
 
 
 def reduced(xp, values, reduction):
-    """Elementwise losses, summed or averaged."""
+    """Reduces elementwise losses to their sum or mean."""
     if reduction == "none":
         return values
     if _two_bytes(values):
@@ -37,7 +37,7 @@ def _share(g, n, reduction):
 
 
 # --- functions of the difference -----------------------------------------------------------------------------------
-# All take the same parameters; `knee` is where quadratic becomes linear, None where nothing does.
+# All take the same parameters; `knee` is where quadratic becomes linear, None if unused.
 
 
 def _check_floating(x, name):
@@ -105,7 +105,7 @@ def huber_grad(xp, g, x, y, knee, reduction):
 
 
 def of_difference(gradient):
-    """The backward kernel of such a loss, from its function for the gradient of x: that of y is its negative."""
+    """Makes the backward kernel of such a loss from its function for the gradient of x: that of y is its negative."""
 
     def backward(xp, g, input, target, knee, reduction, needs):
         found = gradient(xp, g, input, target, knee, reduction)
@@ -118,7 +118,7 @@ def of_difference(gradient):
 
 
 def bce(xp, x, y, weight, reduction):
-    """-(y log x + (1 - y) log(1 - x)), the logarithms not below -100."""
+    """-(y log x + (1 - y) log(1 - x)), with logarithms clamped to at least -100."""
     if x.dtype != y.dtype:
         raise RuntimeError(f"Found dtype {scalar_type(y)} but expected {scalar_type(x)}")
     for name, values in (("input", x), ("target", y)):
@@ -134,7 +134,7 @@ def bce(xp, x, y, weight, reduction):
 
 
 def bce_grad(xp, g, x, y, weight, reduction):
-    """(x - y) / (x (1 - x)) g, the divisor not below 1e-12."""
+    """(x - y) / (x (1 - x)) g, with the divisor at least 1e-12."""
     kind = x.dtype.type
     with np.errstate(all="ignore"):
         slope = (x - y) / xp.maximum((kind(1) - x) * x, kind(1e-12)) * _share(g, x.size, reduction)
@@ -142,7 +142,7 @@ def bce_grad(xp, g, x, y, weight, reduction):
 
 
 def bce_backward(xp, g, input, target, weight, reduction, needs):
-    """The gradients of the probabilities and of the targets."""
+    """Returns the gradients of the probabilities and of the targets."""
     to_target = None
     if needs[1]:
         low = input.dtype.type(-100)
@@ -154,7 +154,7 @@ def bce_backward(xp, g, input, target, weight, reduction, needs):
 
 
 def bce_with_logits(xp, x, y, weight, pos_weight, reduction):
-    """-(p y log σ(x) + (1 - y) log(1 - σ(x))), p being `pos_weight`, without overflow."""
+    """-(p y log σ(x) + (1 - y) log(1 - σ(x))) with p = `pos_weight`, without overflow."""
     if _two_bytes(x):
         single = (None if a is None else a.astype(np.float32) for a in (x, y, weight, pos_weight))
         return xp.asarray(bce_with_logits(xp, *single, reduction)).astype(x.dtype)  # type: ignore[call-arg]
@@ -185,7 +185,7 @@ def bce_with_logits_grad(xp, g, x, y, weight, pos_weight, reduction):
 
 
 def bce_with_logits_backward(xp, g, input, target, weight, pos_weight, reduction, needs):
-    """The gradients of the logits and of the targets."""
+    """Returns the gradients of the logits and of the targets."""
     to_target = None
     if needs[1]:
         to_target = _of_targets(xp, g, input, weight, pos_weight, reduction)
@@ -218,7 +218,7 @@ def _unit_rows(classes, dtype):
 
 
 def _is_small(xp, x, weight, smoothing, reduction):
-    """Whether the gradient is computed on the way forward, where it costs less than a second visit."""
+    """Returns whether the gradient is computed in the forward pass, where it costs less than a second pass."""
     return (
         weight is None and reduction != "none" and not smoothing and x.size <= _FEW and x.ndim == 2
         and 0 < x.shape[1] <= 64 and x.dtype.itemsize > 2 and xp is np
@@ -226,10 +226,10 @@ def _is_small(xp, x, weight, smoothing, reduction):
 
 
 def cross_entropy(xp, x, target, weight, ignore_index, smoothing, reduction):
-    """Cross-entropy of logits (N, C, ...) with class numbers (N, ...): `(loss, shares)`.
+    """Cross-entropy of logits (N, C, ...) with class indices (N, ...): `(loss, shares)`.
 
-    What the way back needs of the logits are the shares: for a small batch softmax minus the targets' unit vectors,
-    else the softmax. See `softmax.cross_entropy` for the formula.
+    The backward pass needs the shares: for a small batch softmax minus the targets' unit vectors, else the softmax. See
+    `softmax.cross_entropy` for the formula.
     """
     small = _is_small(xp, x, weight, smoothing, reduction)
     if small and x.size:
@@ -256,10 +256,10 @@ def cross_entropy(xp, x, target, weight, ignore_index, smoothing, reduction):
 
 
 def _few_cross_entropies(x, target, reduction):
-    """Loss and cache of a small batch, in few calls: log Σ exp(x - x[target]), exact also where it is nearly 0.
+    """Computes loss and cache of a small batch in few calls: log Σ exp(x - x[target]), exact even near 0.
 
-    A product with a square of ones sums over the classes and writes the sum into each of them, so that all arrays have
-    one shape: NumPy takes three times as long to broadcast so few numbers.
+    A product with a square matrix of ones sums over the classes and writes the sum to each of them, so that all arrays
+    have one shape: NumPy takes three times as long to broadcast so few numbers.
     """
     n, classes = x.shape
     units = _unit_rows(classes, x.dtype).take(target, 0)
@@ -282,7 +282,7 @@ def _filled(shape, dtype, value):
 
 
 def _total_weight(xp, target, weight, ignore_index, dtype):
-    """What a mean divides by: the weights of the targets that count."""
+    """Returns the divisor of a mean: the sum of the weights of the targets that count."""
     counted = target != ignore_index
     if weight is None:
         return dtype.type(counted.sum()) if xp is np else counted.sum().astype(dtype)
@@ -290,19 +290,19 @@ def _total_weight(xp, target, weight, ignore_index, dtype):
 
 
 def cross_entropy_backward(xp, g, input, shares, target, weight, ignore_index, label_smoothing, reduction):
-    """The gradient of the logits: (softmax - target's unit vector) · g."""
+    """Returns the gradient of the logits: (softmax - target's unit vector) · g."""
     if g.dtype.itemsize > 2 and _is_small(xp, shares, weight, label_smoothing, reduction):  # (of bfloat16 float32)
         return np.multiply(shares, g.item() / (len(shares) or 1) if reduction == "mean" else g)
     if reduction == "mean":
         with np.errstate(all="ignore"):
             lifted = g.astype(shares.dtype)
             g = xp.asarray(lifted / _total_weight(xp, target, weight, ignore_index, shares.dtype)).astype(g.dtype)
-    one = xp.ones((), shares.dtype)  # the sums by which the shares were divided already
+    one = xp.ones((), shares.dtype)  # the shares are already divided by their sums
     return softmax.cross_entropy_grad(xp, g, shares, one, target, weight, ignore_index, label_smoothing)
 
 
 def nll(xp, logp, target, weight, ignore_index, reduction):
-    """Minus the log-probability of the target's class: `(loss, weight of each element)`."""
+    """The negative log-probability of the target's class: `(loss, weight of each element)`."""
     losses, weights = softmax.nll(xp, logp, target, weight, ignore_index)
     losses, weights = xp.asarray(losses), xp.asarray(weights)
     if reduction == "none":
@@ -313,7 +313,7 @@ def nll(xp, logp, target, weight, ignore_index, reduction):
 
 
 def nll_grad(xp, g, target, weights, shape, ignore_index):
-    """-g · weights at the targets' places in zeros of `shape`; `g` is per element or one for all."""
+    """Writes -g · weights at the targets in zeros of `shape`; `g` is per element or one for all."""
     if weights.ndim == 0 and g.ndim:
         g = g.reshape(())
     return softmax.nll_grad(xp, xp.broadcast_to(g, weights.shape), shape, target, weights, ignore_index)

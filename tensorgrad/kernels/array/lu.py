@@ -1,4 +1,4 @@
-"""LU decompositions of stacks of matrices: A = P L U with partial pivoting, packed as LAPACK packs them.
+"""LU decompositions of stacks of matrices: A = P L U with partial pivoting, in LAPACK's packed form.
 
 One array holds both triangles (the ones on the diagonal of L are not stored), and `pivots` says which row each row was
 swapped with in turn, counted from 1.
@@ -17,7 +17,7 @@ NARROW = 16  # columns that are eliminated one by one; more are split, so that m
 
 
 def lu_factor(xp, a, pivot: bool):
-    """The packed triangles, the pivots, and for each matrix the first pivot that is zero (from 1; 0 if none is)."""
+    """Returns the packed triangles, the pivots, and the first zero pivot of each matrix (from 1; 0 if none)."""
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     count, k = math.prod(lead), min(m, n)
     packed = xp.array(a, order="C").reshape(count, m, n)
@@ -36,7 +36,7 @@ def lu_factor(xp, a, pivot: bool):
 
 
 def _eliminate(xp, a, pivots, pivot: bool):
-    """Factors (count, m, n) in place, all matrices in step; returns the order in which their rows now stand.
+    """Factors (count, m, n) in place, all matrices in step; returns the resulting order of their rows.
 
     Source: S. Toledo, "Locality of reference in LU decomposition with partial pivoting", 1997: first the left half of
     the columns, then the right.
@@ -58,7 +58,7 @@ def _eliminate(xp, a, pivots, pivot: bool):
 
 
 def _reordered(xp, x, rows):
-    """The rows of every matrix (or the numbers of every vector) in another order."""
+    """Reorders the rows of every matrix (or the numbers of every vector)."""
     return x[xp.arange(len(x))[:, None], rows]
 
 
@@ -83,12 +83,12 @@ def _eliminate_columns(xp, a, pivots, pivot: bool):
 
 
 def magnitude(xp, x):
-    """What LAPACK compares pivots by: |x|, and |Re x| + |Im x| of complex numbers."""
+    """Returns the size by which LAPACK compares pivots: |x|, or |Re x| + |Im x| of complex numbers."""
     return xp.abs(x.real) + xp.abs(x.imag) if x.dtype.kind == "c" else xp.abs(x)
 
 
 def row_order(xp, pivots, m: int, inverse: bool = False):
-    """The order of `m` rows after the swaps: row i of L U is row `order[i]` of A. (`inverse`: where each row went.)"""
+    """Returns the order of `m` rows after the swaps: row i of L U is row `order[i]` of A. `inverse`: the inverse."""
     lead, k = pivots.shape[:-1], pivots.shape[-1]
     swaps = pivots.reshape(math.prod(lead), k) - 1
     if len(swaps) < MANY:
@@ -110,14 +110,14 @@ def _swapped(m: int, swaps: list[int]) -> list[int]:
 
 
 def permutation(xp, pivots, packed):
-    """The matrices P of A = P L U."""
+    """Returns the matrices P of A = P L U."""
     out = xp.zeros((*packed.shape[:-1], packed.shape[-2]), packed.dtype)
     xp.put_along_axis(out, row_order(xp, pivots, packed.shape[-2])[..., None, :], 1, -2)
     return out
 
 
 def lu_solve(xp, packed, pivots, b, adjoint: bool):
-    """X of A X = B (of Aᴴ X = B if `adjoint`) from the decomposition of A."""
+    """Solves A X = B (or Aᴴ X = B if `adjoint`) from the decomposition of A."""
     lead, (n, columns) = np.broadcast_shapes(packed.shape[:-2], b.shape[:-2]), b.shape[-2:]
     packed, pivots = xp.broadcast_to(packed, (*lead, n, n)), xp.broadcast_to(pivots, (*lead, n))
     out = xp.array(xp.broadcast_to(b, (*lead, n, columns)), order="C")
@@ -137,7 +137,7 @@ def lu_solve(xp, packed, pivots, b, adjoint: bool):
 
 
 def inv(xp, a):
-    """The inverses, and for each matrix the first pivot that is zero (from 1; 0 if none is: else it is no inverse)."""
+    """Returns the inverses, and the first zero pivot of each matrix (from 1; 0 if none, else it is singular)."""
     try:
         with np.errstate(all="ignore"):
             return xp.linalg.inv(a), xp.zeros(a.shape[:-2], np.int32)
@@ -147,7 +147,7 @@ def inv(xp, a):
 
 
 def solve(xp, a, b):
-    """X of `a X = b` for stacks of matrices (not of vectors), and for each `a` the first zero pivot (from 1; or 0)."""
+    """Solves `a X = b` for stacks of matrices (not vectors); also returns each first zero pivot (from 1; 0 if none)."""
     try:
         with np.errstate(all="ignore"):
             return xp.linalg.solve(a, b), xp.zeros(a.shape[:-2], np.int32)

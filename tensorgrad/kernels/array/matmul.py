@@ -1,7 +1,7 @@
 """Matrix products over plain arrays.
 
-Three orders of one product, `a @ b`, `a @ bᵀ` and `aᵀ @ b`: the gradients of each are products in the other two, so
-none ever needs a transposed copy. 16-bit floats are multiplied in float32; integers by NumPy's own loops.
+One product in three forms, `a @ b`, `a @ bᵀ` and `aᵀ @ b`: the gradients of each are products in the other two, so none
+ever needs a transposed copy. 16-bit floats are multiplied in float32; integers by NumPy's own loops.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ BLAS_TYPES = frozenset("fdFD")
 def matmul(xp, a, b):
     """`a @ b` by NumPy's rules: vectors, matrices, or stacks of matrices that broadcast.
 
-    Raises: RuntimeError, in PyTorch's words, where shapes or dtypes do not fit.
+    Raises: RuntimeError, with PyTorch's message, if shapes or dtypes do not fit.
     """
     if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.dtype.char in BLAS_TYPES:
         try:
             return a.dot(b)  # half the overhead of matmul
         except ValueError:
             if a.shape[1] == b.shape[0]:
-                raise  # not of the shapes: a signal handler's, which may come at any moment
+                raise  # not about the shapes: raised by a signal handler, which may run at any moment
     matmul_shape(a, b)
     if b.ndim == 2 and a.ndim > 2:  # one large product instead of many small ones
         rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
@@ -96,7 +96,7 @@ def linear_backward(xp, g, input, weight, bias_shape, needs):
 
 
 def widened(array):
-    """float32 for 16-bit floats, anything else as it is."""
+    """Returns 16-bit floats as float32, anything else unchanged."""
     if array is not None and array.dtype.itemsize == 2 and array.dtype.kind not in "iu":
         return array.astype(np.float32)
     return array
@@ -121,7 +121,7 @@ def _ones(n, dtype):
 def added(xp, c, product, beta, alpha):
     """`beta · c + alpha · product`, broadcast to the shape of `product`, which may be overwritten.
 
-    With `beta` 0 nothing of `c` is looked at, not even its nan. Raises: RuntimeError if `c` does not broadcast.
+    With `beta` 0, `c` is ignored, including any nan. Raises: RuntimeError if `c` does not broadcast.
     """
     check_expands(c.shape, product.shape)
     if product.dtype.kind in "iu":
@@ -173,7 +173,7 @@ def vdot(xp, a, b):
     return multiplied(xp, a.conj() if a.dtype.kind == "c" else a, b)
 
 
-# --- shapes, and what PyTorch says where they do not fit -----------------------------------------------------------
+# --- shapes, and PyTorch's messages if they do not fit --------------------------------------------------------------
 
 
 def _same_dtype(a, b, message):
@@ -182,7 +182,7 @@ def _same_dtype(a, b, message):
 
 
 def _check_multiplied(a, b, added=False):
-    """Raises: RuntimeError for two dtypes. `added`: something is added to the product."""
+    """Raises: RuntimeError if the dtypes differ. `added`: something is added to the product."""
     if added:
         _same_dtype(a, b, f"mat1 and mat2 must have the same dtype, but got {scalar_type(a)} and {scalar_type(b)}")
     _same_dtype(
@@ -198,7 +198,7 @@ def _no_bool(a, kernel):
 
 
 def matmul_shape(a, b):
-    """The shape of `a @ b`. Raises: RuntimeError where shapes or dtypes do not fit."""
+    """Returns the shape of `a @ b`. Raises: RuntimeError if shapes or dtypes do not fit."""
     if not a.ndim or not b.ndim:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D")
     if b.ndim == 1:
@@ -223,7 +223,7 @@ def matmul_shape(a, b):
 
 
 class _Rows:
-    """An array of any rank seen as a matrix: its shape and dtype."""
+    """An array of any rank viewed as a matrix: its shape and dtype."""
 
     def __init__(self, a):
         self.shape, self.ndim, self.dtype = (math.prod(a.shape[:-1]), a.shape[-1]), 2, a.dtype
@@ -259,7 +259,7 @@ def mm_shape(a, b):
 
 
 def bmm_shape(a, b, c=None):
-    """The shape of a product of two stacks of matrices; `c` is what is added to it."""
+    """Returns the shape of a product of two stacks of matrices; `c` is the term added to it."""
     for array, name in ((a, "batch1"), (b, "batch2")):
         if array.ndim != 3:
             raise RuntimeError(f"{name} must be a 3D tensor")

@@ -1,8 +1,8 @@
-"""Normalisations over plain arrays: layer, batch, group and root-mean-square, with their gradients.
+"""Normalizations over plain arrays: layer, batch, group and root-mean-square, with their gradients.
 
-Statistics are those of PyTorch: the biased variance normalises. Means and reciprocal deviations of two-byte inputs
-are float32, results have the input's dtype. Gradient kernels take `need`, three flags for the gradients of the
-input, the weight and the bias; what is not needed is None.
+Statistics are PyTorch's: the biased variance normalizes. Means and reciprocal deviations of two-byte inputs are
+float32, results have the input's dtype. Gradient kernels take `need`, three flags for the gradients of the input, the
+weight and the bias; those not needed are None.
 """
 
 import math
@@ -13,13 +13,13 @@ from .blocks import long_rows
 from .softmax import _row_blocks, _row_sum
 
 _ALL = (True, True, True)
-# Elements per block. Half a dozen arrays of this size stay in the last cache; smaller blocks pay more for the calls.
+# Elements per block. Half a dozen arrays of this size stay in the last-level cache; smaller blocks cost more in calls.
 BLOCK = 1 << 17
-_SHORT = 64  # positions per channel from which sums over them are quicker than sums over everything else first
+_SHORT = 64  # positions per channel from which it is faster to sum over them before everything else
 
 
 def _wide(array):
-    """float32 for two-byte floats, otherwise the array itself."""
+    """Returns float32 for two-byte floats, otherwise the array itself."""
     return array.astype(np.float32) if array is not None and array.dtype.itemsize == 2 else array
 
 
@@ -40,7 +40,7 @@ def _inverse_deviation(xp, variance, eps):
 
 
 def _centre_rows(xp, rows, eps, out, mean, rstd):
-    """`rows - mean` into `out` (n, m), the statistics into `mean` (None: not centred) and `rstd` (n, 1)."""
+    """Writes `rows - mean` to `out` (n, m), the statistics to `mean` (None: not centered) and `rstd` (n, 1)."""
     m = rows.shape[1]
     if mean is None:
         out[...] = rows
@@ -54,14 +54,15 @@ def _outer(xp, column, row):
     """The products of a column (n, 1) and a vector (m,) as an (n, m) array."""
     if xp is not np or column.size * row.size < 4096:
         return column * row
-    # Beside a product of rank two, padded with zeros, NumPy's loops over a broadcast operand take three times as long.
+    # Compared with a product of rank two, padded with zeros, NumPy's loops over a broadcast operand take three times as
+    # long.
     left, right = np.zeros((column.size, 2), column.dtype), np.zeros((2, row.size), row.dtype)
     left[:, :1], right[0] = column, row
     return left @ right
 
 
 def _flat_rows(x, axes):
-    """`x` as (rows, elements that are normalised together) for trailing `axes`, and the shape of its statistics."""
+    """Views `x` as (rows, elements normalized together) for trailing `axes`; also returns the statistics' shape."""
     lead = x.shape[: x.ndim - len(axes)]
     return x.reshape(math.prod(lead), math.prod(x.shape[len(lead) :])), lead + (1,) * len(axes)
 
@@ -113,10 +114,10 @@ def _row_norm_grad(xp, g, x, mean, rstd, weight, axes, need):
 
 
 def _rows_grad(xp, g, x, mean, rstd, w, gx, gw, gb):
-    """The gradient of the input into `gx`; those of weight and bias added to `gw` and `gb` (each may be None).
+    """Writes the gradient of the input to `gx`; adds those of weight and bias to `gw` and `gb` (each may be None).
 
     gx = rstd (g w - mean(g w) - normal mean(g w normal)) with normal = d rstd, d = x - mean. All sums are products of
-    matrices with vectors, which BLAS takes in one pass each.
+    matrices with vectors, which BLAS computes in one pass each.
     """
     n, m = x.shape
     if gb is not None:
@@ -139,9 +140,9 @@ def _rows_grad(xp, g, x, mean, rstd, w, gx, gw, gb):
 
 
 def layer_norm(xp, x, axes, weight=None, bias=None, eps=1e-5):
-    """Layer normalisation over the trailing `axes` (J. L. Ba et al., arXiv:1607.06450).
+    """Layer normalization over the trailing `axes` (J. L. Ba et al., arXiv:1607.06450).
 
-    Returns `(y, mean, rstd)`, the statistics with ones in place of the normalised dimensions.
+    Returns `(y, mean, rstd)`, the statistics with ones in place of the normalized dimensions.
     """
     return _row_norm(xp, x, axes, weight, bias, eps, True)
 
@@ -152,7 +153,7 @@ def layer_norm_grad(xp, g, x, mean, rstd, weight, axes, need=_ALL):
 
 
 def rms_norm(xp, x, axes, weight, eps):
-    """Root-mean-square normalisation over the trailing `axes` (B. Zhang, R. Sennrich, arXiv:1910.07467).
+    """Root-mean-square normalization over the trailing `axes` (B. Zhang, R. Sennrich, arXiv:1910.07467).
 
     Returns `(y, rrms)`.
     """
@@ -167,19 +168,19 @@ def rms_norm_grad(xp, g, x, rrms, weight, axes, need=(True, True)):
 
 # ---------------------------------------------------------------- per channel
 #
-# (N, C, *) is computed on as (N, C L), a number per channel being repeated L times beside it: NumPy's loops are then
-# C L elements long instead of L. Channels are taken in blocks that stay in cache.
+# (N, C, *) is processed as (N, C L), with each channel's number repeated L times: NumPy's loops are then C L elements
+# long instead of L. Channels are taken in blocks that stay in cache.
 
 
 def _by_channel(array):
-    """(N, C, *) as (N, C L), and L."""
+    """Views (N, C, *) as (N, C L), and returns L."""
     n, c = array.shape[:2]
     length = math.prod(array.shape[2:])
     return array.reshape(n, c * length), length
 
 
 def _channel_blocks(xp, x, length):
-    """Pairs of slices: of channels, and of the columns of `x` (N, C L) that are theirs."""
+    """Yields pairs of slices: of channels, and of their columns in `x` (N, C L)."""
     if xp is not np or x.size <= BLOCK or x.shape[0] * length < 1024:
         return ((slice(None), slice(None)),)
     step = max(1, BLOCK // (x.shape[0] * length))
@@ -187,8 +188,8 @@ def _channel_blocks(xp, x, length):
     return [(slice(c, c + step), slice(c * length, (c + step) * length)) for c in starts]
 
 
-def _beside(x, channels, length):
-    """A number per channel as an operand beside `x` (N, C L)."""
+def _expanded(x, channels, length):
+    """Expands a number per channel to an operand for `x` (N, C L)."""
     if channels.dtype is not x.dtype:
         channels = channels.astype(x.dtype, copy=False)
     return channels if length == 1 else channels.repeat(length)
@@ -210,10 +211,10 @@ def _channel_dot(xp, a, b, length):
 
 
 def batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps=1e-5):
-    """Batch normalisation of (N, C, *) per channel (S. Ioffe, C. Szegedy, arXiv:1502.03167).
+    """Batch normalization of (N, C, *) per channel (S. Ioffe, C. Szegedy, arXiv:1502.03167).
 
-    In training by the batch's statistics, otherwise by the running ones. Returns `(y, mean, rstd, var)`: what
-    normalised each channel, `var` biased. The running statistics are not written: see `updated_running`.
+    Uses the batch's statistics in training, otherwise the running ones. Returns `(y, mean, rstd, var)`: the statistics
+    that normalized each channel, `var` biased. The running statistics are not written: see `updated_running`.
     """
     flat, length = _by_channel(_wide(x))
     if x.dtype.itemsize == 2:
@@ -236,29 +237,29 @@ def batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps=1e-
 
 
 def _scale_and_shift(xp, x, factor, shift, length, out):
-    xp.multiply(x, _beside(x, factor, length), out)
-    xp.add(out, _beside(x, shift, length), out)
+    xp.multiply(x, _expanded(x, factor, length), out)
+    xp.add(out, _expanded(x, shift, length), out)
 
 
 def _batch_statistics_and_norm(xp, x, length, weight, bias, eps, out):
-    """Mean, reciprocal deviation and variance per channel of `x` (N, C L), which is normalised into `out`."""
+    """Returns mean, reciprocal deviation and variance per channel of `x` (N, C L), normalized into `out`."""
     mean, rstd, var = (xp.empty(x.shape[1] // max(length, 1), x.dtype) for _ in range(3))
     count = x.dtype.type(x.shape[0] * length)
     for channels, columns in _channel_blocks(xp, x, length):
         d = out[:, columns]
         mean[channels] = _channel_sum(xp, x[:, columns], length) / count
-        xp.subtract(x[:, columns], _beside(x, mean[channels], length), d)
+        xp.subtract(x[:, columns], _expanded(x, mean[channels], length), d)
         var[channels] = _channel_dot(xp, d, d, length) / count
         rstd[channels] = _inverse_deviation(xp, var[channels], eps)
         factor = rstd[channels] if weight is None else rstd[channels] * weight[channels]
-        xp.multiply(d, _beside(x, factor, length), d)
+        xp.multiply(d, _expanded(x, factor, length), d)
         if bias is not None:
-            xp.add(d, _beside(x, bias[channels], length), d)
+            xp.add(d, _expanded(x, bias[channels], length), d)
     return mean, rstd, var
 
 
 def updated_running(running_mean, running_var, mean, var, count, momentum):
-    """The running statistics after a batch of `count` elements per channel: the variance enters unbiased."""
+    """Returns the running statistics after a batch of `count` elements per channel, using the unbiased variance."""
     unbiased = var * (count / (count - 1)) if count > 1 else var * math.inf
     return (
         (running_mean * (1 - momentum) + mean * momentum).astype(running_mean.dtype, copy=False),
@@ -289,7 +290,7 @@ def batch_norm_grad(xp, g, x, mean, rstd, weight, training, need=_ALL):
 
 
 def _batch_norm_grad_block(xp, g, x, length, mean, rstd, scale, training, need, gx):
-    """The gradient of some channels' input into `gx` (None: not needed); returns those of weight and bias, or 0.
+    """Writes the gradient of some channels' input to `gx` (None: not needed); returns those of weight and bias, or 0.
 
     gx = scale (g - mean(g) - normal mean(g normal)) with normal = d rstd, d = x - mean.
     """
@@ -298,20 +299,20 @@ def _batch_norm_grad_block(xp, g, x, length, mean, rstd, scale, training, need, 
     gb = _channel_sum(xp, g, length) if need[2] or through else 0
     gw = 0
     if need[1] or through:
-        d = xp.subtract(x, _beside(x, mean, length), gx)
+        d = xp.subtract(x, _expanded(x, mean, length), gx)
         gw = _channel_dot(xp, g, d, length) * rstd
         if through:
-            d *= _beside(x, gw * rstd * (-1.0 / count), length)
+            d *= _expanded(x, gw * rstd * (-1.0 / count), length)
             d += g
-            d -= _beside(x, gb / count, length)
-            d *= _beside(x, scale, length)
+            d -= _expanded(x, gb / count, length)
+            d *= _expanded(x, scale, length)
     if need[0] and not training:
-        xp.multiply(g, _beside(x, scale, length), gx)
+        xp.multiply(g, _expanded(x, scale, length), gx)
     return gw, gb
 
 
 def group_norm(xp, x, groups, weight=None, bias=None, eps=1e-5):
-    """Normalisation of (N, C, *) over each of `groups` groups of channels (Y. Wu, K. He, arXiv:1803.08494).
+    """Normalization of (N, C, *) over each of `groups` groups of channels (Y. Wu, K. He, arXiv:1803.08494).
 
     Returns `(y, mean, rstd)`, the statistics (N, groups).
     """
@@ -337,7 +338,7 @@ def group_norm(xp, x, groups, weight=None, bias=None, eps=1e-5):
 
 
 def _channel_factors(xp, per_group, weight, channels):
-    """(N, groups) times `weight` (C,), as (N, C, 1)."""
+    """Multiplies (N, groups) by `weight` (C,), giving (N, C, 1)."""
     factors = per_group.repeat(channels // per_group.shape[1], axis=1)
     return (factors if weight is None else factors * _wide(weight))[:, :, None]
 
@@ -364,9 +365,9 @@ def group_norm_grad(xp, g, x, mean, rstd, weight, groups, need=_ALL):
 
 
 def _images_grad(xp, g, x, mean, rstd, weight, gx, gw, gb):
-    """The gradient of images (n, C, L) into `gx` (None: not needed); those of weight and bias are added to `gw`, `gb`.
+    """Writes the gradient of images (n, C, L) to `gx` (None: not needed); adds those of weight and bias to `gw`, `gb`.
 
-    The formula is that of `_rows_grad`, a row being a group; the sums over groups are made from sums over channels.
+    The formula is that of `_rows_grad` with a group as a row; the sums over groups are made from sums over channels.
     """
     n, c, length = x.shape
     groups = mean.shape[1]

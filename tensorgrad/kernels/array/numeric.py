@@ -1,4 +1,4 @@
-"""Counting in several dimensions, and hashing, over plain arrays."""
+"""Histograms in several dimensions, and hashing, over plain arrays."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from tensorgrad.dtypes import scalar_type
 
 
 def histogramdd(xp, x, edges, weight, density):
-    """Counts (or sums of weights) of the points in the last dimension of `x` in the cells of a grid, the last cell of
-    each dimension closed; divided to a density if asked. `edges`: one ascending array per dimension."""
+    """Counts the points (or sums their weights) in the last dimension of `x` in the cells of a grid.
+
+    The last cell of each dimension is closed. `edges`: one ascending array per dimension; `density`: normalizes to a
+    density.
+    """
     points = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     cell = xp.zeros(len(points), np.int64)
     inside = xp.full(len(points), len(edges) > 0)
@@ -31,7 +34,7 @@ def histogramdd(xp, x, edges, weight, density):
 
 
 def hash_tensor(xp, x, dim, keepdim, mode):
-    """The exclusive or of the elements' 64 bits, as uint64: of floats in float64, of integers in int64.
+    """The exclusive or of the elements' 64 bits, as uint64: floats as float64, integers as int64.
 
     Raises: NotImplementedError for complex and the wider unsigned dtypes, IndexError for a dimension of size 0.
     """
@@ -46,7 +49,7 @@ def hash_tensor(xp, x, dim, keepdim, mode):
     shape = [x.shape[d] for d in kept]
     bits = xp.ascontiguousarray(x.transpose(*dims, *kept).astype(wide)).view(np.uint64)
     bits = bits.reshape(-1, *shape) if x.size else bits.reshape(1, *shape)
-    while len(bits) > 1:  # halves onto each other
+    while len(bits) > 1:  # fold one half onto the other
         half = len(bits) // 2
         folded = bits[:half] ^ bits[half : 2 * half]
         if len(bits) % 2:

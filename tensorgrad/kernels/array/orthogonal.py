@@ -1,8 +1,8 @@
-"""Orthogonal polynomials over plain arrays: their value at `x`, of a degree `n` that each element has for itself.
+"""Orthogonal polynomials over plain arrays: their value at `x`, with a degree `n` per element.
 
-All are computed in float64 by their recurrence over the degree (Abramowitz and Stegun 22.7); Chebyshev's, of high
-degree and within [-1, 1], by their trigonometric form (22.3.15-16 and its like for the third and fourth kind). The
-degree is cut to a whole number; of one that is negative or none (nan, or beyond 64 bits) the value is 0.
+All are computed in float64 by their recurrence over the degree (Abramowitz and Stegun 22.7); Chebyshev polynomials of
+high degree, within [-1, 1], by their trigonometric form (22.3.15-16 and its analogs for the third and fourth kind). The
+degree is truncated to an integer; if it is negative or invalid (nan, or beyond 64 bits) the value is 0.
 """
 
 from collections.abc import Callable
@@ -22,11 +22,11 @@ class Wave(NamedTuple):
 
 
 class Family(NamedTuple):
-    """One family. Each function takes arrays."""
+    """One family of polynomials. Each function takes arrays."""
 
     first: Callable  # x -> the polynomial of degree 1
     step: Callable  # (k, x, q, p) -> that of degree k + 1, from q of degree k and p of degree k - 1
-    waves: tuple[Wave, Wave] | None = None  # at x >= 0, and the polynomials' at -x, whose odd degrees have other signs
+    waves: tuple[Wave, Wave] | None = None  # at x >= 0, and the polynomials' at -x, whose odd degrees change sign
     limits: tuple[int, int] | None = None  # PyTorch's highest degrees in float32 and float64; nan beyond
 
 
@@ -48,13 +48,13 @@ HERMITE_HE = Family(lambda x: x, lambda k, x, q, p: x * q - k * p, limits=(128, 
 LAGUERRE_L = Family(lambda x: 1 - x, lambda k, x, q, p: ((2 * k + 1 - x) * q - k * p) / (k + 1))
 LEGENDRE_P = Family(lambda x: x, lambda k, x, q, p: ((2 * k + 1) * x * q - k * p) / (k + 1))
 
-_HIGH = 8  # above this degree the trigonometric form is taken
-_PATIENCE = 32  # steps of the recurrence between two looks whether all is nan, and stays so
+_HIGH = 8  # above this degree the trigonometric form is used
+_PATIENCE = 32  # steps of the recurrence between checks whether all values are nan, and will remain so
 
 
 def _recurrence(xp, x, n, family):
-    """The polynomials of the degrees `n` >= 1; both arrays have one dimension."""
-    order = xp.argsort(-n, kind="stable")  # the elements that are done leave at the end
+    """Evaluates the polynomials of the degrees `n` >= 1; both arrays have one dimension."""
+    order = xp.argsort(-n, kind="stable")  # finished elements leave at the end
     x, n = x[order], n[order]
     found = xp.empty_like(x)
     p, q, k = xp.ones_like(x), family.first(x), 1
@@ -73,7 +73,7 @@ def _recurrence(xp, x, n, family):
 
 
 def _trigonometric(xp, x, n, waves):
-    """The same for Chebyshev's polynomials at -1 <= x <= 1. Below 0 they are mirrored: near π angles lose digits."""
+    """The same for Chebyshev polynomials at -1 <= x <= 1. Below 0 they are mirrored: near π angles lose digits."""
     n = n.astype(np.float64)
     size = xp.abs(x)
     angle = xp.arccos(size)
@@ -99,7 +99,7 @@ def _fill(xp, out, x, n, family, limit):
 
 
 def _kernel(family: Family, shifted: bool = False):
-    """A function of x and n, arrays of one dtype that broadcast; one may be a number. `shifted`: at 2x - 1."""
+    """Makes a function of x and n, arrays of one dtype that broadcast; one may be a scalar. `shifted`: at 2x - 1."""
 
     def kernel(xp, x, n):
         x, n = _two_arrays(xp, x, n)

@@ -1,4 +1,4 @@
-"""Random permutations: the outcome of PyTorch's shuffles, found without taking their steps one by one."""
+"""Random permutations: the outcome of PyTorch's shuffles, computed without performing their steps one by one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ INSIDE_OUT = (2**32 - 1) // 20
 def randperm(gen: Generator, n: int, dtype: np.dtype = I64) -> np.ndarray:
     """A random permutation of 0 .. n-1 as a vector of `dtype`.
 
-    Source: R. A. Fisher and F. Yates; in step i the number at i changes places with the one at i + word % (n - i).
-    The steps look sequential; `_shuffle` finds their outcome without taking them, in a third of a loop's time.
+    Source: R. A. Fisher and F. Yates; step i swaps the number at i with the one at i + word % (n - i). The steps seem
+    sequential; `_shuffle` computes their outcome without performing them, in a third of a loop's time.
 
     >>> randperm(Generator().manual_seed(0), 5).tolist()
     [4, 0, 1, 3, 2]
@@ -36,15 +36,17 @@ def randperm(gen: Generator, n: int, dtype: np.dtype = I64) -> np.ndarray:
         return to_dtype(np.fromiter(numbers, I64, n), dtype)
     targets = np.empty(n, U32)
     targets[:-1] = steps
-    targets[:-1] %= np.arange(n, 1, -1, dtype=U32)  # of 32 bits: a third of the time of 64
+    targets[:-1] %= np.arange(n, 1, -1, dtype=U32)  # in 32 bits: a third of the time of 64
     targets += np.arange(n, dtype=U32)
     targets[-1] = n - 1  # the last number stays where it is
     return to_dtype(_shuffle(targets), dtype)
 
 
 def _by_target(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The targets in order, the steps that have them (those of one target in order too), and whether a target is the
-    same as the one before it."""
+    """Returns the targets in order, their steps, and whether each target equals the one before it.
+
+    The steps of one target are in order, too.
+    """
     n = targets.size
     kind, half = (U32, 16) if n <= 1 << 16 else (U64, 32)
     order = targets.astype(kind)
@@ -61,31 +63,31 @@ def _by_target(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _follow(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The end of each chain i -> parent[i] -> ..., by doubling: the chains have a few dozen links at most.
+    """Finds the end of each chain i -> parent[i] -> ..., by doubling: the chains have a few dozen links at most.
 
-    Overwrites `parent`; returns the ends and an array that is free. Fresh memory would cost more than the work.
+    Overwrites `parent`; returns the ends and an array that is free for reuse. New memory would cost more than the work.
     """
     further = np.empty_like(parent)
     for doubled in range(64):
         parent.take(parent, out=further, mode="clip")
         parent, further = further, parent
-        if doubled > 2 and np.array_equal(further, parent):  # before, it is hardly ever so
+        if doubled > 2 and np.array_equal(further, parent):  # earlier it is hardly ever true
             break
     return parent, further
 
 
 def _shuffle(targets: np.ndarray) -> np.ndarray:
-    """The outcome of swapping i with targets[i] (which is >= i) for i = 0, 1, ..., on the numbers 0 .. n-1.
+    """Returns the outcome of swapping i with targets[i] (which is >= i) for i = 0, 1, ..., on the numbers 0 .. n-1.
 
-    Step i takes away what lies at targets[i]: what the previous step with this target, m, had put there (the number
-    then at m), or else targets[i] itself. And what lies at i when step i begins was put there by the last earlier step
-    with target i, or is i. Both are chains from step to earlier step, so all of them are followed at once.
+    Step i removes the number at targets[i]: the one that the previous step with this target, m, had put there (the
+    number then at m), or else targets[i] itself. The number at i when step i begins was put there by the last earlier
+    step with target i, or is i. Both are chains from step to earlier step, so all of them are followed together.
     (Arithmetic on whole arrays, not selections: a random mask makes those several times slower.)
     """
     target, step, again = _by_target(targets)
     at = np.arange(targets.size)
-    at[target] = step  # of several, the last stays
-    own = (step == target).nonzero()[0]  # a step may be its own target, and is then the last to be so
+    at[target] = step  # of several, the last remains
+    own = (step == target).nonzero()[0]  # a step may be its own target, and is then the last with it
     at[target[own]] = np.where(again[own], step[own - 1], target[own])
     at, found = _follow(at)
     at.take(step, out=found, mode="clip")
@@ -98,16 +100,17 @@ def _shuffle(targets: np.ndarray) -> np.ndarray:
 
 
 def _inside_out(targets: np.ndarray) -> np.ndarray:
-    """The outcome of a[i] = a[targets[i]], a[targets[i]] = i (targets[i] <= i) for i = 0, 1, ... .
+    """Returns the outcome of a[i] = a[targets[i]], a[targets[i]] = i (targets[i] <= i) for i = 0, 1, ... .
 
-    A place holds the last step that had it for a target. If none had, it holds what its own step found at the target:
-    the step before with that target, or else what that place got from its own step, and so on along a chain.
+    A position holds the last step that had it as a target. If there is none, it holds what its own step found at the
+    target: the previous step with that target, or else what that position got from its own step, and so on along a
+    chain.
     """
     target, step, again = _by_target(targets)
     steps = np.arange(targets.size)
     previous, last = np.full(targets.size, -1), np.full(targets.size, -1)
     previous[step[1:]] = np.where(again[1:], step[:-1], -1)
-    last[target] = step  # of several, the last stays
+    last[target] = step  # of several, the last remains
     at, _ = _follow(np.where(previous < 0, targets, steps))
     found = np.where(previous < 0, steps, previous).take(at)
     return np.where(last < 0, found, last)

@@ -1,6 +1,6 @@
-"""Pointwise kernels that are more than one function of the array module.
+"""Pointwise kernels that take more than one function of the array module.
 
-A dtype that an op has no meaning for raises TypeError, which the call path turns into PyTorch's words.
+A dtype that an op does not support raises TypeError, which the dispatcher converts to PyTorch's message.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import activation, special
 from tensorgrad.kernels.array.special import as_float32
 
-_SMALL = 1024  # elements up to which the count of calls is what counts
-_ZERO, _ONE = np.zeros((), np.float32), np.ones((), np.float32)  # NumPy takes an array quicker than a Python number
+_SMALL = 1024  # elements up to which the number of calls dominates
+_ZERO, _ONE = np.zeros((), np.float32), np.ones((), np.float32)  # NumPy takes an array faster than a Python number
 _LARGE = 4096  # elements from which NumPy's clip beats maximum and minimum with a number
 
 
@@ -41,7 +41,7 @@ def _check_divisor(xp, x, y) -> None:
 
 
 def floor_divide(xp, x, y):
-    """Floor of the quotient. Raises: RuntimeError (ZeroDivisionError's text) for integers divided by zero."""
+    """Floor of the quotient. Raises: RuntimeError (with ZeroDivisionError's text) for integers divided by zero."""
     _check_divisor(xp, x, y)
     with np.errstate(all="ignore"):
         return xp.floor_divide(x, y)
@@ -59,7 +59,7 @@ def trunc_divide(xp, x, y):
 
 
 def remainder(xp, x, y):
-    """Python's modulus: the result has the divisor's sign, but a zero the dividend's, as in PyTorch.
+    """Python's modulus: the result has the divisor's sign, but a zero has the dividend's, as in PyTorch.
 
     Raises: RuntimeError for integers modulo zero.
     """
@@ -97,7 +97,7 @@ def gcd(xp, x, y):
 def lcm(xp, x, y):
     """The least common multiple of integers."""
     _refuse(x, "b")
-    found = xp.lcm(x, y)  # may have overflown; the shorter ones PyTorch computes in int32
+    found = xp.lcm(x, y)  # may have overflowed; the shorter ones PyTorch computes in int32
     return xp.abs(found) if x.dtype.kind == "i" and x.dtype.itemsize >= 4 else found
 
 
@@ -106,7 +106,7 @@ def lcm(xp, x, y):
 
 def power(xp, x, y):
     """x to the power y, with products for the small exponents that programs use most."""
-    if y.__class__ is float or y.__class__ is int:  # a float array and a number
+    if y.__class__ is float or y.__class__ is int:  # a float array and a scalar
         if y == 2:
             return xp.multiply(x, x)
         if y == 0.5:
@@ -122,7 +122,7 @@ def power(xp, x, y):
         _refuse(x, "b")
         return _integer_power(xp, x, y)
     if _two_byte_float(x):
-        if not y.shape:  # a number, for which arrays of these dtypes have no other form
+        if not y.shape:  # a scalar; arrays of these dtypes can represent it only so
             return as_float32(lambda xp, x: power(xp, x, float(y)), xp, x)
         return as_float32(power, xp, x, y)
     with np.errstate(all="ignore"):
@@ -135,7 +135,7 @@ def power_of(xp, x, y):
 
 
 def _integer_power(xp, x, y):
-    """Negative exponents of integers: 1 and -1 keep their value, everything else is 0 (PyTorch's rule)."""
+    """Negative exponents of integers: 1 and -1 keep their value, everything else gives 0 (PyTorch's rule)."""
     if not xp.any(xp.less(y, 0)):
         return xp.power(x, y)
     result = xp.power(x, xp.maximum(y, xp.zeros_like(y)))
@@ -176,7 +176,7 @@ def addcmul(xp, x, y, z, value):
 
 
 def addcdiv(xp, x, y, z, value):
-    """x + value · y / z. Raises: RuntimeError for integers, whose division PyTorch once rounded here."""
+    """x + value · y / z. Raises: RuntimeError for integers, whose division PyTorch used to round here."""
     if _integers(x):
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a "
@@ -192,7 +192,7 @@ def addcdiv(xp, x, y, z, value):
 
 
 def lerp(xp, x, end, weight):
-    """x + weight · (end - x), from whichever end is nearer, so that weight 1 gives `end` exactly."""
+    """x + weight · (end - x), from the nearer end, so that weight 1 gives `end` exactly."""
     _refuse(x, "iub")
     if _two_byte_float(x):
         return as_float32(lerp, xp, x, end, weight)
@@ -201,7 +201,7 @@ def lerp(xp, x, end, weight):
 
 
 def lerp_by_number(xp, x, end, weight):
-    """`lerp` with a Python number as weight."""
+    """`lerp` with a Python scalar as weight."""
     if _two_byte_float(x):
         return as_float32(lerp_by_number, xp, x, end, weight=weight)
     span = xp.subtract(end, x)
@@ -209,11 +209,11 @@ def lerp_by_number(xp, x, end, weight):
 
 
 def _number(x, value):
-    """A number as an operand beside `x`: NumPy itself keeps the dtype of floats, but not of integers or bfloat16."""
+    """Returns a scalar as an operand for `x`: NumPy itself keeps the dtype of floats and complex numbers only."""
     return value if x.dtype.kind in "fc" else x.dtype.type(value)
 
 
-# --- sign and size -------------------------------------------------------------------------------------------------
+# --- sign and absolute value -----------------------------------------------------------------------------------------
 
 
 def sign(xp, x):
@@ -237,7 +237,7 @@ def sgn(xp, x):
 
 
 def signbit(xp, x):
-    """Whether the sign is negative, minus zero included."""
+    """Whether the sign is negative, including for minus zero."""
     if x.dtype.kind == "c":
         raise NotImplementedError("signbit is not implemented for complex tensors.")
     return xp.less(x, 0) if _integers(x) else xp.signbit(x)
@@ -253,7 +253,7 @@ def heaviside(xp, x, values):
 
 
 def whole(name: str):
-    """`floor`, `ceil` or `trunc`, leaving integers as they are."""
+    """Makes `floor`, `ceil` or `trunc`, which leave integers unchanged."""
 
     def kernel(xp, x):
         _refuse(x, "bc")
@@ -263,7 +263,7 @@ def whole(name: str):
 
 
 def round_decimals(xp, x, decimals):
-    """Rounded half to even at a decimal place."""
+    """Rounds half to even at a decimal place."""
     _refuse(x, "bc" if decimals == 0 else "biuc")
     if _integers(x):
         return xp.array(x)
@@ -277,7 +277,7 @@ def round_decimals(xp, x, decimals):
 
 
 def frac(xp, x):
-    """The part after the point, with the sign of x."""
+    """The fractional part, with the sign of x."""
     _refuse(x, "biuc")
     return xp.subtract(x, xp.trunc(x))
 
@@ -312,18 +312,18 @@ def fmin(xp, x, y):
 
 
 def clamp(xp, x, low, high):
-    """x limited to [low, high] (numbers; either may be None); nan stays nan, and the upper limit wins."""
+    """x limited to [low, high] (scalars; either may be None); nan is kept, and the upper limit takes precedence."""
     if (x.size < _LARGE and x.dtype.itemsize > 2) or x.dtype.kind != "f":
-        if x.dtype.kind == "V":  # bfloat16 knows no Python numbers
+        if x.dtype.kind == "V":  # bfloat16 does not support Python scalars
             low, high = (None if v is None else x.dtype.type(v) for v in (low, high))
-        if low is not None:  # the limit first: of equal zeros the second is taken, which shall be that of x
+        if low is not None:  # the limit first: of equal zeros the second is taken, which must be that of x
             x = xp.maximum(low, x)
         return x if high is None else xp.minimum(high, x)
     return xp.clip(x, -np.inf if low is None else low, np.inf if high is None else high)
 
 
 def clamp_between(xp, x, low, high):
-    """x limited to [low, high], arrays that broadcast; the upper limit wins."""
+    """x limited to [low, high], arrays that broadcast; the upper limit takes precedence."""
     _refuse(x, "bc")
     return xp.minimum(xp.maximum(x, low), high)
 
@@ -340,7 +340,7 @@ def clamp_grad(xp, g, x, low, high):
 
 
 def nan_to_num(xp, x, nan, posinf, neginf):
-    """nan and infinities replaced by numbers (complex ones in either part)."""
+    """Replaces nan and infinities by numbers (in either part of complex numbers)."""
     if _integers(x):
         return xp.array(x)
     if x.dtype.kind == "c":
@@ -352,7 +352,7 @@ def nan_to_num(xp, x, nan, posinf, neginf):
     return xp.where(x == -np.inf, number(neginf), x)
 
 
-# --- comparisons and choices ---------------------------------------------------------------------------------------
+# --- comparisons and selection ---------------------------------------------------------------------------------------
 
 
 def lt(xp, x, y):
@@ -399,12 +399,12 @@ def isfinite(xp, x):
 
 
 def where(xp, condition, x, y):
-    """x where the condition holds, else y."""
+    """x where the condition is true, else y."""
     return xp.where(condition, x, y)
 
 
 def masked_fill(xp, x, mask, value):
-    """x with a number where the mask holds."""
+    """x with a scalar where the mask is true."""
     if value == 0 and x.dtype.kind == "f" and mask.shape == x.shape and math.copysign(1, value) > 0:
         return activation.clear_where(xp, mask, x)
     with np.errstate(all="ignore"):
@@ -423,7 +423,7 @@ def angle(xp, x):
 
 
 def join_parts(xp, real, imag):
-    """real + i imag, exact for infinities and nan, which a product with i is not."""
+    """real + i imag, exact for infinities and nan, unlike a product with i."""
     shape = np.broadcast_shapes(real.shape, imag.shape)
     out = xp.empty(shape, np.complex128 if real.dtype.itemsize == 8 else np.complex64)
     out.real, out.imag = real, imag
@@ -431,16 +431,16 @@ def join_parts(xp, real, imag):
 
 
 def as_real(xp, x):
-    """A view of complex numbers as pairs in one more, last dimension."""
+    """Views complex numbers as pairs in an additional last dimension."""
     return x[..., None].view(x.real.dtype)
 
 
 def as_complex(xp, x):
-    """A view of the pairs in the last dimension as complex numbers."""
+    """Views the pairs in the last dimension as complex numbers."""
     return x.view(np.complex128 if x.dtype.itemsize == 8 else np.complex64)[..., 0]
 
 
-# --- sigmoid and tanh, which have complex arguments too ------------------------------------------------------------
+# --- sigmoid and tanh, which also take complex arguments -------------------------------------------------------------
 
 
 def sigmoid(xp, x):
@@ -454,9 +454,9 @@ def sigmoid(xp, x):
 
 
 def relu(xp, x):
-    """max(x, 0), nan kept. Raises: RuntimeError for booleans."""
+    """max(x, 0); nan is kept. Raises: RuntimeError for booleans."""
     if x.dtype is F32 and x.size < _LARGE and xp is np:
-        return xp.maximum(_ZERO, x)  # x second: of equal zeros that one is taken, as in PyTorch
+        return xp.maximum(_ZERO, x)  # x second: of equal zeros the second is taken, as in PyTorch
     if x.dtype.kind == "b":
         raise RuntimeError("Boolean inputs not supported for relu")
     _refuse(x, "c")
@@ -502,7 +502,7 @@ def hardshrink(xp, x, limit):
 
 
 def softshrink(xp, x, limit):
-    """x moved towards 0 by the limit, and 0 within it."""
+    """x moved towards 0 by the limit; 0 within it."""
     moved = xp.subtract(x, xp.copysign(x.dtype.type(limit), x))
     return activation.clear_where(xp, _within(xp, x, limit), moved)
 
@@ -511,11 +511,11 @@ def _within(xp, x, limit):
     return xp.logical_and(xp.greater_equal(x, -limit), xp.less_equal(x, limit))
 
 
-# --- functions of floats that NumPy would also run on integers, in float64 -----------------------------------------
+# --- functions of floats that NumPy would also apply to integers, in float64 -----------------------------------------
 
 
 def floats_only(name: str):
-    """A function of two arrays that has no meaning for integers."""
+    """Makes a function of two arrays that does not support integers."""
 
     def kernel(xp, x, y):
         _refuse(x, "biu")
@@ -529,7 +529,7 @@ def logaddexp(xp, x, y, base=math.e):
     _refuse(x, "biu")
     if x.dtype.kind != "c":
         return xp.logaddexp(x, y) if base == math.e else xp.logaddexp2(x, y)
-    with np.errstate(all="ignore"):  # the exponential of the one with the larger real part is taken out
+    with np.errstate(all="ignore"):  # factors out the exponential of the one with the larger real part
         swap = xp.logical_or(x.real < y.real, xp.isnan(y.real))
         big, small = xp.where(swap, y, x), xp.where(swap, x, y)
         result = big + xp.log1p(xp.exp(small - big))
@@ -548,12 +548,12 @@ def xlog1py(xp, x, y):
 
 
 def zeta(xp, x, q):
-    """Hurwitz's zeta function."""
+    """Hurwitz zeta function."""
     return special.zeta(xp, *_two_arrays(xp, x, q))
 
 
 def _two_arrays(xp, x, y):
-    """Both operands as arrays: one may be a Python number, which functions of NumPy would take for float64."""
+    """Returns both operands as arrays: one may be a Python scalar, which NumPy functions would take as float64."""
     dtype = (x if hasattr(x, "dtype") else y).dtype
     if dtype.kind == "c":
         raise TypeError("only for real numbers")

@@ -1,14 +1,14 @@
-"""Pooling on plain arrays, in one text for one, two and three spatial dimensions.
+"""Pooling on plain arrays, in one implementation for one, two and three spatial dimensions.
 
-``x`` is (N, C, *S) and ``kernel``, ``stride``, ``padding`` and ``dilation`` hold one int for each spatial dimension.
+``x`` is (N, C, *S) and ``kernel``, ``stride``, ``padding`` and ``dilation`` hold one int per spatial dimension.
 
-There is no loop over windows: a loop over the *taps* (the positions within a window) handles that tap of all windows
-in one array operation, and reads the input through a slice.  Padding is never built: a tap that falls outside for some
-windows just skips them.  The work goes over blocks of a few image planes that stay in the processor's cache.
+There is no loop over windows: a loop over the *taps* (the positions within a window) handles that tap of all windows in
+one array operation, and reads the input through a slice. Padding is never built: a tap that falls outside for some
+windows skips them. The work is done in blocks of a few image planes that stay in the processor's cache.
 
-An average is a sum along one dimension after the other (k + k taps instead of k * k).  A maximum keeps its place in the
-image: windows with equal maxima take the first place, and a nan wins over everything, the last nan taking the place,
-as in PyTorch.
+An average is a sum along one dimension after the other (k + k taps instead of k * k). A maximum keeps its index in the
+image: windows with equal maxima take the first index, and a nan wins over everything, with the last nan's index, as in
+PyTorch.
 """
 
 from functools import lru_cache
@@ -19,16 +19,16 @@ import numpy as np
 
 from .conv import widen
 
-BLOCK_BYTES = 512 << 10  # measured: input planes of this size, with their results, live in a 1 MiB second-level cache
-PIECE = 1 << 16  # gradients that are put in their places at a time
-MANY_TAPS = 16  # from here on, windows that tile the image are searched by argmax
+BLOCK_BYTES = 512 << 10  # measured: input planes of this size, with their results, fit a 1 MiB second-level cache
+PIECE = 1 << 16  # gradients that are written at a time
+MANY_TAPS = 16  # from here on, windows that tile the image are searched with argmax
 
 
-def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, places=True):
-    """The maximum of each window, and where it is: ``(values, indices)``, both (N, C, *P).
+def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, with_indices=True):
+    """Returns the maximum of each window and its index: ``(values, indices)``, both (N, C, *P).
 
-    ``indices`` are int64 and flat within an image plane, as PyTorch's ``return_indices=True`` gives them; empty unless
-    ``places`` are asked for.
+    ``indices`` are int64 and flat within an image plane, as from PyTorch's ``return_indices=True``; empty unless
+    ``with_indices`` is true.
 
     >>> import numpy as np
     >>> max_pool(np, np.array([[[3.0, 5.0, 2.0, 4.0]]]), (2,), (2,), (0,), (1,), False)
@@ -40,15 +40,15 @@ def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, places=True):
     points = shape[-dims:]
     planes = widen(xp, x).reshape(-1, *size)
     values = xp.empty((len(planes), *points), planes.dtype)
-    indices = xp.empty(values.shape if places else (0,), xp.int64)
+    indices = xp.empty(values.shape if with_indices else (0,), xp.int64)
     with np.errstate(all="ignore"):
         tiles = tuple(kernel) == tuple(stride) and all(n >= m * k for n, m, k in zip(size, points, kernel))
         if tiles and prod(kernel) >= MANY_TAPS and values.size and not any(padding) and max(dilation) == 1:
             return _max_of_tiles(xp, x, planes, kernel, shape)
         taps, table, corner = _geometry(size, points, *map(tuple, (kernel, stride, padding, dilation)))
         table, corner = xp.asarray(table), xp.asarray(corner)
-        # Overlapping windows read everything several times: then it pays to copy the planes side by side, so that one
-        # tap of all planes is contiguous.  Work arrays have the same axes, (plane, *S), whatever their order in memory.
+        # Overlapping windows read everything several times: then it pays to copy the planes interleaved, so that one
+        # tap of all planes is contiguous. Work arrays have the same axes, (plane, *S), in any memory order.
         interleave = any(d * (k - 1) + 1 > s for k, s, d in zip(kernel, stride, dilation))
         for first, last in _blocks(planes):
             block, best = planes[first:last], values[first:last]
@@ -56,29 +56,31 @@ def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, places=True):
                 block, best = _interleaved(xp, block.shape, x=block), _interleaved(xp, best.shape, dtype=best.dtype)
             _max_over_taps(xp, block, best, taps)
             values[first:last] = best
-            if places:
+            if with_indices:
                 indices[first:last] = xp.take(table, _taps_of_maxima(xp, block, best, taps, prod(kernel)))
                 indices[first:last] += corner
-    if places and any(d > 1 for d in dilation):  # all taps of a window may miss the input; its index must stay valid
+    if with_indices and any(
+        d > 1 for d in dilation
+    ):  # all taps of a window may miss the input; its index must be valid
         xp.clip(indices, 0, prod(size) - 1, out=indices)
-    return values.reshape(shape).astype(x.dtype, copy=False), indices.reshape(shape) if places else indices
+    return values.reshape(shape).astype(x.dtype, copy=False), indices.reshape(shape) if with_indices else indices
 
 
 def max_pool_values(xp, x, kernel, stride, padding, dilation, ceil_mode):
-    """The maximum of each window, without its place.
+    """Returns the maximum of each window, without its index.
 
     >>> import numpy as np
     >>> max_pool_values(np, np.array([[[3.0, 5.0, 2.0, 4.0]]]), (2,), (2,), (0,), (1,), False)
     array([[[5., 4.]]])
     """
-    return max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, places=False)[0]
+    return max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, with_indices=False)[0]
 
 
 def max_pool_grad(xp, g, indices, x_shape, windows=None):
-    """The gradient of a max pooling for its input: ``g`` (N, C, *P) added up at ``indices``, shape ``x_shape``.
+    """Computes the gradient of a max pooling for its input of ``x_shape``: ``g`` (N, C, *P) added up at ``indices``.
 
-    ``windows`` is ``(kernel, stride, padding, dilation)``; where it shows that windows do not overlap, no two gradients
-    meet and they are just written.  None (adaptive pooling) assumes that they may meet.
+    ``windows`` is ``(kernel, stride, padding, dilation)``; if it shows that windows do not overlap, no two gradients
+    share an element and they are just written. None (adaptive pooling) assumes that they may.
 
     >>> import numpy as np
     >>> max_pool_grad(np, np.array([[[1.0, 2.0]]]), np.array([[[1, 1]]]), (1, 1, 3)).tolist()
@@ -89,18 +91,18 @@ def max_pool_grad(xp, g, indices, x_shape, windows=None):
         planes, slopes = prod(x_shape[:2]), g.reshape(-1)
         at = indices.reshape(planes, prod(indices.shape[2:]))
         step = max(1, PIECE // max(at.shape[1], 1))
-        for first in range(0, planes, step):  # piece by piece, so that the places stay in the cache
+        for first in range(0, planes, step):  # in pieces, so that the indices stay in the cache
             begin, some = first * at.shape[1], at[first : first + step]
-            places = (some + (xp.arange(len(some)) * prod(x_shape[2:]))[:, None]).reshape(-1)
-            total.reshape(-1)[first * prod(x_shape[2:]) :][places] = slopes[begin : begin + places.size]
+            positions = (some + (xp.arange(len(some)) * prod(x_shape[2:]))[:, None]).reshape(-1)
+            total.reshape(-1)[first * prod(x_shape[2:]) :][positions] = slopes[begin : begin + positions.size]
     else:
-        places = _flat_places(xp, indices, prod(x_shape[2:])).reshape(-1)
-        xp.add.at(total.reshape(-1), places, g.reshape(-1).astype(total.dtype, copy=False))  # as fast as bincount
+        positions = _flat_places(xp, indices, prod(x_shape[2:])).reshape(-1)
+        xp.add.at(total.reshape(-1), positions, g.reshape(-1).astype(total.dtype, copy=False))  # as fast as bincount
     return total.astype(g.dtype, copy=False)
 
 
 def max_pool_gather(xp, gg, indices):
-    """The elements of ``gg`` (N, C, *S) at ``indices`` (N, C, *P): the derivative of :func:`max_pool_grad`.
+    """Returns the elements of ``gg`` (N, C, *S) at ``indices`` (N, C, *P): the derivative of :func:`max_pool_grad`.
 
     >>> import numpy as np
     >>> max_pool_gather(np, np.array([[[7.0, 8.0, 9.0]]]), np.array([[[1, 1]]])).tolist()
@@ -110,9 +112,9 @@ def max_pool_gather(xp, gg, indices):
 
 
 def avg_pool(xp, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
-    """The mean of each window, (N, C, *P).
+    """Computes the mean of each window, (N, C, *P).
 
-    The divisor is the number of elements in the window, with those in the padding unless ``count_include_pad`` is
+    The divisor is the number of elements in the window, including those in the padding unless ``count_include_pad`` is
     false, or ``divisor_override`` if that is not None.
 
     >>> import numpy as np
@@ -128,19 +130,19 @@ def avg_pool(xp, x, kernel, stride, padding, ceil_mode, count_include_pad, divis
     divisor = _divisor(xp, size, points, kernel, stride, padding, count_include_pad, divisor_override, out.dtype)
     whole = tuple(kernel) == size and not any(padding)
     with np.errstate(all="ignore"):
-        if whole and planes.dtype.kind == "f":  # a product with ones is a sum, and BLAS is the fastest at it
+        if whole and planes.dtype.kind == "f":  # a product with ones is a sum, and BLAS computes it fastest
             xp.divide(planes.reshape(-1, prod(size)) @ xp.ones(prod(size), planes.dtype), divisor, out=out.reshape(-1))
             return out.reshape(shape).astype(x.dtype, copy=False)
         for first, last in _blocks(planes):
             block = planes[first:last]
-            for axis in range(dims):  # rows first: they are contiguous, and what is left is smaller
+            for axis in range(dims):  # rows first: they are contiguous, and the rest is smaller
                 block = _sum_windows(xp, block, axis, points[axis], kernel[axis], stride[axis], padding[axis])
             _divide(xp, block, divisor, out[first:last])
     return out.reshape(shape).astype(x.dtype, copy=False)
 
 
 def avg_pool_grad(xp, g, x_shape, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
-    """The gradient of :func:`avg_pool` for its input: every element gets its windows' ``g / divisor``.
+    """Computes the gradient of :func:`avg_pool` for its input: every element gets its windows' ``g / divisor``.
 
     >>> import numpy as np
     >>> avg_pool_grad(np, np.array([[[2.0, 4.0]]]), (1, 1, 4), (2,), (2,), (0,), False, True, None).tolist()
@@ -167,8 +169,9 @@ def avg_pool_grad(xp, g, x_shape, kernel, stride, padding, ceil_mode, count_incl
 
 
 def adaptive_avg_pool(xp, x, output_size):
-    """The means of ``output_size`` windows that cover ``x`` (N, C, *S) evenly: window i goes from floor(i * S / P)
-    to ceil((i + 1) * S / P).
+    """The means of ``output_size`` windows that cover ``x`` (N, C, *S) evenly.
+
+    Window i goes from floor(i * S / P) to ceil((i + 1) * S / P).
 
     >>> import numpy as np
     >>> adaptive_avg_pool(np, np.array([[[1.0, 3.0, 2.0]]]), (2,)).tolist()
@@ -191,7 +194,7 @@ def adaptive_avg_pool(xp, x, output_size):
 
 
 def adaptive_avg_pool_grad(xp, g, x_shape):
-    """The gradient of :func:`adaptive_avg_pool` for its input, of shape ``x_shape``.
+    """Computes the gradient of :func:`adaptive_avg_pool` for its input, of shape ``x_shape``.
 
     >>> import numpy as np
     >>> adaptive_avg_pool_grad(np, np.array([[[2.0, 4.0]]]), (1, 1, 3)).tolist()
@@ -214,7 +217,7 @@ def adaptive_avg_pool_grad(xp, g, x_shape):
 
 
 def adaptive_max_pool(xp, x, output_size):
-    """The maxima of ``output_size`` even windows (see :func:`adaptive_avg_pool`): ``(values, indices)``.
+    """Returns the maxima of ``output_size`` even windows (see :func:`adaptive_avg_pool`): ``(values, indices)``.
 
     >>> import numpy as np
     >>> adaptive_max_pool(np, np.array([[[1.0, 3.0, 2.0]]]), (2,))
@@ -241,7 +244,7 @@ def adaptive_max_pool(xp, x, output_size):
 
 
 def _max_over_taps(xp, block, best, taps):
-    """Put each window's maximum into ``best`` (*n*, *P)."""
+    """Writes each window's maximum to ``best`` (*n*, *P)."""
     best.fill(xp.iinfo(block.dtype).min if block.dtype.kind in "iu" else -xp.inf)
     for _, there, here in taps:
         view = best[there]
@@ -249,13 +252,13 @@ def _max_over_taps(xp, block, best, taps):
 
 
 def _taps_of_maxima(xp, block, best, taps, count):
-    """The number of the tap where each window's maximum ``best`` is first found."""
-    # Count the taps before the first that equals the maximum: cheaper than carrying places along.
+    """Returns the number of the tap where each window's maximum ``best`` first occurs."""
+    # Count the taps before the first that equals the maximum: cheaper than carrying indices along.
     narrow = xp.uint8 if count < 256 else xp.int32
     code, missing = xp.zeros_like(best, dtype=narrow), xp.ones_like(best, dtype=bool)  # in best's memory order
     done = 0
     for number, there, here in taps:
-        if number > done:  # taps that lie outside for all windows
+        if number > done:  # taps that are outside for all windows
             code += missing.view(xp.uint8) * narrow(number - done)
         view = missing[there]
         xp.logical_and(view, best[there] != block[here], out=view)
@@ -272,7 +275,7 @@ def _taps_of_maxima(xp, block, best, taps, count):
 
 
 def _max_of_tiles(xp, x, planes, kernel, shape):
-    """:func:`max_pool` for large windows that lie side by side: one row for each window, then argmax."""
+    """:func:`max_pool` for large adjacent windows: one row per window, then argmax."""
     dims = len(kernel)
     points, size = shape[-dims:], planes.shape[1:]
     split = planes[(slice(None), *[slice(0, n * k) for n, k in zip(points, kernel)])]
@@ -286,7 +289,7 @@ def _max_of_tiles(xp, x, planes, kernel, shape):
 
 
 def _last_nan_argmax(xp, rows):
-    """The maxima along the last axis and the first place of each, or the last nan and its place."""
+    """Returns the maxima along the last axis and the first index of each, or the last nan and its index."""
     found = rows.argmax(-1)
     values = xp.take_along_axis(rows, found[..., None], -1)[..., 0]
     lost = values != values
@@ -298,7 +301,7 @@ def _last_nan_argmax(xp, rows):
 
 @lru_cache(maxsize=64)
 def _geometry(size, points, kernel, stride, padding, dilation):
-    """Where the taps of the windows lie: ``(taps, table, corner)``; kept, since layers see the same shapes again.
+    """Returns the positions of the taps: ``(taps, table, corner)``; cached, since layers see the same shapes again.
 
     ``taps``: ``(number, windows, elements)`` of each tap that meets the input, slices into the output and the input.
     Element ``table[number] + corner[window]`` of the flat image plane is under a tap.
@@ -315,11 +318,11 @@ def _geometry(size, points, kernel, stride, padding, dilation):
     pitch = [prod(size[axis + 1 :]) for axis in range(len(size))]
     table = _outer_sum([np.arange(k) * (d * t) for k, d, t in zip(kernel, dilation, pitch)]).reshape(-1)
     corner = _outer_sum([(np.arange(n) * s - p) * t for n, s, p, t in zip(points, stride, padding, pitch)])
-    return taps, np.append(table, 0), corner  # the last entry is for windows that meet nothing
+    return taps, np.append(table, 0), corner  # the last entry is for windows that miss the input
 
 
 def _reach(size, points, shift, stride):
-    """The windows first..last whose element at ``window * stride + shift`` lies in the input, and the first such."""
+    """Returns the windows first..last with ``window * stride + shift`` in the input, and the first such element."""
     first = max(0, -(shift // stride))
     last = min(points, (size - 1 - shift) // stride + 1)
     return first, last, first * stride + shift
@@ -338,7 +341,7 @@ def _sum_windows(xp, block, axis, points, kernel, stride, padding):
 
 
 def _spread_windows(xp, block, axis, size, kernel, stride, padding, out):
-    """The transpose of :func:`_sum_windows`: every window's number is added to all its elements."""
+    """The transpose of :func:`_sum_windows`: adds every window's number to all its elements."""
     axis += 1
     points = block.shape[axis]
     if out is None:
@@ -353,7 +356,7 @@ def _spread_windows(xp, block, axis, size, kernel, stride, padding, out):
 
 
 def _divisor(xp, size, points, kernel, stride, padding, count_include_pad, divisor_override, dtype):
-    """What the windows' sums are divided by: one number where it is the same for all, else an array over windows."""
+    """Returns the divisor of the windows' sums: one number if it is the same for all, else an array over windows."""
     if divisor_override is not None:
         return divisor_override
     axes = []
@@ -380,14 +383,14 @@ def _divide(xp, block, divisor, out):
 
 
 def _blocks(planes):
-    """``(first, last)`` ranges of planes, each about BLOCK_BYTES of input."""
+    """Returns ``(first, last)`` ranges of planes, each about BLOCK_BYTES of input."""
     step = max(1, BLOCK_BYTES // max(1, prod(planes.shape[1:]) * planes.dtype.itemsize))
     for first in range(0, len(planes), step):
         yield first, min(first + step, len(planes))
 
 
 def _interleaved(xp, shape, dtype=None, x=None):
-    """An array with axes (plane, *S) that lies in memory as (*S, plane): empty, or a copy of ``x``."""
+    """Makes an array with axes (plane, *S) and memory order (*S, plane): empty, or a copy of ``x``."""
     out = xp.moveaxis(xp.empty((*shape[1:], shape[0]), x.dtype if dtype is None else dtype), -1, 0)
     if x is not None:
         out[...] = x
@@ -411,12 +414,12 @@ def _along(array, axis, start, stop, step=1):
 
 
 def _index(axis, item):
-    """The index that applies ``item`` to one axis; negative axes count from the end."""
+    """Returns the index that applies ``item`` to one axis; negative axes count from the end."""
     return (..., item, *[slice(None)] * (-axis - 1)) if axis < 0 else (*[slice(None)] * axis, item)
 
 
 def _even_kernel(size, output_size):
-    """The kernel that makes an adaptive pooling an ordinary one, or None."""
+    """Returns the kernel that makes an adaptive pooling an ordinary one, or None."""
     if all(m and n and n % m == 0 for n, m in zip(size, output_size)):
         return tuple(n // m for n, m in zip(size, output_size))
     return None
@@ -433,7 +436,7 @@ def pool_shape(x_shape, kernel, stride, padding, dilation, ceil_mode):
     """The shape of a pooling's result for ``x`` of (N, C, *S) or (C, *S).
 
     With ``ceil_mode`` a last, incomplete window is kept unless it would start in the padding on the right.
-    Raises RuntimeError, in PyTorch's words, where the arguments do not fit together.
+    Raises: RuntimeError, with PyTorch's message, if the arguments do not fit together.
 
     >>> pool_shape((1, 8, 7, 7), (2, 2), (2, 2), (0, 0), (1, 1), True)
     (1, 8, 4, 4)
@@ -481,5 +484,5 @@ def pool_shape(x_shape, kernel, stride, padding, dilation, ceil_mode):
 
 
 def _named(letter, values):
-    """``kH: 2 kW: 3`` and the like; in one dimension PyTorch speaks of a width."""
+    """Formats ``kH: 2 kW: 3`` and the like; in one dimension PyTorch names a width."""
     return " ".join(f"{letter}{axis}: {v}" for axis, v in zip("THW"[-len(values) :], values))

@@ -1,4 +1,4 @@
-"""Elements of plain arrays in another order, repeated, masked or surrounded. The results are fresh arrays."""
+"""Reordering, repeating, masking and padding plain arrays. The results are new arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorgrad.layouts import made_in_order
 
 
 def flip(xp, x, dims):
-    """The order of the elements along `dims` reversed."""
+    """Reverses the elements along `dims`."""
     index = [slice(None)] * x.ndim
     for d in dims if x.ndim else ():
         index[d] = slice(None, None, -1)
@@ -22,22 +22,22 @@ def flip(xp, x, dims):
 
 
 def dense_like(xp, x):
-    """Memory without gaps for an array of the same shape, in the order of its strides; an expanded one's is C's."""
+    """Allocates an array of the same shape without gaps, in the order of its strides; C order if it is expanded."""
     if 0 in x.strides or x.flags.c_contiguous:
         return xp.empty(x.shape, x.dtype)
-    order = sorted(range(x.ndim), key=lambda d: -abs(x.strides[d]))  # NumPy's `empty_like` forgets sizes of 1
+    order = sorted(range(x.ndim), key=lambda d: -abs(x.strides[d]))  # NumPy's `empty_like` ignores sizes of 1
     return made_in_order(lambda shape: xp.empty(shape, x.dtype), x.shape, order)
 
 
 def roll(xp, x, shifts, dims):
-    """The elements shifted along `dims` (or, without dims, through all of them); what falls out comes in again."""
+    """Shifts the elements along `dims` (or, without dims, through all of them), wrapping around."""
     if not x.size or not x.ndim:
         return xp.array(x)
     return xp.roll(x, shifts, dims) if dims else xp.roll(x, shifts[0])
 
 
 def repeat(xp, x, repeats):
-    """The array laid out `repeats[d]` times along each dimension d."""
+    """Repeats the array `repeats[d]` times along each dimension d."""
     return xp.tile(x, repeats)
 
 
@@ -70,19 +70,19 @@ def triu_indices(xp, row, col, offset):
 
 
 def padded_shape(shape, pads):
-    """The shape with `pads[d]` = (before, after) more elements (fewer, where negative) in each dimension d."""
+    """The shape with `pads[d]` = (before, after) additional elements (fewer, if negative) in each dimension d."""
     return tuple([n + a + b for n, (a, b) in zip(shape, pads)])
 
 
 def _inner(shape, pads):
-    """Slices of the array that stay, and of the result where they go."""
+    """Returns slices of the part of the array that is kept, and of its position in the result."""
     kept = tuple([slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(shape, pads)])
     there = tuple([slice(max(a, 0), max(a, 0) + n + min(a, 0) + min(b, 0)) for n, (a, b) in zip(shape, pads)])
     return kept, there
 
 
 def pad_constant(xp, x, pads, value):
-    """Surrounded by `value`; negative pads cut off."""
+    """Pads with `value`; negative pads crop."""
     shape = padded_shape(x.shape, pads)
     zero = value == 0 and (value.__class__ is complex or math.copysign(1, value) > 0)
     out = xp.zeros(shape, x.dtype) if zero else xp.full(shape, value, x.dtype)
@@ -92,8 +92,8 @@ def pad_constant(xp, x, pads, value):
 
 
 def _line(n, before, after, mode):
-    """Where the elements of a padded line of n come from: those before it, the range that stays, those after."""
-    if mode == "circular":  # what is left after cutting is what goes around
+    """Returns the sources of a padded line of n elements: those before it, the range that is kept, those after."""
+    if mode == "circular":  # the elements left after cropping are the ones repeated
         start, stop = max(-before, 0), n + min(after, 0)
         left, right = np.arange(-max(before, 0), 0), np.arange(max(after, 0))
         return left + stop, start, stop, right + start
@@ -105,8 +105,10 @@ def _line(n, before, after, mode):
 
 
 def pad_around(xp, x, pads, mode):
-    """Surrounded by its own elements: mirrored ("reflect"), the outermost repeated ("replicate"), or wrapped around
-    ("circular"); negative pads cut off."""
+    """Pads with the array's own elements; negative pads crop.
+
+    `mode`: mirrored ("reflect"), the outermost repeated ("replicate"), or wrapped around ("circular").
+    """
     out = x
     for d, (before, after) in enumerate(pads):
         if before or after:
@@ -116,7 +118,7 @@ def pad_around(xp, x, pads, mode):
 
 
 def pad_around_grad(xp, g, pads, mode, shape):
-    """The gradient of `pad_around`: every element collects from all places that repeat it."""
+    """The gradient of `pad_around`: every element sums the gradients of all its copies."""
     for d in range(len(pads) - 1, -1, -1):
         before, after = pads[d]
         if not (before or after):

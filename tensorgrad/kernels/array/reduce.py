@@ -1,7 +1,7 @@
 """Reductions over plain arrays. `dim` is None (everything), a tuple, or one dimension; counted from the front.
 
-Sums of float32 go to BLAS where that is quicker: a product with ones runs in a third of the time of NumPy's pairwise
-loop, is as exact (BLAS keeps 32 partial sums, and rows of a bounded length are summed apart), and starts sooner.
+Sums of float32 use BLAS where that is faster: a product with ones takes a third of the time of NumPy's pairwise loop,
+is as exact (BLAS keeps 32 partial sums, and rows of a bounded length are summed separately), and starts sooner.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tensorgrad.dtypes import F32, scalar_type
 
 I64 = np.dtype("int64")
 _SMALL = 1024  # elements below which one product sums everything
-_ROW = 1024  # longer sums are cut into rows of this length, whose sums are added pairwise
+_ROW = 1024  # longer sums are split into rows of this length, whose sums are added pairwise
 
 
 @lru_cache(maxsize=256)
@@ -31,7 +31,7 @@ def _two_bytes(x) -> bool:
 
 
 def count(shape, dim) -> int:
-    """How many elements one result is reduced from."""
+    """Returns how many elements each result is reduced from."""
     total = 1
     for d in range(len(shape)) if dim is None else (dim,) if dim.__class__ is int else dim:
         if shape:
@@ -69,7 +69,7 @@ def _sum_all(x):
 
 
 def _sum_one(x, dim):
-    """The sum over one dimension of a float32 array of two or more."""
+    """Sums over one dimension of a float32 array of two or more."""
     n = x.shape[dim]
     if n <= 4 * _ROW and x.size:
         if x.ndim == 2:
@@ -83,7 +83,7 @@ def _sum_one(x, dim):
 
 
 def _sum_some(x, dim):
-    """The sum over several dimensions of a float32 array: the trailing ones first, as rows."""
+    """Sums over several dimensions of a float32 array: the trailing ones first, as rows."""
     if len(dim) == x.ndim:
         return sum_(np, x, None, False, None)
     kept = x.ndim
@@ -100,7 +100,7 @@ def _sum_some(x, dim):
 
 @lru_cache(maxsize=256)
 def _part(n):
-    """The largest divisor of n that a row to be summed may have."""
+    """Returns the largest divisor of n that may be the length of a summed row."""
     return next(d for d in range(min(n, _ROW), 0, -1) if n % d == 0)
 
 
@@ -122,7 +122,7 @@ def mean(xp, x, dim, keepdim, dtype):
 
 
 def nansum(xp, x, dim, keepdim, dtype):
-    """The sum of what is not nan."""
+    """The sum of the elements that are not nan."""
     if x.dtype.kind in "iub":
         return sum_(xp, x, dim, keepdim, dtype)
     return sum_(xp, xp.where(xp.isnan(x), x.dtype.type(0), x), dim, keepdim, None)
@@ -138,7 +138,10 @@ def prod(xp, x, dim, keepdim, dtype):
 
 
 def prod_of_others(xp, x, dim):
-    """For each element the product of all the others along `dim`, by products from both ends (zeros need no care)."""
+    """The product of all other elements along `dim`, for each element, by products from both ends.
+
+    So zeros need no special case.
+    """
     if not x.ndim:
         return xp.ones_like(x)
     x = xp.moveaxis(x, dim, 0)
@@ -152,21 +155,21 @@ def prod_of_others(xp, x, dim):
 
 
 def _truth(xp, x, result):
-    return result.astype(x.dtype) if x.dtype == np.uint8 else result  # bytes stay bytes, as in PyTorch
+    return result.astype(x.dtype) if x.dtype == np.uint8 else result  # uint8 stays uint8, as in PyTorch
 
 
 def any_(xp, x, dim, keepdim):
-    """Whether any element is not zero."""
+    """Whether any element is nonzero."""
     return _truth(xp, x, xp.asarray(xp.any(x, axis=dim, keepdims=keepdim)))
 
 
 def all_(xp, x, dim, keepdim):
-    """Whether no element is zero."""
+    """Whether all elements are nonzero."""
     return _truth(xp, x, xp.asarray(xp.all(x, axis=dim, keepdims=keepdim)))
 
 
 def count_nonzero(xp, x, dim):
-    """How many elements are not zero."""
+    """The number of nonzero elements."""
     return xp.add.reduce(x != 0, axis=dim, dtype=I64)
 
 
@@ -174,7 +177,7 @@ def count_nonzero(xp, x, dim):
 
 
 def check_not_empty(name, x, dim, error=IndexError):
-    """Raises: IndexError where a dimension without elements is to be reduced by an op that has no neutral element."""
+    """Raises: IndexError if an empty dimension is to be reduced by an op without a neutral element."""
     for d in (dim,) if dim.__class__ is int else dim:
         if x.ndim and not x.shape[d]:
             raise error(f"{name}(): Expected reduction dim {d} to have non-zero size.")
@@ -211,18 +214,20 @@ def amin(xp, x, dim, keepdim):
 
 
 def max_all(xp, x):
-    """The largest element of all."""
+    """The largest of all elements."""
     return _extreme(xp, "max", True, x, None, False)
 
 
 def min_all(xp, x):
-    """The smallest element of all."""
+    """The smallest of all elements."""
     return _extreme(xp, "min", False, x, None, False)
 
 
 def arg_extreme(xp, x, dim, keepdim, name):
-    """The place of the first largest ("argmax") or smallest element, or of the first nan; in the flattened array
-    if `dim` is None."""
+    """The index of the first largest ("argmax") or smallest element, or of the first nan.
+
+    It is that in the flattened array if `dim` is None.
+    """
     if x.dtype.kind in "cb":
         raise RuntimeError(f"{name}(): does not support {'complex' if x.dtype.kind == 'c' else 'bool'} input")
     if dim is None and not x.size:
@@ -245,7 +250,7 @@ def _arg(xp, name, x, dim, keepdim):
 
 
 def extreme_with_index(xp, x, dim, keepdim, name):
-    """Largest ("max") or smallest elements along `dim`, and the places where they are first."""
+    """The largest ("max") or smallest elements along `dim`, and the first index of each."""
     if x.dtype.kind == "c":
         raise RuntimeError(f"{name}(): does not support complex input")
     index = _arg(xp, name, x, dim, keepdim)
@@ -255,7 +260,7 @@ def extreme_with_index(xp, x, dim, keepdim, name):
 
 
 def _positions(xp, shape, dim, index):
-    """Places in a contiguous array of `shape` that `index` (as many dimensions) names along `dim`."""
+    """Returns positions in a contiguous array of `shape` for `index` (of as many dimensions) along `dim`."""
     strides = [1] * len(shape)
     for i in range(len(shape) - 2, -1, -1):
         strides[i] = strides[i + 1] * shape[i + 1]
@@ -267,7 +272,7 @@ def _positions(xp, shape, dim, index):
 
 
 def pick(xp, x, index, dim, folded):
-    """The elements that `index` names along `dim`; `folded`: the result (and `index`) has not got that dimension."""
+    """Returns the elements at `index` along `dim`; `folded`: the result (and `index`) lacks that dimension."""
     if not x.ndim:
         return xp.array(x)
     if not x.size:
@@ -279,7 +284,7 @@ def pick(xp, x, index, dim, folded):
 
 
 def place(xp, g, index, shape, dim, folded, repeats):
-    """Zeros of `shape` with `g` where `pick` took it from; `repeats`: a place may be named twice, and gets the sum."""
+    """Writes `g` into zeros of `shape` where `pick` read it; `repeats`: positions may repeat, and get the sum."""
     if not shape:
         return xp.array(g)
     if folded:
@@ -297,11 +302,11 @@ def place(xp, g, index, shape, dim, folded, repeats):
     return out
 
 
-# --- spread and size -----------------------------------------------------------------------------------------------
+# --- variance and norms ----------------------------------------------------------------------------------------------
 
 
 def spread(xp, x, shape, dim, keepdim):
-    """A reduction's result back in the input's `shape`, as an expanded view."""
+    """Expands a reduction's result to the input's `shape`, as a view."""
     from tensorgrad.kernels.array.shape import expand
 
     if not keepdim and dim is not None and shape:
@@ -311,9 +316,9 @@ def spread(xp, x, shape, dim, keepdim):
 
 
 def sum_backward(xp, g, input_shape, dim, keepdim):
-    """The gradient of a sum: `g` at every element that was summed, without copying where memory is shared visibly."""
-    if dim is None and not g.ndim and xp is np:  # the commonest loss
-        if math.prod(input_shape) <= _SMALL:  # NumPy is quicker to fill so few than to compute with strides of 0
+    """The gradient of a sum: `g` at every element that was summed, without a copy where a view will do."""
+    if dim is None and not g.ndim and xp is np:  # the most common loss
+        if math.prod(input_shape) <= _SMALL:  # NumPy fills few elements faster than it computes with strides of 0
             result = np.empty(input_shape, g.dtype)
             result.fill(g)
             return result
@@ -324,16 +329,16 @@ def sum_backward(xp, g, input_shape, dim, keepdim):
 
 
 def var(xp, x, dim, correction, keepdim, root=False):
-    """Mean squared distance from the mean, the sum divided by (n - correction), or by 0 if that is negative.
+    """Mean squared distance from the mean, with the divisor (n - correction), or 0 if that is negative.
 
-    Squares that float32 cannot hold, or holds with few digits, are summed in double precision.
+    Squares that float32 cannot represent, or only with few digits, are summed in double precision.
     """
     if _two_bytes(x):
         return xp.asarray(var(xp, x.astype(np.float32), dim, correction, keepdim, root)).astype(x.dtype)
     kind = x.real.dtype.type
     with np.errstate(all="ignore"):
         total = _squares_around_mean(xp, x, dim, keepdim)
-        if kind is np.float32 and (xp is not np or not _held(total)):
+        if kind is np.float32 and (xp is not np or not _in_full_precision(total)):
             wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
             total = _squares_around_mean(xp, wide, dim, keepdim)
         made = total / total.dtype.type(max(count(x.shape, dim) - correction, 0))
@@ -353,8 +358,8 @@ def std_mean(xp, x, dim, correction, keepdim):
     return std(xp, x, dim, correction, keepdim), mean(xp, x, dim, keepdim, None)
 
 
-def _held(squares) -> bool:
-    """Whether sums of squares lie where float32 has all its digits."""
+def _in_full_precision(squares) -> bool:
+    """Returns whether sums of squares are in the range where float32 has full precision."""
     return not squares.size or bool(squares.min() > 1e-25 and squares.max() < np.inf)
 
 
@@ -370,7 +375,7 @@ def _squares_around_mean(xp, x, dim, keepdim):
 
 
 def vector_norm(xp, x, ord, dim, keepdim, dtype):
-    """(Σ |x|^ord)^(1/ord); the largest size for inf, the smallest for -inf, the number of nonzeros for 0."""
+    """(Σ |x|^ord)^(1/ord); the largest absolute value for inf, the smallest for -inf, the number of nonzeros for 0."""
     if _two_bytes(x):
         return xp.asarray(vector_norm(xp, x.astype(np.float32), ord, dim, keepdim, None)).astype(x.dtype)
     if not x.size and (ord < 0 or ord == np.inf):
@@ -401,7 +406,7 @@ def _sum_of_nothing(xp):
 
 
 def _norm_of_nothing(x, ord, dim):
-    """Raises: RuntimeError where the norm of no elements has no value."""
+    """Raises: RuntimeError if the norm of no elements is undefined."""
     text = f"{ord:g}"
     if dim is None:
         raise RuntimeError(

@@ -1,9 +1,9 @@
-"""Samplers that accept and reject: Poisson, binomial, gamma, Dirichlet.
+"""Rejection samplers: Poisson, binomial, gamma, Dirichlet.
 
-How many uniforms an element takes depends on their values, so the elements must be drawn one after the other to stay in
-step with PyTorch. That costs half a microsecond to 3 each; everything that can be vectorised is in `sample.py`.
-The decisions are taken in double precision with the C library's functions, as PyTorch's are; a sample could differ only
-where a comparison is decided in the last bit.
+The number of uniforms an element takes depends on their values, so the elements must be drawn one after the other to
+stay in step with PyTorch. That costs half a microsecond to 3 each; everything that can be vectorized is in `sample.py`.
+Decisions are made in double precision with the C library's functions, as in PyTorch; a sample could differ only if a
+comparison depends on the last bit.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _LOW_53 = 2**53 - 1
 
 
 class Reader:
-    """Uniforms in double precision, one at a time, for elements of which the k-th takes at least `least[k]`.
+    """Uniforms in double precision, one at a time, where the k-th element takes at least `least[k]`.
 
-    `uniform()` is a number in [0, 1); what becomes of an element is appended to `done`. Numbers are drawn ahead as far
-    as the elements that are not done need them in any case, so that none is left over.
+    `uniform()` returns a number in [0, 1); the results of elements are appended to `done`. Numbers are drawn ahead only
+    as far as the remaining elements certainly need them, so that none is left over.
 
     >>> gen = Generator().manual_seed(0)
     >>> with Reader(gen, np.array([1, 1])) as reader:
@@ -40,12 +40,12 @@ class Reader:
 
     def __enter__(self) -> Reader:
         self.gen.lock.acquire()
-        # All in C from here on: a method that hands out one number takes three times as long.
+        # All in C from here on: a method that returns one number takes three times as long.
         self.uniform: Callable[[], float] = chain.from_iterable(self._numbers()).__next__
         return self
 
     def _numbers(self):
-        while True:  # one number is wanted now, whatever the element's least; so much the more are after it
+        while True:  # one number is needed now, in addition to the least of the elements after it
             n = int(self.after[min(len(self.done) + 1, len(self.after) - 1)])
             if n > 16:
                 yield unit64(self.gen, min(n, 8192)).tolist()
@@ -58,7 +58,7 @@ class Reader:
 
 
 def _each(gen: Generator, sample, least: np.ndarray, *arrays: np.ndarray) -> np.ndarray:
-    """`sample(reader, element, ...)` for the elements of equally shaped arrays in index order, as float64."""
+    """Runs `sample(reader, element, ...)` on the elements of equally shaped arrays in index order; returns float64."""
     lists = [a.reshape(-1).tolist() for a in arrays]
     with Reader(gen, least.reshape(-1)) as reader:
         for elements in zip(*lists, strict=True):
@@ -67,7 +67,7 @@ def _each(gen: Generator, sample, least: np.ndarray, *arrays: np.ndarray) -> np.
 
 
 def _rounder(dtype: np.dtype):
-    """Rounds a Python float to `dtype`: PyTorch computes parts of these samplers in the tensor's own precision."""
+    """Returns a function that rounds a Python float to `dtype`, in which PyTorch computes parts of these samplers."""
     return (lambda x: float(np.float32(x))) if dtype == F32 else float
 
 
@@ -77,8 +77,8 @@ def _rounder(dtype: np.dtype):
 def poisson(gen: Generator, rate: np.ndarray) -> np.ndarray:
     """A Poisson count for each rate, in the dtype of `rate`.
 
-    Source: below rate 10, D. E. Knuth's product of uniforms; from there W. Hoermann, "The transformed rejection method
-    for generating Poisson random variables", Insurance: Mathematics and Economics 12 (1993), algorithm PTRS.
+    Source: below rate 10, D. E. Knuth's product of uniforms; from 10 on, W. Hoermann, "The transformed rejection
+    method for generating Poisson random variables", Insurance: Mathematics and Economics 12 (1993), algorithm PTRS.
 
     Raises: RuntimeError if a rate is negative or nan.
     """
@@ -129,9 +129,9 @@ def _log(x: float) -> float:
 
 
 def binomial(gen: Generator, count: np.ndarray, prob: np.ndarray) -> np.ndarray:
-    """The number of heads in `count` tosses with probability `prob`; equally shaped arrays of the same float dtype.
+    """The number of successes in `count` trials with probability `prob`; equally shaped arrays of the same float dtype.
 
-    Source: below 10 expected heads, sums of geometric waiting times; from there W. Hoermann, "The generation of
+    Source: below 10 expected successes, sums of geometric waiting times; from 10 on, W. Hoermann, "The generation of
     binomial random variates", J. Stat. Comput. Simul. 46 (1993), algorithm BTRS.
     """
     rounded = _rounder(count.dtype)
@@ -143,22 +143,22 @@ def binomial(gen: Generator, count: np.ndarray, prob: np.ndarray) -> np.ndarray:
             return count
         if prob != prob:
             return math.nan
-        rare = prob if prob <= 0.5 else rounded(1.0 - prob)
-        sampler = _binomial_by_rejection if rounded(count * rare) >= 10.0 else _binomial_by_waiting
-        heads = sampler(reader, count, rare, rounded)
-        return heads if prob <= 0.5 else count - heads
+        smaller = prob if prob <= 0.5 else rounded(1.0 - prob)
+        sampler = _binomial_by_rejection if rounded(count * smaller) >= 10.0 else _binomial_by_waiting
+        successes = sampler(reader, count, smaller, rounded)
+        return successes if prob <= 0.5 else count - successes
 
     return _each(gen, one, (count > 0) & (prob > 0) & (prob < 1), count, prob).astype(count.dtype)
 
 
 def _binomial_by_waiting(reader: Reader, count: float, prob: float, rounded) -> float:
-    log_tails, tosses, heads = rounded(math.log1p(-prob)), 0.0, 0.0
+    log_tails, trials, successes = rounded(math.log1p(-prob)), 0.0, 0.0
     while True:
         wait = _log(reader.uniform()) / log_tails
-        tosses += wait if wait == math.inf else math.ceil(wait)
-        if tosses > count:
-            return heads
-        heads += 1
+        trials += wait if wait == math.inf else math.ceil(wait)
+        if trials > count:
+            return successes
+        successes += 1
 
 
 def _binomial_by_rejection(reader: Reader, n: float, p: float, rounded) -> float:
@@ -175,22 +175,22 @@ def _binomial_by_rejection(reader: Reader, n: float, p: float, rounded) -> float
         edge = 0.5 - abs(u)
         if edge == 0.0:
             continue
-        heads = float(math.floor((2 * a / edge + b) * u + centre))
-        if heads < 0 or heads > n:
+        successes = float(math.floor((2 * a / edge + b) * u + centre))
+        if successes < 0 or successes > n:
             continue
         if edge >= 0.07 and v <= inner:
-            return heads
+            return successes
         bound = (
             (mode + 0.5) * math.log((mode + 1) / (odds * (n - mode + 1)))
-            + (n + 1) * math.log((n - mode + 1) / (n - heads + 1))
-            + (heads + 0.5) * math.log(odds * (n - heads + 1) / (heads + 1))
+            + (n + 1) * math.log((n - mode + 1) / (n - successes + 1))
+            + (successes + 0.5) * math.log(odds * (n - successes + 1) / (successes + 1))
             + _stirling_rest(mode)
             + _stirling_rest(n - mode)
-            - _stirling_rest(heads)
-            - _stirling_rest(n - heads)
+            - _stirling_rest(successes)
+            - _stirling_rest(n - successes)
         )
         if _log(v * alpha / (a / (edge * edge) + b)) <= bound:
-            return heads
+            return successes
 
 
 # log k! minus Stirling's approximation of it in terms of k + 1, for k = 0 .. 9.
@@ -211,21 +211,21 @@ def _stirling_rest(k: float) -> float:
 
 THIRD = float(np.float32(1) / np.float32(3))  # PyTorch writes its constants in single precision
 SQUEEZE = float(np.float32(0.0331))
-_SEVERAL = 64  # equal elements from which attempts are made all at once
+_SEVERAL = 64  # equal elements from which many attempts are made together
 
 
 def _gammas(gen: Generator, alpha: np.ndarray) -> np.ndarray:
-    """Gamma variates of scale 1 for a vector of shape parameters (float32 or float64), as float64."""
+    """Gamma samples of scale 1 for a vector of shape parameters (float32 or float64), as float64."""
     if alpha.size >= _SEVERAL and alpha[0] >= 1 and (alpha == alpha[0]).all():
         d = float(alpha[0] - alpha.dtype.type(THIRD))
         return d * _cubes(gen, alpha.size, 1.0 / math.sqrt(9.0 * d), d)
     below = alpha < 1
-    grown = np.where(below, alpha + alpha.dtype.type(1), alpha)  # variates of alpha + 1 are shrunk for alpha < 1
+    grown = np.where(below, alpha + alpha.dtype.type(1), alpha)  # for alpha < 1, samples of alpha + 1 are shrunk
     drawn = alpha > 0
     d = (grown - alpha.dtype.type(THIRD)).astype(F64)
     c = 1.0 / np.sqrt(9.0 * d)
-    # Each takes a uniform, and half a pair of normals. If one of a pair was left over, all together take one less than
-    # that; so much more the element takes that just now asks.
+    # Each takes a uniform, and half a pair of normals. If one of a pair is left over from before, all together take one
+    # less, which the numbers of the current element make up for: the reader does not count them.
     with Reader(gen, drawn * (2 + below)) as reader:
         shrinks = _accept(reader, drawn.tolist(), below.tolist(), c.tolist(), d.tolist())
     values = np.array(reader.done, F64)
@@ -242,7 +242,7 @@ def _gammas(gen: Generator, alpha: np.ndarray) -> np.ndarray:
 
 
 def _accept(reader: Reader, drawn: list, below: list, c: list, d: list) -> list:
-    """Finds for each element the (1 + c x)^3 to accept, 1 where nothing is drawn.
+    """Finds the (1 + c x)^3 to accept for each element; 1 where nothing is drawn.
 
     Returns the uniforms that shrink those of small alpha.
     """
@@ -256,7 +256,7 @@ def _accept(reader: Reader, drawn: list, below: list, c: list, d: list) -> list:
         if shrink:
             shrinks.append(1 - uniform())
         while True:
-            if stored is None:  # normals come in pairs; the second is for the next one who asks
+            if stored is None:  # normals come in pairs; the second is for the next request
                 angle = turn * uniform()
                 radius = sqrt(-2.0 * log1p(-uniform()))
                 x, stored = radius * cos(angle), radius * sin(angle)
@@ -276,14 +276,14 @@ def _accept(reader: Reader, drawn: list, below: list, c: list, d: list) -> list:
 
 
 def _cubes(gen: Generator, count: int, c: float, d: float) -> np.ndarray:
-    """The (1 + c x)^3 that `_accept` would find for `count` elements of the same alpha >= 1.
+    """Returns the (1 + c x)^3 that `_accept` would find for `count` elements of the same alpha >= 1.
 
-    Then it does not matter which element an attempt is for, so many are made at once: two normals x from two uniforms,
-    and a uniform for each. Only where 1 + c x is not positive none is drawn, and what follows begins one earlier.
+    Then attempts are interchangeable between elements, so many are made together: two normals x from two uniforms, and
+    a uniform for each. Only if 1 + c x is not positive is none drawn, and the rest begins one earlier.
     """
     found, missing = [], count
-    ahead = np.empty(0)  # uniforms that are drawn: never more than are needed in any case
-    most = int(min(4096.0, max(32.0, 0.2 / math.erfc(math.sqrt(0.5) / c))))  # pairs that hardly hold such an x
+    ahead = np.empty(0)  # uniforms drawn ahead: never more than certainly needed
+    most = int(min(4096.0, max(32.0, 0.2 / math.erfc(math.sqrt(0.5) / c))))  # pairs that rarely contain such an x
     with gen.lock:
         waiting = [] if gen.next_normal is None else [gen.next_normal]
         while missing:
@@ -314,13 +314,13 @@ def _cubes(gen: Generator, count: int, c: float, d: float) -> np.ndarray:
 
 
 def _normals(uniforms: np.ndarray) -> np.ndarray:
-    """Two normals from the first two uniforms of each row."""
+    """Returns two normals from the first two uniforms of each row."""
     radius, angle = np.sqrt(-2.0 * np.log1p(-uniforms[:, 1])), 2.0 * math.pi * uniforms[:, 0]
     return np.stack((radius * np.cos(angle), radius * np.sin(angle)), 1).reshape(-1)
 
 
 def _good_cubes(x: np.ndarray, uniforms: np.ndarray, c: float, d: float) -> np.ndarray:
-    """The (1 + c x)^3 that are accepted."""
+    """Returns the (1 + c x)^3 that are accepted."""
     y, u, square = 1.0 + c * x, 1.0 - uniforms, x * x
     v = y * y * y
     accepted = u < 1.0 - SQUEEZE * square * square
@@ -330,7 +330,9 @@ def _good_cubes(x: np.ndarray, uniforms: np.ndarray, c: float, d: float) -> np.n
 
 
 def standard_gamma(gen: Generator, alpha: np.ndarray) -> np.ndarray:
-    """A gamma variate of scale 1 for each shape parameter `alpha` (float32 or float64), at least the smallest normal.
+    """A gamma sample of scale 1 for each shape parameter `alpha` (float32 or float64).
+
+    It is at least the smallest normal number.
 
     Source: G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables", ACM TOMS 26 (2000); for
     alpha < 1 that of alpha + 1, times a uniform to the power 1 / alpha.
@@ -341,7 +343,7 @@ def standard_gamma(gen: Generator, alpha: np.ndarray) -> np.ndarray:
 
 
 def dirichlet(gen: Generator, alpha: np.ndarray) -> np.ndarray:
-    """A point on the simplex for each last-dimension row of concentrations: gamma variates over their sum."""
+    """A point on the simplex for each last-dimension row of concentrations: gamma samples divided by their sum."""
     with np.errstate(all="ignore"):
         gammas = _gammas(gen, alpha.astype(F64).reshape(-1)).reshape(alpha.shape)
     gammas = np.maximum(gammas, np.finfo(F64).tiny)

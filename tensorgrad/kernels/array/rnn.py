@@ -1,8 +1,8 @@
 """Recurrent layers over plain arrays: one direction of one layer, all time steps.
 
 Sequences are packed: `sizes[t]` rows of `x` belong to step t, and these numbers never grow, since longer sequences come
-first. (A batch of equal lengths is the special case in which they are all the same.) What does not depend on the step
-before is one matrix product for all steps; the loop over time does the rest.
+first. (In a batch of equal lengths they are all the same.) Whatever does not depend on the previous step is one matrix
+product for all steps; the loop over time does the rest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def steps(sizes, reverse):
-    """(first row, last row + 1, number of sequences) of each time step, in the order of computation."""
+    """Returns (first row, last row + 1, number of sequences) of each time step, in the order of computation."""
     found, start = [], 0
     for n in sizes:
         found.append((start, start + n, n))
@@ -22,7 +22,7 @@ def steps(sizes, reverse):
 
 
 def previous(xp, out, h0, sizes, reverse):
-    """For every row of `out` the hidden state that its step began with."""
+    """Returns for every row of `out` the hidden state that its step began with."""
     rows = xp.empty_like(out)
     state = h0.copy()
     for start, end, n in steps(sizes, reverse):
@@ -43,7 +43,7 @@ def _wide(arrays):
 
 
 def in_single_precision(kernel):
-    """The kernel with 16-bit arrays computed in float32."""
+    """Makes a kernel compute 16-bit arrays in float32."""
 
     @wraps(kernel)
     def wrapped(xp, *given):
@@ -59,7 +59,7 @@ def in_single_precision(kernel):
 
 # --- LSTM ------------------------------------------------------------------------------------------------------------
 # Gates in the order input, forget, cell, output. A sigmoid is a tanh: σ(a) = (tanh(a / 2) + 1) / 2; so one call of tanh
-# serves all four, with halves before and after.
+# computes all four, with halves before and after.
 
 
 def _lstm_scales(xp, hidden, dtype):
@@ -135,7 +135,7 @@ def _input_gradients(x, w_ih, slopes):
 
 @in_single_precision
 def gru(xp, x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
-    """(out, h, acts): acts (N, 4H) are the gates and the hidden state's share of the new one."""
+    """(out, h, acts): acts (N, 4H) are the gates and the hidden state's contribution to the new gate."""
     gates_x, hidden = _projected(x, w_ih, b_ih), w_hh.shape[0] // 3
     half = gates_x.dtype.type(0.5)
     acts = xp.empty((len(x), 4 * hidden), gates_x.dtype)

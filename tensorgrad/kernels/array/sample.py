@@ -1,11 +1,11 @@
 """Random numbers on arrays: PyTorch's CPU samples, number for number, from the same state of a `Generator`.
 
-Every function takes the generator, then (mostly) a shape and a NumPy dtype, and returns a fresh C-contiguous array.
-Arguments are taken as checked unless the docstring lists an error. Each holds the generator's lock while it draws and
-consumes exactly the words PyTorch consumes, so that a sequence of calls keeps in step.
+Every function takes the generator, then (usually) a shape and a NumPy dtype, and returns a new C-contiguous array.
+Arguments are not checked unless the docstring lists an error. Each holds the generator's lock while it draws and
+consumes exactly the words PyTorch consumes, so that a sequence of calls stays in step.
 
-How close: uniforms, integers, permutations, Bernoulli masks and multinomial draws are equal. What passes through a
-logarithm, a sine or a tangent agrees to a few units in the last place: PyTorch compiles its own vectorised functions,
+How close: uniforms, integers, permutations, Bernoulli masks and multinomial draws are equal. Samples that involve a
+logarithm, a sine or a tangent agree to a few units in the last place: PyTorch compiles its own vectorized functions,
 NumPy has others, and both are rounded. Measured against torch 2.13 on 4 million numbers: float32 normals differ by 5
 ulp at most (86 in 100 are equal), float64 ones by 3, exponentials and log-normals by 2, before a mean is added; runs of
 fewer than 16 normals are equal.
@@ -13,8 +13,7 @@ fewer than 16 normals are equal.
 PyTorch multiplies and adds in one rounding (fma) wherever it scales a sample, on any processor with AVX2; `_scale` and
 `_fma` do the same everywhere. No sampler of its 2.13 wheel uses Intel's MKL streams, which older versions did.
 
-Permutations are in `permutation.py`; samplers that accept and reject, and so need a loop over elements, in
-`rejection.py`.
+Permutations are in `permutation.py`; rejection samplers, which need a loop over elements, in `rejection.py`.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ from tensorgrad.random.generator import Generator
 
 F32, F64, I64, U32, U64, B1 = (np.dtype(n) for n in ("float32", "float64", "int64", "uint32", "uint64", "bool"))
 
-# Words are turned into samples a block at a time, so that the temporaries stay in the cache. A multiple of 16; half or
+# Words are converted to samples a block at a time, so that the temporaries stay in the cache. A multiple of 16; half or
 # twice as many was slower (1 M float32 uniforms: 2.9 and 2.7 ms against 2.1).
 BLOCK = 16384
-# As arrays of no dimensions, which NumPy takes quicker than numbers.
+# As 0-dim arrays, which NumPy takes faster than numbers.
 LOW_24, LOW_53 = np.array(2**24 - 1, np.uint64), np.array(2**53 - 1, np.uint64)
 _UNIT_24, _ONE, _MINUS_2 = (np.array(v, np.float32) for v in (2.0**-24, 1.0, -2.0))
 _TURN_24 = np.array(np.float32(2 * math.pi) * np.float32(2.0**-24))  # scaled by a power of two: the same rounding
 _LOW_53 = 2**53 - 1
-FEW = 4096  # numbers up to which one pass over all is quicker than blocks
-# Number of explicit mantissa bits plus one, for the floating types: what PyTorch's random_ fills.
+FEW = 4096  # numbers up to which one pass over all is faster than blocks
+# Number of explicit mantissa bits plus one, for the floating types: the range that PyTorch's random_ fills.
 DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
 def _work(dtype: np.dtype) -> np.dtype:
-    """The precision PyTorch computes a sample of `dtype` in: 16-bit types are drawn in float32."""
+    """Returns the precision in which PyTorch computes a sample of `dtype`: 16-bit types are drawn in float32."""
     return F64 if dtype == F64 else F32
 
 
@@ -67,18 +66,18 @@ def _blocks(n: int):
 
 
 def memory_order(array: np.ndarray) -> tuple[int, ...]:
-    """The permutation of `array`'s dimensions in which PyTorch visits its elements: largest stride first."""
+    """Returns the permutation of `array`'s dimensions in which PyTorch visits its elements: largest stride first."""
     dims = range(array.ndim)
     return tuple(sorted(dims, key=lambda d: (-abs(array.strides[d]), array.shape[d] == 1)))
 
 
 def fill(array: np.ndarray, sampler, gen: Generator, *args) -> np.ndarray:
-    """Write `sampler(gen, shape, dtype, *args)` into a strided array in PyTorch's order, in place, and return it.
+    """Writes `sampler(gen, shape, dtype, *args)` to a strided array in PyTorch's order, in place, and returns it.
 
-    PyTorch's in-place samplers (`x.uniform_()`, ...) walk through memory and not through indices: `x.t().uniform_()`
-    puts into memory what `x.uniform_()` would. For normals it matters besides whether the array is contiguous: if it is
-    not, PyTorch draws them in pairs, whatever their number (see `normal`). The noise of `dropout(x)` and
-    `randn_like(x)` has the layout of `x`; call `fill(np.empty_like(x), ...)` for them.
+    PyTorch's in-place samplers (`x.uniform_()`, ...) go through memory and not through indices: `x.t().uniform_()`
+    writes the same memory as `x.uniform_()`. For normals it also matters whether the array is contiguous: if it is not,
+    PyTorch draws them in pairs, whatever their number (see `normal`). The random values of `dropout(x)` and
+    `randn_like(x)` have the layout of `x`; call `fill(np.empty_like(x), ...)` for them.
 
     >>> from tensorgrad.random.generator import Generator
     >>> a = fill(np.empty((2, 3), np.float32).T, uniform, Generator().manual_seed(0))
@@ -103,7 +102,7 @@ def fill(array: np.ndarray, sampler, gen: Generator, *args) -> np.ndarray:
 
 
 def unit32(gen: Generator, n: int, out: np.ndarray | None = None) -> np.ndarray:
-    """`n` float32 uniforms in [0, 1): the low 24 bits of a word each. Written into `out` if it is given."""
+    """`n` float32 uniforms in [0, 1): the low 24 bits of a word each. Written to `out` if given."""
     words = gen.words(n)
     words &= LOW_24
     numbers = words.view(I64)  # signed integers convert faster; the value is below 2**24, so exactly
@@ -124,7 +123,7 @@ def mantissas(gen: Generator, n: int) -> np.ndarray:
 
 
 def unit64(gen: Generator, n: int, out: np.ndarray | None = None) -> np.ndarray:
-    """`n` float64 uniforms in [0, 1). Written into `out` if it is given."""
+    """`n` float64 uniforms in [0, 1). Written to `out` if given."""
     out = np.empty(n, F64) if out is None else out
     out[...] = mantissas(gen, n).view(I64)
     out *= 2.0**-53
@@ -135,7 +134,7 @@ def _fma(x: np.ndarray, factor: float, term: float) -> np.ndarray:
     """`x * factor + term` for float64, rounded once.
 
     Source: T. J. Dekker, "A floating-point technique for extending the available precision", Numer. Math. 18 (1971):
-    the error of the product and that of the sum are found exactly and added at the end.
+    the errors of the product and of the sum are computed exactly and added at the end.
     """
     product = x * factor
     if (
@@ -143,7 +142,7 @@ def _fma(x: np.ndarray, factor: float, term: float) -> np.ndarray:
         or math.frexp(factor)[0] in (0.5, -0.5, 0.0)
         or not (1e-200 < abs(factor) < 1e200 and abs(term) < 1e200)
     ):
-        return product + term  # nothing was rounded (or it is past the technique's range)
+        return product + term  # nothing was rounded (or it is beyond the technique's range)
     factor_high = factor * 134217729.0 - (factor * 134217729.0 - factor)  # 2**27 + 1 splits 53 bits in two
     factor_low = factor - factor_high
     high = x * 134217729.0
@@ -210,11 +209,11 @@ def _complex(sampler, gen: Generator, shape, dtype: np.dtype, *args) -> np.ndarr
 def normal(
     gen: Generator, shape, dtype: np.dtype, mean: float = 0.0, std: float = 1.0, contiguous: bool = True
 ) -> np.ndarray:
-    """Normal samples: `randn`, `normal_`. Complex dtypes share the variance between real and imaginary part.
+    """Normal samples: `randn`, `normal_`. Complex dtypes split the variance between real and imaginary part.
 
-    16 numbers or more come in blocks of 16: eight uniforms for the radii, eight for the angles. What is left at the
-    end gets a fresh block, over the last 16. Fewer than 16 (or `contiguous=False`: the destination has gaps or is
-    transposed) come in pairs in double precision, and half a pair may stay in the generator for the next call.
+    16 numbers or more come in blocks of 16: eight uniforms for the radii, eight for the angles. A remainder at the end
+    is covered by a new block over the last 16. Fewer than 16 (or `contiguous=False`: the destination has gaps or is
+    transposed) come in pairs in double precision, and half a pair may be kept in the generator for the next call.
 
     Source: G. E. P. Box and M. E. Muller, "A note on the generation of random normal deviates", 1958.
     """
@@ -272,7 +271,7 @@ def _is_few(dtype: np.dtype, n: int) -> bool:
 
 
 def _box_muller_few(gen: Generator, out: np.ndarray) -> None:
-    """`_box_muller` in float32 for few numbers (see `_is_few`), where the count of calls is what costs; into `out`."""
+    """Runs `_box_muller` in float32 into `out` for few numbers (see `_is_few`), where the calls dominate."""
     words = gen.words(out.size)
     words &= LOW_24
     radius, angle = words.view(I64).reshape(-1, 2, 8).swapaxes(0, 1).astype(F32, order="C")
@@ -298,7 +297,7 @@ def normal_pairs(gen: Generator, n: int) -> np.ndarray:
         pairs = (wanted + 1) // 2
         if not pairs:
             return out
-        if pairs <= 32:  # the C library's functions, which are PyTorch's; and faster than NumPy for so few
+        if pairs <= 32:  # the C library's functions, like PyTorch; also faster than NumPy for so few
             both: Any = []
             words = iter(gen.words(4 * pairs).tolist())
             for a, b, c, d in zip(words, words, words, words, strict=True):
@@ -316,9 +315,9 @@ def normal_pairs(gen: Generator, n: int) -> np.ndarray:
 
 
 def normal_tensor(gen: Generator, mean, std) -> np.ndarray:
-    """Normals with an array for the mean, the standard deviation or both (the other is a number); they broadcast.
+    """Normal samples with arrays that broadcast for the mean and the standard deviation; one may be a scalar.
 
-    The result has the dtype of `mean`, or of `std` if `mean` is a number.
+    The result has the dtype of `mean`, or of `std` if `mean` is a scalar.
 
     Raises: RuntimeError if a standard deviation is negative.
     """
@@ -341,7 +340,7 @@ def normal_tensor(gen: Generator, mean, std) -> np.ndarray:
 
 
 def log_normal(gen: Generator, shape, dtype: np.dtype, mean: float = 1.0, std: float = 2.0) -> np.ndarray:
-    """exp of normals: `log_normal_`. Drawn in pairs, as the short runs of `normal` are."""
+    """exp of normals: `log_normal_`. Drawn in pairs, like the short runs of `normal`."""
     n = math.prod(shape)
     with np.errstate(all="ignore"):
         return to_dtype(np.exp(_scale(normal_pairs(gen, n), std, mean)), dtype).reshape(shape)
@@ -351,7 +350,7 @@ def log_normal(gen: Generator, shape, dtype: np.dtype, mean: float = 1.0, std: f
 
 
 def random(gen: Generator, shape, dtype: np.dtype) -> np.ndarray:
-    """Integers over all that `dtype` holds: `random_()` without bounds.
+    """Integers over the whole range of `dtype`: `random_()` without bounds.
 
     That is 0 to the type's maximum for integers, False and True, and for floating types 0 to 2**(mantissa bits), the
     largest range without gaps.
@@ -384,7 +383,7 @@ def randint(gen: Generator, shape, dtype: np.dtype, low: int, high: int | None) 
 
 
 def integer_range(shape, dtype: np.dtype, low: int, high: int | None) -> tuple[int, int]:
-    """Where the integers of `randint` begin, and how many different ones there are.
+    """Returns the least integer of `randint`, and the number of different ones.
 
     Raises: RuntimeError if the range is empty or does not fit the dtype.
     """
@@ -428,18 +427,18 @@ def _check_range(low: int, last: int, dtype: np.dtype) -> None:
     elif dtype.name == "float16":
         least, most = -65504, 65504
     else:
-        least, most = -(2**63), 2**63 - 1  # every other floating type reaches further than the arguments can
+        least, most = -(2**63), 2**63 - 1  # the range of every other floating type exceeds that of the arguments
     for value, name in ((low, "from"), (last, "to - 1")):
         if not least <= value <= most:
             raise RuntimeError(f"{name} is out of bounds for {C_TYPES.get(dtype.name, dtype.name)}")
 
 
 def _representable(bound: int, dtype: np.dtype, direction: int) -> int:
-    """A bound moved inwards (+1: up, -1: down) so far that no sample, rounded to `dtype`, can fall outside it."""
+    """Moves a bound inwards (+1: up, -1: down) so far that no sample, rounded to `dtype`, can fall outside it."""
     beside = bound + direction
     rounded = float(to_dtype(np.array(beside, I64), dtype))
     if not -(2.0**63) <= rounded < 2.0**63:
-        return bound  # no int64: PyTorch's comparison fails then, and the range check speaks up if it has to
+        return bound  # no int64: PyTorch's comparison then fails, and the range check raises if necessary
     if rounded < bound if direction > 0 else rounded >= bound:
         return int(rounded) + direction * (1 << max(abs(beside).bit_length() - DIGITS[dtype.name], 0))
     return bound
@@ -471,7 +470,7 @@ def _below(gen: Generator, shape, dtype: np.dtype, span: int, low: int, wide: bo
     return out
 
 
-# --- coin tosses -----------------------------------------------------------------------------------------------------
+# --- Bernoulli -------------------------------------------------------------------------------------------------------
 
 
 def bernoulli(gen: Generator, shape, dtype: np.dtype, p: float) -> np.ndarray:
@@ -480,7 +479,7 @@ def bernoulli(gen: Generator, shape, dtype: np.dtype, p: float) -> np.ndarray:
 
 
 def dropout_mask(gen: Generator, shape, dtype: np.dtype, p: float) -> np.ndarray:
-    """What `dropout(x, p)` multiplies by in training: 0 with probability `p`, else 1 / (1 - p); 0 < p < 1.
+    """The factors of `dropout(x, p)` in training: 0 with probability `p`, else 1 / (1 - p); 0 < p < 1.
 
     PyTorch draws nothing for p = 0, p = 1 or an empty input. `native_dropout` draws the same.
     """
@@ -505,15 +504,15 @@ def _bernoulli_mask(gen: Generator, shape, dtype: np.dtype, p: float, value) -> 
     plain = dtype == B1 or value == 1
     with gen.lock:
         for block in _blocks(flat.size):
-            heads = mantissas(gen, block.stop - block.start) < limit
-            flat[block] = heads if plain else heads * value
+            successes = mantissas(gen, block.stop - block.start) < limit
+            flat[block] = successes if plain else successes * value
     return out
 
 
 def bernoulli_tensor(gen: Generator, p: np.ndarray, dtype: np.dtype | None = None) -> np.ndarray:
-    """1 with the probability in `p`, element by element, else 0: `bernoulli(p)`, `bernoulli_(p)` (p already expanded).
+    """1 with the probability in `p`, elementwise, else 0: `bernoulli(p)`, `bernoulli_(p)` (p already expanded).
 
-    A float64 `p` takes two words for each, any other one word. The dtype is that of `p` unless given.
+    A float64 `p` takes two words for each element, any other one word. The dtype is that of `p` unless given.
 
     Raises: RuntimeError if a probability is outside [0, 1].
     """
@@ -554,13 +553,13 @@ def cauchy(gen: Generator, shape, dtype: np.dtype, median: float = 0.0, sigma: f
 
 
 def geometric(gen: Generator, shape, dtype: np.dtype, p: float) -> np.ndarray:
-    """The number of tosses up to the first head, which has probability `p`: ceil(log u / log(1 - p))."""
+    """The number of trials up to the first success, which has probability `p`: ceil(log u / log(1 - p))."""
     divisor = math.log1p(-p)
     return _from_uniform(gen, shape, dtype, lambda u: np.ceil(np.log(u) / divisor))
 
 
 def rrelu_noise(gen: Generator, x: np.ndarray, lower: float, upper: float) -> np.ndarray:
-    """The slopes that `rrelu(x, training=True)` multiplies by: uniform in [lower, upper) where x <= 0, else 1.
+    """The slopes of `rrelu(x, training=True)`: uniform in [lower, upper) where x <= 0, else 1.
 
     Nothing is drawn for positive elements.
     """
@@ -575,9 +574,9 @@ def multinomial(gen: Generator, weights: np.ndarray, num_samples: int, replaceme
     """Indices (int64) drawn by `weights`, a vector or a matrix of one distribution per row; rows need not sum to 1.
 
     With replacement: each sample is looked up in the cumulative sum. Without, and for a single sample: the largest of
-    weight / e, where every e is exponential, which amounts to drawing one after the other (P. Efraimidis and
-    P. Spirakis, 2006). Where equal quotients compete (zero weights have to be drawn) PyTorch's order is that of its
-    partial sort; here the lower index comes first.
+    weight / e, where every e is exponential, which is equivalent to drawing one after the other (P. Efraimidis and P.
+    Spirakis, 2006). If equal quotients compete (zero weights have to be drawn) PyTorch's order is that of its partial
+    sort; here the lower index comes first.
 
     Raises: RuntimeError if a weight is negative, infinite or nan, or a row sums to zero.
     """
@@ -613,14 +612,14 @@ def _with_replacement(gen: Generator, rows: np.ndarray, num_samples: int) -> np.
     if rows.shape[0] <= num_samples:
         for row, sums in enumerate(cumulative):
             chosen[row] = sums.searchsorted(u[row])
-    else:  # many rows: the number of sums below u is the place that searchsorted would find
+    else:  # many rows: the number of sums below u is the index that searchsorted would find
         for sample in range(num_samples):
             chosen[:, sample] = (cumulative < u[:, sample : sample + 1]).sum(axis=1)
     return chosen
 
 
 def _largest(quotients: np.ndarray, count: int) -> np.ndarray:
-    """The places of the `count` largest per row, largest first; nan counts as largest."""
+    """Returns the indices of the `count` largest per row, largest first; nan counts as largest."""
     if count == 1:
         return quotients.argmax(axis=1)[:, None]
     keys = np.where(np.isnan(quotients), -np.inf, -quotients)

@@ -1,5 +1,7 @@
-"""Running sums, products and extrema over plain arrays; `dim` is counted from the front, 0-dim arrays count as one
-element."""
+"""Cumulative sums, products and extrema over plain arrays.
+
+`dim` is counted from the front; 0-dim arrays count as one element.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +14,20 @@ import numpy as np
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array.reduce import I64, _two_bytes
 
-_PIECE = 1 << 14  # elements accumulated at a time: in double precision they fit into the first caches
-_SUM_PIECE = 1 << 16  # the same for running sums, which need fewer passes
-_STEPS = 16  # of a running sum in one product: more cost more multiplications, fewer more sums of sums
+_PIECE = 1 << 14  # elements accumulated at a time: in double precision they fit the first caches
+_SUM_PIECE = 1 << 16  # the same for cumulative sums, which need fewer passes
+_STEPS = 16  # steps of a cumulative sum per product: more cost more multiplications, fewer more sums of sums
 _SOME = 1024  # elements from which such products pay
 _LOOP = 32  # a recurrence over fewer steps than this goes step by step
 
 
 def _running(xp, name, x, dim, dtype):
-    """`ufunc.accumulate`; integers in int64 unless a dtype was asked for."""
+    """`ufunc.accumulate`; integers in int64 unless a dtype is given."""
     if x.dtype.kind in "iub" and dtype is None:
         x = x.astype(I64)
     if not x.ndim:
         return xp.array(x)
-    if not x.flags.c_contiguous:  # the result is in the order of rows, whatever that of the input
+    if not x.flags.c_contiguous:  # the result is row-major, whatever the input's order
         x = xp.ascontiguousarray(x)
     if xp is not np:
         return {"add": xp.cumsum, "multiply": xp.cumprod}[name](x, axis=dim, dtype=x.dtype)
@@ -37,9 +39,11 @@ def _running(xp, name, x, dim, dtype):
 
 
 def _running_sum(x, dim, backwards=False):
-    """The running sum of floats in double precision, `_STEPS` at a time as a product with a triangle of ones.
+    """Computes the cumulative sum of floats in double precision.
 
-    A sum that waits for the one before takes ten times as long as an addition; the products wait for nobody.
+    It takes `_STEPS` steps at a time as a product with a triangle of ones.
+
+    A sum that depends on the previous one takes ten times as long as an addition; the products are independent.
     """
     length, after = x.shape[dim], math.prod(x.shape[dim + 1 :])
     given, out = x.reshape(-1, length, after), np.empty(x.shape, x.dtype)
@@ -62,9 +66,9 @@ def _running_sum(x, dim, backwards=False):
 
 
 def _sum_piece(x, before, out):
-    """The running sums over dimension 1 of `x` (rows, steps, after) that follow on `before` (rows, after) or 0.
+    """Computes cumulative sums over dimension 1 of `x` (rows, steps, after), continuing `before` (rows, after) or 0.
 
-    Written into `out`; returns the last of them.
+    Writes them to `out` and returns the last one.
     """
     whole = x.shape[1] - x.shape[1] % _STEPS
     if whole:
@@ -80,7 +84,7 @@ def _sum_piece(x, before, out):
 
 
 def _sum_lines(x, before, out):
-    """`_sum_piece` for one column: what comes before each part is a row more in the product."""
+    """`_sum_piece` for one column: the sum before each part is an additional row of the product."""
     rows, parts = x.shape[0], x.shape[1] // _STEPS
     wide = np.empty((rows, parts, _STEPS + 1))
     wide[:, :, :-1] = x.reshape(rows, parts, _STEPS)
@@ -106,7 +110,7 @@ def _sum_planes(x, before, out):
 
 @lru_cache(maxsize=_STEPS)
 def _triangle(n):
-    """A matrix whose product with a column of n numbers is their running sum."""
+    """Returns a matrix whose product with a column of n numbers is their cumulative sum."""
     ones = np.tril(np.ones((n, n)))
     ones.flags.writeable = False
     return ones
@@ -114,14 +118,14 @@ def _triangle(n):
 
 @lru_cache(maxsize=1)
 def _triangle_and_start():
-    """A matrix that makes of a row of numbers, and of what came before them, the running sum."""
+    """Returns a matrix that maps a row of numbers and the sum before them to the cumulative sum."""
     ones = np.vstack((_triangle(_STEPS).T, np.ones(_STEPS)))
     ones.flags.writeable = False
     return ones
 
 
 def _in_double(ufunc, x, dim, start):
-    """`ufunc.accumulate` from `start`, in double precision as in PyTorch, in pieces that the cache holds."""
+    """Runs `ufunc.accumulate` from `start` in double precision, as PyTorch does, in pieces that fit the cache."""
     wide = np.result_type(x.dtype, np.float64) if x.dtype.kind != "V" else np.float64
     if x.size <= _PIECE:
         return _from(ufunc, x.astype(wide), dim, start).astype(x.dtype)
@@ -141,7 +145,7 @@ def _in_double(ufunc, x, dim, start):
 
 
 def _from(ufunc, x, dim, start):
-    """`ufunc.accumulate` into `x` itself, whose first elements are first joined with `start`."""
+    """Runs `ufunc.accumulate` in place on `x`, after combining its first elements with `start`."""
     if x.size:
         first = x[(slice(None),) * dim + (0, ...)]
         ufunc(start, first, first)
@@ -170,7 +174,7 @@ def cumprod(xp, x, dim, dtype):
 
 
 def running_extreme(xp, x, dim, largest):
-    """Largest (or smallest) element so far, and the last place that attained it; after a nan always nan."""
+    """The largest (or smallest) element so far, and the last index that attained it; after a nan always nan."""
     name = "cummax" if largest else "cummin"
     if x.dtype.kind == "c":
         raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{scalar_type(x)}'")
@@ -190,7 +194,7 @@ def running_extreme(xp, x, dim, largest):
 
 
 def logcumsumexp(xp, x, dim):
-    """log of the running sum of exponentials."""
+    """The logarithm of the cumulative sum of exponentials."""
     if x.dtype.kind in "iub":
         raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{scalar_type(x)}'")
     if not x.ndim:
@@ -213,9 +217,9 @@ def logcumsumexp(xp, x, dim):
 
 
 def _add_logs(xp, a, b):
-    """log(exp a + exp b) of complex numbers, the larger one taken out; beside a nan it is nan.
+    """log(exp a + exp b) of complex numbers, with the larger one factored out; nan if either is nan.
 
-    Two that are infinite have no such difference: of exp(-inf) = 0 any logarithm serves, exp(inf) is added as it is.
+    Two infinite ones have no difference: for exp(-inf) = 0 any logarithm will do, exp(inf) is added directly.
     """
     less = a.real < b.real
     low, top = xp.where(less, a, b), xp.where(less, b, a)
@@ -226,7 +230,7 @@ def _add_logs(xp, a, b):
 
 
 def shift(xp, x, dim, by, fill):
-    """Elements moved `by` places (1 or -1) along `dim`; `fill` comes in at the end."""
+    """Moves elements by `by` positions (1 or -1) along `dim`; `fill` enters at the end."""
     out = xp.empty_like(x, order="C") if xp is np else xp.empty_like(x)
     if not x.ndim:
         out[...] = fill
@@ -242,9 +246,9 @@ def shift(xp, x, dim, by, fill):
 
 
 def recurrence(xp, b, a, dim, backwards):
-    """y[i] = b[i] + a[i] y[i-1], or, `backwards`, y[i] = b[i] + a[i] y[i+1]; no y before the first.
+    """Computes y[i] = b[i] + a[i] y[i-1], or, if `backwards`, y[i] = b[i] + a[i] y[i+1]; y is 0 before the first.
 
-    Long ones in log2(n) passes over everything (Hillis and Steele, 1986): after pass s, y[i] covers 2^s terms.
+    Long ones take log2(n) passes over the data (Hillis and Steele, 1986): after pass s, y[i] covers 2^s terms.
     """
     if not b.ndim:
         return xp.array(b)
@@ -259,7 +263,7 @@ def recurrence(xp, b, a, dim, backwards):
                 y[i] += a[i] * y[i - 1]
         else:
             a = xp.array(a)
-            a[0] = 0  # nothing comes before the first
+            a[0] = 0  # there is nothing before the first
             step = 1
             while step < n:
                 y[step:] = y[step:] + a[step:] * y[:-step]

@@ -13,19 +13,19 @@ def gather(xp, x, dim, index):
 
 
 def scatter(xp, x, dim, index, src):
-    """A copy of `x` with `src` written where `gather` would read."""
+    """Returns a copy of `x` with `src` written where `gather` would read."""
     return kernels.scatter(xp, x, dim, index, src) if index.size else xp.array(x, order="C")
 
 
 def scatter_add(xp, x, dim, index, src):
-    """A copy of `x` with `src` added where `gather` would read."""
+    """Returns a copy of `x` with `src` added where `gather` would read."""
     if x.dtype.kind == "b":
         return scatter_reduce(xp, x, dim, index, src, "amax", True)
     return kernels.scatter_add(xp, x, dim, index, src) if index.size else xp.array(x, order="C")
 
 
 def scatter_reduce(xp, x, dim, index, src, reduce, include_self):
-    """A copy of `x` with `src` reduced into the places where `gather` would read."""
+    """Returns a copy of `x` with `src` reduced into the elements that `gather` would read."""
     if not index.size:
         return xp.array(x, order="C")
     if x.dtype.kind == "b" and reduce in ("sum", "prod"):
@@ -34,7 +34,7 @@ def scatter_reduce(xp, x, dim, index, src, reduce, include_self):
 
 
 def index_select(xp, x, dim, index):
-    """The slices `index` along `dim`. Raises: IndexError for one that does not exist (negative ones count)."""
+    """Selects the slices `index` along `dim`. Raises: IndexError if one is negative or out of range."""
     shape = x.shape or (1,)
     if index.size and not kernels.checks_itself(xp, index, 0, shape[dim], dim):
         low, high = kernels.extremes(xp, index)
@@ -46,7 +46,7 @@ def index_select(xp, x, dim, index):
 
 
 def index_copy(xp, x, dim, index, src):
-    """A copy of `x` with slice k of `src` along `dim` written to slice `index[k]`."""
+    """Returns a copy of `x` with slice k of `src` along `dim` written to slice `index[k]`."""
     shape = x.shape or (1,)
     if index.size and not kernels.checks_itself(xp, index, 0, shape[dim], dim):
         low, high = kernels.extremes(xp, index)
@@ -64,7 +64,7 @@ def index_copy(xp, x, dim, index, src):
 
 
 def index_fill(xp, x, dim, index, value):
-    """A copy of `x` with the slices `index` along `dim` set to `value`."""
+    """Returns a copy of `x` with the slices `index` along `dim` set to `value`."""
     shape = x.shape or (1,)
     if index.size and not kernels.checks_itself(xp, index, -shape[dim], shape[dim], dim):
         low, high = kernels.extremes(xp, index)
@@ -80,7 +80,7 @@ def index_fill(xp, x, dim, index, value):
 
 
 def masked_scatter(xp, x, mask, src):
-    """A copy of `x` with the elements under `mask` replaced by the first elements of `src`."""
+    """Returns a copy of `x` with the elements under `mask` replaced by the first elements of `src`."""
     out = xp.array(x, order="C")
     mask = xp.broadcast_to(mask, x.shape)
     n = int(mask.sum())
@@ -91,7 +91,7 @@ def masked_scatter(xp, x, mask, src):
 
 
 def embedding(xp, table, rows, padding_idx, scale_grad_by_freq):
-    """The rows of a table. Raises: IndexError for one that does not exist."""
+    """Looks up rows of a table. Raises: IndexError if one is out of range."""
     if rows.size and not kernels.checks_itself(xp, rows, 0, table.shape[0], 0):
         low, high = kernels.extremes(xp, rows)
         if low < 0 or high >= table.shape[0]:
@@ -100,7 +100,7 @@ def embedding(xp, table, rows, padding_idx, scale_grad_by_freq):
 
 
 def embedding_grad(xp, g, rows, count, padding_idx, scale_grad_by_freq):
-    """The gradient of a table of `count` rows: the sum of the gradients of each row's uses, or their mean."""
+    """Computes the gradient of a table of `count` rows: the sum or mean of the gradients of each row's uses."""
     g = xp.ascontiguousarray(g)
     if scale_grad_by_freq and rows.size:
         uses = xp.bincount(rows.reshape(-1), minlength=count)
@@ -109,5 +109,5 @@ def embedding_grad(xp, g, rows, count, padding_idx, scale_grad_by_freq):
 
 
 def uses(xp, rows, count, dtype):
-    """How often each entry of `rows` occurs in all of them."""
+    """Returns for each entry of `rows` how often it occurs in all of them."""
     return xp.bincount(rows.reshape(-1), minlength=count)[rows].astype(np.dtype(dtype))

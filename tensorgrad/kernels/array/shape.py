@@ -1,6 +1,6 @@
-"""Views of plain arrays: the same memory under another shape and other strides. None of these copies.
+"""Views of plain arrays: the same memory with another shape and other strides. None of these copies.
 
-Strides are PyTorch's, also where a dimension has size 1 (NumPy gives a new axis stride 0, PyTorch the stride that it
+Strides are PyTorch's, even where a dimension has size 1 (NumPy gives a new axis stride 0, PyTorch the stride that it
 would have if it were longer).
 """
 
@@ -13,14 +13,14 @@ from numpy.lib.stride_tricks import as_strided
 
 
 def restrided(xp, x, shape, strides):
-    """The array's memory under another shape and strides (bytes), from the same first element.
+    """Views the array's memory with another shape and strides (bytes), from the same first element.
 
     The caller guarantees that these stay inside the memory. The result is writable if `x` is.
     """
     if xp is np:
         if x.size:
             if x.flags.c_contiguous:
-                return np.ndarray(shape, x.dtype, x, 0, strides)  # eight times as quick as as_strided
+                return np.ndarray(shape, x.dtype, x, 0, strides)  # eight times as fast as as_strided
             if x.flags.f_contiguous:
                 return np.ndarray(shape, x.dtype, x.T, 0, strides)
         return as_strided(x, shape, strides)
@@ -28,7 +28,7 @@ def restrided(xp, x, shape, strides):
 
 
 def at_offset(xp, x, shape, strides, offset):
-    """A window of the memory that `x` lies in, `offset` bytes after its first element; it may reach beyond `x`."""
+    """Views the memory that contains `x`, `offset` bytes after its first element; the view may extend beyond `x`."""
     if xp is not np:
         return xp.ndarray(shape, x.dtype, x.data + offset, strides)
     if not offset:
@@ -41,7 +41,7 @@ def at_offset(xp, x, shape, strides, offset):
 
 
 class _Window:
-    """Shows NumPy another place of an array's memory, and keeps that array alive."""
+    """Exposes another address in an array's memory to NumPy, and keeps that array alive."""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -50,12 +50,12 @@ class _Window:
 
 
 def strided_nothing(shape, strides, dtype):
-    """An array without elements that remembers its strides (in elements)."""
+    """Makes an array without elements that keeps its strides (in elements)."""
     return as_strided(np.empty(1, dtype), shape, [s * dtype.itemsize for s in strides])
 
 
 def dense_strides(shape, itemsize):
-    """The strides (bytes) of a C-contiguous array; dimensions of size 0 count as 1, as in PyTorch."""
+    """Returns the strides (bytes) of a C-contiguous array; dimensions of size 0 count as 1, as in PyTorch."""
     strides, step = [], itemsize
     for n in reversed(shape):
         strides.append(step)
@@ -64,9 +64,9 @@ def dense_strides(shape, itemsize):
 
 
 def expand(xp, x, size):
-    """Dimensions of size 1 repeated without copying (stride 0), and new ones in front.
+    """Repeats dimensions of size 1 without copying (stride 0), and adds new ones in front.
 
-    Raises: RuntimeError for a size that differs from that of a dimension which is not 1.
+    Raises: RuntimeError if a size differs from that of a dimension that is not 1.
     """
     old, strides = x.shape, x.strides
     lead = len(size) - len(old)
@@ -88,7 +88,7 @@ def expand(xp, x, size):
 
 
 def view(xp, x, size):
-    """The same elements under another shape.
+    """Views the same elements with another shape.
 
     Raises: RuntimeError if that is not possible without copying.
     """
@@ -102,7 +102,7 @@ def view(xp, x, size):
             f"{[s // x.itemsize for s in x.strides]} as {list(size)})"
         )
     if xp is np:
-        made = x.reshape(size)  # copies where it must, and then the strides are others; some times as quick
+        made = x.reshape(size)  # copies if it must, and then the strides differ; several times as fast
         if made.strides == strides:
             return made
     return restrided(xp, x, size, strides)
@@ -110,10 +110,10 @@ def view(xp, x, size):
 
 @lru_cache(maxsize=1024)
 def view_strides(shape, strides, size, itemsize):
-    """The strides under which an array of `shape` and `strides` shows itself as `size`; None if there are none.
+    """Returns the strides with which an array of `shape` and `strides` can be viewed as `size`; None if there are none.
 
-    Dimensions that lie densely behind one another in memory form a block; every block must be a product of
-    neighbouring sizes of the new shape.
+    Dimensions that are contiguous with each other form a block; every block must be a product of adjacent sizes of the
+    new shape.
     """
     if not shape:
         return (itemsize,) * len(size)
@@ -137,7 +137,7 @@ def view_strides(shape, strides, size, itemsize):
 
 
 def unsqueeze(xp, x, dim):
-    """A new dimension of size 1."""
+    """Adds a new dimension of size 1."""
     shape, ndim = x.shape, x.ndim
     size = (*shape[:dim], 1, *shape[dim:])
     if 1 not in shape and x.size and (dim < ndim or not ndim or x.strides[-1] == x.itemsize):
@@ -148,28 +148,28 @@ def unsqueeze(xp, x, dim):
 
 
 def squeeze(xp, x, dims):
-    """Without the dimensions `dims`, those of them that have size 1."""
+    """Removes those of the dimensions `dims` that have size 1."""
     shape = x.shape
     return x.squeeze(tuple([d for d in dims if shape[d] == 1])) if shape else x.reshape(())
 
 
 def transpose(xp, x, dim0, dim1):
-    """Two dimensions exchanged."""
+    """Swaps two dimensions."""
     return x.swapaxes(dim0, dim1) if x.ndim else x.reshape(())
 
 
 def transposed(xp, x):
-    """The matrix transposed; an array of fewer dimensions as it is."""
+    """Transposes a matrix; an array of fewer dimensions is unchanged."""
     return x.T
 
 
 def permute(xp, x, dims):
-    """The dimensions in another order."""
+    """Reorders the dimensions."""
     return x.transpose(dims)
 
 
 def alias(xp, x):
-    """The same array as a new object."""
+    """Returns the same array as a new object."""
     return x[...]
 
 
@@ -177,7 +177,7 @@ def at(xp, x, index):
     """Basic indexing by a tuple of integers, slices, None and at most one Ellipsis.
 
     A tuple with an integer must have the Ellipsis, so that NumPy gives a view and not a scalar.
-    Raises: IndexError for an integer outside its dimension, or too many indices.
+    Raises: IndexError if an integer is outside its dimension, or if there are too many indices.
     """
     try:
         found = x[index]
@@ -187,7 +187,7 @@ def at(xp, x, index):
 
 
 def _with_new_axes(xp, x, found, index):
-    """`found = x[index]` with PyTorch's strides for the new axes."""
+    """Returns `found = x[index]` with PyTorch's strides for the new axes."""
     taken = sum(1 for i in index if i is not None and i is not Ellipsis)
     strides, dim = [], 0
     for i in index if Ellipsis in index else (*index, Ellipsis):
@@ -206,7 +206,7 @@ def _with_new_axes(xp, x, found, index):
 
 
 def raise_index_error(shape, index):
-    """Raises the IndexError that basic indexing of an array of `shape` by `index` deserves."""
+    """Raises the IndexError for basic indexing of an array of `shape` by `index`."""
     wanted = [i for i in index if i is not None and i is not Ellipsis]
     if len(wanted) > len(shape):
         if not shape:
@@ -231,7 +231,7 @@ def raise_index_error(shape, index):
 
 
 def diagonal(xp, x, offset, dim1, dim2):
-    """The elements with equal (but for `offset`) index in two dimensions, as the last dimension of a view."""
+    """The elements whose indices in two dimensions are equal (up to `offset`), as the last dimension of a view."""
     below, right = max(-offset, 0), max(offset, 0)
     n = max(min(x.shape[dim1] - below, x.shape[dim2] - right), 0)
     if n and offset:
@@ -245,7 +245,7 @@ def diagonal(xp, x, offset, dim1, dim2):
 
 
 def unfold(xp, x, dim, size, step):
-    """All windows of `size` elements along `dim`, `step` apart, as a new last dimension."""
+    """Views all windows of `size` elements along `dim`, `step` apart, as a new last dimension."""
     if not x.ndim:
         return restrided(xp, x, (size,), (x.itemsize,))
     shape, strides = x.shape, x.strides
@@ -259,7 +259,7 @@ def unfold(xp, x, dim, size, step):
 
 
 def strided_view(xp, x, size, stride, delta, geometry):
-    """Any shape and strides (in elements), from the element that lies `delta` after the first one of `x`."""
+    """Views any shape and strides (in elements), starting `delta` elements after the first one of `x`."""
     b = x.itemsize
     return at_offset(xp, x, size, tuple([s * b for s in stride]), delta * b)
 
@@ -268,7 +268,7 @@ def strided_view(xp, x, size, stride, delta, geometry):
 
 
 def place(xp, g, shape, view_kernel, args):
-    """Zeros of `shape` with `g` in the place that a view without overlap shows."""
+    """Writes `g` into zeros of `shape` at the elements that a view without overlap shows."""
     out = xp.zeros(shape, g.dtype)
     view_kernel(out, *args)[...] = g
     return out
@@ -278,7 +278,7 @@ _LONG_STEP = 8  # from which adding whole parts of windows beats adding one elem
 
 
 def unfold_grad(xp, g, shape, dim, size, step):
-    """The sum, for every element of `shape`, of the gradients `g` of the windows that it was in."""
+    """Sums, for every element of `shape`, the gradients `g` of the windows that contain it."""
     if not shape:
         return g.reshape(()) if size else xp.zeros((), g.dtype)
     out = xp.zeros(shape, g.dtype)
@@ -303,7 +303,7 @@ def unfold_grad(xp, g, shape, dim, size, step):
 
 
 def _positions(xp, shape, strides, first):
-    """For every element of a strided array, where it lies in the memory."""
+    """Returns the position in memory of every element of a strided array."""
     where = xp.asarray(first)
     for d, (n, s) in enumerate(zip(shape, strides)):
         steps = xp.arange(n) * s
@@ -312,7 +312,7 @@ def _positions(xp, shape, strides, first):
 
 
 def _layouts(xp, size, stride, delta, geometry):
-    """Positions of the viewed and of the original array in one memory, and how many elements that has."""
+    """Returns positions of the viewed and of the original array in one memory, and its number of elements."""
     shape, strides = geometry
     viewed = _positions(xp, size, stride, delta)
     original = _positions(xp, shape, strides, 0)
@@ -323,9 +323,9 @@ def _layouts(xp, size, stride, delta, geometry):
 
 
 def strided_view_grad(xp, g, size, stride, delta, geometry):
-    """The gradient of `strided_view`: elements seen several times collect all their gradients.
+    """The gradient of `strided_view`: elements seen several times sum all their gradients.
 
-    Where the original overlaps itself, each of its elements gets the mean, as in PyTorch.
+    If the original overlaps itself, each of its elements gets the mean, as in PyTorch.
     """
     viewed, original, n = _layouts(xp, size, stride, delta, geometry)
     memory = xp.zeros(n, g.dtype)
@@ -338,14 +338,14 @@ def strided_view_grad(xp, g, size, stride, delta, geometry):
 
 
 def _counts(xp, original, n, geometry):
-    """How many elements of the original share each one's place in memory; None where it is one each."""
+    """Returns how many elements of the original share each one's memory; None if each has its own."""
     if not any(s == 0 and m > 1 for m, s in zip(*geometry)):
         return None
     return xp.bincount(original.reshape(-1), minlength=n)[original]
 
 
 def strided_view_again(xp, gg, size, stride, delta, geometry):
-    """What `strided_view` shows of `gg` laid out like the original; what lies between its elements is 0."""
+    """Returns `strided_view` of `gg` laid out like the original, with 0 between its elements."""
     viewed, original, n = _layouts(xp, size, stride, delta, geometry)
     counts = _counts(xp, original, n, geometry)
     if counts is not None:

@@ -1,4 +1,4 @@
-"""Softmax and what is built on it, over plain arrays.
+"""Softmax and ops built on it, over plain arrays.
 
 Rows that are all -inf give nan, as in PyTorch. Two-byte floats are computed in float32.
 """
@@ -14,10 +14,10 @@ from .index import extremes
 # Within these limits exp neither overflows nor becomes subnormal in float32, and neither does a sum of 10^12 such
 # values: no row needs to be shifted by its maximum, which saves the row maxima and one pass.
 _PLAIN = 60.0
-_LARGE = 4096  # elements from which looking for that is worth two reductions
+_LARGE = 4096  # elements from which checking for that is worth two reductions
 
 
-# Their arguments may all be given by position, which is quicker; NumPy's own annotations do not say so.
+# All their arguments may be positional, which is faster; NumPy's own annotations do not allow it.
 _max_over: Any = np.maximum.reduce
 _sum_over: Any = np.add.reduce
 
@@ -27,7 +27,7 @@ def _needs_shift(x):
 
 
 def _row_sum(xp, x, dim, keepdims=False):
-    """Sum over one dimension; NumPy sums short contiguous rows in a third of the time by BLAS's dot."""
+    """Sums over one dimension; BLAS's dot sums short contiguous rows in a third of NumPy's time."""
     if xp is np and x.size >= _LARGE and dim == x.ndim - 1 and x.strides[dim] == x.itemsize:
         total = np.vecdot(x, _ones(x.shape[dim], x.dtype))
         return total[..., None] if keepdims else total
@@ -48,7 +48,7 @@ def _row_max(xp, x, dim):
 
 
 def _row_blocks(xp, x, dim, size=BLOCK):
-    """Slices of the leading dimension, of about `size` elements, where the rows are whole in each; else one slice."""
+    """Returns slices of the leading dimension, of about `size` elements, that contain whole rows; else one slice."""
     if xp is not np or x.size <= size or dim == 0:
         return (slice(None),)
     rows = max(1, size // (x.size // x.shape[0]))
@@ -56,14 +56,14 @@ def _row_blocks(xp, x, dim, size=BLOCK):
 
 
 def _as_rows(x, dim):
-    """`x` with its leading dimensions merged when softmax runs over the last one, so that blocks may be cut freely."""
+    """Merges the leading dimensions of `x` when softmax runs over the last one, so that blocks may be split freely."""
     if dim == x.ndim - 1 and x.ndim > 2 and x.flags.c_contiguous:
         return x.reshape(-1, x.shape[-1]), 1
     return x, dim
 
 
 def _exp_shifted(xp, x, dim, out):
-    """`exp(x - max)` into `out`; the row maxima, or None where no shift was needed."""
+    """Writes `exp(x - max)` to `out`; returns the row maxima, or None if no shift was needed."""
     if not _needs_shift(x):
         xp.exp(x, out)
         return None
@@ -81,7 +81,7 @@ def softmax(xp, x, dim):
         return softmax(xp, x.reshape(1), 0).reshape(())
     if not x.size:
         return xp.empty_like(x)
-    if not x.flags.c_contiguous:  # the result is in the order of rows, whatever that of the input
+    if not x.flags.c_contiguous:  # the result is row-major, whatever the input's order
         x = xp.ascontiguousarray(x)
     if xp is np and x.size < _LARGE:
         with np.errstate(all="ignore"):
@@ -122,7 +122,7 @@ def log_softmax(xp, x, dim):
         return log_softmax(xp, x.reshape(1), 0).reshape(())
     if not x.size:
         return xp.empty_like(x)
-    if not x.flags.c_contiguous:  # the result is in the order of rows, whatever that of the input
+    if not x.flags.c_contiguous:  # the result is row-major, whatever the input's order
         x = xp.ascontiguousarray(x)
     if xp is np and x.size < _LARGE:
         with np.errstate(all="ignore"):
@@ -157,7 +157,7 @@ def log_softmax_grad(xp, g, out, dim):
 
 
 def logsumexp(xp, x, dims, keepdim=False):
-    """`log(sum(exp(x), dims))`; -inf for an empty sum, the infinity itself where the largest element is infinite."""
+    """`log(sum(exp(x), dims))`; -inf for an empty sum, the infinity itself if the largest element is infinite."""
     if x.dtype.itemsize == 2:
         return as_float32(logsumexp, xp, x, dims=dims, keepdim=keepdim)
     dims = tuple(dims)
@@ -181,7 +181,7 @@ def _small_range(n):
 
 
 def _positions(xp, shape):
-    """Index arrays for every dimension but the class dimension 1 of (N, C, *): `x[at[0], target, *at[1:]]` picks."""
+    """Returns index arrays for all dimensions of (N, C, *) but the classes, for `x[at[0], target, *at[1:]]`."""
     if xp is np and len(shape) == 2:
         return (_small_range(shape[0]) if shape[0] <= 1024 else np.arange(shape[0]),)
     kept = (shape[0],) + tuple(shape[2:])
@@ -190,9 +190,9 @@ def _positions(xp, shape):
 
 
 def _checked_target(xp, target, classes, ignore_index):
-    """`target` with ignored entries made 0, and the mask of the others (None where nothing is ignored).
+    """Returns `target` with ignored entries set to 0, and the mask of the others (None if nothing is ignored).
 
-    Raises IndexError for a class out of range.
+    Raises: IndexError if a class is out of range.
     """
     if not target.size:
         return target, None
@@ -207,13 +207,13 @@ def _checked_target(xp, target, classes, ignore_index):
 
 
 def _with_batch(kernel, xp, x, target, *rest):
-    """An unbatched (C,) input as a batch of one."""
+    """Runs a kernel on an unbatched (C,) input as a batch of one."""
     results = kernel(xp, x[None], target.reshape(1), *rest)
     return tuple(r[0] if getattr(r, "ndim", 0) else r for r in results)
 
 
 def _element_weights(xp, target, valid, weight):
-    """Weight of each element, None for 1 everywhere without exception."""
+    """Returns the weight of each element, or None if all are 1."""
     if weight is None:
         return None if valid is None else valid
     w = weight[target]
@@ -224,10 +224,10 @@ def cross_entropy(xp, x, target, weight=None, ignore_index=-100, label_smoothing
     """Cross-entropy of logits `x` (N, C, *) with class indices `target` (N, *), fused with log-softmax.
 
     Returns `(losses, exps, sums, total_weight)`: the weighted loss of each element (N, *); `exp(x - shift)` (N, C, *)
-    and its sums over classes (N, *), which are what `cross_entropy_grad` needs; and the sum of the weights of the
-    elements that count, by which a mean divides (an int where no weights are given and nothing is ignored).
-    A loss is `(1 - s) w_t (-log p_t) + s / C sum_c w_c (-log p_c)`, `s` being `label_smoothing`. Unbatched (C,)
-    with a 0-dim target works too. Raises IndexError for a class out of range.
+    and its sums over classes (N, *), which `cross_entropy_grad` needs; and the sum of the weights of the elements that
+    count, by which a mean divides (an int if there are no weights and nothing is ignored). A loss is `(1 - s) w_t (-log
+    p_t) + s / C sum_c w_c (-log p_c)` with s = `label_smoothing`. Unbatched (C,) with a 0-dim target works too. Raises:
+    IndexError if a class is out of range.
     """
     if x.dtype.itemsize == 2:
         lifted = None if weight is None else weight.astype(np.float32)
@@ -271,7 +271,7 @@ def _cross_entropy_block(xp, x, target, weight, smoothing, exps, sums, losses):
             xp.multiply(losses, weight[target], losses)
         return
     shape = (-1,) + (1,) * (x.ndim - 2)
-    spread = x if top is None else x - top  # before they are summed: large logits leave no room for their differences
+    spread = x if top is None else x - top  # shifted before the sum: large logits would lose their differences
     if weight is not None:
         spread = spread * weight.reshape(shape)
     mass = x.shape[1] if weight is None else weight.sum()
@@ -316,7 +316,7 @@ def cross_entropy_grad(xp, g, exps, sums, target, weight=None, ignore_index=-100
 def nll(xp, logp, target, weight=None, ignore_index=-100):
     """Negative log-likelihood: `(losses, weights)`, both (N, *), from log-probabilities (N, C, *) and class indices.
 
-    Ignored elements have loss and weight 0. Raises IndexError for a class out of range.
+    Ignored elements have loss and weight 0. Raises: IndexError if a class is out of range.
     """
     if logp.ndim == 1:
         return _with_batch(nll, xp, logp, target, weight, ignore_index)
@@ -344,7 +344,7 @@ def nll_grad(xp, g, shape, target, weights, ignore_index=-100):
 
 
 def masked_softmax(xp, x, dim, drop):
-    """`softmax` that leaves out the places where `drop` is true; rows without any place left give 0."""
+    """`softmax` without the elements where `drop` is true; rows without any element left give 0."""
     with np.errstate(all="ignore"):
         p = softmax(xp, xp.where(drop, x.dtype.type(-np.inf), x), dim)
     return select(xp, xp.broadcast_to(drop.all(axis=dim, keepdims=True), p.shape), xp.zeros_like(p), p)

@@ -1,8 +1,8 @@
-"""Sorting and what rests on it, over plain arrays. `dim` is counted from the front; nan counts as the largest value.
+"""Sorting and ops based on it, over plain arrays. `dim` is counted from the front; nan counts as the largest value.
 
-Sorts are stable. NumPy's stable argsort merges; its plain sort of 64-bit integers is several times as quick (vector
+Sorts are stable. NumPy's stable argsort merges; its plain sort of 64-bit integers is several times as fast (vector
 instructions), so large 32-bit values are sorted as integers that hold the value's order above its position: the
-position breaks ties, which is what stable means.
+position breaks ties, which makes the sort stable.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array.blocks import BLOCK
 from tensorgrad.kernels.array.reduce import I64, _two_bytes, check_not_empty, pick
 
-_FEW = 12  # of the largest elements, that are looked for one after the other
+_FEW = 12  # number of largest elements that are searched for one after the other
 _PACKED = 128  # elements per row from which packing pays
 _HIGH = np.uint32(0x80000000)
 
 
 def _float_order(x):
-    """float32 as uint32 of the same order; both zeros alike, every nan the largest."""
+    """Maps float32 to uint32 of the same order; both zeros are equal, every nan is the largest."""
     bits = (x + np.float32(0)).view(np.uint32)
     key = bits ^ ((bits >> 31) * np.uint32(0x7FFFFFFF) + _HIGH)
     nan = np.isnan(x)
@@ -42,7 +42,7 @@ def _argsort_packed(x, descending):
 
 
 def _argsort_wide(x, descending):
-    """A stable argsort of a large 64-bit array of one dimension: the quick unstable one, then equal ones in order."""
+    """A stable argsort of a large 64-bit array of one dimension: the fast unstable one, then equal ones reordered."""
     order = x.argsort()
     if descending:
         order = order[::-1]
@@ -70,7 +70,7 @@ def _argsort(xp, x, descending):
             return _argsort_wide(x, descending)
     if not descending:
         return x.argsort(axis=-1, kind="stable") if xp is np else xp.argsort(x, axis=-1)
-    # reversed, sorted, reversed back: equal elements keep their order
+    # reverse, sort, reverse back: equal elements keep their order
     order = xp.argsort(xp.ascontiguousarray(x[..., ::-1]), axis=-1, kind="stable")
     return xp.ascontiguousarray((x.shape[-1] - 1 - order)[..., ::-1])
 
@@ -81,12 +81,12 @@ def _last(xp, x, dim):
 
 def _back(xp, x, dim):
     x = x if dim == x.ndim - 1 else xp.moveaxis(x, -1, dim)
-    return xp.ascontiguousarray(x) if x.shape[dim] > 1 else x.copy()  # one element may have any stride, -1 as well
+    return xp.ascontiguousarray(x) if x.shape[dim] > 1 else x.copy()  # a single element may have any stride, even -1
 
 
 def _sorted_last(xp, x, descending):
-    """Values and places along the last dimension of a C-contiguous array."""
-    if xp is np and descending and x.shape[-1] < _PACKED and not _two_bytes(x):  # turned round, sorted, turned back
+    """Returns values and indices along the last dimension of a C-contiguous array."""
+    if xp is np and descending and x.shape[-1] < _PACKED and not _two_bytes(x):  # reverse, sort, reverse back
         turned = x[..., ::-1]
         order = (x.shape[-1] - 1) - turned.argsort(-1, "stable")[..., ::-1]
         return np.sort(turned, -1, "stable")[..., ::-1], order
@@ -95,7 +95,7 @@ def _sorted_last(xp, x, descending):
 
 
 def sort(xp, x, dim, descending):
-    """Sorted values, and the places they had."""
+    """Returns sorted values, and their original indices."""
     if x.dtype.kind == "c":
         raise RuntimeError(" Sort does not support complex dtypes on CPU")
     if not x.ndim:
@@ -107,10 +107,10 @@ def sort(xp, x, dim, descending):
 
 
 def _topk_in_turn(x, k, largest):
-    """The places of the k largest (or smallest) of each row, by looking k times for the extreme one and erasing it.
+    """Returns the indices of the k largest (or smallest) of each row: k times it finds the extreme one and erases it.
 
-    NumPy finds extremes with vector instructions, a partition costs as much as a dozen of them. Returns None where the
-    eraser itself is among what is found, or, for the smallest, a nan.
+    NumPy finds extremes with vector instructions, and a partition costs as much as a dozen of them. Returns None if the
+    erasing value itself is among the results, or, for the smallest, a nan.
     """
     limits = (-np.inf, np.inf) if x.dtype.kind == "f" else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
     eraser = limits[0] if largest else limits[1]
@@ -130,7 +130,7 @@ def _topk_in_turn(x, k, largest):
 
 
 def topk(xp, x, k, dim, largest):
-    """The k largest (or smallest) elements in order, and their places; of equal ones at the end of the list any."""
+    """Returns the k largest (or smallest) elements in order, and their indices; ties at the end are arbitrary."""
     if x.dtype.kind in "cb":
         raise RuntimeError(
             " topk does not support complex dtypes on CPU" if x.dtype.kind == "c"
@@ -157,7 +157,7 @@ def topk(xp, x, k, dim, largest):
 
 
 def _one_of(xp, values, order, at, dim, keepdim):
-    """Column `at` (an array of row positions, or one number) of sorted rows, as a reduction's two results."""
+    """Returns column `at` (an array of row positions, or a scalar) of sorted rows, as a reduction's two results."""
     if at.__class__ is int:
         values, order = values[..., at], order[..., at]
     else:
@@ -169,7 +169,7 @@ def _one_of(xp, values, order, at, dim, keepdim):
 
 
 def kthvalue(xp, x, dim, keepdim, k):
-    """The k-th smallest element along `dim` (from 1), and its place."""
+    """The k-th smallest element along `dim` (from 1), and its index."""
     if not 1 <= k <= (x.shape[dim] if x.ndim else 1):
         if x.ndim:
             check_not_empty("kthvalue", x, dim)
@@ -187,7 +187,7 @@ def _check_ordered(kernel, x):
 
 
 def median(xp, x, dim, keepdim, ignore_nan):
-    """The lower middle element along `dim`, and its place. A nan is the median, unless nan are to be ignored."""
+    """The lower middle element along `dim`, and its index. Any nan is the median, unless `ignore_nan`."""
     _check_ordered("median_out", x)
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
@@ -205,7 +205,7 @@ def median(xp, x, dim, keepdim, ignore_nan):
 
 
 def median_all(xp, x, ignore_nan):
-    """The lower middle element of all; nan for none."""
+    """The lower middle of all elements; nan if there are none."""
     _check_ordered("median_cpu", x)
     flat = x.reshape(-1)
     if x.dtype.kind not in "iu":
@@ -223,7 +223,7 @@ def median_all(xp, x, ignore_nan):
 
 
 def mode(xp, x, dim, keepdim):
-    """The most frequent element along `dim` (the smallest of them), and the last place where it is."""
+    """The most frequent element along `dim` (the smallest of them), and its last index."""
     if x.dtype.kind == "c":
         raise NotImplementedError(f"\"mode_cpu\" not implemented for '{scalar_type(x)}'")
     if not x.ndim:
@@ -232,8 +232,8 @@ def mode(xp, x, dim, keepdim):
     values, order = _sorted_last(xp, _last(xp, x, dim), False)
     new = xp.ones(values.shape, bool)
     xp.not_equal(values[..., 1:], values[..., :-1], new[..., 1:])
-    places = xp.arange(values.shape[-1])
-    length = places - xp.maximum.accumulate(xp.where(new, places, 0), -1)
+    indices = xp.arange(values.shape[-1])
+    length = indices - xp.maximum.accumulate(xp.where(new, indices, 0), -1)
     return _one_of(xp, values, order, length.argmax(axis=-1), dim, keepdim)
 
 
@@ -241,7 +241,7 @@ def mode(xp, x, dim, keepdim):
 
 
 def searchsorted(xp, boundaries, x, sorter, right):
-    """For each element the first place before which (after equal ones, if `right`) it keeps `boundaries` sorted."""
+    """Returns the first index before which (after equal ones, if `right`) each element keeps `boundaries` sorted."""
     side = "right" if right else "left"
     if sorter is not None and sorter.size and not (sorter.min() >= 0 and sorter.max() < boundaries.shape[-1]):
         raise RuntimeError("torch.searchsorted(): sorter index out of range")
@@ -272,8 +272,10 @@ def isin(xp, elements, test, invert):
 
 
 def unique(xp, x, with_inverse):
-    """Sorted distinct elements (each nan for itself), for each element its place among them (if asked for), and their
-    counts."""
+    """Returns the sorted distinct elements, each element's index among them (if requested), and their counts.
+
+    Each nan counts separately.
+    """
     flat = x.reshape(-1)
     if not with_inverse and x.dtype.kind != "c" and not _two_bytes(x):
         values = xp.sort(flat)
@@ -315,7 +317,10 @@ def unique_dim(xp, x, dim):
 
 
 def unique_consecutive(xp, x, dim):
-    """The first of each run of equal elements (of slices, if `dim` is given), the run of each, and their lengths."""
+    """Returns the first of each run of equal elements, the run of each element, and the lengths of the runs.
+
+    With `dim`, these are runs of equal slices.
+    """
     if dim is None:
         flat = x.reshape(-1)
         new = xp.ones(flat.shape, bool)
@@ -330,7 +335,7 @@ def unique_consecutive(xp, x, dim):
 
 
 def bincount(xp, x, weights, minlength):
-    """How often each number from 0 occurs, or the sum of its weights."""
+    """Counts each number from 0 on, or sums its weights."""
     if weights is None:
         return xp.bincount(x.reshape(-1), minlength=minlength).astype(I64)
     summed = xp.bincount(x.reshape(-1), weights=weights.astype(np.float64), minlength=minlength)
@@ -338,7 +343,7 @@ def bincount(xp, x, weights, minlength):
 
 
 def histc(xp, x, bins, low, high):
-    """Counts in equal bins over [low, high], the last one closed; over the range of the data if both are the same."""
+    """Counts in equal bins over [low, high], or over the range of the data if both are equal; the last is closed."""
     if x.dtype.itemsize == 2:
         return histc(xp, x.astype(np.float32), bins, low, high).astype(x.dtype)
     flat = x.reshape(-1)
@@ -355,7 +360,7 @@ def histc(xp, x, bins, low, high):
 
 
 def histogram(xp, x, edges, weight, density):
-    """Counts (or sums of weights) between consecutive `edges`, the last bin closed; divided to a density if asked."""
+    """Counts (or sums of weights) between consecutive `edges`, the last bin closed; `density` normalizes them."""
     flat = x.reshape(-1)
     weight = None if weight is None else weight.reshape(-1)
     inside = (flat >= edges[0]) & (flat <= edges[-1])

@@ -1,7 +1,7 @@
 """Special functions over plain arrays, written without SciPy.
 
-Every kernel keeps the dtype of its input: float64 is good to about 1e-14 relative, float32 to a few units in
-the last place, and two-byte floats are computed in float32. Limits, poles and nan follow PyTorch.
+Every kernel keeps the dtype of its input: float64 is accurate to about 1e-14 relative, float32 to a few units in the
+last place, and two-byte floats are computed in float32. Limits, poles and nan follow PyTorch.
 """
 
 import math
@@ -39,7 +39,7 @@ _BERNOULLI = (
 
 @cache
 def _zeta_minus_one(k):
-    """Riemann's zeta(k) - 1 for an integer k >= 2, by Euler and Maclaurin's formula from 12 on."""
+    """Riemann's zeta(k) - 1 for an integer k >= 2, by the Euler-Maclaurin formula from 12 on."""
     terms = [n**-k for n in range(2, 12)] + [12 ** (1 - k) / (k - 1), 0.5 * 12**-k]
     factor, power = float(k), 12.0 ** (-k - 1)
     for j, b in enumerate(_BERNOULLI, 1):
@@ -66,7 +66,7 @@ def _lgamma_stirling(xp, a):
 
 
 def _lgamma_reduced(xp, a):
-    """For 0 <= a < 8: Taylor's series about 2 at the distance to the nearest integer, and the recurrence."""
+    """For 0 <= a < 8: Taylor series about 2 at the distance to the nearest integer, and the recurrence."""
     k = xp.rint(a)
     t = a - k
     result = t * horner(xp, t, _lgamma_series(13 if a.dtype == np.float32 else 28))
@@ -97,12 +97,12 @@ def _lgamma(xp, out, x):
         x = x[places]
         r = x - xp.rint(x)
         value = -xp.log(xp.abs(xp.sin(np.pi * r)) * (1 / np.pi)) - out[places]
-        # A pole at every whole number; large numbers are all whole.
+        # A pole at every integer; large numbers are all integers.
         out[places] = xp.where((r != 0) & (x != -np.inf), value, np.inf)
 
 
 def lgamma(xp, x):
-    """Logarithm of |Gamma(x)|: Taylor's series about 2 with the recurrence below 8, Stirling's formula above.
+    """Logarithm of |Gamma(x)|: Taylor series about 2 with the recurrence below 8, Stirling's formula above.
 
     Source: Abramowitz and Stegun 6.1.15, 6.1.17, 6.1.33, 6.1.41. Near the zeros between negative integers the
     error is absolute (about 1e-15), not relative, because reflection subtracts.
@@ -112,7 +112,10 @@ def lgamma(xp, x):
     if xp is np and x.size <= _FEW:
         try:
             return np.array([*map(math.lgamma, x.reshape(-1).tolist())], x.dtype).reshape(x.shape)
-        except (ValueError, OverflowError):  # a pole, or a result beyond float64: Python has no infinity for them
+        except (
+            ValueError,
+            OverflowError,
+        ):  # a pole, or beyond float64: Python raises instead of returning inf
             pass
     return in_blocks(xp, _lgamma, [x])
 
@@ -174,7 +177,7 @@ def _trigamma(xp, out, x):
 
 
 def zeta(xp, x, q):
-    """Hurwitz's zeta function, the sum of (q + k)^-x over k >= 0, by the formula of Euler and Maclaurin.
+    """Hurwitz zeta function, the sum of (q + k)^-x over k >= 0, by the Euler-Maclaurin formula.
 
     `x` and `q` broadcast. 1 gives inf and less than 1 nan; a `q` that is 0 or a negative integer gives inf;
     other negative `q` need an integer `x`. Source: Abramowitz and Stegun 23.1.30 and 23.2.
@@ -205,7 +208,7 @@ def _zeta(xp, out, x, q):
 
     def below(x, q, value):  # the terms with negative q + k are a difference of two such sums
         sign = 1 - 2 * (x % 2)
-        value = value + sign * _zeta_positive(xp, x, xp.ceil(q) - q)  # first these two, which may cancel each other
+        value = value + sign * _zeta_positive(xp, x, xp.ceil(q) - q)  # first these two, which may cancel
         value -= sign * _zeta_positive(xp, x, 1 - q)
         return xp.where(q == xp.floor(q), np.inf, xp.where(x == xp.floor(x), value, np.nan))
 
@@ -309,7 +312,7 @@ def expit(xp, x):
 
 
 def logit(xp, x, eps=None):
-    """`log(x / (1 - x))`, `x` first clamped to [eps, 1 - eps] where `eps` is given."""
+    """`log(x / (1 - x))`, with `x` first clamped to [eps, 1 - eps] if `eps` is given."""
     if x.dtype.itemsize == 2:
         return as_float32(logit, xp, x, eps=eps)
     with np.errstate(all="ignore"):
@@ -319,7 +322,7 @@ def logit(xp, x, eps=None):
 
 
 def log1mexp(xp, x):
-    """`log(1 - exp(x))` for `x <= 0`, by whichever form does not cancel (M. Maechler, 2012)."""
+    """`log(1 - exp(x))` for `x <= 0`, in the form that does not cancel (M. Maechler, 2012)."""
     if x.dtype.itemsize == 2:
         return as_float32(log1mexp, xp, x)
     with np.errstate(all="ignore"):

@@ -1,8 +1,9 @@
-"""Scaled dot-product attention and its gradients without the matrix of weights (`sources/attention.cu`).
+"""Scaled dot-product attention and its gradients without storing the weights (`sources/attention.cu`).
 
-Forward keeps the logarithm of each query's sum of weights, (*, L), where the general kernel keeps the weights. Back,
-whatever forward accepted is accepted. Heads of up to 128 features in float32, float16 and bfloat16 are computed here,
-16-bit ones on the tensor cores; all else, and cards with little shared memory, is left to products of matrices.
+Forward returns the logarithm of each query's sum of weights, (*, L), where the general kernel returns the weights.
+Backward accepts everything that forward accepted. Heads of up to 128 features in float32, float16 and bfloat16 are
+computed here, 16-bit ones on the tensor cores; everything else, and GPUs with little shared memory, uses matrix
+products.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ SHAPE = np.dtype(
 
 @cache
 def _most_shared(device: int) -> int:
-    """The bytes of shared memory that a block may ask for. Tensor cores for all 16-bit types came with 8.0."""
+    """Returns the bytes of shared memory available to a block. Tensor cores for all 16-bit types came with 8.0."""
     properties = cupy.cuda.runtime.getDeviceProperties(device)
     return properties["sharedMemPerBlockOptin"] if properties["major"] >= 8 else 0
 
 
 class _Plan:
-    """Sizes of tiles for one width of heads, and the bytes of shared memory that each kernel takes."""
+    """Tile sizes for one width of heads, and the bytes of shared memory that each kernel uses."""
 
     def __init__(self, dtype: np.dtype, width: int):
         self.halves = dtype.itemsize == 2
@@ -58,7 +59,7 @@ def _plan(dtype: np.dtype, width: int) -> _Plan:
 
 @cache
 def _kernel(device: int, name: str, dtype: np.dtype, width: int, **settings):
-    """A kernel that may use its plan's shared memory on the current device, whose number `device` is."""
+    """Returns a kernel allowed to use its plan's shared memory on the current device, whose index is `device`."""
     plan = _plan(dtype, width)
     settings |= {"D": plan.d, "KEYS": plan.keys, "HALVES": int(plan.halves)}
     function = program.function("attention", name, dtype.name, **settings)
@@ -67,7 +68,7 @@ def _kernel(device: int, name: str, dtype: np.dtype, width: int, **settings):
 
 
 def _four(a, lead):
-    """An array as (batch, head, place, feature), with leading dimensions broadcast, and features side by side."""
+    """Returns an array as (batch, head, position, feature): leading dimensions broadcast, features contiguous."""
     if a.shape[:-2] != lead:
         a = cupy.broadcast_to(a, (*lead, *a.shape[-2:]))
     if len(lead) != 2:
@@ -81,7 +82,7 @@ def _steps(a, count=3):
 
 
 def _pack(*arrays) -> int:
-    """How many elements can be loaded at once: those of 16 bytes where everything is a multiple of 16 bytes."""
+    """Returns how many elements one load can take: those of 16 bytes if everything is a multiple of 16 bytes."""
     size = arrays[0].itemsize
     whole = all(
         a.data.ptr % 16 == 0 and a.shape[-1] * size % 16 == 0 and all(stride % 16 == 0 for stride in a.strides[:3])
@@ -91,7 +92,7 @@ def _pack(*arrays) -> int:
 
 
 def _mask(mask, lead, queries, keys, dtype):
-    """(kind, array, strides) of a mask that broadcasts to (*, L, S)."""
+    """Returns (kind, array, strides) of a mask that broadcasts to (*, L, S)."""
     if mask is None:
         return 0, cupy.empty(0, np.float32), [0, 0, 0, 0]
     kind = 1 if mask.dtype.kind == "b" else 2
@@ -104,7 +105,7 @@ def _mask(mask, lead, queries, keys, dtype):
 
 
 def _like(q, lead, width):
-    """An empty result (*, L, width) that lies in memory as q does, if that is (batch, place, head, feature)."""
+    """Allocates a result (*, L, width), in q's memory order if that is (batch, position, head, feature)."""
     if len(lead) == 2 and q.strides[1] < q.strides[2] and q.strides[2] <= q.strides[0]:
         return cupy.empty((lead[0], q.shape[2], lead[1], width), q.dtype).transpose(0, 2, 1, 3)
     return cupy.empty((*lead, q.shape[-2], width), q.dtype)
@@ -122,7 +123,7 @@ def _accepts(q, k, v) -> bool:
 
 
 def _shape(operands: dict, steps_of_mask, scale) -> np.ndarray:
-    """Sizes and strides as the kernels take them: a structure, which CuPy passes by value as an array of one."""
+    """Packs sizes and strides for the kernels: a structure, which CuPy passes by value as an array of length one."""
     q, k, v = (operands[name] for name in "qkv")
     fields = [(name, tuple(_steps(array))) for name, array in operands.items()]
     fields += zip(("batches", "heads", "queries", "width"), q.shape, strict=True)
@@ -139,7 +140,7 @@ def _structure(fields) -> np.ndarray:
 
 
 def attention(q, k, v, mask, dropout_mask, is_causal, scale):
-    """`softmax(scale q k^T + mask) v`, and the logarithms of the sums of weights (float32)."""
+    """Returns `softmax(scale q k^T + mask) v`, and the logarithms of the sums of weights (float32)."""
     if not _accepts(q, k, v):
         return NotImplemented
     lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
@@ -160,8 +161,11 @@ def attention(q, k, v, mask, dropout_mask, is_causal, scale):
 
 
 def attention_grad(g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, need):
-    """Gradients of q, k, v and an added mask, each of the broadcast leading dimensions; None where not needed."""
-    if p.ndim == out.ndim:  # forward kept the weights themselves
+    """Returns the gradients of q, k, v and an added mask; None where not needed.
+
+    They have the broadcast leading dimensions.
+    """
+    if p.ndim == out.ndim:  # forward returned the weights themselves
         return NotImplemented
     dtype = q.dtype
     lead, device = out.shape[:-2], q.data.device_id

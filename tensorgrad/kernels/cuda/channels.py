@@ -1,7 +1,7 @@
 """Batch norm and group norm, and their gradients: statistics in one or two launches, then one over all elements.
 
-Arrays are (images, channels, length). Batch norm takes memory in channels-last order as it is: then every position is
-an image, and the length is 1.
+Arrays are (images, channels, length). Batch norm takes channels-last memory without a copy: then every position is an
+image, and the length is 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorgrad.kernels.cuda.reduce import sum_
 from tensorgrad.kernels.cuda.runtime import program
 
 THREADS = 256
-BLOCKS = 1024  # about what keeps a large GPU busy
+BLOCKS = 1024  # roughly enough to keep a large GPU busy
 MOST_BLOCKS = 2**31 - 1
 
 
@@ -29,7 +29,7 @@ def _function(name, dtype, weight, backward, far):
 
 
 class _Shape(NamedTuple):
-    """What strips there are: for batch norm, channels of so many images; for groups, rows of one image."""
+    """The strips of an array: for batch norm, a channel of several images; for groups, rows of one image."""
 
     images: int
     channels: int
@@ -37,11 +37,11 @@ class _Shape(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Of a strip."""
+        """The elements of a strip."""
         return self.images * self.length
 
     def splits(self, some: int) -> tuple[int, int]:
-        """Into how many pieces a strip is cut, and their length: of whole packs."""
+        """Returns into how many pieces a strip is split, and their length in whole packs."""
         columns = self.length == 1
         blocks = -(-self.channels // 32) if columns else self.channels
         least = 8 * 32 if columns else THREADS * some * 4
@@ -74,22 +74,22 @@ class _Launches:
         function((min(grid, MOST_BLOCKS),), block, args)
 
     def parts(self, name: str, size: int, shape: _Shape, *arrays, per: int | None = None):
-        """(sums over pieces of strips: `size` numbers for each, how many pieces a strip has)."""
+        """Returns partial sums, `size` numbers per piece of each strip, and the number of pieces per strip."""
         splits, piece = shape.splits(self.some)
-        room = cupy.empty((shape.channels * splits, size), self.number)
+        workspace = cupy.empty((shape.channels * splits, size), self.number)
         pieces = np.int64(splits), np.int64(piece)
         sizes = [np.int64(n) for n in shape]
         if shape.length == 1 and per in (None, 1):
             grid = -(-shape.channels // 32) * splits
-            self.launch(f"{name}_of_columns", grid, (32, 8), *arrays, room, *sizes[:2], *pieces)
+            self.launch(f"{name}_of_columns", grid, (32, 8), *arrays, workspace, *sizes[:2], *pieces)
         else:
             packed = np.bool_(self.some > 1 and shape.length % self.some == 0)
             extra = () if per is None else (np.int64(per),)
-            self.launch(name, shape.channels * splits, (THREADS,), *arrays, room, *sizes, *pieces, *extra, packed)
-        return room, splits
+            self.launch(name, shape.channels * splits, (THREADS,), *arrays, workspace, *sizes, *pieces, *extra, packed)
+        return workspace, splits
 
     def statistics(self, x, shape: _Shape, eps: float, with_variance: bool):
-        """Mean, reciprocal deviation and variance (or None) of each strip."""
+        """Computes the mean, reciprocal deviation and variance (or None) of each strip."""
         parts, splits = self.parts("moments", 3, shape, x)
         mean, rstd = (cupy.empty(shape.channels, self.number) for _ in range(2))
         var = cupy.empty_like(mean) if with_variance else None
@@ -100,7 +100,7 @@ class _Launches:
         return mean, rstd, var
 
     def elements(self, name: str, n: int, channels: int, length: int, width: int, *args):
-        """One of the kernels that go over all elements."""
+        """Runs one of the kernels that process all elements."""
         way = ""
         if self.some > 1 and length % self.some == 0:
             way = "_packed"
@@ -127,7 +127,7 @@ def _channels_last(x) -> bool:
 
 
 def _laid_out(*arrays):
-    """The arrays as they lie in memory, contiguous; their (images, channels, length); whether channels come last."""
+    """Returns contiguous arrays in memory order; their (images, channels, length); whether channels come last."""
     first = arrays[0]
     n, c = first.shape[:2]
     if _channels_last(first):
@@ -141,9 +141,10 @@ def _wide(array, number):
 
 
 def batch_norm(x, weight, bias, running_mean, running_var, training, eps):
-    """(out, mean, var) per channel of (N, C, *): the batch's statistics in training, else the running ones.
+    """Returns (out, mean, var) per channel of (N, C, *): the batch's statistics in training, else the running ones.
 
-    For backward the mean again (of a running one a copy, as that will change) and the reciprocal deviation.
+    For backward it also returns the mean (copied if it is the running one, which will change) and the reciprocal
+    deviation.
     """
     if x.ndim < 2 or not x.size:
         return NotImplemented
@@ -163,7 +164,7 @@ def batch_norm(x, weight, bias, running_mean, running_var, training, eps):
 
 
 def batch_norm_grad(g, x, weight, mean, rstd, training, need):
-    """Gradients (gx, gw, gb) of `batch_norm`; those not needed are None."""
+    """Returns the gradients (gx, gw, gb) of `batch_norm`; those not needed are None."""
     if x.ndim < 2 or not x.size:
         return NotImplemented
     (x_flat, g_flat), shape, last = _laid_out(x, g)
@@ -192,7 +193,7 @@ def batch_norm_grad(g, x, weight, mean, rstd, training, need):
 
 
 def _wanted(grads, need, dtype, kind):
-    """Gradients in their dtypes: that of the input, and of weight and bias."""
+    """Casts gradients to their dtypes: the input's, and the weight's and bias's."""
     kinds = (dtype, kind, kind)
     return tuple(
         None if a is None or not wanted else a.astype(kind, copy=False) for a, wanted, kind in zip(grads, need, kinds)
@@ -203,7 +204,7 @@ def _wanted(grads, need, dtype, kind):
 
 
 def group_norm(x, weight, bias, groups, eps):
-    """(out, mean, rstd): normalisation of (N, C, *) over each of `groups` groups of channels."""
+    """Returns (out, mean, rstd): (N, C, *) normalized over each of `groups` groups of channels."""
     (x,) = _contiguous(x)
     launches = _Launches([x], weight, bias, False)
     if not launches.ready:
@@ -218,7 +219,7 @@ def group_norm(x, weight, bias, groups, eps):
 
 
 def group_norm_grad(g, x, weight, mean, rstd, groups, need):
-    """Gradients (gx, gw, gb) of `group_norm`; those not needed are None."""
+    """Returns the gradients (gx, gw, gb) of `group_norm`; those not needed are None."""
     g, x = _contiguous(g, x)
     launches = _Launches([g, x], weight, None, True)
     if not launches.ready:

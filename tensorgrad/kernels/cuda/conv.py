@@ -1,8 +1,8 @@
-"""Convolution on GPUs: what `kernels/array/conv.py` is on the CPU, with the same shapes and parameters.
+"""Convolution on GPUs: the counterpart of `kernels/array/conv.py`, with the same shapes and parameters.
 
-Four ways, in this order: depthwise convolutions by a kernel of our own; those of 1×1 windows as the matrix products
-that they are; others by cuDNN; and, where that is missing, switched off, or says no (complex numbers), as a product of
-the weights with the windows written out as columns. Integers stay with the general kernel.
+There are four ways, in this order: depthwise convolutions by a kernel of our own; 1×1 windows as matrix products;
+others by cuDNN; and, if that is missing, switched off or does not support the arguments (complex numbers), as a product
+of the weights with the windows written out as columns. Integers use the general kernel.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tensorgrad.kernels.array.conv import _points, _transposed_points
 from tensorgrad.kernels.cuda.matmul import product
 from tensorgrad.kernels.cuda.runtime import cublas, cudnn, program, switches
 
-COLUMNS_BYTES = 256 << 20  # columns are made for so many images at a time
+COLUMNS_BYTES = 256 << 20  # columns are made for as many images at a time as fit
 BLOCK = 256
 
 
 def conv(x, w, bias, stride, padding, dilation, groups):
-    """The convolution of `x` (N, C, *S) with `w` (O, C / groups, *K) plus `bias`, (O,) or None."""
+    """Computes the convolution of `x` (N, C, *S) with `w` (O, C / groups, *K) plus `bias`, (O,) or None."""
     if x.dtype not in cublas.TYPES:
         return NotImplemented
     points = _points(x.shape[2:], w.shape[2:], stride, padding, dilation)
@@ -44,7 +44,7 @@ def conv(x, w, bias, stride, padding, dilation, groups):
 
 
 def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups):
-    """The gradient of `conv` for its input, of shape `x_shape`, from the output's gradient and the weights."""
+    """Computes the gradient of `conv` for its input, of shape `x_shape`, from the output's gradient and the weights."""
     if g.dtype not in cublas.TYPES:
         return NotImplemented
     if not g.size or not prod(x_shape):
@@ -61,7 +61,7 @@ def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups):
 
 
 def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
-    """The gradient of `conv` for its weights, of shape `w_shape`, from the output's gradient and the input."""
+    """Computes the gradient of `conv` for its weights, of shape `w_shape`, from the output's gradient and the input."""
     if g.dtype not in cublas.TYPES:
         return NotImplemented
     if not g.size or not prod(w_shape) or not x.size:
@@ -79,7 +79,7 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
 
 
 def conv_transpose(x, w, bias, stride, padding, output_padding, dilation, groups):
-    """The transposed convolution of `x` (N, C, *S) with `w` (C, O / groups, *K) plus `bias`, (O,) or None."""
+    """Computes the transposed convolution of `x` (N, C, *S) with `w` (C, O / groups, *K) plus `bias`, (O,) or None."""
     if x.dtype not in cublas.TYPES:
         return NotImplemented
     size = _transposed_points(x.shape[2:], w.shape[2:], stride, padding, output_padding, dilation)
@@ -93,12 +93,12 @@ def conv_transpose(x, w, bias, stride, padding, output_padding, dilation, groups
 
 
 def pointwise(w_shape, stride, padding, groups) -> bool:
-    """Whether a convolution only mixes channels."""
+    """Returns whether a convolution only mixes channels."""
     return groups == 1 and prod(w_shape[2:]) == 1 and all(s == 1 for s in stride) and not any(padding)
 
 
 def _by_rows(x) -> bool:
-    """Whether the channels of an array (N, C, *S) lie side by side, so that its points are the rows of a matrix."""
+    """Returns whether the channels of an array (N, C, *S) are adjacent, so that its points are the rows of a matrix."""
     return cudnn.lies_last(x) or prod(x.shape[2:]) == 1
 
 
@@ -107,7 +107,7 @@ def _rows(x):
 
 
 def _mixed(x, w):
-    """Every point's channels times `w` (O, C), laid out as `x` is."""
+    """Multiplies every point's channels by `w` (O, C), in the layout of `x`."""
     tf32 = switches.cudnn.allow_tf32
     shape = (x.shape[0], w.shape[0], *x.shape[2:])
     if _by_rows(x):
@@ -124,13 +124,13 @@ def _three(values, fill):
 
 
 def _geometry(size, points, kernel, stride, padding, dilation):
-    """The last arguments of all functions of conv.cu."""
+    """Returns the trailing arguments that all functions of conv.cu share."""
     groups = (size, 1), (points, 1), (kernel, 1), (stride, 1), (padding, 0), (dilation, 1)
     return tuple(np.int32(n) for values, fill in groups for n in _three(values, fill))
 
 
 def _launch(name, dtype, count, arguments):
-    """Runs a function of conv.cu with a thread for each of `count` things; complex numbers are two."""
+    """Runs a function of conv.cu with one thread per element of `count`; complex numbers count as two."""
     parts, kind = (2, "float32" if dtype.itemsize == 8 else "float64") if dtype.kind == "c" else (1, dtype.name)
     count *= parts
     program.function("conv", name, kind, PARTS=parts, INDEX=program.index_type(count))(
@@ -143,7 +143,7 @@ def _parts(dtype) -> int:
 
 
 def _wide(dtype):
-    """The dtype of sums."""
+    """Returns the dtype of sums."""
     return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
 
 
@@ -160,7 +160,7 @@ def _columns(x, columns, image_step, row_step, geometry):
 
 
 def _by_columns(x, w, shape, stride, padding, dilation, groups):
-    """The convolution as a product of the weights and the columns of every image."""
+    """Computes the convolution as a product of the weights and the columns of every image."""
     x, points, depth = cupy.ascontiguousarray(x), prod(shape[2:]), prod(w.shape[1:])
     weights = cupy.ascontiguousarray(w).reshape(groups, -1, depth)
     geometry = _geometry(x.shape[2:], shape[2:], w.shape[2:], stride, padding, dilation)
@@ -178,7 +178,7 @@ def _by_columns(x, w, shape, stride, padding, dilation, groups):
 
 
 def _against_columns(g, x, w_shape, stride, padding, dilation, groups):
-    """The gradient of the weights: the output's gradient times the columns of all images, side by side."""
+    """Computes the gradient of the weights: the output's gradient times the columns of all images, side by side."""
     x, points, depth, own = cupy.ascontiguousarray(x), prod(g.shape[2:]), prod(w_shape[1:]), w_shape[0] // groups
     geometry = _geometry(x.shape[2:], g.shape[2:], w_shape[2:], stride, padding, dilation)
     total = cupy.empty((groups, own, depth), _wide(x.dtype))
@@ -195,8 +195,10 @@ def _against_columns(g, x, w_shape, stride, padding, dilation, groups):
 
 
 def _from_columns(g, w, x_shape, stride, padding, dilation, groups):
-    """The gradient of the input: the weights' transpose times the output's gradient, and what is so made of every
-    window added back to where the window was."""
+    """Computes the gradient of the input.
+
+    It is the transposed weights times the output's gradient, with each window's result added back at its position.
+    """
     points, depth, inner = prod(g.shape[2:]), prod(w.shape[1:]), groups * prod(w.shape[1:])
     weights = cupy.ascontiguousarray(w).reshape(groups, -1, depth).swapaxes(1, 2)
     geometry = _geometry(x_shape[2:], g.shape[2:], w.shape[2:], stride, padding, dilation)
@@ -217,7 +219,7 @@ def _from_columns(g, w, x_shape, stride, padding, dilation, groups):
 
 
 def depthwise(x_shape, w_shape, groups, dtype) -> bool:
-    """Whether every channel is convolved by itself (the dtypes that the kernels have)."""
+    """Returns whether every channel is convolved separately, in a dtype that the kernels support."""
     return groups == x_shape[1] and groups > 1 and w_shape[1] == 1 and dtype.kind != "c"
 
 

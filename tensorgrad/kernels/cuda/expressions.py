@@ -1,8 +1,8 @@
-"""Pointwise ops as expressions in CUDA C: data for `pointwise.py`, and for whoever wants all programs compiled.
+"""Pointwise ops as expressions in CUDA C: data for `pointwise.py`, and for tests that compile all programs.
 
-`a`, `b`, `c` are the elements of the operands, `p`, `q`, `r` the op's numbers, all as type A; `N(…)` is a constant of
-that type (a bare 0.5 would make the arithmetic double). Formulas are those of `kernels/array/activation.py` and
-`kernels/array/pointwise.py`, which are the CPU's.
+`a`, `b`, `c` are the elements of the operands; `p`, `q`, `r` are the op's scalars, all as type A; `N(…)` is a constant
+of that type (a bare 0.5 would make the arithmetic double). The formulas are those of `kernels/array/activation.py` and
+`kernels/array/pointwise.py`, which the CPU uses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _of(operands: str, result: str = "T", **texts: str) -> dict[str, Expression]
 
 
 SQRT_HALF, INV_SQRT_2PI = "N(0.70710678118654752440)", "N(0.39894228040143267794)"
-TANH_SLOPE, TANH_CUBIC = "N(0.79788456080286535588)", "N(0.044715)"  # of gelu's form with tanh
+TANH_SLOPE, TANH_CUBIC = "N(0.79788456080286535588)", "N(0.044715)"  # for gelu's tanh form
 
 EXPRESSIONS: dict[str, Expression] = {
     **_of(
@@ -32,7 +32,7 @@ EXPRESSIONS: dict[str, Expression] = {
         exp="exp(a)", exp2="exp2(a)", expm1="expm1(a)", log="log(a)", log2="log2(a)", log10="log10(a)",
         log1p="log1p(a)", sin="sin(a)", cos="cos(a)", tanh="tanh(a)", erf="erf(a)", square="a * a", cube="a * a * a",
         sigmoid="sigmoid(a)", silu="a * sigmoid(a)",
-        relu="a < 0 ? 0 : a",  # a nan and a negative zero stay
+        relu="a < 0 ? 0 : a",  # keeps nan and negative zero
         gelu=f"N(0.5) * a * (1 + erf(a * {SQRT_HALF}))",
         gelu_tanh=f"N(0.5) * a * (1 + tanh({TANH_SLOPE} * (a + {TANH_CUBIC} * a * a * a)))",
         mish="a * mish_gate(a)",
@@ -51,7 +51,7 @@ EXPRESSIONS: dict[str, Expression] = {
         add="a + b", sub="a - b", mul="a * b", div="a / b", pow="pow(a, b)", rsub="b - a", rdiv="b / a",
         maximum="Max::of(a, b)", minimum="Min::of(a, b)",
         lerp_by_number="fabs(p) < N(0.5) ? a + p * (b - a) : b - (b - a) * (1 - p)",
-        # Gradients: `a` is that of the result, `b` the input, or the result where the name says so below.
+        # Gradients: `a` is that of the result; `b` is the input, or the result where noted below.
         sigmoid_grad="a * (1 - b) * b",  # the result
         tanh_grad="a * (1 - b * b)",  # the result
         threshold_grad="b <= p ? 0 : a",
@@ -79,7 +79,7 @@ EXPRESSIONS: dict[str, Expression] = {
     **_of("Tb", masked_fill="b ? p : a"),
 }  # fmt: skip
 
-# One array function of CuPy does the same: for few elements of its own dtypes that starts sooner.
+# A single CuPy array function does the same: for few elements of its own dtypes it starts faster.
 PLAIN = {
     "neg", "abs", "reciprocal", "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tanh",
     "add", "sub", "mul", "div", "pow", "square", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "where",
@@ -87,7 +87,7 @@ PLAIN = {
 
 
 def settings(name: str) -> dict:
-    """What `program.text("pointwise", …)` is told for an op."""
+    """Returns the settings of `program.text("pointwise", …)` for an op."""
     row = EXPRESSIONS[name]
     types = {f"T{letter}": "T" if kind == "T" else "bool" for letter, kind in zip("ABC", row.operands)}
     return {

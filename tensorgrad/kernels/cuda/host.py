@@ -1,8 +1,8 @@
 """Ops that CuPy cannot do, or does in thousands of launches: for tensors on GPUs these run on the CPU.
 
-What they are given is copied to the host, the CPU's kernel runs, and what it returns is copied back: two waits for the
-GPU in each call. They are the decompositions of LAPACK that go column by column and the solvers that follow them, all
-of which are far from what the GPU is good at for the sizes that programs have.
+The arguments are copied to the host, the CPU's kernel runs, and its result is copied back, so each call waits for the
+GPU twice. These are the LAPACK decompositions that go column by column, and the solvers that follow them, none of which
+suits a GPU at the sizes that programs use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OPS = frozenset({
 
 
 def on_host(kernel, storage):
-    """A kernel of NumPy arrays as one of a device's arrays (`storage`: the device's class)."""
+    """Makes a kernel of NumPy arrays take a device's arrays (`storage`: the device's class)."""
     own = storage.array_type
 
     def to_host(value):
@@ -49,7 +49,7 @@ def on_host(kernel, storage):
 
 
 def __getattr__(name: str):
-    """The kernel "host.<op>" of the table: the CPU's."""
+    """Returns the kernel "host.<op>" of the table: the CPU's."""
     if name not in OPS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return on_host(kernel_tables.array_kernel(kernel_tables.OPS[name].kernel, np), BY_DEVICE["cuda"])

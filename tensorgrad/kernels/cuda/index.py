@@ -1,7 +1,7 @@
-"""Reading by indices, and adding where they point: rows of tables, and single elements (`sources/index.cu`).
+"""Reading at indices and adding at indices: rows of tables, and single elements (`sources/index.cu`).
 
-Sums of 16-bit floats are kept in float32. Where the same place is added to more than once, the order is chance, and so
-are the last digits; after `torch.use_deterministic_algorithms(True)` indices are sorted first, and the order is theirs.
+Sums of 16-bit floats are kept in float32. If an index occurs more than once, the order of additions varies, and with it
+the last digits; after `torch.use_deterministic_algorithms(True)` the indices are sorted first, and the order is fixed.
 Indices out of bounds raise late (see `bounds.py`).
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from tensorgrad.kernels.cuda.runtime import bounds, program
 from tensorgrad.settings import _Settings
 
-# What sums of a dtype are kept in; others are left to CuPy.
+# The type of sums for each dtype; other dtypes use CuPy.
 SUMS = {"float32": "float", "float64": "double", "float16": "float", "bfloat16": "float", "int32": "int",
         "int64": "long long"}  # fmt: skip
 KEPT = {"float": np.float32, "double": np.float64, "int": np.int32, "long long": np.int64}
@@ -31,13 +31,13 @@ def _indices(index):
 
 
 def _sizes(shape, dim: int) -> tuple[int, int, int]:
-    """(outer, n, inner) of a shape; no dimensions are one of size 1."""
+    """Returns (outer, n, inner) of a shape; a 0-d shape counts as one dimension of size 1."""
     shape = shape or (1,)
     return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
 
 
 def _rows_of_block(width: int) -> tuple[int, int]:
-    """(threads of a row, rows of a block) for rows of so many pieces."""
+    """Returns (threads of a row, rows of a block) for rows of `width` pieces."""
     across = min(256, 1 << max(width - 1, 0).bit_length())
     return across, 256 // across
 
@@ -50,13 +50,13 @@ def _integers(*values) -> tuple:
 
 
 def _units(x, out, inner: int) -> tuple[np.dtype, int, int]:
-    """(type, pack, count) of the largest pieces of up to 16 bytes in which rows can be moved, whatever they hold."""
+    """Returns (type, pack, count) of the largest pieces, up to 16 bytes, in which rows of any dtype can be copied."""
     size = math.gcd(inner * x.itemsize, 16, x.data.ptr, out.data.ptr)
     return np.dtype(f"int{8 * min(size, 8)}"), size // min(size, 8), inner * x.itemsize // size
 
 
 def _take(x, dim: int, index, shape, least: int):
-    """x's slices `index` along `dim`, as an array of `shape`."""
+    """Takes x's slices `index` along `dim`, as an array of `shape`."""
     x, index = cupy.ascontiguousarray(x), _indices(index)
     out = cupy.empty(shape, x.dtype)
     outer, n, inner = _sizes(x.shape, dim)
@@ -71,26 +71,26 @@ def _take(x, dim: int, index, shape, least: int):
 
 
 def _bits(x, kind: np.dtype):
-    """The memory of a contiguous array as a vector of integers: kernels that move it do not ask what it is."""
+    """Views a contiguous array as a vector of integers: kernels that copy memory ignore its dtype."""
     return x.reshape(-1).view(kind)
 
 
 def embedding(table, rows, padding_idx, scale_grad_by_freq):
-    """The rows of a table."""
+    """Looks up rows of a table."""
     if not table.shape[0] and rows.size:
         return NotImplemented
     return _take(table, 0, rows, (*rows.shape, table.shape[1]), 0)
 
 
 def index_select(x, dim, index):
-    """The slices `index` along `dim`."""
+    """Selects the slices `index` along `dim`."""
     if not x.ndim or not x.shape[dim]:
         return NotImplemented
     return _take(x, dim, index, (*x.shape[:dim], index.size, *x.shape[dim + 1 :]), 0)
 
 
 def index(x, indices, pattern):
-    """`x[..., indices, ...]` for one array of integers."""
+    """Computes `x[..., indices, ...]` for one array of integers."""
     found = _single(x, indices, pattern)
     if found is None or not x.shape[found]:
         return NotImplemented
@@ -100,14 +100,14 @@ def index(x, indices, pattern):
 
 
 def _single(x, indices, pattern):
-    """The dimension that is indexed if only one is, by integers."""
+    """Returns the dimension that is indexed, if it is only one, by integers."""
     if len(indices) != 1 or indices[0].dtype.kind == "b" or not x.ndim:
         return None
     return pattern.index(0)
 
 
 def gather(x, dim, index):
-    """`out[i, j] = x[index[i, j], j]` for `dim` 0, and so on, where `index` covers all of the other dimensions."""
+    """Computes `out[i, j] = x[index[i, j], j]` for `dim` 0, and so on; `index` must cover all other dimensions."""
     if not _covers(x, dim, index) or not index.size or x.itemsize > 8:
         return NotImplemented
     x, which = cupy.ascontiguousarray(x), _indices(index)
@@ -122,9 +122,9 @@ def gather(x, dim, index):
 
 
 def scatter(x, dim, index, src):
-    """A copy of `x` with `src` written where `gather` would read.
+    """Returns a copy of `x` with `src` written where `gather` would read.
 
-    Of several values for one place some one stays; the last, if the algorithms are to be deterministic.
+    If an index repeats, an arbitrary one of its values remains; the last, if algorithms must be deterministic.
     """
     if not _covers(x, dim, index) or not index.size or x.itemsize > 8:
         return NotImplemented
@@ -149,7 +149,7 @@ def scatter(x, dim, index, src):
 
 
 def _covers(x, dim, index) -> bool:
-    """Whether an index has x's size in all other dimensions."""
+    """Returns whether an index has x's size in all other dimensions."""
     return x.ndim == index.ndim > 0 and all(
         n == m for d, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if d != dim
     )
@@ -163,7 +163,7 @@ def _sum_type(dtype: np.dtype):
 
 
 def _started(x, sums: str):
-    """A contiguous copy of x in the type of its sums."""
+    """Returns a contiguous copy of x in the type of its sums."""
     return cupy.array(x, dtype=KEPT[sums], order="C")
 
 
@@ -178,7 +178,10 @@ def _uses(index, n: int):
 def _add_rows(
     out, dim, index, g, least: int = 0, left_out: int = -1, scaled: bool = False, factor=1, error=IndexError
 ) -> None:
-    """`out[..., index[k], ...] += factor * g[..., k, ...]`, in place; `out` is contiguous, in the type of its sums."""
+    """Adds `out[..., index[k], ...] += factor * g[..., k, ...]` in place.
+
+    `out` is contiguous, in the type of its sums.
+    """
     index, g = _indices(index).reshape(-1), cupy.ascontiguousarray(g)
     outer, n, inner = _sizes(out.shape, dim)
     if not g.size:
@@ -194,7 +197,7 @@ def _add_rows(
         launch = _launch("add_runs", g.dtype, index, 1, sums, int(scaled))
         launch((-(-rows // down),), (across, down), (g, index, order, out, uses, *numbers, *last))
         return
-    if _Settings.deterministic:  # the outer dimensions become part of the index
+    if _Settings.deterministic:  # merge the outer dimensions into the index
         whole = cupy.arange(outer)[:, None] * n + cupy.where(index < 0, index + n, index)
         bounds.check(index, least, n, dim, error)
         _add_rows(out.reshape(outer * n, inner), 0, whole, g.reshape(-1, inner), 0, -1, False, factor, error)
@@ -205,7 +208,7 @@ def _add_rows(
 
 
 def add_in_order(array, places, values) -> None:
-    """`array.flat[places] += values` in place, repeats included, in an order that does not depend on chance."""
+    """Adds `array.flat[places] += values` in place, repeats included, in a deterministic order."""
     flat = cupy.ascontiguousarray(array)
     _add_rows(flat.reshape(-1, 1), 0, places, cupy.broadcast_to(values, places.shape).reshape(-1, 1))
     if flat is not array:
@@ -213,7 +216,7 @@ def add_in_order(array, places, values) -> None:
 
 
 def embedding_grad(g, rows, count, padding_idx, scale_grad_by_freq):
-    """The gradient of a table of `count` rows: the sum of the gradients of each row's uses, or their mean."""
+    """Computes the gradient of a table of `count` rows: the sum or mean of the gradients of each row's uses."""
     sums = _sum_type(g.dtype)
     if sums is None:
         return NotImplemented
@@ -223,7 +226,7 @@ def embedding_grad(g, rows, count, padding_idx, scale_grad_by_freq):
 
 
 def index_add(x, dim, index, src, alpha=1):
-    """A copy of `x` with `alpha * src` added: slice k of `src` along `dim` to slice `index[k]` of `x`."""
+    """Returns a copy of `x` with `alpha * src` added: slice k of `src` along `dim` to slice `index[k]` of `x`."""
     sums = _sum_type(x.dtype)
     if sums is None or not x.ndim or isinstance(alpha, complex):
         return NotImplemented
@@ -234,7 +237,7 @@ def index_add(x, dim, index, src, alpha=1):
 
 
 def scatter_add(x, dim, index, src):
-    """A copy of `x` with `src` added where `gather` would read, where `index` covers all of the other dimensions."""
+    """Returns a copy of `x` with `src` added where `gather` would read; `index` must cover all other dimensions."""
     sums = _sum_type(x.dtype)
     if sums is None or not _covers(x, dim, index) or not index.size:
         return NotImplemented
@@ -253,14 +256,14 @@ def scatter_add(x, dim, index, src):
 
 
 def _places(shape, dim: int, index):
-    """Where in a contiguous array of `shape` an index points that covers all of the other dimensions."""
+    """Returns flat positions in a contiguous array of `shape` for an index that covers all of the other dimensions."""
     outer, n, inner = _sizes(shape, dim)
     index = index.reshape(outer, -1, inner)
     return (cupy.arange(outer)[:, None, None] * n + index) * inner + cupy.arange(inner)
 
 
 def index_grad(g, indices, pattern, shape):
-    """Zeros of `shape` with the gradients `g` added where `index` read, for one array of integers."""
+    """Returns zeros of `shape` with the gradients `g` added where `index` read, for one array of integers."""
     sums = _sum_type(g.dtype)
     if sums is None or len(indices) != 1 or indices[0].dtype.kind == "b" or not shape:
         return NotImplemented
@@ -271,7 +274,7 @@ def index_grad(g, indices, pattern, shape):
 
 
 def index_put(x, indices, values, pattern, accumulate):
-    """A copy of `x` with `values` added where `index` would read, for one array of integers."""
+    """Returns a copy of `x` with `values` added where `index` would read, for one array of integers."""
     dim = _single(x, indices, pattern)
     sums = _sum_type(x.dtype)
     if not accumulate or dim is None or sums is None:
@@ -281,7 +284,7 @@ def index_put(x, indices, values, pattern, accumulate):
     if len(values.shape) > len(wanted) or any(
         n not in (1, m) for n, m in zip(values.shape[::-1], wanted[::-1], strict=False)
     ):
-        return NotImplemented  # the general kernel says what is wrong
+        return NotImplemented  # the general kernel raises the error
     out = _started(x, sums)
     g = cupy.broadcast_to(values, wanted).reshape(*x.shape[:dim], which.size, *x.shape[dim + 1 :])
     _add_rows(out, dim, which, g, -x.shape[dim])

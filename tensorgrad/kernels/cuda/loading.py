@@ -1,4 +1,4 @@
-"""Registers the CUDA device, with its storage and kernels, when a CUDA tensor is first asked for."""
+"""Registers the CUDA device, with its storage and kernels, when a CUDA tensor is first requested."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOADING = forks.lock()
 def load() -> type[Storage]:
     """Registers the CUDA storage and returns it.
 
-    Raises: RuntimeError that says in a line what is missing: the package CuPy, something that CuPy needs, or a GPU.
+    Raises: RuntimeError with one line that says what is missing: CuPy, something that CuPy needs, or a GPU.
     """
     if State.forked:
         raise RuntimeError(
@@ -42,7 +42,7 @@ def _loaded() -> type[Storage]:
     generate.to_floating = storage.guard(generate.to_floating)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_in_child)
-    return register(storage)  # last: what other threads find is complete
+    return register(storage)  # last: other threads must find it complete
 
 
 def _import_cupy():
@@ -52,13 +52,13 @@ def _import_cupy():
         if error.name == "cupy":
             raise RuntimeError(INSTALL) from None
         raise _broken(error) from error
-    except Exception as error:  # it also fails in other ways, beside a NumPy that it does not know
+    except Exception as error:  # it also fails in other ways with a NumPy version that it does not support
         raise _broken(error) from error
     return cupy
 
 
 def _broken(error: Exception) -> RuntimeError:
-    """CuPy's message is a page; what it is about is the error that it was raised from."""
+    """Summarizes CuPy's long message by the error that caused it."""
     cause = error.__cause__ or error
     reason = next((line.strip() for line in str(cause).splitlines() if line.strip(" =")), "no reason is given")
     return RuntimeError(f"device 'cuda' needs CuPy, which is installed but cannot be imported: {reason}")
@@ -75,5 +75,5 @@ def _count(cupy) -> int:
 
 
 def _in_child() -> None:
-    """CUDA does not survive a fork: the child says so when it is asked for a GPU."""
+    """CUDA does not survive a fork: the child raises an error when it uses a GPU."""
     State.forked = BY_DEVICE.pop("cuda", None) is not None or State.forked

@@ -1,6 +1,6 @@
-"""Cross-entropy and minus the log-likelihood of class numbers, with their gradients. Nothing here waits for the GPU.
+"""Cross-entropy and negative log-likelihood of class indices, with their gradients. Nothing here waits for the GPU.
 
-Forward keeps the logits (which the graph keeps anyway) and one number for each row, no softmax. A class number out of
+Forward keeps the logits (which the graph keeps anyway) and one number per row, but no softmax. A class index out of
 range cannot raise here: its loss is nan.
 """
 
@@ -16,21 +16,21 @@ from tensorgrad.kernels.cuda.reduce import sum_
 from tensorgrad.kernels.cuda.runtime import program
 
 THREADS = 256
-SHORT = 1024  # classes up to which a warp takes a row
-ONE_BLOCK = 1 << 16  # losses up to which one block sums them all
+SHORT = 1024  # classes up to which one warp takes a row
+ONE_BLOCK = 1 << 16  # losses up to which one block sums all of them
 MOST_BLOCKS = 2**31 - 1
 I64 = np.dtype("int64")
 
 
 class Kept(NamedTuple):
-    """What the gradient needs of the forward pass."""
+    """What the gradient needs from the forward pass."""
 
     logsums: Any
     divisor: Any  # the sum of the weights that count
 
 
 class _Rows:
-    """Logits (N, C, …) as rows; `ready` is False where the kernels were not made for them."""
+    """Logits (N, C, …) as rows; `ready` is False if the kernels do not support them."""
 
     def __init__(self, x, target, weight):
         self.dtype = x.dtype.name
@@ -48,12 +48,12 @@ class _Rows:
     def launch(self, name, grid, block, *args):
         program.function("loss", name, self.dtype)((min(grid, MOST_BLOCKS),), (block,), args)
 
-    def room(self, *shape):
+    def workspace(self, *shape):
         return cupy.empty(shape, self.number)
 
     @property
     def elementwise(self) -> int:
-        """Blocks for a thread to each row."""
+        """Returns the number of blocks for one thread per row."""
         return -(-self.n // THREADS)
 
 
@@ -62,15 +62,15 @@ def _address(array) -> Any:
 
 
 def _threads(classes: int) -> int:
-    """Up to 512, each with two packs of a row and more."""
+    """Returns up to 512 threads, each with at least two packs of a row."""
     return min(512, max(32, 1 << (classes // 16).bit_length()))
 
 
 def _total(rows: _Rows, losses, weights, mean: bool):
-    """(the reduced loss, the sum of the weights)"""
+    """Returns (the reduced loss, the sum of the weights)."""
     if losses.size > ONE_BLOCK:
         losses, weights = (sum_(a, None, False, None).reshape(1) for a in (losses, weights))
-    out, divisor = cupy.empty((), rows.x.dtype), rows.room(1)
+    out, divisor = cupy.empty((), rows.x.dtype), rows.workspace(1)
     n = np.int64(losses.size)
     rows.launch("total", 1, 1024 if losses.size > 32 else 32, losses, weights, out, divisor, n, n, np.bool_(mean))
     return out, divisor
@@ -80,11 +80,11 @@ def _total(rows: _Rows, losses, weights, mean: bool):
 
 
 def cross_entropy(x, target, weight, ignore_index, smoothing, reduction):
-    """(loss, what the gradient needs)"""
+    """Returns (loss, what the gradient needs)."""
     rows = _Rows(x, target, weight)
     if not rows.ready or (smoothing and weight is not None):  # that needs the sum of all weights, from the GPU
         return NotImplemented
-    losses, weights, logsums = rows.room(rows.n), rows.room(rows.n), rows.room(rows.n)
+    losses, weights, logsums = rows.workspace(rows.n), rows.workspace(rows.n), rows.workspace(rows.n)
     arrays = (rows.x, rows.target, _address(rows.weight), losses, weights, logsums, np.int64(rows.n))
     numbers = (np.int64(ignore_index), rows.number(smoothing), rows.number(rows.classes))
     if rows.length > 1:
@@ -103,7 +103,7 @@ def cross_entropy(x, target, weight, ignore_index, smoothing, reduction):
 
 
 def cross_entropy_backward(g, x, kept, target, weight, ignore_index, label_smoothing, reduction):
-    """The gradient of the logits."""
+    """Computes the gradient of the logits."""
     if kept.__class__ is not Kept:
         return NotImplemented
     rows = _Rows(x, target, weight)
@@ -120,16 +120,16 @@ def cross_entropy_backward(g, x, kept, target, weight, ignore_index, label_smoot
     return gx
 
 
-# --- minus the log-likelihood ---------------------------------------------------------------------------------------
+# --- negative log-likelihood ----------------------------------------------------------------------------------------
 
 
 def nll(logs, target, weight, ignore_index, reduction):
-    """(loss, weight of each element)"""
+    """Returns (loss, weight of each element)."""
     rows = _Rows(logs, target, weight)
     if not rows.ready:
         return NotImplemented
     losses, weights = (cupy.empty(target.shape, logs.dtype) for _ in range(2))
-    wide = rows.room(2, rows.n)
+    wide = rows.workspace(2, rows.n)
     sizes = (np.int64(v) for v in (rows.n, rows.classes, rows.length, ignore_index))
     rows.launch(
         "nll", rows.elementwise, THREADS, rows.x, rows.target, _address(rows.weight), losses, weights, wide[0], wide[1],
@@ -141,7 +141,7 @@ def nll(logs, target, weight, ignore_index, reduction):
 
 
 def nll_grad(g, target, weights, shape, ignore_index):
-    """The gradient of the log-likelihoods: `g` is per element or one for all."""
+    """Computes the gradient of the log-likelihoods: `g` is per element, or one for all."""
     if g.dtype != weights.dtype or g.dtype.name not in program.NUMBER or target.dtype != I64 or not math.prod(shape):
         return NotImplemented
     g, target, weights = (cupy.ascontiguousarray(a) for a in (g, target, weights))

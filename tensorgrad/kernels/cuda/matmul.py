@@ -1,7 +1,7 @@
-"""Matrix products on cuBLAS: what `kernels/array/matmul.py` is on the CPU. Integers, which cuBLAS has not, stay there.
+"""Matrix products on cuBLAS: the counterpart of `kernels/array/matmul.py`, which integers use, as cuBLAS lacks them.
 
-A product reads each factor and writes the result once. A vector that is added to all rows is added on the way; where
-something else is added, the result is first filled with it (one more write and read), and cuBLAS adds to that before it
+A product reads each factor and writes the result once. A vector added to all rows is added in the same launch;
+otherwise the result is first filled with the term to add (one more write and read), and cuBLAS adds to that before it
 rounds.
 """
 
@@ -16,14 +16,14 @@ from tensorgrad.kernels.cuda import reduce
 from tensorgrad.kernels.cuda.runtime import cublas, cublaslt, program
 from tensorgrad.kernels.cuda.runtime.cublas import TYPES
 
-MANY = 8  # calls for one stack, from which on its factors are copied to lie evenly
+MANY = 8  # number of calls for one stack from which on its factors are copied to be evenly spaced
 
 
 def product(a, b, tf32=None, out=None):
-    """`a @ b` by NumPy's rules, for arrays of one dtype of TYPES whose shapes fit; no factor is copied if it need not.
+    """Computes `a @ b` by NumPy's rules, for arrays of one dtype of TYPES; copies factors only if needed.
 
-    `tf32`: whether float32 may be rounded to TF32 on the way in (None: as the settings of matrix products say).
-    `out`, contiguous along its rows, takes the result of matrices or stacks.
+    `tf32`: whether float32 may be rounded to TF32 first (None follows the matmul settings). `out`, contiguous along its
+    rows, receives the result of matrices or stacks.
     """
     if a.ndim == 1:
         return product(a[None], b, tf32)[..., 0, :] if b.ndim > 1 else product(a[None], b[:, None], tf32)[0, 0]
@@ -45,7 +45,7 @@ def product(a, b, tf32=None, out=None):
 
 
 def _evened(a, b, out):
-    """Two stacks as they are, or copied where they would take many calls."""
+    """Returns two stacks, copied if they would take many calls."""
     lead, steps = out.shape[:-2], out.strides[:-2]
     if out.size and cublas.calls(lead, a.strides[:-2], b.strides[:-2], steps) > MANY:
         for_one = [cublas.calls(lead, x.strides[:-2]) for x in (a, b)]
@@ -56,7 +56,7 @@ def _evened(a, b, out):
 
 
 def folded(x):
-    """A stack of matrices as one tall matrix, or None where that needs a copy."""
+    """Views a stack of matrices as one tall matrix; None if that needs a copy."""
     if not x.flags.c_contiguous:
         for d in range(x.ndim - 2):
             if x.shape[d] != 1 and x.strides[d] != x.strides[d + 1] * x.shape[d + 1]:
@@ -65,18 +65,20 @@ def folded(x):
 
 
 def tall(x):
-    """A stack of matrices as one tall matrix, copied if need be."""
+    """Returns a stack of matrices as one tall matrix, copied if needed."""
     return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def served(*arrays) -> bool:
-    """Whether cuBLAS has the dtype of the first of the arrays; what the others should be, the shapes' rules check."""
+    """Returns whether cuBLAS supports the dtype of the first array; the shape rules check the others."""
     return arrays[0].dtype in TYPES
 
 
 def numpys(a, b, out=None):
-    """`numpy.matmul` for the general kernels: by cuBLAS, or for integers by CuPy. CuPy's own would widen float16, and
-    has a loop for integers only where bfloat16 is stacked."""
+    """`numpy.matmul` for the general kernels: by cuBLAS, or for integers by CuPy.
+
+    CuPy's own would widen float16, and sends stacks of bfloat16 to its loop for integers.
+    """
     if a.dtype not in TYPES or b.dtype != a.dtype:
         return cupy.matmul(a, b, out=out)
     made = product(a, b)
@@ -87,7 +89,7 @@ def numpys(a, b, out=None):
 
 
 def matmul(a, b):
-    """`a @ b` for vectors, matrices, and stacks that broadcast. Raises: RuntimeError for shapes that do not fit."""
+    """Computes `a @ b` for vectors, matrices, and stacks that broadcast. Raises: RuntimeError if shapes do not fit."""
     if not served(a):
         return NotImplemented
     shapes.matmul_shape(a, b)
@@ -97,17 +99,17 @@ def matmul(a, b):
 
 
 def nt(a, b):
-    """`a @ bᵀ` for matrices or stacks of them."""
+    """Computes `a @ bᵀ` for matrices or stacks of them."""
     return matmul(a, b.swapaxes(-1, -2)) if served(a) else NotImplemented
 
 
 def tn(a, b):
-    """`aᵀ @ b` for matrices or stacks of them."""
+    """Computes `aᵀ @ b` for matrices or stacks of them."""
     return matmul(a.swapaxes(-1, -2), b) if served(a) else NotImplemented
 
 
 def mm(a, b):
-    """`a @ b` of two matrices."""
+    """Computes `a @ b` of two matrices."""
     if not served(a):
         return NotImplemented
     shapes.mm_shape(a, b)
@@ -115,7 +117,7 @@ def mm(a, b):
 
 
 def bmm(a, b):
-    """`a @ b` of two stacks of matrices."""
+    """Computes `a @ b` of two stacks of matrices."""
     if not served(a):
         return NotImplemented
     shapes.bmm_shape(a, b)
@@ -123,7 +125,7 @@ def bmm(a, b):
 
 
 def mv(a, v):
-    """`a @ v` of a matrix and a vector."""
+    """Computes `a @ v` of a matrix and a vector."""
     if not served(a):
         return NotImplemented
     shapes.mv_shape(a, v)
@@ -131,7 +133,7 @@ def mv(a, v):
 
 
 def dot(a, b):
-    """`Σ a b` of two vectors."""
+    """Computes `Σ a b` of two vectors."""
     if not served(a):
         return NotImplemented
     shapes.dot_shape(a, b)
@@ -139,7 +141,7 @@ def dot(a, b):
 
 
 def vdot(a, b):
-    """`Σ conj(a) b` of two vectors."""
+    """Computes `Σ conj(a) b` of two vectors."""
     if not served(a):
         return NotImplemented
     shapes.dot_shape(a, b)
@@ -147,7 +149,7 @@ def vdot(a, b):
 
 
 def _added(c, a, b, shape, beta, alpha):
-    """`beta · c + alpha · (a @ b)`, of `shape`, to which `c` is broadcast."""
+    """Computes `beta · c + alpha · (a @ b)`, of `shape`, to which `c` is broadcast."""
     out = cupy.empty(shape, a.dtype)
     if beta:
         out[...] = c
@@ -156,7 +158,7 @@ def _added(c, a, b, shape, beta, alpha):
 
 
 def addmm(c, a, b, beta, alpha):
-    """`beta · c + alpha · (a @ b)` for matrices."""
+    """Computes `beta · c + alpha · (a @ b)` for matrices."""
     if not served(a):
         return NotImplemented
     shape = shapes.addmm_shape(c, a, b)
@@ -168,7 +170,7 @@ def addmm(c, a, b, beta, alpha):
 
 
 def baddbmm(c, a, b, beta, alpha):
-    """`beta · c + alpha · (a @ b)` for stacks of matrices."""
+    """Computes `beta · c + alpha · (a @ b)` for stacks of matrices."""
     if not served(a):
         return NotImplemented
     shape = shapes.bmm_shape(a, b, c)
@@ -177,7 +179,7 @@ def baddbmm(c, a, b, beta, alpha):
 
 
 def addbmm(c, a, b, beta, alpha):
-    """`beta · c + alpha · Σₙ (aₙ @ bₙ)`: the sum over the stack is part of the product."""
+    """Computes `beta · c + alpha · Σₙ (aₙ @ bₙ)`: the sum over the stack is part of the product."""
     if not served(a):
         return NotImplemented
     n, rows, columns = shapes.bmm_shape(a, b, c)
@@ -187,7 +189,7 @@ def addbmm(c, a, b, beta, alpha):
 
 
 def addmv(c, a, v, beta, alpha):
-    """`beta · c + alpha · (a @ v)` for a matrix and a vector."""
+    """Computes `beta · c + alpha · (a @ v)` for a matrix and a vector."""
     if not served(a):
         return NotImplemented
     (rows,) = shapes.mv_shape(a, v, c)
@@ -195,7 +197,7 @@ def addmv(c, a, v, beta, alpha):
 
 
 def _with_vector(a, b, vector, out) -> bool:
-    """Fills `out` with `a @ b + vector` in one launch; False where that is not to be had."""
+    """Fills `out` with `a @ b + vector` in one launch. Returns False if that is not possible."""
     if vector is None or vector.ndim != 1 or vector.shape[0] != out.shape[1] or not out.size or not a.shape[1]:
         return False
     if vector.dtype != a.dtype or not vector.flags.c_contiguous or out.data.device_id != cupy.cuda.get_device_id():
@@ -204,7 +206,7 @@ def _with_vector(a, b, vector, out) -> bool:
 
 
 def linear(x, w, bias):
-    """`x @ wᵀ + bias` for `x` (*, in), `w` (out, in) or (in,), and `bias` (out,) or None."""
+    """Computes `x @ wᵀ + bias` for `x` (*, in), `w` (out, in) or (in,), and `bias` (out,) or None."""
     if not served(x):
         return NotImplemented
     shape = shapes.linear_shape(x, w, bias)
@@ -216,13 +218,16 @@ def linear(x, w, bias):
     out = cupy.empty((len(rows), w.shape[1]), x.dtype)
     if _with_vector(rows, w, bias, out):
         return out.reshape(shape)
-    if bias is not None:  # of more dimensions than one, where it is given for every row
+    if bias is not None:  # has more than one dimension if it is given for every row
         out.reshape(shape)[...] = bias
     return cublas.gemm(rows, w, out, 1, int(bias is not None)).reshape(shape)
 
 
 def linear_backward(g, input, weight, bias_shape, needs):
-    """The gradients of `linear` by a matrix of weights: g·w, gᵀ·x and the column sums of g; declines other shapes."""
+    """Computes the gradients of `linear` for a matrix of weights: g·w, gᵀ·x and the column sums of g.
+
+    Declines other shapes.
+    """
     if not served(g) or g.dtype.kind == "c" or g.ndim < 2 or (needs[2] and len(bias_shape) != 1):
         return NotImplemented
     if any(x is not None and (x.ndim < 2 or x.dtype != g.dtype) for x in (input, weight)):
@@ -238,7 +243,7 @@ def linear_backward(g, input, weight, bias_shape, needs):
 
 
 def column_sum(x):
-    """The sum over all dimensions but the last: the gradient of a bias."""
+    """Sums over all dimensions but the last: the gradient of a bias."""
     if x.ndim < 2 or x.dtype.name not in program.NUMBER:
         return NotImplemented
     if not x.size:

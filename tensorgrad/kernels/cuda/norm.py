@@ -1,7 +1,7 @@
-"""Layer norm and root-mean-square norm, and their gradients: one launch forward; backward one, and the sums over rows.
+"""Layer norm and RMS norm, and their gradients: one launch forward; one backward, plus the sums over rows.
 
-Rows are held in registers: forward up to 4,096 packs of sixteen bytes (or elements, where rows do not lie in packs),
-backward up to 2,048, or 1,024 of two-byte floats.
+Rows are kept in registers: forward up to 4,096 packs of sixteen bytes (or elements, where rows are not aligned to
+packs), backward up to 2,048, or 1,024 of two-byte floats.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorgrad.kernels.cuda.reduce import sum_
 from tensorgrad.kernels.cuda.runtime import program
 from tensorgrad.kernels.cuda.runtime.held import plan
 
-# Of the backward kernel, which keeps sums in registers: about half of what a large GPU holds.
+# For the backward kernel, which keeps sums in registers: about half of a large GPU's capacity.
 THREADS_AT_ONCE = 132 * 512
 
 
@@ -28,7 +28,7 @@ def _function(name, dtype, weight, rows, centred):
 
 
 class _Rows:
-    """How an array's rows are shared out. `ready` is False where the kernels were not made for them."""
+    """How an array's rows are divided among threads. `ready` is False if the kernels do not support them."""
 
     def __init__(self, arrays, axes, parameters, centred):
         x = arrays[0]
@@ -96,25 +96,25 @@ def _backward(g, x, weight, mean, rstd, axes, need, centred):
     return gx, *sums
 
 
-# --- what the ops' kernels are called with -------------------------------------------------------------------------
+# --- the ops' kernels ----------------------------------------------------------------------------------------------
 
 
 def layer_norm(x, weight, bias, axes, eps):
-    """(out, mean, rstd): layer normalisation over the trailing axes."""
+    """Returns (out, mean, rstd): layer normalization over the trailing axes."""
     return _forward(x, weight, bias, axes, eps, True)
 
 
 def layer_norm_grad(g, x, weight, mean, rstd, axes, need):
-    """Gradients (gx, gw, gb) of `layer_norm`; those not needed are None."""
+    """Returns the gradients (gx, gw, gb) of `layer_norm`; those not needed are None."""
     return _backward(g, x, weight, mean, rstd, axes, need, True)
 
 
 def rms_norm(x, weight, axes, eps):
-    """(out, rrms): root-mean-square normalisation over the trailing axes."""
+    """Returns (out, rrms): root-mean-square normalization over the trailing axes."""
     made = _forward(x, weight, None, axes, eps, False)
     return made if made is NotImplemented else (made[0], made[2])
 
 
 def rms_norm_grad(g, x, weight, rrms, axes, need):
-    """Gradients (gx, gw) of `rms_norm`."""
+    """Returns the gradients (gx, gw) of `rms_norm`."""
     return _backward(g, x, weight, None, rrms, axes, need, False)

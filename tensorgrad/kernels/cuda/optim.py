@@ -1,7 +1,7 @@
-"""Steps of optimizers, the norm of all gradients, and the scaling of losses: one launch for all parameters.
+"""Optimizer steps, the norm of all gradients, and loss scaling: one launch for all parameters.
 
-What they take comes in lists, so these are no kernels of ops: `optim/elementwise.py`, `nn/utils/clip_grad.py` and
-`amp/grad_scaler.py` ask for them by name (`dispatch/kernel_tables.py`, `own_part`). Nothing here waits for the GPU.
+These take lists of arrays, so they are not kernels of ops: `optim/elementwise.py`, `nn/utils/clip_grad.py` and
+`amp/grad_scaler.py` look them up by name (`dispatch/kernel_tables.py`, `own_part`). Nothing here waits for the GPU.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 
 from tensorgrad.kernels.cuda.runtime import program
 
-PIECE, THREADS = 16384, 256  # elements for each block, as sources/optim.cu has it
-ARRAYS = 5  # of a job in that file
+PIECE, THREADS = 16384, 256  # elements per block, as in sources/optim.cu
+ARRAYS = 5  # arrays per job in that file
 
 
 def dense(a) -> bool:
-    """Whether an array fills its memory without gaps, in whatever order of its dimensions."""
+    """Returns whether an array fills its memory without gaps, in any order of its dimensions."""
     if a.flags.c_contiguous:
         return True
     stride = a.itemsize
@@ -31,12 +31,12 @@ def dense(a) -> bool:
 
 
 def in_step(a, b) -> bool:
-    """Whether two dense arrays of one shape have their elements in the same order."""
+    """Returns whether two dense arrays of one shape have their elements in the same order."""
     return a.strides == b.strides or (a.flags.c_contiguous and b.flags.c_contiguous)
 
 
 def together(arrays: Any) -> bool:
-    """Whether arrays, some of them None, can be one job: of one shape, dtype, GPU and order, without gaps."""
+    """Returns whether arrays (or None) can be one job: of one shape, dtype, GPU and order, without gaps."""
     first = arrays[0]
     if first.__class__ is not cupy.ndarray or first.dtype.name not in program.NUMBER or not dense(first):
         return False
@@ -44,7 +44,7 @@ def together(arrays: Any) -> bool:
 
 
 def alike(a, b) -> bool:
-    """Whether an array is of the same shape and dtype as `b`, and on its GPU."""
+    """Returns whether an array has the shape and dtype of `b` and is on the same GPU."""
     return (
         a.__class__ is cupy.ndarray
         and a.dtype == b.dtype
@@ -55,7 +55,7 @@ def alike(a, b) -> bool:
 
 @lru_cache(maxsize=64)
 def _table(sizes: tuple, addresses: tuple, device: int, stream: int):
-    """(the jobs in the GPU's memory, how many blocks they take). They are kept: addresses seldom change."""
+    """Returns (the jobs in GPU memory, their number of blocks). The tables are cached: addresses rarely change."""
     places = np.array(addresses, np.int64).reshape(len(sizes), -1)
     table = np.zeros((len(sizes), ARRAYS + 2), np.int64)
     table[:, : places.shape[1]] = places
@@ -86,7 +86,7 @@ class _Launch:
 
 
 def _launches(arrays: list) -> list[_Launch]:
-    """The launches for a list of single arrays, by dtype and GPU; those without elements are left out."""
+    """Groups single arrays into launches by dtype and GPU; empty arrays are left out."""
     groups: dict[Any, list] = {}
     for a in arrays:
         if a.size:
@@ -98,23 +98,23 @@ def _launches(arrays: list) -> list[_Launch]:
 
 
 class Step:
-    """The update of an optimizer, to be asked as a row of the CPU's compiled kernels is (kernels/numba/table.py)."""
+    """An optimizer's update, with the interface of a row of the CPU's compiled kernels (kernels/numba/table.py)."""
 
-    elements = 0  # from how many elements on: any
+    elements = 0  # minimum number of elements: any
 
     def __init__(self, launch):
         self.launch = launch
 
     def available(self) -> bool:
-        """It is compiled when it is launched."""
+        """Always true: it is compiled when it is launched."""
         return True
 
     def takes(self, x, arrays) -> bool:
-        """Whether a parameter with these arrays of gradient and state is fit for it."""
+        """Returns whether the kernel supports a parameter with these arrays of gradient and state."""
         return together([x, *arrays[1:]]) and alike(arrays[0], x)
 
     def ready(self, moves: list) -> None:
-        """Moves the parameters of a list of (parameter, [gradient and state arrays], numbers)."""
+        """Updates the parameters of a list of (parameter, [gradient and state arrays], scalars)."""
         groups: dict[Any, list] = {}
         for x, arrays, numbers in moves:
             job = [x, _laid(arrays[0], x), *(a for a in arrays[1:] if a is not None)]
@@ -125,7 +125,7 @@ class Step:
 
 
 def _laid(g, x):
-    """A gradient in the order of its parameter: a copy, if it came in another, as that of a transposed weight does."""
+    """Returns a gradient in its parameter's memory order: copied if it differs, as for a transposed weight."""
     if in_step(g, x):
         return g
     with x.device:
@@ -153,17 +153,17 @@ def _adam(launch: _Launch, arrays: int, n: Any) -> None:
 sgd, adam = Step(_sgd), Step(_adam)
 
 
-# --- all gradients at once -------------------------------------------------------------------------------------------
+# --- all gradients together ------------------------------------------------------------------------------------------
 
 
 @lru_cache
 def _ended(device: int, stream: int):
-    """The counter of blocks that have ended, 0 between launches; launches of one stream follow each other."""
+    """Returns the counter of finished blocks, 0 between launches; launches on one stream run in order."""
     return cupy.zeros(1, np.uint32)
 
 
 def norm(arrays: list):
-    """The Euclidean norm of all arrays seen as one vector, on the GPU; all of one dtype there."""
+    """Computes the Euclidean norm of all arrays as one vector, on the GPU; all are of one dtype there."""
     first = arrays[0]
     if not all(together([a]) and a.dtype == first.dtype and a.data.device_id == first.data.device_id for a in arrays):
         return NotImplemented
@@ -176,7 +176,7 @@ def norm(arrays: list):
 
 
 def clip(arrays: list, total, limit: float):
-    """Scales arrays, whose norm is `total` (on the same GPU), in place, so that it is at most `limit`."""
+    """Scales arrays in place, whose norm is `total` (on the same GPU), so that it is at most `limit`."""
     if total.__class__ is not cupy.ndarray or not total.flags.c_contiguous:
         return NotImplemented
     if not all(together([a]) and a.dtype == total.dtype and a.data.device_id == total.data.device_id for a in arrays):
@@ -187,9 +187,9 @@ def clip(arrays: list, total, limit: float):
 
 
 def unscale(arrays: list, inverse, found):
-    """Multiplies arrays of one GPU in place by `inverse`; `found` becomes 1 if one holds an infinity or NaN.
+    """Multiplies arrays of one GPU in place by `inverse`; `found` becomes 1 if any contains an infinity or NaN.
 
-    Both are float32 numbers on that GPU.
+    Both are float32 scalars on that GPU.
     """
     if not all(together([a]) for a in arrays):
         return NotImplemented
@@ -199,7 +199,7 @@ def unscale(arrays: list, inverse, found):
 
 
 def rescale(scale, steps, found, growth: float, backoff: float, interval: int):
-    """Adapts the scale of losses and the number of steps since it grew, in place, to what `unscale` found."""
+    """Updates the loss scale and the number of steps since it grew, in place, from what `unscale` found."""
     arguments = scale, steps, found, np.float32(growth), np.float32(backoff), np.int32(interval)
     with scale.device:
         program.function("optim", "rescale")((1,), (1,), arguments)

@@ -1,7 +1,7 @@
-"""Pointwise ops, each as one kernel made of its expression (`expressions.py`): operands are broadcast by steps of 0.
+"""Pointwise ops, each a kernel built from its expression (`expressions.py`); operands broadcast with strides of 0.
 
-Bytes per element: those of the operands and of the result, once each. Floating-point arrays only; numbers may take the
-place of arrays. The result's dimensions lie in memory in the order of the first operand's, as with CuPy.
+Bytes per element: those of the operands and of the result, once each. Floating-point arrays only; scalars may replace
+arrays. The result's memory order is that of the first operand, as in CuPy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tensorgrad.layouts import inverse
 THREADS = 256
 MOST_BLOCKS = 2**31 - 1
 FEW = 1 << 16  # elements from which wide loads matter
-_NOTHING = np.int64(0)  # the address of an operand that is a number
+_NOTHING = np.int64(0)  # the address of an operand that is a scalar
 
 
 @cache
@@ -30,13 +30,13 @@ def _function(name: str, kernel: str, dtype: str):
 
 @cache
 def _types(name: str, dtype: np.dtype):
-    """(dtype of the result, dtype of each operand, elements to a thread) of an op on arrays of a dtype."""
+    """Returns (dtype of the result, dtype of each operand, elements per thread) of an op on arrays of a dtype."""
     row, kinds = EXPRESSIONS[name], {"T": dtype, "b": np.dtype(bool)}
     return kinds[row.result], [kinds[kind] for kind in row.operands], 16 // dtype.itemsize
 
 
 def run(name: str, *operands: Any, numbers: tuple = ()):
-    """The result of an op on arrays and Python numbers; `numbers` are its parameters. NotImplemented if none fits."""
+    """Runs an op on arrays and Python scalars; `numbers` are its parameters. NotImplemented if it has no kernel."""
     row = EXPRESSIONS[name]
     dtype = None
     for kind, x in zip(row.operands, operands):
@@ -76,15 +76,15 @@ def run(name: str, *operands: Any, numbers: tuple = ()):
 
 
 def _order(arrays, dims: int) -> list[int]:
-    """The dimensions from the widest steps to the closest; of several arrays the first that tells decides."""
+    """Orders dimensions from the largest stride to the smallest; the first array that distinguishes two decides."""
     order = list(range(dims))
-    told = [[abs(step) for step in x.strides] for x in arrays if x.ndim == dims]
+    strides = [[abs(step) for step in x.strides] for x in arrays if x.ndim == dims]
     if all(x.flags.c_contiguous for x in arrays if x.ndim == dims):
         return order
-    for i in range(1, dims):  # by insertion: between dimensions that are repeated, or of one element, nothing is told
+    for i in range(1, dims):  # by insertion: repeated dimensions, and those of one element, cannot be compared
         at = i
         for before in range(i - 1, -1, -1):
-            wider = _wider(told, order[at], order[before])
+            wider = _wider(strides, order[at], order[before])
             if wider is None:
                 continue
             if not wider:
@@ -94,16 +94,16 @@ def _order(arrays, dims: int) -> list[int]:
     return order
 
 
-def _wider(told, d: int, other: int) -> bool | None:
-    """Whether the steps of dimension d are wider than those of the other; None if no array tells."""
-    for steps in told:
+def _wider(strides, d: int, other: int) -> bool | None:
+    """Returns whether dimension d has larger strides than the other; None if no array decides."""
+    for steps in strides:
         if steps[d] and steps[other] and steps[d] != steps[other]:
             return steps[d] > steps[other]
     return None
 
 
 def _steps(x, shape, order):
-    """Steps in elements over the dimensions of `shape`, in `order`: 0 where `x` is repeated."""
+    """Returns steps in elements over the dimensions of `shape`, in `order`: 0 where `x` is repeated."""
     missing = len(shape) - x.ndim
     return [
         0 if d < missing or x.shape[d - missing] == 1 else x.strides[d - missing] // x.dtype.itemsize for d in order
@@ -111,7 +111,7 @@ def _steps(x, shape, order):
 
 
 def collapsed(shape, steps):
-    """Shape and steps (a list for each array) with those dimensions merged that lie one after the other in all arrays.
+    """Merges dimensions that are contiguous in all arrays; returns the shape and one list of steps per array.
 
     >>> collapsed((2, 3, 4), [[12, 4, 1], [0, 4, 1]])
     ([2, 12], [[12, 1], [0, 1]])
@@ -133,7 +133,7 @@ def collapsed(shape, steps):
 
 
 def _broadcast(name, arrays, operands, given, result, some, dtype):
-    """The result by steps. NotImplemented if four dimensions are not enough."""
+    """Computes the result with steps. Returns NotImplemented if four dimensions are not enough."""
     shape = np.broadcast_shapes(*(x.shape for x in arrays))
     order = _order(arrays, len(shape))
     ordered = [shape[d] for d in order]
@@ -158,7 +158,7 @@ def _broadcast(name, arrays, operands, given, result, some, dtype):
 
 
 def _suits_packs(operands, rows, some, dtype) -> bool:
-    """Whether packs of neighbours are whole in each operand's memory, at addresses that are multiples of their size."""
+    """Returns whether each operand's memory consists of whole, aligned packs of adjacent elements."""
     for x, row in zip(operands, rows):
         if x.__class__ is not cupy.ndarray:
             continue
@@ -170,11 +170,11 @@ def _suits_packs(operands, rows, some, dtype) -> bool:
     return True
 
 
-# --- what the ops' kernels are called with -------------------------------------------------------------------------
+# --- the ops' kernels ------------------------------------------------------------------------------------------------
 
 
 def __getattr__(name: str):
-    """The kernel of an expression's name: it takes arrays, then the op's numbers."""
+    """Returns the kernel of an expression by name: it takes arrays, then the op's scalars."""
     if name not in EXPRESSIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     arrays = len(EXPRESSIONS[name].operands)
@@ -190,12 +190,12 @@ relu_backward = partial(run, "threshold_grad")
 
 
 def gelu(x, approximate="none"):
-    """The Gaussian error linear unit, or its form with tanh."""
+    """Computes the Gaussian error linear unit, or its tanh form."""
     return run("gelu_tanh" if approximate == "tanh" else "gelu", x)
 
 
 def gelu_grad(g, x, approximate="none"):
-    """Gradient of `gelu`."""
+    """Computes the gradient of `gelu`."""
     return run("gelu_tanh_grad" if approximate == "tanh" else "gelu_grad", g, x)
 
 
@@ -204,13 +204,13 @@ def _limits(low, high):
 
 
 def clamp(x, low, high):
-    """x limited to [low, high]; either may be None."""
+    """Limits x to [low, high]; either may be None."""
     low, high = _limits(low, high)
     return NotImplemented if math.isnan(low) or math.isnan(high) else run("clamp", x, numbers=(low, high))
 
 
 def clamp_grad(g, x, low, high):
-    """Gradient of `clamp`."""
+    """Computes the gradient of `clamp`."""
     return run("clamp_grad", g, x, numbers=_limits(low, high))
 
 
@@ -218,12 +218,12 @@ _POWERS = {2: "square", 3: "cube", 0.5: "sqrt", -1: "reciprocal", -0.5: "rsqrt"}
 
 
 def power(x, y):
-    """x to the power y."""
+    """Computes x to the power y."""
     if y.__class__ in (int, float) and y in _POWERS:
         return run(_POWERS[y], x)
     return run("pow", x, y)
 
 
 def masked_fill(x, mask, value):
-    """x with a number where the mask holds."""
+    """Replaces x by a scalar where the mask is true."""
     return NotImplemented if value.__class__ is complex else run("masked_fill", x, mask, numbers=(value,))

@@ -1,6 +1,6 @@
-"""Pooling on GPUs (`sources/pool.cu`): what `kernels/array/pool.py` is on the CPU, with the same shapes and rules.
+"""Pooling on GPUs (`sources/pool.cu`): the counterpart of `kernels/array/pool.py`, with the same shapes and rules.
 
-Arrays with their channels last in memory stay so.
+Channels-last arrays stay channels-last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorgrad.kernels.cuda.runtime.cudnn import empty, laid, lies_last
 FLOATING = ("float32", "float64", "float16", "bfloat16")
 ORDERED = (*FLOATING, "int64", "int32", "int16", "int8", "uint8")
 BLOCK = 256
-WIDE = 64  # elements of a window from which on a warp shares them
+WIDE = 64  # elements of a window from which on a warp shares it
 
 
 def _three(values, fill):
@@ -25,9 +25,9 @@ def _three(values, fill):
 
 
 def _launch(name, dtype, last, even, out, arguments, size, points, windows, threads=1):
-    """Runs a function of pool.cu with a thread (or several) for each element of `out`.
+    """Runs a function of pool.cu with one thread (or several) per element of `out`.
 
-    `windows` is (kernel, stride, padding, dilation), or None for those that cover the input evenly.
+    `windows` is (kernel, stride, padding, dilation), or None if they evenly cover the input.
     """
     kernel, stride, padding, dilation = windows or ((), (), (), ())
     filled = (size, 1), (points, 1), (kernel, 1), (stride, 1), (padding, 0), (dilation, 1)
@@ -43,7 +43,7 @@ def _count(out):
 
 
 def _maxima(x, points, windows):
-    """The maximum of each window and its place, both (N, C, *points)."""
+    """Returns the maximum of each window and its index, both (N, C, *points)."""
     last = lies_last(x)
     x, shape = laid(x, last), (*x.shape[:2], *points)
     values, places = empty(shape, x.dtype, last), empty(shape, np.dtype(np.int64), last)
@@ -54,7 +54,7 @@ def _maxima(x, points, windows):
 
 
 def max_pool(x, kernel, stride, padding, dilation, ceil_mode):
-    """The maximum of each window of `x` (N, C, *S), and where it is, flat within an image plane."""
+    """Returns the maximum of each window of `x` (N, C, *S), and its index, flat within an image plane."""
     if x.dtype.name not in ORDERED:
         return NotImplemented
     shape = pool_shape(x.shape, kernel, stride, padding, dilation, ceil_mode)
@@ -62,15 +62,15 @@ def max_pool(x, kernel, stride, padding, dilation, ceil_mode):
 
 
 def max_pool_values(*given):
-    """The maximum of each window."""
+    """Returns the maximum of each window."""
     found = max_pool(*given)
     return found if found is NotImplemented else found[0]
 
 
 def max_pool_grad(g, indices, x_shape, windows=None):
-    """The gradients `g` (N, C, *P) added up at `indices`, of shape `x_shape`.
+    """Adds up the gradients `g` (N, C, *P) at `indices`, into shape `x_shape`.
 
-    Declined where nothing says which windows an element is under, and where windows may miss the input entirely.
+    Declines if the windows over an element are unknown, or if windows may miss the input entirely.
     """
     if g.dtype.name not in FLOATING or windows is None or g.ndim < 3:
         return NotImplemented
@@ -85,7 +85,7 @@ def max_pool_grad(g, indices, x_shape, windows=None):
 
 
 def adaptive_max_pool(x, output_size):
-    """The maxima of `output_size` windows that evenly cover `x` (N, C, *S), and where they are."""
+    """Returns the maxima of `output_size` windows that evenly cover `x` (N, C, *S), and their indices."""
     if x.dtype.name not in ORDERED:
         return NotImplemented
     return _maxima(x, output_size, None)
@@ -106,7 +106,7 @@ def _means(x, points, windows, padded, divisor):
 
 
 def avg_pool(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
-    """The mean of each window of `x` (N, C, *S); the divisor as in `kernels/array/pool.py`."""
+    """Computes the mean of each window of `x` (N, C, *S); the divisor is as in `kernels/array/pool.py`."""
     if x.dtype.name not in FLOATING:
         return NotImplemented
     once = (1,) * len(kernel)
@@ -115,7 +115,7 @@ def avg_pool(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_o
 
 
 def avg_pool_grad(g, x_shape, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
-    """The gradient of `avg_pool` for its input, of shape `x_shape`."""
+    """Computes the gradient of `avg_pool` for its input, of shape `x_shape`."""
     if g.dtype.name not in FLOATING:
         return NotImplemented
     return _spread(g, x_shape, (kernel, stride, padding, (1,) * len(kernel)), count_include_pad, divisor_override)
@@ -131,14 +131,14 @@ def _spread(g, x_shape, windows, padded, divisor):
 
 
 def adaptive_avg_pool(x, output_size):
-    """The means of `output_size` windows that evenly cover `x` (N, C, *S)."""
+    """Computes the means of `output_size` windows that evenly cover `x` (N, C, *S)."""
     if x.dtype.name not in FLOATING:
         return NotImplemented
     return _means(x, output_size, None, False, None)
 
 
 def adaptive_avg_pool_grad(g, x_shape):
-    """The gradient of `adaptive_avg_pool` for its input, of shape `x_shape`."""
+    """Computes the gradient of `adaptive_avg_pool` for its input, of shape `x_shape`."""
     if g.dtype.name not in FLOATING:
         return NotImplemented
     return _spread(g, x_shape, None, False, None)

@@ -1,14 +1,14 @@
 """Random numbers on the GPU: PyTorch's CUDA samples, number for number, from the same state of a `PhiloxGenerator`.
 
-The samplers are those of `kernels/array/sample.py`, by the same names: they take the generator, a shape and a NumPy
-dtype, and return a fresh C-contiguous array; `out`, a contiguous array of that shape and dtype, is filled instead.
+The samplers have the names of those in `kernels/array/sample.py`: they take the generator, a shape and a NumPy dtype,
+and return a new C-contiguous array; if `out` is given, a contiguous array of that shape and dtype, they fill it.
 
-PyTorch launches threads in blocks of 256, as many as a GPU can run at once if there are enough elements, and so the
-numbers of a large tensor depend on the GPU's number of multiprocessors, there as here. Uniforms, integers, coins,
-dropout masks and permutations are equal. What passes through a logarithm, a sine, a tangent or an exponential uses the
-GPU's approximate functions where PyTorch does, and may differ by what two compilers make of them. Not matched: tensors
-of 2**29 elements and more, which PyTorch draws in pieces; draws from shares (`multinomial` with replacement) that
-fall so close to a boundary that the order of a sum decides; Poisson, binomial, gamma and Dirichlet variates
+PyTorch launches threads in blocks of 256, as many as a GPU can run at the same time if there are enough elements, so
+the numbers of a large tensor depend on the GPU's number of multiprocessors, there as here. Uniform and Bernoulli
+samples, integers, dropout masks and permutations are equal. Samples that involve a logarithm, a sine, a tangent or an
+exponential use the GPU's approximate functions where PyTorch does, and may differ as far as two compilers do. Not
+matched: tensors of 2**29 elements and more, which PyTorch draws in pieces; draws by weights (`multinomial` with
+replacement) so close to a boundary that the order of a sum decides; Poisson, binomial, gamma and Dirichlet samples
 (`sources/rejection.cu`), which are drawn by other methods here.
 """
 
@@ -29,24 +29,24 @@ FILLED = program.FLOATING + program.WHOLE  # dtypes that kernels write; others a
 
 @cache
 def _most_blocks(device: int) -> int:
-    """How many blocks of 256 threads a GPU runs at once."""
+    """Returns how many blocks of 256 threads a GPU runs at the same time."""
     properties = cupy.cuda.runtime.getDeviceProperties(device)
     return properties["multiProcessorCount"] * (properties["maxThreadsPerMultiProcessor"] // THREADS)
 
 
 def policy(gen, n: int, each: int = 4) -> tuple[int, int]:
-    """How PyTorch draws n numbers, `each` of them from four words: (blocks, words that each thread passes on by)."""
+    """Returns how PyTorch draws n numbers, `each` of them from four words: (blocks, words each thread advances by)."""
     blocks = min(_most_blocks(gen.device.index), (n + THREADS - 1) // THREADS)
     return blocks, ((n - 1) // (THREADS * blocks * each) + 1) * 4
 
 
 def _real(dtype: np.dtype) -> type:
-    """The C type that samples of a dtype are computed in."""
+    """Returns the C type in which samples of a dtype are computed."""
     return np.float64 if dtype.name == "float64" else np.float32
 
 
 def _fill(name: str, gen, shape, dtype: np.dtype, *params, each: int = 0, out=None):
-    """An array filled by a kernel: `each` numbers come from four words (0: two for double, four for all others)."""
+    """Fills an array with a kernel: `each` numbers come from four words (0: two for double, four for all others)."""
     with cupy.cuda.Device(gen.device.index):
         out = cupy.empty(shape, dtype) if out is None else out
         n = out.size
@@ -59,7 +59,7 @@ def _fill(name: str, gen, shape, dtype: np.dtype, *params, each: int = 0, out=No
 
 
 def _stored(made, out):
-    """`made`, or `out` with its values."""
+    """Returns `made`, or `out` with its values."""
     if out is None:
         return made
     out[...] = made
@@ -72,7 +72,7 @@ def _complex(sampler, gen, shape, dtype: np.dtype, *args):
 
 
 def uniform(gen, shape, dtype: np.dtype, low: float = 0.0, high: float = 1.0, out=None):
-    """Uniform samples in [low, high)."""
+    """Draws uniform samples in [low, high)."""
     if dtype.kind == "c":
         return _stored(_complex(uniform, gen, shape, dtype, low, high), out)
     real = _real(dtype)
@@ -83,7 +83,7 @@ def uniform(gen, shape, dtype: np.dtype, low: float = 0.0, high: float = 1.0, ou
 
 
 def normal(gen, shape, dtype: np.dtype, mean: float = 0.0, std: float = 1.0, out=None):
-    """Normal samples. Complex dtypes share the variance between real and imaginary part."""
+    """Draws normal samples. Complex dtypes split the variance between real and imaginary part."""
     if dtype.kind == "c":
         return _stored(_complex(normal, gen, shape, dtype, mean, std / math.sqrt(2)), out)
     real = _real(dtype)
@@ -91,31 +91,31 @@ def normal(gen, shape, dtype: np.dtype, mean: float = 0.0, std: float = 1.0, out
 
 
 def log_normal(gen, shape, dtype: np.dtype, mean: float = 1.0, std: float = 2.0, out=None):
-    """Exponentials of normals."""
+    """Draws exponentials of normal samples."""
     real = _real(dtype)
     return _fill("log_normal", gen, shape, dtype, real(mean), real(std), out=out)
 
 
 def exponential(gen, shape, dtype: np.dtype, lambd: float = 1.0, out=None):
-    """Exponential samples with rate `lambd`: -log(u) / lambd."""
+    """Draws exponential samples with rate `lambd`: -log(u) / lambd."""
     return _fill("exponential", gen, shape, dtype, _real(dtype)(lambd), out=out)
 
 
 def cauchy(gen, shape, dtype: np.dtype, median: float = 0.0, sigma: float = 1.0, out=None):
-    """Cauchy samples: median + sigma * tan(pi * (u - 1/2))."""
+    """Draws Cauchy samples: median + sigma * tan(pi * (u - 1/2))."""
     real = _real(dtype)
     return _fill("cauchy", gen, shape, dtype, real(median), real(sigma), out=out)
 
 
 def geometric(gen, shape, dtype: np.dtype, p: float, out=None):
-    """The number of tosses up to the first head: ceil(log u / log(1 - p))."""
+    """Draws the number of trials up to the first success: ceil(log u / log(1 - p))."""
     if dtype.name not in FILLED:
         return NotImplemented
     return _fill("geometric", gen, shape, dtype, _real(dtype)(p), out=out)
 
 
 def bernoulli(gen, shape, dtype: np.dtype, p: float, out=None):
-    """1 with probability `p`, else 0."""
+    """Draws 1 with probability `p`, else 0."""
     if dtype.name not in FILLED:
         return NotImplemented
     return _fill("bernoulli", gen, shape, dtype, _real(dtype)(p), out=out)
@@ -125,7 +125,10 @@ def bernoulli(gen, shape, dtype: np.dtype, p: float, out=None):
 
 
 def _below(gen, shape, dtype: np.dtype, span: int, low: int, wide: bool, out=None):
-    """(word % span) + low; `span` 2**64 stands for all 64-bit words. Unsigned types of 16 bits and more are cast."""
+    """Computes (word % span) + low.
+
+    `span` 2**64 stands for all 64-bit words. Unsigned types of 16 bits and more are cast.
+    """
     if dtype.name not in FILLED:
         return _stored(_below(gen, shape, np.dtype("int64"), span, low, wide).astype(dtype), out)
     signed = low % 2**64 - (2**64 if low % 2**64 >= 2**63 else 0)
@@ -134,7 +137,7 @@ def _below(gen, shape, dtype: np.dtype, span: int, low: int, wide: bool, out=Non
 
 
 def random(gen, shape, dtype: np.dtype, out=None):
-    """Integers over all that `dtype` holds: `random_()` without bounds."""
+    """Draws integers over the whole range of `dtype`: `random_()` without bounds."""
     if dtype.name in DIGITS:
         span = 2 ** DIGITS[dtype.name] + 1
     else:
@@ -143,7 +146,7 @@ def random(gen, shape, dtype: np.dtype, out=None):
 
 
 def randint(gen, shape, dtype: np.dtype, low: int, high: int | None, out=None):
-    """Integers in [low, high): `randint`, `random_(low, high)`; up to the type's maximum if `high` is None.
+    """Draws integers in [low, high): `randint`, `random_(low, high)`; up to the type's maximum if `high` is None.
 
     Raises: RuntimeError if the range is empty or does not fit the dtype.
     """
@@ -152,12 +155,12 @@ def randint(gen, shape, dtype: np.dtype, low: int, high: int | None, out=None):
 
 
 def _bits_of_keys(n: int) -> int:
-    """How many bits keys need so that nine times out of ten no two of n are alike (the birthday problem)."""
+    """Returns how many bits keys need so that n of them are distinct nine times out of ten (the birthday problem)."""
     return min(64, math.ceil(math.log2(n - (6.0 * n * n + 1) / (12 * math.log(0.9)))))
 
 
 def randperm(gen, shape, dtype: np.dtype):
-    """A permutation of 0 .. n - 1: random keys are sorted, and what has the same key is shuffled once more."""
+    """Permutes 0 .. n - 1: random keys are sorted, and entries with equal keys are shuffled again."""
     (n,) = shape
     with cupy.cuda.Device(gen.device.index):
         if n == 0:
@@ -179,13 +182,13 @@ def randperm(gen, shape, dtype: np.dtype):
         return values.astype(dtype, copy=False)
 
 
-# --- chances that are arrays -----------------------------------------------------------------------------------------
+# --- probabilities and parameters as arrays --------------------------------------------------------------------------
 
 
 def bernoulli_each(p, gen, dtype: np.dtype | None = None):
-    """1 with the probability in `p`, element by element, else 0; of `p`'s dtype unless one is given.
+    """Draws 1 with the probability in `p`, elementwise, else 0; in `p`'s dtype unless one is given.
 
-    Probabilities outside of [0, 1] are not looked for: that would wait for the GPU. They count as 0 and 1.
+    Probabilities outside [0, 1] are not checked, which would wait for the GPU. They count as 0 and 1.
     """
     dtype = p.dtype if dtype is None else dtype
     if dtype.name not in FILLED:
@@ -202,14 +205,14 @@ def bernoulli_each(p, gen, dtype: np.dtype | None = None):
 
 
 def bernoulli_over(x, p, gen):
-    """`bernoulli_each` for probabilities that broadcast to x, in x's dtype."""
+    """Runs `bernoulli_each` for probabilities that broadcast to x, in x's dtype."""
     return bernoulli_each(cupy.broadcast_to(p, x.shape), gen, x.dtype)
 
 
 def normal_both(mean, std, gen):
-    """Normals whose means and standard deviations are arrays that broadcast.
+    """Draws normal samples whose means and standard deviations are arrays that broadcast.
 
-    Raises: RuntimeError for complex or negative deviations (as PyTorch, it waits for the GPU to find them).
+    Raises: RuntimeError if deviations are complex or negative (like PyTorch, it waits for the GPU to check them).
     """
     _check_deviations(std)
     drawn = normal(gen, np.broadcast_shapes(mean.shape, std.shape), mean.dtype)
@@ -217,12 +220,12 @@ def normal_both(mean, std, gen):
 
 
 def normal_mean(mean, std, gen):
-    """Normals with an array of means."""
+    """Draws normal samples with an array of means."""
     return _rounded(cupy.add, normal(gen, mean.shape, mean.dtype, 0.0, std), mean)
 
 
 def normal_std(std, mean, gen):
-    """Normals with an array of standard deviations. Raises: RuntimeError as `normal_both`."""
+    """Draws normal samples with an array of standard deviations. Raises: RuntimeError as `normal_both`."""
     _check_deviations(std)
     return _rounded(cupy.add, _rounded(cupy.multiply, normal(gen, std.shape, std.dtype), std), mean)
 
@@ -235,7 +238,7 @@ def _check_deviations(std) -> None:
 
 
 def _rounded(function, x, other):
-    """A function of two operands computed in float32 if x is of 16 bits, and rounded to x's dtype."""
+    """Computes a function of two operands in float32 if x is of 16 bits, rounded to x's dtype."""
     if x.dtype.itemsize > 2:
         return function(x, other if np.isscalar(other) else other.astype(x.dtype, copy=False))
     wide = other if np.isscalar(other) else other.astype(np.float32)
@@ -243,12 +246,12 @@ def _rounded(function, x, other):
 
 
 def multinomial(gen, weights, num_samples: int, replacement: bool = False):
-    """Indices (int64) drawn by `weights`, a vector or a matrix of one distribution per row.
+    """Draws indices (int64) by `weights`, a vector or a matrix of one distribution per row.
 
-    With replacement a sample is looked up in the running sums; without, and for a single one, the largest of
-    weight / e wins, where every e is exponential (P. Efraimidis and P. Spirakis, 2006).
+    With replacement a sample is looked up in the cumulative sums; without, and for a single one, the largest weight / e
+    wins, where every e is exponential (P. Efraimidis and P. Spirakis, 2006).
 
-    Raises: RuntimeError for weights that are negative, infinite, NaN or all zero; late, as for wrong indices (see
+    Raises: RuntimeError if weights are negative, infinite, NaN or all zero; late, as for invalid indices (see
     `bounds.py`).
     """
     with cupy.cuda.Device(gen.device.index):
@@ -288,13 +291,13 @@ def _with_replacement(gen, rows, num_samples: int):
     return chosen
 
 
-# --- drawn until accepted --------------------------------------------------------------------------------------------
+# --- rejection sampling ----------------------------------------------------------------------------------------------
 
-MOST_WORDS = 4096  # of an element: in which the rarest of these samplers comes to an end, but for one time in 2**1000
+MOST_WORDS = 4096  # words per element: enough for every sampler, except once in 2**1000 times
 
 
 def _rejected(name: str, gen, *parameters):
-    """What a kernel of `sources/rejection.cu` draws by arrays of one shape and dtype."""
+    """Draws samples with a kernel of `sources/rejection.cu`, from parameter arrays of one shape and dtype."""
     dtype = parameters[0].dtype
     wide = np.dtype("float64" if dtype.name == "float64" else "float32")
     with cupy.cuda.Device(gen.device.index):
@@ -309,24 +312,24 @@ def _rejected(name: str, gen, *parameters):
 
 
 def poisson(rate, gen):
-    """Poisson variates; NaN for a negative rate, which is not looked for, since that would wait for the GPU."""
+    """Draws Poisson samples; NaN if the rate is negative, as a check would wait for the GPU."""
     return _rejected("poisson", gen, rate)
 
 
 def binomial(count, prob, gen):
-    """The number of heads in `count` tosses, elementwise with broadcasting."""
+    """Draws the number of successes in `count` trials, elementwise with broadcasting."""
     shape = np.broadcast_shapes(count.shape, prob.shape)
     prob = prob.astype(count.dtype, copy=False)
     return _rejected("binomial", gen, cupy.broadcast_to(count, shape), cupy.broadcast_to(prob, shape))
 
 
 def standard_gamma(alpha, gen):
-    """Gamma variates of scale 1."""
+    """Draws gamma samples of scale 1."""
     return _rejected("standard_gamma", gen, alpha)
 
 
 def dirichlet(alpha, gen):
-    """Points of the simplex: gamma variates over their sum."""
+    """Draws points of the simplex: gamma samples divided by their sum."""
     drawn = standard_gamma(alpha, gen)
     return drawn / drawn.sum(axis=-1, keepdims=True)
 
@@ -335,7 +338,7 @@ def dirichlet(alpha, gen):
 
 
 def dropout(x, p: float, place: tuple):
-    """x with each element 0 with probability `p`, else divided by 1 - p; `place` says where the noise lies."""
+    """Sets each element of x to 0 with probability `p`, else divides it by 1 - p; `place` locates its random words."""
     seed, offset, order, pack, blocks = place
     there = cupy.ascontiguousarray(x.transpose(order))
     if there.data.ptr % (pack * there.itemsize):
@@ -348,10 +351,12 @@ def dropout(x, p: float, place: tuple):
 
 
 def dropout_place(gen, x) -> tuple[int, int, tuple, int, int]:
-    """Where the noise of `dropout(x)` begins and how it lies over x: (seed, offset, dimensions, pack, blocks).
+    """Returns where the random words of `dropout(x)` begin and how they map to x.
 
-    PyTorch lets a thread take 16 bytes of neighbours where the memory of x has no gaps and the count allows it; the
-    noise then follows the memory, and else the indices.
+    The result is (seed, offset, dimensions, pack, blocks).
+
+    PyTorch has each thread take 16 adjacent bytes if the memory of x has no gaps and the count allows it; the words
+    then follow the memory order, otherwise the indices.
     """
     blocks, count = policy(gen, x.size)
     order = tuple(sorted(range(x.ndim), key=lambda d: (-x.strides[d], x.shape[d] == 1)))
@@ -364,6 +369,6 @@ def dropout_place(gen, x) -> tuple[int, int, tuple, int, int]:
 
 
 def dropout_mask(gen, shape, dtype: np.dtype, p: float, out=None):
-    """What a dropout that is not `dropout` multiplies by: 0 with probability `p`, else 1 / (1 - p)."""
+    """Draws the factors of a dropout other than `dropout`: 0 with probability `p`, else 1 / (1 - p)."""
     with cupy.cuda.Device(gen.device.index):
         return _stored(_rounded(cupy.divide, bernoulli(gen, shape, dtype, 1 - p), 1 - p), out)

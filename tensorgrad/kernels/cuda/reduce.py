@@ -1,8 +1,8 @@
-"""Reductions over any dimensions: sums, means, extrema and their places, norms, variances, log-sum-exp.
+"""Reductions over any dimensions: sums, means, extrema and their indices, norms, variances, log-sum-exp.
 
-Dimensions that lie side by side are merged first; what is left is one pass over rows or columns, or two where reduced
-dimensions lie around kept ones, or where there are too few results to keep a GPU busy. Each element is read once, sums
-of two-byte floats are kept in float32, and no atomics take part: the order of a sum is always the same.
+Adjacent dimensions are merged first. The rest takes one pass over rows or columns, or two if reduced dimensions
+surround kept ones, or if there are too few results to keep a GPU busy. Each element is read once, sums of two-byte
+floats are kept in float32, and no atomics are used: the order of a sum is always the same.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy as np
 from tensorgrad.kernels.cuda.runtime import program
 
 THREADS = 256
-SHORT = 1024  # rows up to this length are for the lanes of one warp
-BLOCKS = 1024  # about what keeps a large GPU busy
+SHORT = 1024  # rows up to this length are reduced by the lanes of one warp
+BLOCKS = 1024  # roughly enough to keep a large GPU busy
 MOST_BLOCKS = 2**31 - 1
 I64 = np.dtype("int64")
 
 
 class Kind(NamedTuple):
-    """What an op gives: the dtype (None: the input's), and the size of a tally, in numbers and in bytes more."""
+    """An op's result: its dtype (None: the input's), and the size of a tally, in numbers and in additional bytes."""
 
     out: str | None = None
     numbers: int = 1
     bytes: int = 0
-    whole: bool = False  # of integers and booleans too
+    whole: bool = False  # also for integers and booleans
 
 
 KINDS = {
@@ -41,7 +41,7 @@ KINDS = {
 
 
 def settings(name: str, dtype: str, columns: bool) -> dict:
-    """What `program.text("reduce", …)` is told."""
+    """Returns the settings of `program.text("reduce", …)`."""
     floating = dtype in program.FLOATING
     out = "bool" if KINDS[name].out else "T" if floating else "long long"
     return {"OP": name, "OUT": out, **({} if floating else {"WHOLE": 1}), **({"COLUMNS": 1} if columns else {})}
@@ -53,17 +53,17 @@ def _function(name: str, kernel: str, dtype: str):
 
 
 def _wide(inner: int, some: int) -> int:
-    """How many threads of a block lie along the columns: up to a warp."""
+    """Returns how many threads of a block are along the columns: up to a warp."""
     return min(32, _power(-(-inner // some)))
 
 
 def _power(n: int) -> int:
-    """The least power of two that is not below n."""
+    """Returns the smallest power of two that is not below n."""
     return 1 << (n - 1).bit_length()
 
 
 class _Launches:
-    """The launches of one op on one array (outer, n, inner): straight to results, or by tallies."""
+    """The launches of one op on one array (outer, n, inner): straight to results, or through tallies."""
 
     def __init__(self, name: str, x, number, results: tuple, count: int):
         kind, dtype = KINDS[name], x.dtype
@@ -73,27 +73,27 @@ class _Launches:
         self.some = 16 // dtype.itemsize if x.data.ptr % 16 == 0 else 1
         size = np.dtype(number_type).itemsize * kind.numbers
         self.tally = -(-size // 8) * 8 + kind.bytes if kind.bytes else size
-        # The address of an array, or 0 for one that is not asked for.
+        # The address of an array, or 0 if it is not needed.
         self.results = (*(np.int64(0) if a is None else a for a in results), np.int64(count))
 
     def _launch(self, kernel, grid, block, *args):
         _function(self.name, kernel, self.dtype)((min(grid, MOST_BLOCKS),), block, (*args, self.number))
 
-    def _room(self, count: int):
+    def _workspace(self, count: int):
         return cupy.empty(count * self.tally, np.uint8)
 
     def tallies(self, outer: int, n: int, inner: int):
-        """Tallies (outer, inner) of the array."""
-        room = self._room(outer * inner)
-        self._pass(self.x, "_split", (room,), outer, n, inner, 1)
-        return room
+        """Computes tallies (outer, inner) of the array."""
+        workspace = self._workspace(outer * inner)
+        self._pass(self.x, "_split", (workspace,), outer, n, inner, 1)
+        return workspace
 
     def finish(self, tallies, outer: int, n: int, inner: int) -> None:
-        """Results from tallies (outer, n, inner)."""
+        """Computes results from tallies (outer, n, inner)."""
         self._pass(tallies, "_join", self.results, outer, n, inner, 1)
 
     def whole(self, outer: int, n: int, inner: int) -> None:
-        """Results from the array; in two launches where one would leave most of a GPU without work."""
+        """Computes results from the array; in two launches if one would leave most of a GPU idle."""
         some = self.some if inner % self.some == 0 else 1
         if inner > 1:
             wide = _wide(inner, some)
@@ -105,9 +105,9 @@ class _Launches:
             self._pass(self.x, "_whole", self.results, outer, n, inner, 1)
             return
         splits = -(-n // _piece(n, splits))
-        room = self._room(outer * splits * inner)
-        self._pass(self.x, "_split", (room,), outer, n, inner, splits)
-        self.finish(room, outer, splits, inner)
+        workspace = self._workspace(outer * splits * inner)
+        self._pass(self.x, "_split", (workspace,), outer, n, inner, splits)
+        self.finish(workspace, outer, splits, inner)
 
     def _pass(self, x, way, target, outer, n, inner, splits):
         some = 1 if way == "_join" else self.some
@@ -130,7 +130,7 @@ class _Launches:
 
 
 def _piece(n: int, splits: int) -> int:
-    """The length of a piece: of whole packs."""
+    """Returns the length of a piece, in whole packs."""
     return n if splits == 1 else -(-n // (splits * 64)) * 64
 
 
@@ -138,7 +138,7 @@ def _piece(n: int, splits: int) -> int:
 
 
 def _in_memory_order(x):
-    """An array's dimensions permuted so that it is contiguous, and the permutation; a copy where there are gaps."""
+    """Permutes an array's dimensions to be contiguous; copies it if there are gaps. Returns it and the permutation."""
     if x.flags.c_contiguous:
         return x, None
     order = sorted(range(x.ndim), key=lambda d: -x.strides[d])
@@ -147,7 +147,7 @@ def _in_memory_order(x):
 
 
 def _groups(shape, dims) -> list[int]:
-    """Sizes with neighbouring dimensions merged that are both kept or both reduced: [kept, reduced, kept, …, kept].
+    """Merges the sizes of adjacent dimensions that are both kept or both reduced: [kept, reduced, kept, …, kept].
 
     >>> _groups((2, 3, 4, 5), (1, 2))
     [2, 12, 5]
@@ -164,10 +164,10 @@ def _groups(shape, dims) -> list[int]:
     return [*sizes, 1] if reduced else sizes if len(sizes) > 1 else [*sizes, 1, 1]
 
 
-def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bool = True, places: bool = False):
-    """(results of an op over `dim`, their places): None for what is not asked for. `dim` is None, a number or a tuple.
+def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bool = True, indices: bool = False):
+    """Reduces over `dim`, which is None, an int or a tuple. Returns (results, their indices): None if not requested.
 
-    NotImplemented for arrays that the kernels were not made for.
+    Returns NotImplemented for arrays that the kernels do not support.
     """
     kind = KINDS[name]
     if not x.ndim or not x.size:
@@ -175,8 +175,8 @@ def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bo
     if x.dtype.name not in program.NUMBER and not (kind.whole and x.dtype.name in program.WHOLE):
         return NotImplemented
     dims = range(x.ndim) if dim is None else (dim,) if dim.__class__ is int else dim
-    if places and dim is None:
-        x = cupy.ascontiguousarray(x)  # places are counted in the order of rows
+    if indices and dim is None:
+        x = cupy.ascontiguousarray(x)  # indices count in row-major order
     y, order = _in_memory_order(x)
     y_dims = dims if order is None else [order.index(d) for d in dims]
     sizes = _groups(y.shape, y_dims)
@@ -188,7 +188,7 @@ def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bo
         n = math.prod(y.shape) // math.prod(kept_shape)
         sizes = [y.size // n, n, 1]
     out = cupy.empty(kept_shape, dtype or kind.out or x.dtype) if values else None
-    at = cupy.empty(kept_shape, I64) if places else None
+    at = cupy.empty(kept_shape, I64) if indices else None
     launches = _Launches(name, y, number, (out, at), y.size // math.prod(kept_shape))
     if len(sizes) == 3:
         launches.whole(*sizes)
@@ -199,7 +199,7 @@ def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bo
 
 
 def _shaped(out, order, dims, keepdim):
-    """A result in the input's order of dimensions, the reduced ones taken out or kept as ones."""
+    """Restores the input's order of dimensions, with the reduced ones removed or kept as ones."""
     if order is not None:
         out = out.transpose([order.index(d) for d in range(out.ndim)])
     return out if keepdim else out.reshape([n for d, n in enumerate(out.shape) if d not in dims])
@@ -209,11 +209,11 @@ def _values(result):
     return result if result is NotImplemented else result[0]
 
 
-# --- what the ops' kernels are called with -------------------------------------------------------------------------
+# --- the ops' kernels -----------------------------------------------------------------------------------------------
 
 
 def sum_(x, dim, keepdim, dtype):
-    """The sum; integers and booleans in int64."""
+    """Computes the sum; integers and booleans in int64."""
     if x.dtype.name in program.NUMBER:
         return _values(reduce("sum", x, dim, keepdim))
     if dtype is not None and x.dtype != I64:
@@ -222,12 +222,12 @@ def sum_(x, dim, keepdim, dtype):
 
 
 def mean(x, dim, keepdim, dtype):
-    """The sum divided by the number of elements."""
+    """Computes the sum divided by the number of elements."""
     return _values(reduce("mean", x, dim, keepdim))
 
 
 def prod(x, dim, keepdim, dtype):
-    """The product of floats."""
+    """Computes the product of floats."""
     return _values(reduce("prod", x, dim, keepdim))
 
 
@@ -246,38 +246,38 @@ amax, amin = partial(_extreme, "amax"), partial(_extreme, "amin")
 
 
 def max_all(x):
-    """The largest element of all."""
+    """Returns the largest of all elements."""
     return amax(x, None, False)
 
 
 def min_all(x):
-    """The smallest element of all."""
+    """Returns the smallest of all elements."""
     return amin(x, None, False)
 
 
 def arg_extreme(x, dim, keepdim, name):
-    """The place of the first largest ("argmax") or smallest element, or of the first nan."""
-    found = reduce(name, x, dim, keepdim, values=False, places=True)
+    """Returns the index of the first largest ("argmax") or smallest element, or of the first nan."""
+    found = reduce(name, x, dim, keepdim, values=False, indices=True)
     return found if found is NotImplemented else found[1]
 
 
 def extreme_with_index(x, dim, keepdim, name):
-    """Largest ("max") or smallest elements along `dim`, and the places where they are first."""
-    return reduce(f"arg{name}", x, dim, keepdim, places=True)
+    """Returns the largest ("max") or smallest elements along `dim`, and the first index of each."""
+    return reduce(f"arg{name}", x, dim, keepdim, indices=True)
 
 
 def var(x, dim, correction, keepdim):
-    """Mean squared distance from the mean, the sum divided by (n - correction), or by 0 if that is negative."""
+    """Computes the mean squared distance from the mean, with the divisor (n - correction), or 0 if that is negative."""
     return _values(reduce("var", x, dim, keepdim, correction))
 
 
 def std(x, dim, correction, keepdim):
-    """The square root of `var`."""
+    """Computes the square root of `var`."""
     return _values(reduce("deviation", x, dim, keepdim, correction))
 
 
 def _with_mean(spread, x, dim, correction, keepdim):
-    """The measure `spread` and the mean."""
+    """Computes the measure `spread` and the mean."""
     first = spread(x, dim, correction, keepdim)
     second = NotImplemented if first is NotImplemented else mean(x, dim, keepdim, None)
     return NotImplemented if second is NotImplemented else (first, second)
@@ -287,7 +287,7 @@ var_mean, std_mean = partial(_with_mean, var), partial(_with_mean, std)
 
 
 def vector_norm(x, ord, dim, keepdim, dtype):
-    """(Σ |x|^ord)^(1/ord), and the largest size for inf."""
+    """Computes (Σ |x|^ord)^(1/ord), or the largest absolute value for inf."""
     name = {1: "norm1", 2: "norm2", math.inf: "norm_max"}.get(ord, "norm_p")
     if name == "norm_p" and (ord == 0 or ord == -math.inf):
         return NotImplemented
@@ -295,5 +295,5 @@ def vector_norm(x, ord, dim, keepdim, dtype):
 
 
 def logsumexp(x, dim, keepdim):
-    """log Σ exp(x) without overflow."""
+    """Computes log Σ exp(x) without overflow."""
     return _values(reduce("logsumexp", x, dim, keepdim))

@@ -1,4 +1,4 @@
-"""Running sums along any dimension: one launch. A few very long rows are left to CuPy, which cuts them into pieces."""
+"""Cumulative sums along any dimension, in one launch. A few very long rows are left to CuPy, which splits them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorgrad.kernels.cuda.runtime import program
 
 THREADS = 256
 MOST_BLOCKS = 2**31 - 1
-FEW, LONG = 64, 1 << 16  # fewer rows than this, longer than that, would leave most of a GPU without work
+FEW, LONG = 64, 1 << 16  # fewer rows that are longer would leave most of a GPU idle
 I64 = np.dtype("int64")
 
 
@@ -36,10 +36,10 @@ def _running_sum(x, dim, dtype, backwards):
 
 
 def cumsum(x, dim, dtype):
-    """The sum of each element and all before it; integers in int64."""
+    """Sums each element and all before it; integers in int64."""
     return _running_sum(x, dim, dtype, False)
 
 
 def cumsum_reversed(x, dim):
-    """The sum of each element and all after it."""
+    """Sums each element and all after it."""
     return _running_sum(x, dim, None, True)

@@ -1,6 +1,6 @@
 """Softmax and log-softmax, and their gradients, along any dimension: one launch each.
 
-Bytes per element: each input and the result once, where a row can be held in registers; else inputs twice.
+Bytes per element: each input and the result once, if a row fits in registers; otherwise inputs twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _function(name: str, dtype: str, rows):
 
 
 def _rows(name: str, *arrays, dim: int):
-    """Launches a function of the program on the rows along `dim`; all arrays have one shape and dtype."""
+    """Runs a function of the program on the rows along `dim`; all arrays have one shape and dtype."""
     first = arrays[0]
     if first.dtype.name not in program.NUMBER or not first.size:
         return NotImplemented

@@ -15,7 +15,7 @@ EXPRESSIONS = (
     "clamp_between", "lerp", "where", "masked_fill",
 )  # fmt: skip
 
-# Ops whose backward kernel is the expression of that name and "_grad".
+# Ops whose backward kernel is the expression of that name plus "_grad".
 BACKWARD = ("sigmoid", "tanh", "silu", "gelu", "mish", "log_sigmoid", "hardswish", "softplus", "elu")
 
 ROWS = {
@@ -58,7 +58,7 @@ ROWS = {
     **{name: f"host.{name}" for name in host.OPS},
 }  # fmt: skip
 
-# Kernels that are no op's: samplers under the names of kernels/array/sample.py, and what takes lists of arrays.
+# Kernels that belong to no op: samplers, named as in kernels/array/sample.py, and functions of lists of arrays.
 PARTS = {
     "uniform": "random.uniform", "normal": "random.normal", "log_normal": "random.log_normal",
     "exponential": "random.exponential", "cauchy": "random.cauchy", "geometric": "random.geometric",
@@ -71,5 +71,5 @@ PARTS = {
 
 
 def install() -> None:
-    """Puts the rows in front of the general kernels, for arrays on GPUs."""
+    """Registers these kernels ahead of the general ones, for arrays on GPUs."""
     kernel_tables.OWN["cuda"], kernel_tables.OWN_PARTS["cuda"] = ROWS, PARTS

@@ -1,34 +1,34 @@
-"""Kernels that Numba compiles, for large arrays on the CPU: used by themselves when the package numba is installed.
+"""Kernels compiled by Numba, for large arrays on the CPU; enabled automatically if the package numba is installed.
 
     table.py      which ops have a kernel, and from how many elements on
-    <family>.py   the kernels of a family, under the name that it has in `ops/` and in the other backends
-    layout.py, broadcast.py, functions.py, ufuncs.py   what many families share: arrays that do not lie in rows,
-                  broadcasting, exp and the like as polynomials, NumPy's own functions divided among threads
+    <family>.py   the kernels of a family, named as in `ops/` and in the other backends
+    layout.py, broadcast.py, functions.py, ufuncs.py   shared by many families: non-contiguous arrays, broadcasting,
+                  exp and similar functions as polynomials, NumPy's own functions divided among threads
     simd/         inner loops in vector registers (vectors.py, panels.py), and their operands' layout (tiles.py)
-    compiling.py, verify.py   the process that compiles kernels, and compares each with NumPy's by small programs
-    runtime/      how kernels are kept, loaded and run; imports nothing above it
+    compiling.py, verify.py   the process that compiles kernels, and compares each with NumPy's in small programs
+    runtime/      how kernels are cached, loaded and run; imports nothing above it
 
 In `runtime/`:
 
-    row.py          a row of the table, by which an op finds its kernel
-    hooks.py        what the table gives to this folder
-    background.py   gets kernels ready, the first time that a large array comes by; NumPy serves meanwhile
-    compiler.py     the process that compiles them, seen from the program
-    build.py        how one is compiled to an object, by Numba, with an entry that Python can call
-    cache.py        where the objects are kept: keys, checksums, locks, failures, bounds
+    row.py          a row of the table, through which an op finds its kernel
+    hooks.py        functions that the table sets in this folder
+    background.py   prepares kernels when a large array first occurs, while NumPy runs the ops
+    compiler.py     the program's handle to the process that compiles them
+    build.py        compiles a kernel to an object with Numba, with an entry that Python can call
+    cache.py        where the objects are stored: keys, checksums, locks, failures, limits
     loading.py      loads kernels from there
-    native.py       loads objects into this process; no Numba is needed for it
-    internals.py    all that is used of Numba and llvmlite beyond what they document, and the versions it was tried with
-    launch.py       the decorators of kernels, which take their machine code from the cache or have it compiled
-    language.py     Numba's names for the process that compiles, and what stands for them in the program
-    self_test.py    a small kernel on two threads, before the first is used in a process
+    native.py       loads objects into this process, without Numba
+    internals.py    every use of undocumented parts of Numba and llvmlite, and the versions they were tested with
+    launch.py       the decorators of kernels, which load their machine code from the cache or compile it
+    language.py     Numba's names for the process that compiles, and their placeholders in the program
+    self_test.py    a small kernel on two threads, run before the first kernel is used in a process
     thread_pool.py  the threads that share the work of one kernel
-    mailbox.py      the memory through which a thread is given work
+    mailbox.py      the memory through which a thread receives work
     spin.py         how threads wait for work and for each other
-    blas.py         keeps NumPy's own threads from standing in their way
+    blas.py         keeps NumPy's own threads out of their way
 
 A kernel is a loop over a range of its work that holds no lock; the pool gives each thread a range. So there is one pool
-of ordinary Python threads, whatever else runs in the process, and nothing that a fork could leave locked.
+of ordinary Python threads, whatever else runs in the process, and a fork cannot leave anything locked.
 
-TENSORGRAD_FAST=0 switches all of it off; `python -m tensorgrad.warmup` compiles everything now.
+TENSORGRAD_FAST=0 disables all of it; `python -m tensorgrad.warmup` compiles everything ahead of time.
 """

@@ -1,7 +1,7 @@
-"""Scaled dot-product attention, tile by tile: the scores of a tile live in the cache and are never written out.
+"""Scaled dot-product attention, tile by tile: a tile's scores stay in the cache and are never written to memory.
 
-Forward the softmax runs along with the keys: a larger maximum rescales what was summed so far. Kept are the result and,
-for each query, the logarithm of its sum; back, the weights are computed again from these.
+In the forward pass the softmax is updated along the keys: a larger maximum rescales the sums so far. It returns the
+result and the logarithm of each query's sum; the backward pass recomputes the weights from these.
 
 Source: Dao, Fu, Ermon, Rudra, Ré, "FlashAttention", 2022; Milakov & Gimelshein, "Online normalizer calculation for
 softmax", 2018.
@@ -22,8 +22,8 @@ from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.simd.panels import EVEN, LANES, PAD, across, along, flat
 
-_HEADS = "float32[:,:,:,:]"  # batch, head, place, feature, in any order in memory but for the last
-_QUERIES, _KEYS = 64, 240  # of a tile: scores that stay in the second level of the cache; the keys a multiple of EVEN
+_HEADS = "float32[:,:,:,:]"  # batch, head, position, feature, in any memory order with features last
+_QUERIES, _KEYS = 64, 240  # per tile: its scores stay in the second-level cache; keys a multiple of EVEN
 
 
 @inner
@@ -53,7 +53,7 @@ def _pack(x, at, step, count, features, out, pitch):
 
 @inner
 def _unpack(rows, pitch, count, features, x, at, step):
-    """Back again: x[i, e] = rows[i, e]."""
+    """The inverse: x[i, e] = rows[i, e]."""
     for i in range(count):
         row, to = rows[i * pitch : i * pitch + features], x[at + i * step : at + i * step + features]
         for e in range(features):
@@ -62,13 +62,13 @@ def _unpack(rows, pitch, count, features, x, at, step):
 
 @inner
 def _steps(x):
-    """How far apart the batches, heads and places of an array lie, in elements."""
+    """Returns the distances between an array's batches, heads and positions, in elements."""
     return x.strides[0] // 4, x.strides[1] // 4, x.strides[2] // 4
 
 
 @inner
 def _raise(scores, top):
-    """The largest score of each query and `top`; any number where one is nan."""
+    """Raises `top` to each query's largest score; any number if one is nan."""
     for k in range(scores.shape[0]):
         row = scores[k]
         for j in range(top.size):
@@ -87,7 +87,7 @@ def _shares(scores, shift, total):
 
 @inner
 def _hide_later(scores, first_key, first_query):
-    """Keys after their query get -inf; scores[key, query]."""
+    """Sets keys after their query to -inf; scores[key, query]."""
     for k in range(scores.shape[0]):
         row = scores[k]
         for j in range(min(row.size, max(0, first_key + k - first_query))):
@@ -104,7 +104,7 @@ def _rescale(rows, factors):
 
 @inner
 def _shift_of(top, new, blind, factor, shift):
-    """The new maxima as what is subtracted, and what the sums so far are multiplied by."""
+    """Computes what to subtract for the new maxima, and the factors of the sums so far."""
     for j in range(top.size):
         shift[j] = F(0.0) if blind and new[j] == -np.inf else new[j]
         old = F(0.0) if top[j] == -np.inf else exp_below(top[j] - shift[j])
@@ -115,7 +115,7 @@ def _shift_of(top, new, blind, factor, shift):
 @inner(fastmath={"contract"})
 def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, length, first, count, causal, scale,
           turned, scores, sums, top, total, work):  # fmt: skip
-    """The results `sums` (not yet divided by `total`) of `count` queries, each with its largest score, `top`."""
+    """Computes the results `sums` (not yet divided by `total`) of `count` queries, and their largest scores, `top`."""
     wide = top.size
     _turn(q, q_at, q_step, count, features, scale, turned, wide)
     for j in range(wide):
@@ -203,15 +203,15 @@ def _attention():
 
 
 def _tile_of(length: int) -> int:
-    """Queries of a tile: about equally many in each."""
+    """Returns the queries per tile, so that tiles are about equal."""
     tiles = -(-length // _QUERIES)
     return -(-length // (tiles * LANES)) * LANES
 
 
 def _result(x, like, width):
-    """An empty result (four dimensions, and those of x) in the order of `like` in memory.
+    """Allocates a result (four dimensions, and x's shape) in the memory order of `like`.
 
-    Where that is the order of dimensions, the heads of a place come side by side: so those who join them like it.
+    If that is row-major, the heads of one position are stored side by side, which makes joining them free.
     """
     shape, strides = (*like.shape[:3], width), like.strides
     order = sorted(range(3), key=lambda d: -strides[d])
@@ -227,7 +227,7 @@ def _four(x):
 
 
 def _as_heads(*arrays):
-    """The arrays with four dimensions, the last of which lies in one piece; None if the kernels are not for them."""
+    """Returns the arrays with four dimensions, the last contiguous; None if the kernels do not support them."""
     lead = arrays[0].shape[:-2]
     if len(lead) > 2:
         return None
@@ -241,12 +241,12 @@ def _as_heads(*arrays):
     return found
 
 
-# --- back ------------------------------------------------------------------------------------------------------------
+# --- backward --------------------------------------------------------------------------------------------------------
 
 
 @inner(fastmath={"contract"})
 def _again(scores, pitch, wide, scale, logs):
-    """The weights from the scores, in place; query j's begin at `j pitch`."""
+    """Recomputes the weights from the scores, in place; query j's begin at `j pitch`."""
     for j in range(logs.size):
         row, log = scores[j * pitch : j * pitch + wide], logs[j]
         for k in range(wide):
@@ -322,7 +322,7 @@ def _attention_grad():
                     rows_g, g_at, g_step = packed_g, 0, width
                 end = min(source, begin + count) if causal else source
                 for start in range(0, end, _KEYS):
-                    # Where later keys follow, whole blocks of rows: what is more than wanted must be zeros.
+                    # If more keys follow, whole blocks of rows: the excess must be zeros.
                     several = min(_KEYS, source - start, _even(end - start, EVEN))
                     wide = min(keys, _even(several, LANES))
                     across(rows_q, q_at, q_step, k_turned, start, padded, less, shares, 0, keys, True, count,

@@ -1,6 +1,6 @@
-"""Arithmetic on float32 arrays of different shapes (a bias, a factor for each row or channel), and choices.
+"""Arithmetic on float32 arrays of different shapes (a bias, a factor for each row or channel), and selection.
 
-NumPy copies operands that broadcast through a buffer; here each row is one loop over memory as it lies.
+NumPy copies operands that broadcast through a buffer; here each row is one loop over the original memory.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner, njit
 from tensorgrad.kernels.numba.runtime.launch import shared
 
-_SHORTEST = 8  # elements of a row: for shorter ones NumPy is no slower
+_SHORTEST = 8  # elements of a row: NumPy is no slower for shorter ones
 _COST = 0.75
 _WALKED = ((1, 1), (0, 1), (1, 0))  # steps of both arrays within a row
 
 
 @lru_cache(maxsize=512)
 def plan(xs: tuple, ys: tuple):
-    """How to walk two arrays without gaps together: the result's shape, and numbers for `walk`; None if it is not easy.
+    """Plans a joint walk over two arrays without gaps: the result's shape, and `walk`'s numbers; else None.
 
-    The numbers are: elements of a row, rows of a plane, and for each array its step from plane to plane, from row to
-    row, and within a row (0 or 1).
+    The numbers are: elements per row, rows per plane, and for each array its step from plane to plane, from row to row,
+    and within a row (0 or 1).
     """
     shape: list[int] = []
     steps: list[tuple] = []
     step = [1, 1]
     for n, m in zip_longest(reversed(xs), reversed(ys), fillvalue=1):
         if n != m and 1 not in (n, m):
-            return None  # NumPy says what is wrong
+            return None  # NumPy raises the error
         shape.append(m if n == 1 else n)
         steps.append((0 if n == 1 else step[0], 0 if m == 1 else step[1]))
         step = [step[0] * n, step[1] * m]
@@ -45,13 +45,13 @@ def plan(xs: tuple, ys: tuple):
 
 @lru_cache(maxsize=512)
 def walked(shape: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> tuple[int, ...] | None:
-    """The numbers for `walk`, of the result's dimensions and both arrays' steps in each, the innermost first."""
+    """Returns the numbers for `walk` from the result's dimensions and both arrays' steps, the innermost first."""
     dims: list[tuple] = []
     for longer, here in zip(shape, steps, strict=True):
         if longer == 1:
             continue
         if dims and all(a == dims[-1][0] * b for a, b in zip(here, dims[-1][1:], strict=True)):
-            dims[-1] = (dims[-1][0] * longer, *dims[-1][1:])  # goes on where the dimension inside ends
+            dims[-1] = (dims[-1][0] * longer, *dims[-1][1:])  # it continues the inner dimension
         else:
             dims.append((longer, *here))
     if 0 in shape or not dims or len(dims) > 3 or dims[0][0] < _SHORTEST or dims[0][1:] not in _WALKED:
@@ -68,7 +68,7 @@ def _start(row, rows, plane_step, row_step):
 
 
 def _walk(function):
-    """The loop of a function of two numbers over elements first ... last of the result."""
+    """Makes the loop of a function of two scalars over elements first ... last of the result."""
 
     @inner(fastmath={"contract"})
     def arrays(a, b, to):
@@ -123,7 +123,7 @@ def _joined(function) -> Callable:
         return out
 
     def in_order(x, y):
-        """The same for arrays with gaps, repeated elements, or other orders of memory than rows."""
+        """The same for arrays with gaps, repeated elements, or other memory orders."""
         if x.__class__ is not np.ndarray or y.__class__ is not np.ndarray or x.dtype is not F32 or y.dtype is not F32:
             return NotImplemented
         found = layout.together(x.shape, x.strides, y.shape, y.strides)
@@ -147,12 +147,12 @@ def _joined(function) -> Callable:
     return kernel
 
 
-# --- choices ---------------------------------------------------------------------------------------------------------
+# --- selection -------------------------------------------------------------------------------------------------------
 
 
 @cache
 def _chosen() -> Callable:
-    """x where a condition holds, else y; each an array of the condition's shape, or one number."""
+    """Selects x where a condition is true, else y; each is an array of the condition's shape, or a scalar."""
 
     @inner
     def arrays(c, x, y, to):

@@ -1,7 +1,7 @@
-"""Compiles kernels, compares them with NumPy, and puts them into the cache: what the compiler's process does.
+"""The compiler process: compiles kernels, compares them with NumPy, and stores them in the cache.
 
-It runs whole programs for the comparison (verify.py), so it stands above all others. The program sees it from below,
-through a pipe (runtime/compiler.py).
+The comparison runs whole programs (verify.py), so this file is above all others. The program talks to it through a
+pipe, from below (runtime/compiler.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _libraries: dict[str, Any] = {}  # what this process has compiled, by family
 
 
 def compile_into(kernel: str, where: Path) -> None:
-    """Compiles a kernel, compares its results with NumPy's, and puts it into the cache at a place."""
+    """Compiles a kernel, compares its results with NumPy's, and stores it in the cache folder `where`."""
     from tensorgrad.kernels.numba import verify
     from tensorgrad.kernels.numba.runtime import cache
 
@@ -36,31 +36,32 @@ def compile_into(kernel: str, where: Path) -> None:
         known.parts = library.parts | known.parts
         known.proven |= library.proven
         made = loading.load(kernel, known)
-        verify.check(kernel, made, partial(_beside, known))
+        verify.check(kernel, made, partial(_other_kernel, known))
         known.proven.add(name)
         cache.write(known, where)
         cache.prune(where)
 
 
-def _beside(library: Any, kernel: str) -> Any:
-    """Another kernel of the family that is being compiled; it is compiled with it if need be."""
+def _other_kernel(library: Any, kernel: str) -> Any:
+    """Returns another kernel of the family being compiled, compiling it if needed."""
     return loading.loaded.get(kernel) or loading.load(kernel, library)
 
 
 def serve() -> None:
-    """What the process does: compiles each kernel that it is told of, at low priority, and answers.
+    """Runs the process: compiles each requested kernel, at low priority, and responds.
 
-    A question is a line of JSON, {"kernel": "softmax.softmax", "where": a folder}; an answer {"error": None or a text}.
+    A request is a line of JSON, {"kernel": "softmax.softmax", "where": a folder}; a response is {"error": None or a
+    message}.
     """
     compiler.serving = True
     if hasattr(os, "nice"):
         os.nice(10)
-    warnings.simplefilter("ignore")  # they would be lost here, and `-W error` is not meant for the compiler
+    warnings.simplefilter("ignore")  # nobody would see them here, and `-W error` is not meant for the compiler
     gc.set_threshold(200_000)  # the compiler makes very many objects that are not garbage
     for line in sys.stdin:
         try:
-            asked = json.loads(line)
-            compile_into(asked["kernel"], Path(asked["where"]))
+            request = json.loads(line)
+            compile_into(request["kernel"], Path(request["where"]))
             answer = None
         except Exception as error:
             answer = f"{type(error).__name__}: {error!s:.1000}"

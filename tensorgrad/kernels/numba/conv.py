@@ -1,12 +1,12 @@
-"""Convolution, its transpose and its gradients, over one and two spatial dimensions: each a product without columns.
+"""Convolution, its transpose and its gradients, over one and two spatial dimensions, as products without im2col.
 
-An output point i of a convolution reads its source at the points i * step + tap, one for each tap of the window; what
-lies outside is zero. The gradient for the input is the same thing with the roles changed: where the stride is s, the
-points i * s + r of the input are, for each r, a convolution of the output's gradient with some of the taps and step 1.
+Output point i of a convolution reads its source at the points i * step + tap, one for each tap of the window; points
+outside are zero. The gradient for the input is the same with the roles exchanged: for stride s, the points i * s + r of
+the input are, for each r, a convolution of the output's gradient with some of the taps and step 1.
 
-The work goes by tiles (`simd/tiles.py`), in which one tap of a channel reads one run of numbers for all output points:
-so the inner loop of the product (`simd/vectors.py`) needs no columns, only a table of where the runs begin. Many small
-images are better laid side by side (`images.py`): which way costs less is estimated from the shape.
+The work is done in tiles (`simd/tiles.py`), in which one tap of a channel reads one run of numbers for all output
+points. So the inner loop of the product (`simd/vectors.py`) needs no columns, only a table of where the runs begin.
+Many small images are better stored side by side (`images.py`); the cheaper way is estimated from the shape.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from tensorgrad.kernels.numba.simd.vectors import (
     line_products,
 )
 
-_DEEP, _USEFUL = 1 << 15, 0.7  # products of channels from which on NumPy is faster where fewer points are of use
-_CHUNK = 64  # input and output channels that a weight's gradient takes at a time
+_DEEP, _USEFUL = 1 << 15, 0.7  # products of channels from which on NumPy is faster if fewer points are useful
+_CHUNK = 64  # input and output channels of a weight's gradient that are processed at a time
 _START = 4  # cycles to begin and end a vector of sums
-_MOVING = 1.0  # cycles to move a number to or from a tile (measured), where a product of vectors takes one
-_FILLS = 144  # taps, times outputs, for which a tile is filled: the product then takes ten times as long
-_PACKED = 1024  # points of the result from which on weights are packed, that is copied in the order of the product
-_STRAY = 8 << 20  # bytes at most of the parts of a weight's gradient
+_MOVING = 1.0  # cycles to copy a number to or from a tile (measured), where a product of vectors takes one
+_FILLS = 144  # taps times outputs that justify filling a tile: the product then takes ten times as long
+_PACKED = 1024  # points of the result from which on weights are packed, that is, copied in the order of the product
+_STRAY = 8 << 20  # maximum bytes of the parts of a weight's gradient
 
 _ROW, _MAPS, _ZERO = "float32[::1]", "float32[:,:,:,::1]", np.float32(0)
 
@@ -60,7 +60,7 @@ _ROW, _MAPS, _ZERO = "float32[::1]", "float32[:,:,:,::1]", np.float32(0)
 
 
 def _lanes(rows):
-    """How many outputs' weights lie side by side, for the block of the product that takes so many."""
+    """Returns how many outputs' weights are adjacent, for the block of the product that takes so many."""
     return rows if rows == 1 else max(rows, LANES)
 
 
@@ -68,9 +68,9 @@ def _lanes(rows):
 def _pack():
     @shared(f"void(float32[:,:,:,:], int64[::1], boolean, {_ROW}, int64, int64, int64)")
     def pack(weights, taps, dense, out, lanes, first, last):
-        """Weights (groups, out, in, taps) as the inner loop reads them: for `lanes` outputs, one for each in and tap.
+        """Packs weights (groups, out, in, taps) for the inner loop: for `lanes` outputs, one for each in and tap.
 
-        `dense`: all taps are taken in order, and the weights lie in memory like that.
+        `dense`: all taps are taken in order, and the weights are stored in that order.
         """
         outs, ins = weights.shape[1], weights.shape[2]
         panels, depth = -(-outs // lanes), ins * taps.size
@@ -91,14 +91,14 @@ def _pack():
 
 @inner
 def _spill(tile, pitch, out, image, total, channel, channels, count, row, form, place, done):
-    """Copies the points of `count` channels to where they belong in the output, but for the first `done` points."""
+    """Copies the points of `count` channels to their positions in the output, except the first `done` points."""
     images, rows, _, height, width = form[:5]
     out_y, out_x = form[14], form[15]
     size_y, size_x, step_y, step_x, first_y, first_x = place
     for r in range(count):
         for m in range(min(images, total - image)):
             base = ((image + m) * channels + channel + r) * size_y * size_x + first_x
-            if step_x == 1 and not done:  # whole vectors, all rows at a time
+            if step_x == 1 and not done:  # whole vectors, all rows together
                 at, to = r * pitch + m * height * width, base + (row * step_y + first_y) * size_x
                 if out_x < LANES:
                     carry_few(tile, at, width, out, to, step_y * size_x, min(rows, out_y - row), out_x)
@@ -115,7 +115,7 @@ def _spill(tile, pitch, out, image, total, channel, channels, count, row, form, 
 
 @lru_cache(maxsize=2)
 def _convolve(line: bool):
-    """The compiled loop over items (tile, group, chunk of the group's output channels)."""
+    """Makes the compiled loop over items (tile, group, chunk of the group's output channels)."""
     rows, wide = (LINE if line else BLOCK)[0], (LINE if line else BLOCK)[1] * LANES
     lanes = _lanes(rows)
 
@@ -123,7 +123,7 @@ def _convolve(line: bool):
     def loop(x, weights, shift, offsets, rests, out, numbers, packed, first, last):
         x, out = x.reshape(-1), out.reshape(-1)
         form, place, sizes = to_fixed_tuple(numbers[:16], 16), to_fixed_tuple(numbers[16:], 6), numbers[22:]
-        # Channels of a group; a chunk is in blocks of them.
+        # Channels of a group; a chunk is a number of blocks of them.
         total, groups, ins, outs, chunks, chunk = to_fixed_tuple(sizes, 6)
         images, _, strips, _, _, _, plane, points = form[:8]
         blocks, panels, depth = -(-outs // rows), -(-outs // lanes), offsets.size
@@ -140,7 +140,7 @@ def _convolve(line: bool):
             if tile != held:
                 fill(x, image, total, group * ins, ins, row, rests, form, _ZERO, now != before, buffer)
                 held, before = tile, now
-            # Where the points lie as in the output, whole blocks of them are written there at once.
+            # Where the points have the output's layout, whole blocks of them are written there directly.
             ready = min(form[1], form[14] - row) * form[4] // wide * wide if direct else 0
             for block in range(part * chunk, min((part + 1) * chunk, blocks)):
                 n, count = group * blocks + block, min(rows, outs - block * rows)
@@ -167,27 +167,27 @@ def _convolve(line: bool):
 
 
 class _Tiling(NamedTuple):
-    """What `_run` takes besides arrays."""
+    """The arguments of `_run` other than arrays."""
 
     chosen: np.ndarray  # indices of taps
     all_chosen: bool
-    few: bool  # points: the weights are read where they are, as they are not read often
+    few: bool  # few points: weights are read in place, as they are not read often
     offsets: np.ndarray
     rests: np.ndarray
-    # Layout; height, width, steps and first point of the output's points that this makes; sizes. (A call takes an array
-    # in less time than as many numbers.)
+    # Layout; height, width, steps and first point of the output's points that this computes; sizes. (Passing an array
+    # takes less time than passing as many numbers.)
     numbers: np.ndarray
     items: int
-    rows: int  # of a block of the product
+    rows: int  # rows of a block of the product
     none: np.ndarray  # a bias of zeros
     work: int
 
 
 def _tiling(size, points, steps, taps, batch, groups, ins, outs, place, all_chosen, items):
-    """The `_Tiling` of a convolution; None for small deep images, where a tile has too much between its rows.
+    """Returns the `_Tiling` of a convolution; None for small deep images, whose tiles have too much between their rows.
 
-    `taps` holds (index, y, x) of the taps to take (`all_chosen`: of all of them, in order), `points` counts the output
-    points that `place` tells, `items` the parts that the work is to have if that is worth it.
+    `taps` holds (index, y, x) of the taps to use (`all_chosen`: all of them, in order), `points` is the number of
+    output points at `place`, `items` the number of parts to divide the work into if that is worthwhile.
     """
     rows = (LINE if outs <= 2 else BLOCK)[0]
     blocks = -(-outs // rows)
@@ -198,7 +198,7 @@ def _tiling(size, points, steps, taps, batch, groups, ins, outs, place, all_chos
         return None
     form, offsets, rests = layout(*given, items)
     tiles = -(-batch // form.images) * form.strips * groups
-    least = up(max(rows, min(32, _FILLS // len(taps))), rows) // rows  # blocks that are worth filling the tile again
+    least = up(max(rows, min(32, _FILLS // len(taps))), rows) // rows  # blocks that justify filling the tile again
     chunks = max(1, min(-(-items // tiles), blocks // least))
     chunk = -(-blocks // chunks)
     chunks = -(-blocks // chunk)
@@ -220,7 +220,7 @@ def _run(x, weights, bias, out, tiling):
         lanes = _lanes(rows)
         panels = groups * -(-outs // lanes)
         panel = np.empty(panels * lanes * offsets.size, F32)
-        # By the threads that are about to read them: what another has written takes a while to come.
+        # In the threads that are about to read them: data that another thread has written takes a while to arrive.
         thread_pool.run(_pack(), panels, (weights, chosen, dense, panel, lanes), max(panel.size, work // 2))
         weights = panel
     if bias is not None:
@@ -232,7 +232,7 @@ def _run(x, weights, bias, out, tiling):
 
 
 def _planar(array):
-    """An array of one spatial dimension (or a parameter of it) as of two."""
+    """Views an array of one spatial dimension (or a parameter of it) as one of two."""
     if array.ndim == 3:
         array = array.reshape(*array.shape[:2], 1, array.shape[2])
     return in_rows(array)
@@ -243,17 +243,17 @@ def _pairs(parameters, fill):
 
 
 def _suits(array):
-    """Whether this array is of float32, and has one or two spatial dimensions."""
+    """Returns whether this array is float32 and has one or two spatial dimensions."""
     return array.__class__ is np.ndarray and array.dtype is F32 and 3 <= array.ndim <= 4
 
 
 def _suit(a, b):
-    """Whether both do, and neither is empty."""
+    """Returns whether both arrays do, and neither is empty."""
     return _suits(a) and _suits(b) and a.size and b.size
 
 
 def _reads(kernel, padding, dilation):
-    """(index, y, x) of each tap: output point i reads the input at i * stride + (y, x)."""
+    """Returns (index, y, x) of each tap: output point i reads the input at i * stride + (y, x)."""
     return tuple(
         (n, *[k * d - p for k, d, p in zip(tap, dilation, padding, strict=True)])
         for n, tap in enumerate(product(*map(range, kernel)))
@@ -261,25 +261,25 @@ def _reads(kernel, padding, dilation):
 
 
 class _Plan(NamedTuple):
-    """How a convolution, or the gradient of its input, is done."""
+    """How a convolution, or the gradient of its input, is computed."""
 
     points: tuple[int, int]  # of the result
-    taps: tuple  # (y, x): point i reads its source at (i * steps + tap) / over, where that is whole
+    taps: tuple  # (y, x): point i reads its source at (i * steps + tap) / over, if that is whole
     steps: tuple[int, int]
     over: tuple[int, int]
-    innermost: int  # the leading images that are done innermost (images.py), the others by tiles
+    innermost: int  # the number of leading images that are computed innermost (images.py), the others by tiles
     tilings: tuple[_Tiling, ...]
     gaps: bool  # whether there are points that no tap reaches
 
 
 @lru_cache(maxsize=256)
 def _plan(backwards, batch, size, points, kernel, stride, padding, dilation, groups, ins, outs, items=ITEMS):
-    """The `_Plan` for a source of `size` and a result of `points` (None: as many as fit), each (height, width).
+    """Returns the `_Plan` for a source of `size` and a result of `points` (None: as many as fit), each (height, width).
 
-    None for what neither way is good at: small deep images, if there are few of them.
+    Returns None if neither way is good: small deep images, if there are few of them.
 
-    `ins` and `outs` are channels of a group, in the source and the result. `backwards`: the gradient of the input.
-    `items` are the parts of the work that are wanted: which way it is done, and so the result, does not depend on them.
+    `ins` and `outs` are the channels of a group, in the source and the result. `backwards`: the gradient of the input.
+    `items` is the desired number of parts of the work; the method, and so the result, does not depend on it.
     """
     reads = _reads(kernel, padding, dilation)
     if not backwards:
@@ -329,7 +329,7 @@ def _tilings(batch, size, points, parts, steps, over, groups, ins, outs, taps, i
 
 
 def _carry_out(plan, x, weights, bias, out):
-    """Does what the plan says."""
+    """Runs a plan."""
     n = plan.innermost
     if n:
         images.convolve(x[:n], weights, bias, out[:n], plan.taps, plan.steps, plan.over)
@@ -344,7 +344,7 @@ def _carry_out(plan, x, weights, bias, out):
 
 @lru_cache(maxsize=256)
 def _forwards(x_shape, w_shape, stride, padding, dilation, groups, items):
-    """The `_Plan` of a convolution and the shapes of weights and result as it takes them; or None."""
+    """Returns the `_Plan` of a convolution and the shapes of weights and result it uses; or None."""
     outs, ins, *kernel = w_shape
     if 0 in x_shape or 0 in w_shape or outs % groups or x_shape[-1] > WIDEST:
         return None
@@ -357,7 +357,7 @@ def _forwards(x_shape, w_shape, stride, padding, dilation, groups, items):
 
 
 def _pixels(x):
-    """Images (N, C, H, W) as rows of channels, where the channels lie innermost; else None."""
+    """Views images (N, C, H, W) as rows of channels if the channels are innermost; else None."""
     if x.ndim != 4 or x.flags.c_contiguous:
         return None
     x = x.transpose(0, 2, 3, 1)
@@ -365,23 +365,23 @@ def _pixels(x):
 
 
 def _of_points(kernel, stride, padding, groups):
-    """Whether a convolution takes each point by itself: then it is a product of rows of channels."""
+    """Returns whether a convolution treats each point separately: then it is a product of rows of channels."""
     return groups == 1 and len(kernel) == 2 and {*kernel, *stride} == {1} and not any(padding)
 
 
 def _product(name, *factors):
-    """A product by the compiled kernel of an op; NotImplemented while it is not there, or for what it declines."""
+    """Runs the compiled kernel of a product; NotImplemented if it is not ready or declines."""
     row = kernel_tables.LARGE.get(name)
     return row.ready(*factors) if row is not None and row.available() else NotImplemented
 
 
 def _as_images(pixels, shape):
-    """Rows of channels as images of a shape (N, C, H, W), their channels innermost."""
+    """Views rows of channels as images of a shape (N, C, H, W) with channels innermost."""
     return pixels.reshape(shape[0], *shape[2:], shape[1]).transpose(0, 3, 1, 2)
 
 
 def conv(x, w, bias, stride, padding, dilation, groups):
-    """The convolution of `x` (N, C, *S) with `w` (O, C / groups, *K)."""
+    """Computes the convolution of `x` (N, C, *S) with `w` (O, C / groups, *K)."""
     if not (_suits(x) and _suits(w)) or (bias is not None and bias.dtype is not F32):
         return NotImplemented
     if _of_points(w.shape[2:], stride, padding, groups) and (pixels := _pixels(x)) is not None:
@@ -398,7 +398,7 @@ def conv(x, w, bias, stride, padding, dilation, groups):
 
 
 def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups, bias=None):
-    """The gradient of `conv` for its input, from the output's gradient `g`; `bias` is added to it."""
+    """Computes the gradient of `conv` for its input, from the output's gradient `g`; `bias` is added to it."""
     if not _suit(g, w) or 0 in x_shape or x_shape[-1] > WIDEST or (bias is not None and bias.dtype is not F32):
         return NotImplemented
     if bias is None and _of_points(w.shape[2:], stride, padding, groups) and (pixels := _pixels(g)) is not None:
@@ -421,7 +421,7 @@ def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups, bias=None)
 
 
 def conv_transpose(x, w, bias, stride, padding, output_padding, dilation, groups):
-    """The transposed convolution of `x` (N, C, *S) with `w` (C, O / groups, *K)."""
+    """Computes the transposed convolution of `x` (N, C, *S) with `w` (C, O / groups, *K)."""
     size = tuple(
         (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
         for n, k, s, p, extra, d in zip(x.shape[2:], w.shape[2:], stride, padding, output_padding, dilation)
@@ -434,7 +434,7 @@ def conv_transpose(x, w, bias, stride, padding, output_padding, dilation, groups
 
 @lru_cache(maxsize=2)
 def _correlate(line: bool):
-    """The compiled loop over items (part of the tiles, group, chunk of the group's input channels)."""
+    """Makes the compiled loop over items (part of the tiles, group, chunk of the group's input channels)."""
     rows, columns = DOTS_LINE if line else DOTS
 
     @shared(
@@ -474,7 +474,7 @@ def _correlate(line: bool):
 
 @lru_cache(maxsize=256)
 def _innermost_weights(batch, size, points, taps, stride, groups, ins, outs):
-    """Whether a weight's gradient is better summed with channels innermost (images.py)."""
+    """Returns whether a weight's gradient is better summed with channels innermost (images.py)."""
     rows, columns = DOTS_LINE if outs <= 2 else DOTS
     form = layout(size, points, stride, taps, _even(ins, _CHUNK), batch)[0]
     tiles = -(-batch // form.images) * form.strips
@@ -485,7 +485,7 @@ def _innermost_weights(batch, size, points, taps, stride, groups, ins, outs):
 
 
 def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
-    """The gradient of `conv` for its weights, from the output's gradient `g` (N, O, *P) and the input `x`."""
+    """Computes the gradient of `conv` for its weights, from the output's gradient `g` (N, O, *P) and the input `x`."""
     if not _suit(g, x) or 0 in w_shape or w_shape[0] % groups or max(g.shape[-1], x.shape[-1]) > WIDEST:
         return NotImplemented
     if _of_points(w_shape[2:], stride, padding, groups):
@@ -509,7 +509,7 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
     depth = offsets.size
     offsets = np.append(offsets, np.full(-depth % columns, offsets[0]))
     tiles = -(-batch // form.images) * form.strips
-    # Parts of the sum, as many as the shape allows (not the threads: the result must not depend on them).
+    # Parts of the sum, as many as the shape allows (not the threads: results must not depend on them).
     chunks, height = groups * in_chunks, out_chunks * out_chunk
     parts = min(tiles, -(-ITEMS // chunks), max(1, _STRAY // (4 * chunks * height * offsets.size)))
     total = np.zeros((parts, groups, in_chunks, height, offsets.size), F32)
@@ -521,17 +521,17 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
     total = total[0] if parts == 1 else total.sum(0)
     total = total[..., :depth].swapaxes(1, 2).reshape(groups, height, -1)
     out = np.ascontiguousarray(total[:, :outs, : ins * len(taps)]).reshape(w_shape)
-    # Points between the rows count zero times what lies there, which is no number if that is infinite.
+    # Values between the rows are multiplied by zero, which gives nan if one of them is infinite.
     return NotImplemented if np.isnan(out).any() else out
 
 
 def _even(total, most):
-    """The size of a part when `total` is cut into the fewest parts of at most `most`, all about equal."""
+    """Returns the size of a part when `total` is split into the fewest nearly equal parts of at most `most`."""
     return -(-total // -(-total // most))
 
 
 def _own_layout(form: Layout) -> Layout:
-    """How the output's gradient lies, so that its points are those of the tile and zeros lie between them."""
+    """Lays out the output's gradient so that its points match the tile's, with zeros between them."""
     height = form.height if form.strips == 1 else form.rows
     plane = odd(max(form.images * height * form.pitch, up(form.points, LANES)))
     return form._replace(

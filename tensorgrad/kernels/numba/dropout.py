@@ -1,7 +1,7 @@
-"""Coin tosses from PyTorch's stream of random bits: the masks of dropout.
+"""Dropout masks, drawn from PyTorch's stream of random bits.
 
-The stream is Mersenne Twister's (`random/generator.py`). NumPy hands its words out one by one; here a block of them is
-made and compared by vector instructions. The words and the generator's state afterwards are the same.
+The stream is that of the Mersenne Twister (`random/generator.py`). NumPy returns its words one by one; here a block of
+them is generated and compared with vector instructions. The words and the generator's final state are the same.
 
 Source: M. Matsumoto and T. Nishimura, "Mersenne Twister", ACM TOMACS 8 (1998).
 """
@@ -25,7 +25,7 @@ _U = np.uint32
 _UPPER, _LOWER, _MATRIX = _U(0x80000000), _U(0x7FFFFFFF), _U(0x9908B0DF)
 _B, _C = _U(0x9D2C5680), _U(0xEFC60000)
 _ONE, _S7, _S11, _S15, _S18 = _U(1), _U(7), _U(11), _U(15), _U(18)
-_TOP, _HALF = np.uint64(0x1FFFFF), np.uint64(32)  # of 64 bits 53 count, the first word's on top
+_TOP, _HALF = np.uint64(0x1FFFFF), np.uint64(32)  # 53 of 64 bits count, the first word's on top
 _BLOCK = 2048  # draws at a time
 
 
@@ -37,7 +37,7 @@ def _twisted(here, after, far):
 
 @inner
 def _twist(key):
-    """The next 624 words of the state."""
+    """Computes the next 624 words of the state."""
     for i in range(WORDS - _LAG):
         key[i] = _twisted(key[i], key[i + 1], key[i + _LAG])
     for i in range(WORDS - _LAG, WORDS - 1):
@@ -102,7 +102,7 @@ def _mask() -> Callable:
 
 
 def _state(bits):
-    """The words of a generator of NumPy's and the place among them, in its own memory; False if they are not there."""
+    """Returns the words of a NumPy generator, in its own memory, and the position in them; False if not found."""
     memory = (ctypes.c_uint32 * (WORDS + 1)).from_address(bits.ctypes.state_address)
     state: np.ndarray = np.ctypeslib.as_array(memory)
     known = bits.state["state"]

@@ -1,7 +1,7 @@
-"""Rows of a table: looked up, sums of bags of them, and the sums of their gradients.
+"""Rows of a table: lookups, sums over bags of rows, and the sums of their gradients.
 
-Threads share the columns of a sum, not its terms: every sum is taken in the order of the rows, however many there are.
-Many threads share the table's rows as well: each looks at all terms, and takes those of its own rows.
+Threads share the columns of a sum, not its terms: every sum is taken in the order of the rows, for any number of
+threads. Many threads share the table's rows as well: each reads all terms, and takes those of its own rows.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.softmax import _MATRIX
 
-_COLUMNS = 32  # two lines of the cache: threads seldom write into the same one
+_COLUMNS = 32  # two cache lines: threads rarely write to the same one
 
 
 def _numbers(rows, count: int):
-    """Row numbers as a flat int64 array; None if one of them does not exist."""
+    """Returns row indices as a flat int64 array; None if one of them is out of range."""
     if rows.dtype != np.int64:
         rows = rows.astype(np.int64)
     rows = np.ascontiguousarray(rows).reshape(-1)
@@ -51,7 +51,7 @@ def _embedding():
 
 
 def _shares(width: int) -> int:
-    """Among how many threads each column's rows are divided, a power of two."""
+    """Returns among how many threads each column's rows are divided, a power of two."""
     return 1 << max(0, (thread_pool.parts() // -(-width // _COLUMNS)).bit_length() - 1)
 
 
@@ -76,7 +76,7 @@ def _embedding_grad():
         flat = _numbers(rows, count)
         if flat is None:
             return NotImplemented
-        g, width = in_rows(g), g.shape[-1]  # recurrent layers give it batch and steps the other way round
+        g, width = in_rows(g), g.shape[-1]  # recurrent layers pass it with batch and steps swapped
         out, shares = np.zeros((count, width), F32), _shares(width)
         given = (g.reshape(-1, width), flat, padding_idx, shares, out)
         thread_pool.run(loop, -(-width // _COLUMNS) * shares, given, 2 * g.size)
@@ -115,7 +115,7 @@ def _bag_sum():
 
 
 def _starts(indices, starts):
-    """The first index of each bag, and the number of them all."""
+    """Returns the first index of each bag, and the total number of indices."""
     if starts is None:
         return np.arange(0, indices.size + 1, max(indices.shape[1], 1), dtype=np.int64)[: len(indices) + 1]
     return np.append(starts, indices.size).astype(np.int64, copy=False)

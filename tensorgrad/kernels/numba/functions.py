@@ -1,9 +1,9 @@
-"""exp, tanh, σ, erf of one float32 number, as polynomials without branches: the compiler makes vectors of them.
+"""exp, tanh, σ and erf of a float32 scalar, as polynomials without branches, which the compiler vectorizes.
 
 Errors against the true value (in units of the last place, over all finite inputs): exp 1, tanh 2, σ 2, erf 2.
 
-Sources: the polynomial of exp is Cephes' `expf` (Moshier); reduction of the argument by Cody & Waite, *Software Manual
-for the Elementary Functions* (1980). erf: Abramowitz & Stegun 7.1 for the series, coefficients fitted anew.
+Sources: the polynomial of exp is Cephes' `expf` (Moshier); argument reduction by Cody & Waite, *Software Manual for the
+Elementary Functions* (1980). erf: Abramowitz & Stegun 7.1 for the series, with refitted coefficients.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def exp(x):
     p = p * r + F(5.0000001201e-1)
     p = p * (r * r) + r + F(1.0)
     k = np.int32(n)
-    half = k >> np.int32(1)  # 2ⁿ in two factors, so that tiny results are not cut off
+    half = k >> np.int32(1)  # 2ⁿ as two factors, so that tiny results are not flushed
     first = np.int32((half + np.int32(127)) << np.int32(23)).view(np.float32)
     second = np.int32((k - half + np.int32(127)) << np.int32(23)).view(np.float32)
     value = p * first * second
@@ -41,7 +41,7 @@ def exp(x):
 
 @njit(inline="always", error_model="numpy")
 def exp_to_add(x):
-    """eˣ where 1 is then added: what is too small for that may be anything tiny, and from e^88.4 on it is inf."""
+    """eˣ for sums with 1: results too small to matter may be any tiny number, and from e^88.4 on they are inf."""
     y = x if x < F(89.0) else F(89.0)
     y = y if y > F(-87.0) else F(-87.0)
     n = np.floor(y * _LOG2E + F(0.5))
@@ -60,7 +60,7 @@ def exp_to_add(x):
 
 @njit(inline="always", error_model="numpy")
 def exp_below(x):
-    """eˣ for x that is not above 0; exactly 0 below -87.7, where `exp` still has numbers of fewer digits."""
+    """eˣ for x ≤ 0; exactly 0 below -87.7, where `exp` still returns numbers of fewer digits."""
     y = F(-88.0) if x < F(-88.0) else x
     n = np.floor(y * _LOG2E + F(0.5))
     r = y - n * _LN2_HIGH

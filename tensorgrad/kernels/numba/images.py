@@ -1,11 +1,11 @@
-"""Convolution of many images that lie innermost: one vector holds the same point of LANES images.
+"""Convolution of many images with images innermost: one vector holds the same point of LANES images.
 
-Then every output point is a product of its own, of just those taps that meet the image: no zeros are multiplied around
-small images, and neither stride nor dilation costs anything. What it takes is turning the input so that its images lie
-side by side, and the output back; with many channels that is little beside the products. The gradient of the weights
-is the same with other roles: channels side by side, and the sum runs over points and images.
+Then every output point is a product of its own, over just the taps that meet the image: no zeros are multiplied around
+small images, and neither stride nor dilation costs anything. The cost is transposing the input so that its images are
+side by side, and the output back; with many channels that is little compared with the products. The gradient of the
+weights is the same with other roles: channels side by side, and the sum runs over points and images.
 
-Everything is laid out in panels, (lanes / LANES, points, inner, LANES), where the lanes are images or channels.
+Everything is stored in panels, (lanes / LANES, points, inner, LANES), where the lanes are images or channels.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.simd.vectors import LANES, ROWS, runs_1, runs_2, runs_3, turn
 
-_STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a second-level cache beside the weights
+_STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a second-level cache with the weights
 _SUMMED = 1024  # points and images that a weight's gradient sums at a time, for the same reason
-_SCALAR = 4  # points below which turning a whole block for them is slower than number by number
-_MOST_POINTS = 2048  # of an image: beyond, the table of what each point reads gets large
-# Cycles to turn a number, where a product of vectors takes one (measured): up to so many numbers, and more.
+_SCALAR = 4  # points below which transposing whole blocks is slower than copying single numbers
+_MOST_POINTS = 2048  # of an image: beyond, the table of what each point reads becomes large
+# Cycles to transpose a number, where a product of vectors takes one (measured): up to _MANY numbers, and above.
 _TURNING, _MANY, _TURNING_MANY = 1.0, 3 << 20, 2.0
-_ITEMS, _MOST_ITEMS = 16, 64  # parts of a sum where they can be had: fewer, and those that much work is worth
-_ITEM = 1 << 23  # products that a part is worth
+_ITEMS, _MOST_ITEMS = 16, 64  # parts of a sum where possible: at least, and at most if there is that much work
+_ITEM = 1 << 23  # products that justify a part
 
 _ROW, _TABLE = "float32[::1]", "int64[:,::1]"
 
@@ -38,9 +38,9 @@ _ROW, _TABLE = "float32[::1]", "int64[:,::1]"
 def panels_loop():
     @shared(f"void({_ROW}, {_ROW}, UniTuple(int64, 7), int64, int64)")
     def loop(source, out, sizes, first, last):
-        """Numbers source[group, lane, m, p] into panels out[group, lane / LANES, p, m, lane % LANES].
+        """Copies source[group, lane, m, p] into panels out[group, lane / LANES, p, m, lane % LANES].
 
-        Where there is no such lane, the panel holds what another has.
+        Lanes beyond the last hold another lane's numbers.
         """
         group_step, lanes, lane_step, inner, inner_step, points, panels = sizes
         step = inner * LANES
@@ -74,19 +74,19 @@ def _panels(source, groups, group_step, lanes, lane_step, inner, inner_step, poi
 
 
 def _images_innermost(x):
-    """Images (N, C, H, W) as panels (N / LANES, H W, C, LANES)."""
+    """Copies images (N, C, H, W) into panels (N / LANES, H W, C, LANES)."""
     channels, points = x.shape[1], x.shape[2] * x.shape[3]
     return _panels(x, 1, 0, x.shape[0], channels * points, channels, points, points)
 
 
 def _channels_innermost(x, groups):
-    """Images (N, C, H, W) as panels (groups, C / groups / LANES, H W, N, LANES)."""
+    """Copies images (N, C, H, W) into panels (groups, C / groups / LANES, H W, N, LANES)."""
     channels, points = x.shape[1] // groups, x.shape[2] * x.shape[3]
     return _panels(x, groups, channels * points, channels, points, x.shape[0], x[0].size, points)
 
 
 def _packed(weights):
-    """Weights (groups, outs, ins, taps) as panels (groups, outs / LANES, taps, ins, LANES)."""
+    """Copies weights (groups, outs, ins, taps) into panels (groups, outs / LANES, taps, ins, LANES)."""
     groups, outs, ins, taps = weights.shape
     group_step, out_step, in_step, _ = (step // weights.itemsize for step in weights.strides)
     memory = weights if out_step > in_step else weights.swapaxes(1, 2)
@@ -106,7 +106,7 @@ def _up(n, unit):
 
 @inner
 def _back(made, registers, strip, count, channels, out, to, channel_step, image_step, images):
-    """Sums (channel, register, point, lane) to where they belong in images (image, channel, point)."""
+    """Copies sums (channel, register, point, lane) to their positions in images (image, channel, point)."""
     for r in range(channels):
         for n in range(registers):
             at, goal = (r * registers + n) * strip * LANES, to + r * channel_step + n * LANES * image_step
@@ -166,7 +166,7 @@ def convolve_loop():
 
 
 def _met(size, points, step, shift, over):
-    """For each output point along one dimension, where a tap reads its source; -1 outside, or between two steps."""
+    """Returns where a tap reads for each output point along one dimension; -1 outside, or between two steps."""
     at = np.arange(points) * step + shift
     at = np.where(at % over == 0, at // over, -1)
     return np.where(at < size, at, -1)
@@ -174,9 +174,9 @@ def _met(size, points, step, shift, over):
 
 @lru_cache(maxsize=32)
 def _forward_table(size, points, taps, steps, over, ins, pitch):
-    """The runs (place in the weights, place in the source, count) of every output point.
+    """Lists the runs (index in the weights, index in the source, count) of every output point.
 
-    Also: where each point's start, and the sum of the counts.
+    Also returns where each point's runs start, and the sum of the counts.
     """
     rows: dict[int, np.ndarray] = {}
     columns: dict[int, np.ndarray] = {}
@@ -190,7 +190,7 @@ def _forward_table(size, points, taps, steps, over, ins, pitch):
     point, tap = np.nonzero(places.reshape(len(taps), -1).T >= 0)
     place = places.reshape(len(taps), -1)[tap, point]
     table = np.stack([tap * ins, place * pitch, np.full(len(tap), ins)], 1)
-    if pitch == ins and len(table):  # taps side by side that read points side by side are one run
+    if pitch == ins and len(table):  # adjacent taps that read adjacent points are one run
         new = np.ones(len(table), bool)
         new[1:] = (np.diff(point) != 0) | (np.diff(tap) != 1) | (np.diff(place) != 1)
         table[:, 2] = 0
@@ -203,7 +203,7 @@ def _forward_table(size, points, taps, steps, over, ins, pitch):
 
 
 def convolve_cost(images, size, points, taps, steps, over, groups, ins, outs):
-    """About how many cycles `convolve` takes; infinite for what it is not meant for."""
+    """Estimates the cycles that `convolve` takes; infinite for what it does not support."""
     if images < LANES // 2 or points[0] * points[1] > _MOST_POINTS or outs < ROWS:
         return math.inf
     count = _forward_table(size, points, taps, steps, over, ins, groups * ins)[2]
@@ -213,9 +213,9 @@ def convolve_cost(images, size, points, taps, steps, over, groups, ins, outs):
 
 
 def convolve(x, weights, bias, out, taps, steps, over):
-    """Convolves `x` (N, C, H, W) into `out` (N, O, P, Q): point i reads (i steps + tap) / over, where that is whole.
+    """Convolves `x` (N, C, H, W) into `out` (N, O, P, Q): point i reads (i steps + tap) / over, if that is whole.
 
-    `weights` is (groups, outs, ins, taps), with outs and ins in either order in memory.
+    `weights` is (groups, outs, ins, taps), with outs and ins in either memory order.
     """
     groups, outs, ins, _ = weights.shape
     packed = _packed(weights)
@@ -228,7 +228,7 @@ def convolve(x, weights, bias, out, taps, steps, over):
         shift[:, :outs] = bias.reshape(groups, outs)
     image_panels = -(-images // LANES)
     image_blocks = -(-image_panels // 3)
-    # Rows of output points whose source, with the rows that the taps reach beyond, fits the cache.
+    # Rows of output points whose source, including the rows that the taps reach beyond, fits the cache.
     row = 4 * LANES * -(-image_panels // image_blocks) * ins * size[1]
     rows = max(1, min(points[0], int(_STRIP / row * points[0] / size[0])))
     strips = max(-(-points[0] // rows), min(points[0], thread_pool.parts() // (image_blocks * groups * blocks)))
@@ -283,9 +283,9 @@ def correlate_loop():
 
 @lru_cache(maxsize=32)
 def _weight_table(size, points, taps, steps, images):
-    """The runs (place in the output's gradient, place in the input, count) of every strip of points and tap.
+    """Lists the runs (index in the output's gradient, index in the input, count) of every strip of points and tap.
 
-    Also: where they start, the number of strips, and the sum of the counts.
+    Also returns where they start, the number of strips, and the sum of the counts.
     """
     rows = max(1, min(points[0], _SUMMED // (images * points[1])))
     strips = -(-points[0] // rows)
@@ -307,7 +307,7 @@ def _weight_table(size, points, taps, steps, images):
 
 
 def correlate_cost(images, size, points, taps, steps, groups, ins, outs):
-    """About how many cycles `correlate` takes; infinite for what it is not meant for."""
+    """Estimates the cycles that `correlate` takes; infinite for what it does not support."""
     if points[0] * points[1] > _MOST_POINTS or outs < ROWS:
         return math.inf
     count = _weight_table(size, points, taps, steps, images)[3]
@@ -317,7 +317,7 @@ def correlate_cost(images, size, points, taps, steps, groups, ins, outs):
 
 
 def correlate(g, x, w_shape, taps, steps, groups):
-    """The gradient of a convolution for its weights, of `w_shape`, from its output's gradient and its input."""
+    """Computes the gradient for a convolution's weights, of `w_shape`, from its output's gradient and its input."""
     images, size, points = x.shape[0], x.shape[2:], g.shape[2:]
     outs, ins = w_shape[0] // groups, w_shape[1]
     area, span = size[0] * size[1], points[0] * points[1]
@@ -325,7 +325,7 @@ def correlate(g, x, w_shape, taps, steps, groups):
     left, right = _channels_innermost(g, groups), _channels_innermost(x, groups)
     in_panels = -(-ins // LANES)
     in_blocks, blocks = -(-in_panels // 3), -(-outs // LANES)
-    # Not as many as there are threads: the result must not depend on them.
+    # Independent of the number of threads, as results must be.
     items = max(_ITEMS, min(_MOST_ITEMS, count * outs * ins * groups // _ITEM))
     parts = min(strips, max(1, items // (groups * blocks * in_blocks)))
     out = np.empty((parts, *w_shape), F32)

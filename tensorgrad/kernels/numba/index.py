@@ -1,7 +1,7 @@
-"""Gathering, scattering and adding by number, along one dimension.
+"""Gathering, scattering and adding at indices along one dimension.
 
-An array is seen as (before, n, after), n being the dimension that is indexed. Threads share places of the result, not
-the numbers that are added to one: every sum is taken in the order of the indices, however many threads there are.
+An array is viewed as (before, n, after), where n is the indexed dimension. Threads share positions of the result, not
+the terms added to one: every sum is taken in the order of the indices, for any number of threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 
 _CUBE, _NUMBERS = "float32[:,:,::1]", "int64[:,:,::1]"
-_COLUMNS = 64  # that a thread takes at a time
+_COLUMNS = 64  # columns per thread at a time
 
 
 def _cube(x, dim):
@@ -34,13 +34,13 @@ def _valid(index, size) -> bool:
 
 
 def _numbers(x, dim, index):
-    """The indices of `gather` or `scatter` in three dimensions; None if the kernels are not for them."""
+    """Returns the indices of `gather` or `scatter` in three dimensions; None if the kernels do not support them."""
     if not suits(x) or index.ndim != x.ndim or not index.ndim or not index.size or not x.size:
         return None
     if not _valid(index, x.shape[dim]):
         return None
     for k, (have, asked) in enumerate(zip(x.shape, index.shape, strict=True)):
-        # Where fewer places are asked for, they must be the first of those before or after `dim`.
+        # If fewer positions are indexed, they must be the first of those before or after `dim`.
         if have != asked and k not in (0, dim, dim + 1):
             return None
     return _cube(np.ascontiguousarray(index, np.int64), dim)

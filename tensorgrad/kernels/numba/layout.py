@@ -1,8 +1,8 @@
-"""Arrays that do not lie in rows (transposed, sliced, expanded, channels last), for kernels that take rows.
+"""Arrays that are not row-major (transposed, sliced, expanded, channels last), for kernels that need rows.
 
-Elementwise kernels walk through memory as it lies: dimensions are turned until the array lies in rows, perhaps with
-gaps, and the result is turned back. All other kernels get copies. A transposed copy goes block by block, each of which
-stays in the first cache: NumPy's walks through memory with long strides.
+Elementwise kernels walk through memory in order: dimensions are permuted until the array is row-major, perhaps with
+gaps, and the result is permuted back. All other kernels get copies. A transposed copy is made in blocks that stay in
+the first-level cache, whereas NumPy's strides widely through memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SMALLEST = 4096  # elements from which copying by blocks is faster
 
 
 def in_rows(array: np.ndarray) -> np.ndarray:
-    """The array, or a copy of it in rows."""
+    """Returns the array in row-major order, copied if needed."""
     if array.flags.c_contiguous:
         return array
     row = kernel_tables.LARGE.get("clone_copy")
@@ -34,12 +34,12 @@ def in_rows(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array)
 
 
-# --- the order of dimensions, and steps: from shapes and strides, which are few in a program ---
+# --- the order of dimensions, and steps: cached by shapes and strides, of which a program has few ---
 
 
 @lru_cache(maxsize=1024)
 def _order(shapes: tuple[tuple, ...], strides: tuple[tuple, ...]) -> tuple[list[int], list[int]] | None:
-    """The order of dimensions in memory, the outermost first, and its inverse; None where they lie in rows.
+    """Returns the memory order of the dimensions, the outermost first, and its inverse; None if it is row-major.
 
     It is that of the first array that repeats no element.
     """
@@ -52,7 +52,7 @@ def _order(shapes: tuple[tuple, ...], strides: tuple[tuple, ...]) -> tuple[list[
 
 @lru_cache(maxsize=1024)
 def _rows(shape: tuple[int, ...], *strides: tuple[int, ...]) -> tuple[int, tuple[int, ...]] | None:
-    """The length of a row, and each array's step from row to row, in elements; None if there are no rows."""
+    """Returns the length of a row, and each array's step from row to row, in elements; None if there are no rows."""
     length, steps, rows = 1, [1] * len(strides), 0
     for d in reversed(range(len(shape))):
         here = [s[d] // 4 for s in strides]
@@ -75,7 +75,7 @@ def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
 
 
 def flat(array: np.ndarray) -> np.ndarray:
-    """The memory from the first element of an array to its last."""
+    """Views the memory from an array's first element to its last."""
     if array.flags.c_contiguous:
         return array.reshape(-1)
     span = _span(array.shape, array.strides)
@@ -88,13 +88,12 @@ def flat(array: np.ndarray) -> np.ndarray:
 
 
 def _whole(array: np.ndarray) -> bool:
-    """Whether the strides are in whole elements, and none leads back."""
+    """Returns whether the strides are whole elements, and none is negative."""
     return bool(array.size) and all([s >= 0 and not s % 4 for s in array.strides])
 
 
 def spaced(arrays: tuple) -> tuple[tuple, int, tuple] | None:
-    """The memory of arrays of one shape, the length of their rows and the step of each from row to row; None for
-    other layouts."""
+    """Returns the memory of arrays of one shape, the length of their rows and their steps from row to row; or None."""
     if not all(map(_whole, arrays)):
         return None
     found = _rows(arrays[0].shape, *[x.strides for x in arrays])
@@ -102,18 +101,18 @@ def spaced(arrays: tuple) -> tuple[tuple, int, tuple] | None:
 
 
 class Together(NamedTuple):
-    """How to walk through two arrays: in the order of dimensions in which the first one lies."""
+    """How to walk through two arrays together: in the memory order of the first one."""
 
     shape: tuple[int, ...]  # of the result, in that order
-    order: list[int] | None  # None for rows
-    back: list[int] | None  # the order that turns the result back
+    order: list[int] | None  # None if row-major
+    back: list[int] | None  # the permutation that restores the result
     steps: tuple[tuple[int, int], ...]  # of both arrays in each dimension, the innermost first, in elements
-    across: bool  # whether one of them lies in another order: then both have to be in rows first
+    across: bool  # whether one of them has another order: then both must be copied to rows first
 
 
 @lru_cache(maxsize=1024)
 def together(xs: tuple, x_strides: tuple, ys: tuple, y_strides: tuple) -> Together | None:
-    """The plan for arrays of these shapes and strides; None if they do not fit together, or lead back."""
+    """Plans the walk for these shapes and strides; None if they do not broadcast, or a stride is negative."""
     rank = max(len(xs), len(ys))
     shapes = [(1,) * (rank - len(s)) + s for s in (xs, ys)]
     shape = tuple([m if n == 1 else n for n, m in zip(*shapes, strict=True)])
@@ -138,18 +137,18 @@ def _gaps(value: Any) -> bool:
 
 
 def in_order_of_memory(x: Any) -> Any:
-    """The elements of a float32 array in rows, in whichever order they lie: for what adds up all of them."""
+    """Returns a float32 array's elements as rows, in any order: for kernels that add up all of them."""
     if not _gaps(x):
         return x
     order = _order((x.shape,), (x.strides,))
     return in_rows(x if order is None else x.transpose(order[0]))
 
 
-# --- kernels once more, for arrays that they declined ---
+# --- kernels called again, for arrays that they declined ---
 
 
 def elementwise(kernel: Callable, given: tuple) -> Any:
-    """The result of an elementwise kernel for arrays of one shape, of which some do not lie in rows."""
+    """Runs an elementwise kernel on arrays of one shape, some of which are not row-major."""
     arrays = [value for value in given if value.__class__ is np.ndarray]
     if not any(map(_gaps, arrays)) or any([a.shape != arrays[0].shape for a in arrays]):
         return NotImplemented
@@ -163,7 +162,7 @@ def elementwise(kernel: Callable, given: tuple) -> Any:
 
 
 def by_rows(kernel: Callable, given: tuple) -> Any:
-    """The result of a kernel for arrays of which some do not lie in rows."""
+    """Runs a kernel on arrays some of which are not row-major."""
     if not any(map(_gaps, given)):
         return NotImplemented
     return kernel(*[in_rows(value) if _gaps(value) else value for value in given])
@@ -174,8 +173,8 @@ def by_rows(kernel: Callable, given: tuple) -> Any:
 
 @lru_cache(maxsize=512)
 def _plan(shape: tuple[int, ...], strides: tuple[int, ...], lanes: int) -> tuple[int, ...] | None:
-    """How to copy an array by blocks: the numbers of the loop, in elements; None where NumPy does as well."""
-    dims: list[list[int]] = []  # of size, stride, and stride of the copy; the innermost first
+    """Plans a copy by blocks: the numbers of the loop, in elements; None if NumPy does as well."""
+    dims: list[list[int]] = []  # size, stride, and stride of the copy; the innermost first
     step = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size == 1:

@@ -1,6 +1,6 @@
-"""Cross-entropy of logits (N, C) with class numbers: one visit of each row forward, one back.
+"""Cross-entropy of logits (N, C) with class indices: one pass over each row forward, one backward.
 
-As kernels/array/loss.py does for batches that are not small, the way forward keeps the softmax.
+As kernels/array/loss.py does for batches that are not small, forward keeps the softmax.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.softmax import _MATRIX, _exps, _largest
 
 _TARGETS = "int64[::1]"
-_CLASSES = 32  # shorter rows make few vectors: NumPy, which takes many rows at once, is quicker
+_CLASSES = 32  # shorter rows make few vectors: NumPy, which takes many rows at a time, is faster
 
 
 def _counted(x, target, weight, smoothing, reduction, ignore_index) -> int | None:
-    """How many of the targets count; None if the kernels are not for these logits (or this softmax) and targets."""
+    """Returns how many targets count; None if the kernels do not support these logits (or this softmax) and targets."""
     if weight is not None or smoothing or not suits(x) or x.ndim != 2 or not x.size or target.dtype is not I64:
         return None
     if not target.flags.c_contiguous or target.shape != x.shape[:1] or _is_small(np, x, None, 0.0, reduction):

@@ -1,9 +1,9 @@
-"""Matrix products of float32, shared by threads without the BLAS: both factors copied into panels, then blocks.
+"""Matrix products of float32, shared by threads without the BLAS: both factors are copied into panels, then blocks.
 
-A factor is copied once for each stretch of the inner dimension, into panels that lie in memory as the innermost loop
-(`vectors.runs_3`) reads them, whichever of its dimensions is contiguous: no transposed copy is ever made. A column of
-the result belongs to one thread, and its sums run over the inner dimension in order, so results do not depend on the
-number of threads.
+A factor is copied once for each stretch of the inner dimension, into panels whose memory order is that of the innermost
+loop (`vectors.runs_3`), whichever of its dimensions is contiguous: no transposed copy is ever made. A column of the
+result belongs to one thread, and its sums run over the inner dimension in order, so results do not depend on the number
+of threads.
 
 Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.
 """
@@ -27,10 +27,10 @@ from tensorgrad.kernels.numba.simd.vectors import LANES, NO, ROWS, runs_1, runs_
 
 _DEPTH = 512  # of the inner dimension at a time: a panel of the left factor then stays in a first-level cache
 _TALL = 192  # rows of the left factor at a time: they stay in a second-level cache
-_WIDE = 480  # columns of the right factor at a time: these panels are in the last cache, if not in the second
-_FEW = 1 << 18  # multiplications below which the BLAS is called at less cost
-_FEW_ALONE = 1 << 20  # the same for two matrices none of which lies the wrong way for the BLAS
-_ALONE = 1 << 18  # multiplications of one matrix of a stack up to which the BLAS uses no threads, and we do
+_WIDE = 480  # columns of the right factor at a time: these panels are in the last-level cache, if not in the second
+_FEW = 1 << 18  # multiplications below which calling the BLAS costs less
+_FEW_ALONE = 1 << 20  # the same for two matrices, neither of which is transposed for the BLAS
+_ALONE = 1 << 18  # multiplications per matrix of a stack up to which the BLAS uses no threads, and we do
 _THIN = 4  # rows of the result below which the right factor is hardly read twice: the BLAS does not copy it
 
 _ROW = "float32[::1]"
@@ -38,7 +38,7 @@ _ROW = "float32[::1]"
 
 @inner
 def _begun(bias, start, out, to, pitch, rows, columns):
-    """Rows of the result before the first product: the bias."""
+    """Fills rows of the result with the bias before the first product."""
     for r in range(rows):
         at = np.uint64(to + r * pitch)
         for i in range(np.uint64(columns)):
@@ -66,7 +66,7 @@ def _block(left, w, right, at, depth, registers, table, zeros, s, out, to, pitch
 
 @inner
 def _blocks(left, right, table, zeros, bias, bias_at, fresh, rows, columns, out, to, width, edge):
-    """Adds the product of panels to `rows` and `columns` of the result (`fresh`: which begins with the bias)."""
+    """Adds the product of panels to `rows` and `columns` of the result (`fresh`: it begins with the bias)."""
     panels, deep = -(-columns // LANES), table[0, 2]
     s = 0 if fresh and not bias.size else -1
     count = -(-panels // 3)
@@ -93,7 +93,10 @@ def _blocks(left, right, table, zeros, bias, bias_at, fresh, rows, columns, out,
 def product_loop():
     @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 11), int64, int64)")
     def loop(a, b, bias, out, sizes, first, last):
-        """out[n, r, c] = bias[c] + Σₖ a[n, r, k] b[n, c, k], over the units (of LANES rows or columns) of all n."""
+        """Computes out[n, r, c] = bias[c] + Σₖ a[n, r, k] b[n, c, k], over the units of all n.
+
+        A unit is LANES rows or columns.
+        """
         a_next, b_next, a_row, a_step, b_column, b_step, rows, columns, depth, by_rows, units = sizes
         deepest = min(depth, _DEPTH)
         left = np.empty(min(-(-rows // LANES) * LANES, _TALL) * deepest, np.float32)
@@ -123,7 +126,7 @@ def product_loop():
 
 
 def beside(make: Callable[[], Callable]) -> Callable[[], Callable]:
-    """What makes a kernel of another family that calls these: that family's library is to hold their loop, too."""
+    """Wraps the maker of another family's kernel that calls these: that family's library needs their loop, too."""
 
     def made() -> Callable:
         loop = product_loop.__wrapped__ if product_loop.cache_info().currsize else product_loop
@@ -137,9 +140,9 @@ def beside(make: Callable[[], Callable]) -> Callable[[], Callable]:
 def stack_loop():
     @shared(f"void(float32[:,:,:,:], float32[:,:,:,:], {_ROW}, int64, int64)")
     def loop(a, b, out, first, last):
-        """out[n, r, c] = Σₖ a[n, r, k] b[n, c, k] of small matrices, for n of the first two dimensions as one.
+        """Computes out[n, r, c] = Σₖ a[n, r, k] b[n, c, k] of small matrices, for n over the first two dimensions.
 
-        One of the last two dimensions of each factor lies in one piece.
+        One of the last two dimensions of each factor is contiguous.
         """
         several, rows, depth = a.shape[1:]
         columns = b.shape[2]
@@ -166,9 +169,9 @@ _NO_BIAS = np.empty(0, F32)
 
 
 def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):
-    """The product of `a` and (transposed) `b`, over a stack of matrices, into `out`.
+    """Computes the product of `a` and (transposed) `b`, over a stack of matrices, into `out`.
 
-    Each factor is a triple: its numbers in one row, the steps from row to row and along the inner dimension.
+    Each factor is a triple: its numbers as one row, the steps from row to row and along the inner dimension.
     """
     by_rows = rows > columns
     units = -(-(rows if by_rows else columns) // LANES)
@@ -179,7 +182,7 @@ def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):
 
 
 def _memory(x, inner):
-    """A factor of `_product`, or None where it has gaps; `inner` is the inner dimension, -1 or -2."""
+    """Returns a factor of `_product`, or None if it has gaps; `inner` is the inner dimension, -1 or -2."""
     if x.flags.c_contiguous:
         return (x.reshape(-1), x.shape[-1], 1) if inner == -1 else (x.reshape(-1), 1, x.shape[-1])
     x = x.swapaxes(-1, -2)
@@ -189,13 +192,13 @@ def _memory(x, inner):
 
 
 def _some(a, b, out, first, last):
-    """Part of a stack, by NumPy."""
+    """Computes part of a stack with NumPy."""
     with np.errstate(all="ignore"):
         np.matmul(a[first:last], b[first:last], out=out[first:last])
 
 
 def _stacked(a, b, inner_a, inner_b):
-    """The product of two matrices, of two stacks of the same shape, or of a stack's rows and a matrix."""
+    """Computes the product of two matrices, of two stacks of the same shape, or of a stack's rows and a matrix."""
     if a.dtype is not F32 or b.dtype is not F32 or a.ndim < 2 or b.ndim < 2:
         return NotImplemented
     rows, depth, columns = a.shape[-3 - inner_a], a.shape[inner_a], b.shape[-3 - inner_b]
@@ -224,7 +227,7 @@ def _stacked(a, b, inner_a, inner_b):
         return _product(left, right, stack, rows, columns, depth, np.empty(shape, F32))
     if stack == 1 or work > 4 * _ALONE or a.ndim > 4 or 4 not in a.strides[-2:] or 4 not in b.strides[-2:]:
         return NotImplemented
-    # As the heads of attention lie: small matrices with gaps between their rows, which the BLAS takes one at a time.
+    # Attention heads are small matrices with gaps between their rows, which the BLAS takes one at a time.
     a, b = (x if inner == -1 else x.swapaxes(-1, -2) for x, inner in ((a, inner_a), (b, inner_b)))
     if a.ndim == 3:
         a, b = a[None], b[None]
@@ -236,32 +239,32 @@ def _stacked(a, b, inner_a, inner_b):
 
 
 def matmul(a, b):
-    """`a @ b`."""
+    """Computes `a @ b`."""
     return _stacked(a, b, -1, -2)
 
 
 def mm(a, b):
-    """`a @ b` of two matrices."""
+    """Computes `a @ b` of two matrices."""
     return _stacked(a, b, -1, -2) if a.ndim == b.ndim == 2 else NotImplemented
 
 
 def bmm(a, b):
-    """`a @ b` of two stacks of matrices."""
+    """Computes `a @ b` of two stacks of matrices."""
     return _stacked(a, b, -1, -2) if a.ndim == b.ndim == 3 else NotImplemented
 
 
 def nt(a, b):
-    """`a @ bᵀ`."""
+    """Computes `a @ bᵀ`."""
     return _stacked(a, b, -1, -1)
 
 
 def tn(a, b):
-    """`aᵀ @ b`."""
+    """Computes `aᵀ @ b`."""
     return _stacked(a, b, -2, -2)
 
 
 def linear(x, w, bias):
-    """`x @ wᵀ + bias`."""
+    """Computes `x @ wᵀ + bias`."""
     if w.ndim != 2 or x.ndim < 2:
         return NotImplemented
     (columns, depth), shape = w.shape, x.shape
@@ -281,7 +284,7 @@ def linear(x, w, bias):
 
 
 def addmm(c, a, b, beta, alpha):
-    """`beta · c + alpha · (a @ b)`."""
+    """Computes `beta · c + alpha · (a @ b)`."""
     if a.ndim != 2 or b.ndim != 2 or a.dtype is not F32 or b.dtype is not F32 or c.dtype is not F32:
         return NotImplemented
     (rows, depth), columns = a.shape, b.shape[1]
@@ -297,7 +300,7 @@ def addmm(c, a, b, beta, alpha):
 
 
 def linear_backward(g, input, weight, bias_shape, needs):
-    """The gradients of `linear` for a batch of rows."""
+    """Computes the gradients of `linear` for a batch of rows."""
     if g.ndim != 2 or g.dtype is not F32 or (needs[2] and len(bias_shape) != 1):
         return NotImplemented
     gx = _stacked(g, weight, -1, -2) if needs[0] else None

@@ -1,7 +1,7 @@
-"""Batch and group normalisation, forward and back: each channel (or group) is read twice and written once.
+"""Batch and group normalization, forward and backward: each channel (or group) is read twice and written once.
 
-Means and sums of squares are taken row by row and put together in double precision (Chan, Golub, LeVeque, 1983), so
-that they do not depend on how threads share the channels. Formulas: kernels/array/norm.py.
+Means and sums of squares are computed row by row and combined in double precision (Chan, Golub, LeVeque, 1983), so they
+do not depend on how threads share the channels. Formulas: kernels/array/norm.py.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _scaled(g, factor, to):
 
 
 def _per_channel(x, *parameters):
-    """(N, C, length) and the parameters, or None for what is not for compiled kernels."""
+    """Returns (N, C, length) and the parameters, or None if compiled kernels do not support them."""
     if not suits(x) or x.ndim < 2 or not x.size:
         return None
     for p in parameters:
@@ -76,24 +76,24 @@ def _given(parameter, count: int, number: float):
 # --- batch norm ------------------------------------------------------------------------------------------------------
 
 
-_SHORT = 100  # positions per channel below which threads go along rows of many channels instead of channel by channel
-_SHORTEST = 16  # the same where the statistics are known
-_BLOCK = 1 << 16  # elements that are visited three times before the next ones come
+_SHORT = 100  # positions per channel below which threads process rows of many channels instead of single channels
+_SHORTEST = 16  # the same if the statistics are known
+_BLOCK = 1 << 16  # elements that are read three times before the next ones
 
 
 @inner
 def _block(images, length):
-    """Short channels that are taken together."""
+    """Returns how many short channels are processed together."""
     return max(_SHORT // length + 1, _BLOCK // (images * length))
 
 
 @lru_cache(maxsize=1)
 def _running_loops():
-    """The loops of batch norm by running statistics."""
+    """The loops of batch norm with running statistics."""
 
     @shared(f"void(UniTuple({_VECTOR}, 4), float64, int64, {_MATRIX}, {_VECTOR}, {_VECTOR}, int64, int64)")
     def factors(given, eps, length, made, factor, shift, first, last):
-        """A factor and a shift for each position; copies of the means, and reciprocal deviations, into `made`."""
+        """Computes a factor and a shift for each position; copies the means, and reciprocal deviations, into `made`."""
         mean, variance, weight, bias = given
         for c in range(first, last):
             rstd = F(1.0) / math.sqrt(variance[c] + F(eps))
@@ -105,7 +105,7 @@ def _running_loops():
 
     @shared(f"void({_MAPS}, UniTuple({_VECTOR}, 4), float64, {_MAPS}, {_MATRIX}, int64, int64)")
     def by_running(x, given, eps, out, made, first, last):
-        """Rows of x, each a channel of an image; copies of the means, and reciprocal deviations, into `made`."""
+        """Processes rows of x, each a channel of an image; copies the means, and reciprocal deviations, into `made`."""
         mean, variance, weight, bias = given
         rows = (x.shape[0] * x.shape[1], x.shape[2] * x.shape[3])
         x, out = x.reshape(rows), out.reshape(rows)
@@ -129,7 +129,10 @@ def _running_loops():
 
 
 def _by_running(x, weight, bias, mean, var, eps):
-    """Batch norm of x by running statistics; these, and for backward a copy of the mean and reciprocal deviations."""
+    """Batch norm of x with running statistics.
+
+    Returns these, and for backward copies of the mean and reciprocal deviations.
+    """
     if not suits(x) or x.ndim < 2 or not x.size:
         return NotImplemented
     factors, by_running, short_by_running = _running_loops()
@@ -356,7 +359,7 @@ def _group_norm_grad():
         "int64, int64)"
     )
     def short_rows(g, x, means, rstds, weight, gx, dots, sums, slopes, part, first, last):
-        # As in layer norm, the parts of the parameters' gradients are blocks of images, fixed by the shape alone.
+        # As in layer norm, the parts of the parameters' gradients are blocks of images, determined by the shape alone.
         groups = means.shape[1]
         for k in range(first, last):
             block, group = k // groups, k % groups

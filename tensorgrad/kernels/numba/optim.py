@@ -1,4 +1,4 @@
-"""Steps of optimizers, and the norm of all gradients: one pass over memory, one launch for all parameters.
+"""Optimizer steps, and the norm of all gradients: one pass over memory, one launch for all parameters.
 
 The formulas are those of `optim/sgd.py` and `optim/adam.py`, in the same order of operations.
 """
@@ -19,15 +19,17 @@ from tensorgrad.kernels.numba.runtime.launch import plain
 from tensorgrad.kernels.numba.softmax import _dot
 
 _ARRAY = "float32[::1]"
-_BLOCK = 2048  # elements that stay in the first cache from one loop over them to the next
+_BLOCK = 2048  # elements that stay in the first-level cache from one loop over them to the next
 _PART = 65536  # elements whose squares are one sum: fixed, so that results do not depend on threads
 
 
 def _over_all(step: Callable, arrays: int, absent: dict[str, int], cost: float) -> Callable:
-    """The function that moves many parameters: it takes a list of (parameter, gradient and state arrays, numbers).
+    """Makes the function that updates many parameters.
 
-    `arrays` is how many arrays `step` takes; for those that are None the parameter stands in. `absent` are the names of
-    the numbers that it takes, in its order, each with what stands for None.
+    It takes a list of (parameter, gradient and state arrays, scalars).
+
+    `arrays` is how many arrays `step` takes; the parameter replaces any that is None. `absent` maps the names of its
+    scalars, in its order, to the value that replaces None.
     """
 
     def part(jobs, starts, first, last):
@@ -86,7 +88,7 @@ def _sgd() -> Callable:
 
     @plain(f"void({_ARRAY}, {_ARRAY}, {_ARRAY}, {_ARRAY}, int64, int64)")
     def step(x, g, buffer, numbers, first, last):
-        if buffer.ctypes.data == x.ctypes.data:  # there is none
+        if buffer.ctypes.data == x.ctypes.data:  # there is no buffer
             sign = F(1.0) - F(2.0) * numbers[MAXIMIZE]
             without_buffer(x[first:last], g[first:last], numbers[LR], numbers[DECAY], sign)
         else:
@@ -148,7 +150,7 @@ def _adam() -> Callable:
 
 
 def _squares() -> Callable:
-    """The sum of the squares of each array of a list, in double precision."""
+    """Computes the sum of the squares of each array of a list, in double precision."""
 
     @plain(f"void({_ARRAY}, float64[::1], int64, int64, int64)")
     def loop(x, sums, at, first, last):

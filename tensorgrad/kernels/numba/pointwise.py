@@ -1,6 +1,6 @@
-"""Elementwise kernels: one loop, compiled once for each function of a number (or of two) in the table below.
+"""Elementwise kernels: one loop, compiled once for each scalar function of one or two arguments in the table below.
 
-GELU: x Φ(x) with the normal distribution's Φ (Hendrycks & Gimpel, 2016), or its approximation by tanh.
+GELU: x Φ(x) with the normal distribution's Φ (Hendrycks & Gimpel, 2016), or its tanh approximation.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ def gelu_tanh_grad(g, x):
 
 
 def _loop(function, operands: int):
-    """The compiled loop over a range, for a function of one or of two numbers.
+    """Makes the compiled loop over a range, for a scalar function of one or two arguments.
 
-    Each array lies in rows of `length` elements, from one to the next a step of its own (0 where all are one row).
+    Each array consists of rows of `length` elements, with its own step from row to row (0 if all are one row).
     """
     if operands == 1:
 
@@ -108,7 +108,8 @@ def _loop(function, operands: int):
 
         @shared("void(float32[::1], float32[::1], int64, int64, int64, int64)")
         def unary(x, out, length, step, first, last):
-            # Slices that count from 0: an index that could be negative makes no vectors, nor do arrays that are one.
+            # Slices that count from 0: an index that could be negative is not vectorized, nor are arrays that may be
+            # the same.
             if x.ctypes.data == out.ctypes.data:
                 in_place(out[first:last])
                 return
@@ -139,12 +140,12 @@ def _loop(function, operands: int):
 
 
 def suits(array: Any) -> bool:
-    """Whether a compiled kernel takes this array."""
+    """Returns whether a compiled kernel supports this array."""
     return array.__class__ is np.ndarray and array.dtype is F32 and array.flags.c_contiguous
 
 
 def _elementwise(function, operands: int, cost: float) -> Callable:
-    """The kernel of an op: arrays in, a new array (or `out`) back. `cost` is relative to that of an addition."""
+    """Makes an op's kernel: arrays in, a new array (or `out`) back. `cost` is relative to that of an addition."""
     loop = _loop(function, operands)
     if operands == 1:
         return partial(_apply, loop, cost)
@@ -168,7 +169,7 @@ def _elementwise(function, operands: int, cost: float) -> Callable:
 
 
 def _apply(loop, cost: float, x, out=None):
-    """`loop` on each element of x. (Arrays of a few thousand come by here: each call of NumPy's counts.)"""
+    """Runs `loop` on each element of x. (Arrays of a few thousand elements reach this: each NumPy call matters.)"""
     if x.__class__ is not np.ndarray or x.dtype is not F32:
         return NotImplemented
     n = x.size

@@ -1,4 +1,4 @@
-"""Pooling over two spatial dimensions, by tiles (`simd/tiles.py`): each tap of a window is one run over all windows."""
+"""Pooling over two spatial dimensions, in tiles (`simd/tiles.py`): each tap of a window is one run over all windows."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tensorgrad.kernels.numba.simd.vectors import LANES, NO, ONE, largest_of_fou
 
 _ROW, _PLANES, _IMAGES = "float32[::1]", "float32[:,::1]", "float32[:,:,:,::1]"
 _ANY_ORDER = {"contract", "reassoc"}
-_LARGE = 2**30  # places in a plane are counted in 32 bits
+_LARGE = 2**30  # indices within a plane are 32-bit
 _NONE = np.int32(-(2**31))
-_NO_PLACES = np.empty(0, np.int64)  # stands for places that nobody asks for
-_FOUR = ((2, 2), (2, 2), (0, 0), (1, 1))  # the commonest windows: each point is in one of them, none goes over the edge
+_NO_PLACES = np.empty(0, np.int64)  # placeholder when indices are not needed
+_FOUR = ((2, 2), (2, 2), (0, 0), (1, 1))  # the most common windows: each point is in one of them, none crosses the edge
 
 
 def _fits(shape, dims):
-    """Whether a compiled kernel pools arrays of this shape: not empty, two spatial dimensions of a size for it."""
+    """Returns whether a compiled kernel can pool arrays of this shape: not empty, two dimensions, not too large."""
     return len(shape) == 4 and dims == 2 and 0 not in shape and shape[-1] < min(WIDEST, _LARGE // shape[-2])
 
 
@@ -42,7 +42,7 @@ def _taps(kernel, padding, dilation=(1, 1)):
 
 
 def _planes(array):
-    """(..., H, W) as (planes, H W)."""
+    """Views (..., H, W) as (planes, H W)."""
     return array.reshape(-1, array.shape[-2] * array.shape[-1])
 
 
@@ -51,7 +51,7 @@ def _planes(array):
 
 @inner
 def _larger(best, at, source, place):
-    """One tap of all windows: what is larger than the best so far (or no number) takes its place."""
+    """Takes one tap of all windows: values larger than the best so far (or nan) replace it."""
     for j in range(best.size):
         value, held = source[j], best[j]
         better = (value > held) | (value != value)
@@ -68,7 +68,7 @@ def _larger_only(best, source):
 
 @inner
 def _write_places(found, at, row, step, pad, top, out, to, count):
-    """Flat places of a row of windows; of windows in which all are -inf, the first point."""
+    """Writes flat indices for a row of windows; for windows in which all are -inf, the first point."""
     at, to = np.uint64(at), np.uint64(to)
     for j in range(np.uint64(count)):
         here, across = found[at + j], np.int32(j) * step
@@ -78,7 +78,7 @@ def _write_places(found, at, row, step, pad, top, out, to, count):
 
 @inner
 def _largest_of_four(x, top, bottom, first, out, indices, to, count):
-    """Windows of 2x2 points in two rows that begin at `top` and `bottom`; `first` is the place of the first point."""
+    """Takes 2x2 windows in two rows that begin at `top` and `bottom`; `first` is the index of the first point."""
     top, bottom, to, width = np.uint64(top), np.uint64(bottom), np.uint64(to), np.int64(bottom - top)
     for j in range(np.uint64(count)):
         i = j + j
@@ -102,17 +102,17 @@ class _Plan(NamedTuple):
 
     shape: tuple  # of the result
     four: bool  # the windows are those of _FOUR
-    rest: tuple  # what the loop over tiles takes besides arrays
+    rest: tuple  # the arguments of the loop over tiles other than arrays
     tiles: int
     work: int
 
 
 @lru_cache(maxsize=128)
 def _max_plan(x_shape, kernel, stride, padding, dilation, ceil_mode):
-    """The `_Plan`; None for what is not for compiled kernels."""
+    """Returns the `_Plan`; None if compiled kernels do not support it."""
     if not _fits(x_shape, len(kernel)):
         return None
-    if max(dilation) > 1 and (any(padding) or ceil_mode):  # a window may miss the input altogether
+    if max(dilation) > 1 and (any(padding) or ceil_mode):  # a window may miss the input entirely
         return None
     shape = pool_shape(x_shape, kernel, stride, padding, dilation, ceil_mode)
     if (kernel, stride, padding, dilation) == _FOUR and not ceil_mode:
@@ -128,7 +128,7 @@ def _max_plan(x_shape, kernel, stride, padding, dilation, ceil_mode):
 def _max_of_four():
     @shared(f"void({_IMAGES}, {_IMAGES}, int64[::1], int64, int64)")
     def loop(x, out, indices, first, last):
-        """Windows of 2x2 points that do not overlap, plane by plane."""
+        """Processes 2x2 windows that do not overlap, plane by plane."""
         height, width, points_y, points_x = x.shape[2], x.shape[3], out.shape[2], out.shape[3]
         x, out = flat(x), flat(out)
         end, border = last * points_y * points_x, last * height * width
@@ -136,7 +136,7 @@ def _max_of_four():
             for y in range(points_y):
                 top = n * height * width + 2 * y * width
                 to, done = (n * points_y + y) * points_x, 0
-                # Whole vectors may go over the end of a row, as the next one is written later, but not of the last.
+                # Whole vectors may pass the end of a row, as the next one is written later, except in the last row.
                 while done < points_x and to + done + LANES <= end and top + width + 2 * (done + LANES) <= border:
                     at, place = top + 2 * done, 2 * (y * width + done)
                     if indices.size:
@@ -158,7 +158,7 @@ def _max_of_windows():
         "int64, int64)"
     )
     def loop(x, out, indices, offsets, places, rests, form, total, pad_y, pad_x, first, last):
-        """Any windows, tile by tile."""
+        """Processes any windows, tile by tile."""
         images, rows, strips, height, pitch, _, plane, points, _, _, step_y, step_x, _, size_x, out_y, out_x = form
         x, out = x.reshape(-1), out.reshape(-1)
         buffer = np.empty(rests.shape[0] * plane, np.float32)
@@ -192,7 +192,7 @@ def _max_of_windows():
 
 
 def _maxima(x, windows, places: bool):
-    """The largest value of each window, and its place if `places` are asked for."""
+    """Returns the largest value of each window, and its index if `places` is true."""
     plan = _max_plan(x.shape, *windows) if suits(x) else None
     if plan is None:
         return NotImplemented
@@ -274,7 +274,7 @@ def _total(row):
 
 
 def _counts(size, points, kernel, stride, padding, include):
-    """How many points of each window count, along one dimension."""
+    """Returns how many points of each window count, along one dimension."""
     first = np.arange(points) * stride - padding
     last = np.minimum(first + kernel, size + padding)
     if not include:
@@ -283,7 +283,7 @@ def _counts(size, points, kernel, stride, padding, include):
 
 
 def _divisors(size, points, kernel, stride, padding, include, divisor):
-    """What the windows' sums are divided by: a number for each row of windows times one for each column."""
+    """Returns the divisors of the windows' sums: a number for each row of windows times one for each column."""
     if divisor is not None:
         return np.full(points[0], divisor, F32), np.ones(points[1], F32)
     return tuple(_counts(*of, include) for of in zip(size, points, kernel, stride, padding, strict=True))
@@ -299,7 +299,7 @@ def _means():
 
 
 def _met(size, points, kernel, stride, padding):
-    """For each tap along a row: the first window whose point lies in the input, that point, how many such windows."""
+    """Returns for each tap along a row the first window whose point is in the input, that point, and their number."""
     met = []
     for shift in range(-padding, kernel - padding):
         first, last = max(0, -(shift // stride)), min(points, (size - 1 - shift) // stride + 1)
@@ -320,7 +320,7 @@ def _avg_pool():
         column, sums = np.empty(size_x, np.float32), np.empty(points_x, np.float32)
         for n in range(first, last):
             for i in range(points_y):
-                # Down the rows first: they are contiguous, and one row is left to go over several times.
+                # Down the rows first: they are contiguous, and only one row remains to be read several times.
                 column[:] = 0
                 for y in range(max(0, i * step_y - pad_y), min(size_y, i * step_y - pad_y + kernel_y)):
                     _add(column, 0, 1, x, (n * size_y + y) * size_x, 1, size_x)
@@ -382,7 +382,7 @@ def _avg_pool_grad():
 
 
 def _even(size, points):
-    """The kernel of the ordinary pooling that an adaptive one amounts to, or None."""
+    """Returns the kernel of the ordinary pooling that is equivalent to an adaptive one, or None."""
     if all(m and n and n % m == 0 for n, m in zip(size, points, strict=True)):
         return tuple(n // m for n, m in zip(size, points, strict=True))
     return None

@@ -1,8 +1,8 @@
-"""Sums, sums of squares, extrema and products over dimensions that lie side by side in memory.
+"""Sums, sums of squares, extrema and products over dimensions that are adjacent in memory.
 
-What is folded is (outer, n, inner) to the loops: each result is folded from n elements, which are neighbours where
-`inner` is 1. Long ones are folded in parts whose size depends on the shape alone, so that results do not depend on the
-number of threads. Sums are kept in single precision for a few thousand elements at most, beyond that in double.
+The loops see (outer, n, inner): each result is folded from n elements, which are adjacent if `inner` is 1. Long ones
+are folded in parts whose size depends on the shape alone, so that results do not depend on the number of threads. Sums
+are kept in single precision for a few thousand elements at most, beyond that in double.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tensorgrad.kernels.numba.runtime.language import inner, njit
 from tensorgrad.kernels.numba.runtime.launch import Shared, shared
 from tensorgrad.kernels.numba.softmax import _ANY_ORDER, _MATRIX, joined, together
 
-_PART = 16384  # neighbours that are one thread's
-_RUN = 4096  # of which so many are summed in single precision
-_LINES, _COLUMNS = 256, 2048  # the part of a plane that is one thread's
-_NARROW = 16  # columns for which the loop over planes is not worth it
+_PART = 16384  # adjacent elements that one thread folds
+_RUN = 4096  # of which this many are summed in single precision
+_LINES, _COLUMNS = 256, 2048  # the part of a plane that one thread folds
+_NARROW = 16  # columns for which the loop over planes is not worthwhile
 _COST = 0.2
 
 
@@ -42,16 +42,16 @@ def _product(row):
 
 
 class _Loops(NamedTuple):
-    """Compiled loops; the last two divide what comes out (by 1 but for means)."""
+    """Compiled loops; the last two divide the result (by 1 except for means)."""
 
     lines: Shared
-    long: Shared  # rows of neighbours, in parts
+    long: Shared  # rows of adjacent elements, in parts
     join: Shared  # the parts of each row
-    short: Shared  # rows that are one part
+    short: Shared  # rows that are a single part
 
 
 def _loops(fold, fold_run, fold_lines, further, start: float) -> _Loops:
-    """The loops, from functions that fold rows of neighbours and lines, and one that takes two numbers together."""
+    """Makes the loops from functions that fold rows and lines, and one that combines two numbers."""
 
     @shared("void(float32[::1], float32[::1], int64, float32, int64, int64)")
     def short(x, out, n, divisor, first, last):
@@ -136,17 +136,17 @@ def _sum_loops(square: bool) -> _Loops:
 
 
 _SIGN, _REST = np.int32(31), np.int32(0x7FFFFFFF)
-_LOWEST, _HIGHEST = np.int32(-2139095041), np.int32(0x7F800000)  # the infinities' places in the order below
-_OTHER = np.uint32(0xFF000001)  # the place of one infinity, counted from the other
+_LOWEST, _HIGHEST = np.int32(-2139095041), np.int32(0x7F800000)  # the infinities in the order below
+_OTHER = np.uint32(0xFF000001)  # one infinity, counted from the other
 
 
 @cache
 def extreme(largest: bool) -> Callable:
-    """The compiled function that finds the largest or smallest number of an array, or nan if there is one.
+    """Makes the compiled function that finds the largest or smallest number of an array, or nan if there is one.
 
-    Of comparisons of floating-point numbers the compiler makes no vectors, so they are compared as integers,
-    whose order is that of the numbers once all bits but the sign's are turned over in negative ones. Counted from the
-    infinity that loses, without a sign, every nan is beyond the other infinity, whatever its sign.
+    The compiler does not vectorize floating-point comparisons, so the numbers are compared as integers. Their order is
+    that of the floats once all bits but the sign are flipped in negative ones. Counted without sign from the infinity
+    that loses, every nan is beyond the other infinity, whatever its sign.
     """
 
     @inner
@@ -170,7 +170,7 @@ def _extreme_loops(largest: bool) -> _Loops:
 
     @njit(inline="always")
     def further(a, b):
-        """The one of two numbers that is further out; nan if either is."""
+        """Returns the more extreme of two numbers; nan if either is."""
         beyond = (b > a) if largest else (b < a)
         return b if beyond or b != b else a
 
@@ -191,8 +191,10 @@ def _extreme_loops(largest: bool) -> _Loops:
 
 @lru_cache(maxsize=512)
 def plan(shape: tuple, dim: tuple | None, keepdim: bool):
-    """(outer, n, inner) for the last group of neighbouring dimensions in `dim`, the shape after it is folded, and the
-    dimensions that are then left to fold; None if there is nothing to fold."""
+    """Plans folding the last group of adjacent dimensions in `dim`; None if there is nothing to fold.
+
+    Returns (outer, n, inner), the shape after it is folded, and the dimensions left to fold.
+    """
     dims = range(len(shape)) if dim is None else dim
     wanted = sorted(d for d in dims if shape[d] != 1)
     if not wanted:
@@ -208,7 +210,7 @@ def plan(shape: tuple, dim: tuple | None, keepdim: bool):
 
 
 def _fold_lines(lines, x, work: int):
-    """(outer, n, inner) folded to (outer, parts, inner), by parts of so many lines."""
+    """Folds (outer, n, inner) to (outer, parts, inner), in parts of so many lines."""
     outer, n, inner = x.shape
     parts = -(-n // _LINES)
     out = np.empty((outer, parts, inner), F32)
@@ -217,9 +219,9 @@ def _fold_lines(lines, x, work: int):
 
 
 def _fold_all(loops, again, x, dim, keepdim, mean=False):
-    """x folded over `dim` by `loops`, and what comes out of its parts by `again`; for a `mean` divided by how many.
+    """Folds x over `dim` with `loops`, and the results of its parts with `again`; a `mean` divides by their number.
 
-    NotImplemented where NumPy is no slower.
+    Returns NotImplemented if NumPy is no slower.
     """
     x = layout.in_order_of_memory(x) if dim is None else x
     if not suits(x):
@@ -297,7 +299,7 @@ def _extreme(largest: bool) -> Callable:
 def _var(root: bool) -> Callable:
     @shared("void(float32[::1], float64[:,:,::1], int64, int64, int64)")
     def moments(x, parts, n, first, last):
-        """Mean and sum of squared deviations of each part of each row."""
+        """Computes the mean and the sum of squared deviations of each part of each row."""
         for k in range(first, last):
             row, part = k // parts.shape[1], k % parts.shape[1]
             at, end = row * n + part * _PART, min(row * n + (part + 1) * _PART, (row + 1) * n)
@@ -341,7 +343,7 @@ def _with_mean(root: bool) -> Callable:
 
 @cache
 def _places() -> Callable:
-    """The first largest or smallest elements along a dimension that is not the last, and their places."""
+    """Finds the first largest or smallest elements along a dimension that is not the last, and their indices."""
 
     @inner
     def compare(values, places, row, i, largest):

@@ -1,8 +1,8 @@
-"""LSTM and GRU layers: all time steps in one launch, with the products of the hidden state in tiles of our own.
+"""LSTM and GRU layers: all time steps in one launch, with the products of the hidden state in our own tiles.
 
-A thread takes some of the sequences through all steps, and need not wait for others. The gradients of the weights are
-products of whole matrices afterwards. Every number is summed for its own sequence, so that it does not matter how many
-of them a thread takes.
+A thread takes some of the sequences through all steps and never waits for others. The gradients of the weights are
+products of whole matrices afterwards. Every number is summed for its own sequence, so results do not depend on how many
+sequences a thread takes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tensorgrad.kernels.numba.simd.panels import LANES, PAD, across, flat
 from tensorgrad.kernels.numba.softmax import _MATRIX
 from tensorgrad.settings import get_num_threads
 
-_SEQUENCES, _FEWEST = 16, 4  # that a thread takes through all steps at a time, at most and where there are few
+_SEQUENCES, _FEWEST = 16, 4  # that a thread takes through all steps at a time: at most, and if there are few
 _STEPS = "int64[::1]"
 
 
@@ -31,7 +31,7 @@ def _takes(*arrays) -> bool:
 
 
 def _padded(weight):
-    """A copy of a matrix whose rows are whole registers and so far apart that they share the cache evenly."""
+    """Copies a matrix so that its rows are whole registers, spaced to use the cache evenly."""
     width = -(-weight.shape[1] // LANES) * LANES
     wide = np.zeros((weight.shape[0], width + LANES * (width % 128 == 0)), F32)
     wide[:, : weight.shape[1]] = weight
@@ -44,26 +44,26 @@ def _whole(n):
 
 
 def _schedule(sizes, reverse):
-    """First row and number of sequences of each step, in the order of computation."""
+    """Returns the first row and number of sequences of each step, in the order of computation."""
     counts = np.array(sizes, np.int64)
     starts = np.cumsum(counts) - counts
     return (starts[::-1].copy(), counts[::-1].copy()) if reverse else (starts, counts)
 
 
 def _previous(out, h0, sizes, reverse):
-    """For every row of `out` the state that its step began with."""
+    """Returns for every row of `out` the state that its step began with."""
     if sizes[-1] != sizes[0]:
         return general.previous(np, out, h0, sizes, reverse)
     return np.concatenate((out[len(h0) :], h0) if reverse else (h0, out[: -len(h0)]))
 
 
 def _together(batch: int) -> int:
-    """How many sequences a thread takes at a time: fewer where others would have none."""
+    """Returns how many sequences a thread takes at a time: fewer if other threads would have none."""
     return max(_FEWEST, min(_SEQUENCES, -(-batch // get_num_threads())))
 
 
 def _times(product: Callable, a, b):
-    """What a function of `matmul` gives for two matrices, or NumPy where that declines."""
+    """Runs a function of `matmul` on two matrices, or NumPy if that declines."""
     found = product(a, b)
     if found is not NotImplemented:
         return found
@@ -75,7 +75,7 @@ def _times(product: Callable, a, b):
 
 @inner(fastmath={"contract"})
 def _lstm_cell(row, inside, bias, state, kept, out):
-    """Gates in the order input, forget, cell, output: `inside` before and `row` after their functions."""
+    """Gates in the order input, forget, cell, output: `inside` before and `row` after their activation functions."""
     hidden = state.size
     both, new, output = row[: 2 * hidden], row[2 * hidden : 3 * hidden], row[3 * hidden : 4 * hidden]
     in2, in3 = inside[2 * hidden : 3 * hidden], inside[3 * hidden : 4 * hidden]
@@ -134,7 +134,7 @@ def _lstm():
 
 @inner(fastmath={"contract"})
 def _lstm_slopes(above, back, carried, row, cell, old, to):
-    """The gradients of the gates before their functions, and in `carried` that of the cell state before."""
+    """Computes the gradients of the gates before their activations; that of the previous cell state in `carried`."""
     hidden, one = cell.size, F(1.0)
     inputs, forget = row[:hidden], row[hidden : 2 * hidden]
     new, output = row[2 * hidden : 3 * hidden], row[3 * hidden : 4 * hidden]
@@ -204,7 +204,7 @@ def _lstm_grad():
 
 @inner(fastmath={"contract"})
 def _gru_cell(row, more, bias, state, kept, out):
-    """Gates in the order reset, update, new; `kept` also holds the hidden state's share of the new one."""
+    """Gates in the order reset, update, new; `kept` also holds the hidden state's contribution to the new gate."""
     hidden = state.size
     both, new, inner = kept[: 2 * hidden], kept[2 * hidden : 3 * hidden], kept[3 * hidden : 4 * hidden]
     for k in range(both.size):
@@ -257,7 +257,10 @@ def _gru():
 
 @inner(fastmath={"contract"})
 def _gru_slopes(above, back, row, old, to, inside):
-    """The gradients of the gates before their functions (`inside`: as the hidden state's weights see them)."""
+    """Computes the gradients of the gates before their activations.
+
+    `inside`: those that the hidden state's weights see.
+    """
     hidden, one = old.size, F(1.0)
     reset, update = row[:hidden], row[hidden : 2 * hidden]
     new, inner = row[2 * hidden : 3 * hidden], row[3 * hidden : 4 * hidden]

@@ -1,4 +1,4 @@
-"""Running sums along any dimension, in double precision as PyTorch's."""
+"""Cumulative sums along any dimension, in double precision like PyTorch's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.softmax import _MATRIX
 
-_COLUMNS = 512  # sums that are carried along together: they stay in the first cache
+_COLUMNS = 512  # sums that are carried along together: they stay in the first-level cache
 
 
 def _cumsum(backwards: bool):

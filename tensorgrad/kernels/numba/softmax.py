@@ -1,4 +1,4 @@
-"""Kernels over the last dimensions: softmax, log-softmax and layer norm, forward and back, one pass of each row."""
+"""Kernels over the last dimensions: softmax, log-softmax and layer norm, forward and backward, in one pass per row."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.simd.vectors import LANES, largest
 
-# Sums may be taken in any order (vectors add four or sixteen at a time), but nan and inf must stay what they are.
+# Sums may be taken in any order (vectors add four or sixteen at a time), but nan and inf must be preserved.
 _ANY_ORDER = {"contract", "reassoc"}
 _MATRIX = "float32[:,::1]"
 
 
 @inner
 def _largest(row):
-    """The largest element; any number if there is a nan, which makes the whole row nan in any case."""
+    """Returns the largest element; any number if there is a nan, which makes the whole row nan anyway."""
     if row.size >= LANES:
         return largest(row, row.size)
     top = row[0]
@@ -50,13 +50,13 @@ def _dot(a, b):
 
 @inner(fastmath={"contract"})
 def _power(x):
-    """eˣ; in a function of its own, as its steps must stay in order."""
+    """eˣ, as a separate function, because its steps must stay in order."""
     return functions.exp_below(x)
 
 
 @inner(fastmath=_ANY_ORDER)
 def _exps(row, top, out):
-    """Writes the powers of what is left of each number without `top`; returns their sum."""
+    """Writes the exponentials of each number minus `top`; returns their sum."""
     total = F(0.0)
     for i in range(row.size):
         power = _power(row[i] - top)
@@ -147,7 +147,7 @@ def _deviations(row, centre):
 
 @inner(fastmath=_ANY_ORDER)
 def _wide_deviations(row):
-    """The mean and the same two sums in double precision."""
+    """Returns the mean and the same two sums in double precision."""
     centre = plain = squares = 0.0
     for i in range(row.size):
         centre += np.float64(row[i])
@@ -161,18 +161,18 @@ def _wide_deviations(row):
 
 @inner
 def together(count, mean, squares, size, other, more):
-    """Count, mean and sum of squared deviations of some elements and `size` others (Chan, Golub, LeVeque, 1983)."""
+    """Combines count, mean and sum of squared deviations with those of `size` others (Chan, Golub, LeVeque, 1983)."""
     away, total = other - mean, count + size
     return total, mean + away * (size / total), squares + (more + away * away * (count * size / total))
 
 
 @inner
 def joined(count, mean, squares, row):
-    """The same of some elements, a row of others added, whose own are taken around its rounded mean and corrected."""
+    """The same with a row of others added, whose sums are taken around its rounded mean and corrected."""
     size = np.float64(row.size)
     centre = np.float64(_total(row) / F(row.size))
     plain, own = _deviations(row, F(centre))  # (a nan in `own` outlasts the `max` below)
-    if not (1e-25 < own < np.inf):  # squares that float32 cannot hold
+    if not (1e-25 < own < np.inf):  # squares that float32 cannot represent
         centre, plain, own = _wide_deviations(row)
     return together(count, mean, squares, size, centre + plain / size, max(own - plain * plain / size, 0.0))
 
@@ -218,7 +218,7 @@ def _layer_norm_sums(g, row, weight, mean, rstd):
     return plain, along
 
 
-_BLOCKS = 64  # of rows, that the gradients of the parameters are summed in
+_BLOCKS = 64  # of rows, in which the gradients of the parameters are summed
 
 
 def _layer_norm_grad():
@@ -227,7 +227,7 @@ def _layer_norm_grad():
         "int64, int64)",
     )
     def loop(g, x, means, rstds, weight, gx, gw, gb, part, first, last):
-        # The parts of the parameters' gradients are blocks of rows, fixed by the shape and not by the threads.
+        # The parts of the parameters' gradients are blocks of rows, determined by the shape and not by the threads.
         for block in range(first, last):
             dw, db = gw[block], gb[block]
             for n in range(block * part, min((block + 1) * part, x.shape[0])):

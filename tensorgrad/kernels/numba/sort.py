@@ -1,6 +1,6 @@
-"""The k largest or smallest elements of rows: one look at each element, few of which change what is kept.
+"""The k largest or smallest elements of rows: each element is read once, and few of them change the result.
 
-An element's key is a number without sign whose order is the wanted one, a nan counting as the largest element.
+An element's key is an unsigned integer with the desired order; a nan counts as the largest element.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tensorgrad.kernels.numba.runtime.language import inner, njit
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.softmax import _MATRIX
 
-_MOST = 256  # elements that are kept in order by moving them
-_LOOK = 64  # elements that are compared before anything is decided
-_PART = 1 << 18  # of a single row, that one thread looks through
+_MOST = 256  # elements that are kept sorted by insertion
+_LOOK = 64  # elements that are compared before a decision
+_PART = 1 << 18  # of a single row, that one thread searches
 _I64 = np.dtype("int64")
 
 
@@ -33,7 +33,7 @@ def _key(x, largest):
 
 @inner
 def _insert(kept, places, count, key, place):
-    """Puts a key, and its place in the row, in front of the first smaller one; the last of `count` falls out."""
+    """Inserts a key, and its index in the row, before the first smaller one; the last of `count` is dropped."""
     at = count - 1
     while at > 0 and kept[at - 1] < key:
         kept[at], places[at] = kept[at - 1], places[at - 1]
@@ -70,7 +70,7 @@ def _topk() -> Callable:
         return found
 
     def in_parts(row, k, largest):
-        """The places of a long row's: those of each part's, and of them once more."""
+        """Finds the indices in a long row: those of each part, and then of all these."""
         whole = row.size - row.size % _PART
         places = look(row[:whole].reshape(-1, _PART), k, largest)
         places += np.arange(0, whole, _PART)[:, None]

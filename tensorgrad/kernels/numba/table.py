@@ -1,7 +1,7 @@
 """Which ops have a compiled kernel, and from how many elements on it is used.
 
-A compiled kernel takes what the op's NumPy kernel takes (without the array module) and declines by NotImplemented what
-it was not made for: other dtypes than float32, gaps in memory.
+A compiled kernel takes the arguments of the op's NumPy kernel (without the array module), and returns NotImplemented
+for what it does not support: other dtypes than float32, gaps in memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tensorgrad.kernels.numba.runtime.row import WAITING, Row
 if TYPE_CHECKING:
     from pathlib import Path
 
-# NumPy's functions that threads share (ufuncs.py); those of arithmetic are compiled too, for shapes that broadcast.
+# NumPy functions that threads share (ufuncs.py); the arithmetic ones are also compiled, for shapes that broadcast.
 ARITHMETIC = ("add", "sub", "mul", "div")
 UFUNCS = (
     "neg", "abs", "sqrt", "reciprocal", "log", "log2", "log10", "log1p", "expm1", "exp2", "tanh", "sin", "cos", "pow",
@@ -75,7 +75,7 @@ ROWS = (
     Row("tanh.backward", "pointwise.tanh_grad", 16384), Row("relu.backward", "pointwise.relu_grad", 4096),
 )  # fmt: skip
 
-# Kernels that are no op's: optimizers, samplers and the pool of threads ask for them by name.
+# Kernels that belong to no op: optimizers, samplers and the thread pool look them up by name.
 PARTS = (
     WAITING,
     Row("sgd_step", "optim.sgd", 16384), Row("adam_step", "optim.adam", 512),
@@ -96,7 +96,7 @@ def _by_rows(kernel: Callable, given: tuple) -> Any:
     return layout.by_rows(kernel, given)
 
 
-# How a family's kernels get arrays that do not lie in rows. Without one NumPy's serve them.
+# How a family's kernels handle arrays that are not row-major. NumPy runs the families without an entry.
 LAYOUTS = {
     "pointwise": _by_elements,
     "softmax": _by_rows, "scan": _by_rows, "pool": _by_rows, "norm": _by_rows, "loss": _by_rows,
@@ -104,20 +104,20 @@ LAYOUTS = {
 
 
 def wanted() -> bool:
-    """Whether compiled kernels are to be used: numba is installed, and TENSORGRAD_FAST is not 0.
+    """Returns whether compiled kernels are enabled: numba is installed, and TENSORGRAD_FAST is not 0.
 
-    They are not made for a Python without its lock: threads rely on it for each other's mailboxes (thread_pool.py).
+    They do not support Python without the GIL: threads rely on it for each other's mailboxes (thread_pool.py).
     """
     if os.environ.get("TENSORGRAD_FAST", "1") == "0" or find_spec("numba") is None:
         return False
     if "t" in getattr(sys, "abiflags", ""):
-        warnings.warn("tensorgrad: no compiled kernels in a free-threaded Python; NumPy serves", stacklevel=3)
+        warnings.warn("tensorgrad: no compiled kernels in a free-threaded Python; NumPy is used instead", stacklevel=3)
         return False
     return True
 
 
 def install(compile_here: Callable[[str, Path], None]) -> None:
-    """Puts the rows in front of the NumPy kernels. `compile_here` is what compiles in this process (compiling.py)."""
+    """Registers these kernels ahead of NumPy's. `compile_here` compiles a kernel in this process (compiling.py)."""
     from tensorgrad.kernels.numba.runtime import blas
 
     blas.wait_briefly()

@@ -1,7 +1,7 @@
-"""NumPy's own elementwise functions, shared by threads: each computes a range, and holds no lock meanwhile.
+"""NumPy's own elementwise functions, shared by threads: each computes a range, without holding a lock.
 
-One thread of NumPy's adds as fast as memory allows, so there is nothing to compile for operands of one shape. Operands
-of float32 that broadcast go to the compiled loop of `broadcast`.
+A single NumPy thread adds as fast as memory allows, so there is nothing to compile for operands of one shape. Operands
+of float32 that broadcast use the compiled loop of `broadcast`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tensorgrad.settings import get_num_threads
 
 _BOOL = np.dtype(bool)
 
-# op -> NumPy's function, and what an element costs, relative to an addition in the cache
+# op -> NumPy's function, and an element's cost, relative to an addition in the cache
 UNARY: dict[str, tuple[Any, float]] = {
     "neg": (np.negative, 0.25), "abs": (np.absolute, 0.25), "sqrt": (np.sqrt, 1.0), "reciprocal": (np.reciprocal, 0.5),
     "log": (np.log, 1.0), "log2": (np.log2, 1.0), "log10": (np.log10, 2.0), "log1p": (np.log1p, 8.0),
@@ -44,12 +44,12 @@ def _range_of_two(function, x, y, out, first, last):
     function(x[first:last], y[first:last], out=out[first:last])
 
 
-def _range_beside_number(function, x, number, out, first, last):
+def _range_with_number(function, x, number, out, first, last):
     function(x[first:last], number, out=out[first:last])
 
 
 def real(array: Any) -> bool:
-    """Whether it is an array without gaps, of a floating-point dtype that NumPy computes in, or of booleans."""
+    """Returns whether it is an array without gaps, of booleans or of a floating-point dtype that NumPy computes in."""
     dtype = array.dtype
     return (
         array.__class__ is np.ndarray
@@ -58,8 +58,8 @@ def real(array: Any) -> bool:
     )
 
 
-def _room(x, out, truth: bool):
-    """The flat array that results go to; None if it is not to be had."""
+def _output(x, out, truth: bool):
+    """Returns the flat array that receives the results; None if there is none."""
     if out is None:
         return np.empty(x.size, _BOOL if truth else x.dtype)
     if out is x or (out.shape == x.shape and out.dtype is x.dtype and out.flags.c_contiguous and not truth):
@@ -71,7 +71,7 @@ def _unary(function, truth: bool, cost: float) -> Callable:
     def kernel(x, out=None):
         if not real(x) or (x.dtype is _BOOL) is not truth or get_num_threads() == 1:
             return NotImplemented
-        to = _room(x, out, truth)
+        to = _output(x, out, truth)
         if to is None or (out is not None and out is not x and np.may_share_memory(x, out)):
             return NotImplemented
         thread_pool.run(_range_of_one, x.size, (function, x.reshape(-1), to), int(x.size * cost))
@@ -88,21 +88,21 @@ def _binary(name: str, function, cost: float) -> Callable:
 
     def kernel(x, y, out=None):
         if joined is not None and out is None and x.dtype is F32 and y.__class__ is np.ndarray:
-            # By compiled code, which shares at less cost; where there is nothing to share NumPy's is as good.
+            # Compiled code shares at less cost; if there is nothing to share, NumPy's is as good.
             few = x.shape == y.shape and (x.size < _WORTH or get_num_threads() == 1) and x.strides == y.strides
             return NotImplemented if few else joined(x, y)
         if not real(x):
             return NotImplemented
         number = y.__class__ is float or y.__class__ is int
         if number:
-            share = _range_beside_number
+            share = _range_with_number
         elif y.shape == x.shape and y.dtype is x.dtype and real(y):
             share = _range_of_two
         else:
             return NotImplemented
         if get_num_threads() == 1 or (x.dtype is _BOOL and not truth):
             return NotImplemented
-        to = _room(x, out, truth)
+        to = _output(x, out, truth)
         if to is None or (out is not None and (overlap(out, x) or (not number and overlap(out, y)))):
             return NotImplemented
         thread_pool.run(
@@ -114,7 +114,7 @@ def _binary(name: str, function, cost: float) -> Callable:
 
 
 def overlap(out, x) -> bool:
-    """Whether writing to `out` may change what is yet to be read of `x`: they share memory, and not place by place."""
+    """Returns whether writing to `out` may change unread elements of `x`: their memory overlaps with an offset."""
     return out is not x and np.may_share_memory(out, x) and out.ctypes.data != x.ctypes.data
 
 

@@ -1,7 +1,7 @@
-"""Whether a kernel that was just compiled gives NumPy's results on this machine.
+"""Checks that a newly compiled kernel gives NumPy's results on this machine.
 
-A compiler may be wrong, and a processor may not be what it says. In the process that compiles, before a kernel is kept,
-a small program runs with it and with NumPy's kernel; what differs is never used.
+A compiler may be wrong, and a processor may not be what it reports. In the process that compiles, before a kernel is
+kept, a small program runs with it and with NumPy's kernel; a kernel whose results differ is never used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _whole(high: int, *shape: int) -> Any:
 
 
 def _back(result: Any, *inputs: Any) -> list[Any]:
-    """A result and its gradients for what it was made of."""
+    """Returns a result and the gradients of its inputs."""
     (result * _normal(*result.shape, seed=1, grad=False)).sum().backward()
     return [result, *(x.grad for x in inputs)]
 
@@ -63,7 +63,7 @@ def _ufuncs() -> list[Any]:
         found.append(getattr(torch, name)(x.abs() + 0.5))
     for name in ["maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "div"]:
         found += [getattr(torch, name)(x, y), getattr(torch, name)(x, y[:1]), getattr(torch, name)(x, y[:, :1])]
-    found.append(torch.square(_normal(300, 300, grad=False)))  # shared from so many elements on
+    found.append(torch.square(_normal(300, 300, grad=False)))  # shared among threads from this size on
     a, b = x > 0, y > 0
     return [*found, a & b, torch.logical_and(a, b), torch.logical_or(a, b), torch.logical_not(a), x**2, x.abs() ** 0.5]
 
@@ -288,13 +288,13 @@ def _pointwise() -> list[Any]:
 
 
 def _copies() -> list[Any]:
-    """Of matrices and images in other orders than rows."""
+    """Copies of matrices and images in memory orders other than row-major."""
     wide, images = _normal(70, 90, grad=False), _normal(3, 17, 20, 21, grad=False)
     turned = (wide.t(), wide[3:, 5:].t(), images.permute(0, 2, 3, 1), images.transpose(2, 3), images.movedim(0, -1))
     return [x.contiguous() for x in turned]
 
 
-# By family, or by kernel where a family's kernels have little in common: a program, which returns tensors.
+# By family, or by kernel if a family's kernels have little in common: a program, which returns tensors.
 PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices, "optim.sgd": _steps("SGD", momentum=0.9),
     "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "dropout": _dropped, "sort": _top,
@@ -304,13 +304,13 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
 }  # fmt: skip
 
 
-# Kernels that take what only another compiled kernel leaves for them.
+# Kernels whose arguments only another compiled kernel produces.
 _AFTER = {"attention.attention_grad": "attention.attention"}
 
 
 @contextmanager
 def only(kernels: dict[str, Any]) -> Iterator[None]:
-    """Has these kernels used for every size, by two threads, and no others."""
+    """Uses these kernels, and no others, for every size, on two threads."""
     rows = [*kernel_tables.LARGE.values(), *kernel_tables.PARTS.values()]
     threads, _Settings.threads = _Settings.threads, 2  # some are for several threads only
     before = [(row, row.asked, row.ready, row.elements) for row in rows]
@@ -330,9 +330,9 @@ def _results(program: Callable[[], list[Any]]) -> list[np.ndarray]:
 
 
 def uses(kernel: str, made: Any, other: Callable[[str], Any] = loading.loaded.get) -> int:
-    """How many calls of its program a kernel serves. `other` gives a kernel that it needs beside it.
+    """Returns how many calls of its program a kernel runs. `other` returns another kernel that it needs.
 
-    Raises: ArithmeticError if results are not NumPy's.
+    Raises: ArithmeticError if results differ from NumPy's.
     """
     program = PROGRAMS.get(kernel) or PROGRAMS.get(kernel.rpartition(".")[0]) or (lambda: [])
     count = 0
@@ -350,11 +350,11 @@ def uses(kernel: str, made: Any, other: Callable[[str], Any] = loading.loaded.ge
         found = _results(program)
     for n, (a, b) in enumerate(zip(found, expected, strict=True)):
         if a.shape != b.shape or a.dtype != b.dtype or not np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True):
-            raise ArithmeticError(f"{kernel}: result {n} of its program is not NumPy's on this machine")
+            raise ArithmeticError(f"{kernel}: result {n} of its program differs from NumPy's on this machine")
     return count
 
 
 def check(kernel: str, made: Any, other: Callable[[str], Any]) -> None:
-    """Raises: ArithmeticError if a kernel's results are not NumPy's."""
+    """Raises: ArithmeticError if a kernel's results differ from NumPy's."""
     if callable(made):
         uses(kernel, made, other)

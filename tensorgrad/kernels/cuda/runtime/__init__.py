@@ -1,1 +1,1 @@
-"""What CUDA kernels stand on: NVIDIA's libraries, the compiler of CUDA C, what CuPy lacks."""
+"""The base of the CUDA kernels: NVIDIA's libraries, the CUDA C compiler, and what CuPy lacks."""

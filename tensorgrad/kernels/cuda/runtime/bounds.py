@@ -1,10 +1,10 @@
-"""Indices out of bounds, and weights that are none: the GPU notes them, and the host raises when it next looks.
+"""Invalid indices and weights found on the GPU: kernels record them, and the host raises when it next checks.
 
-To look at indices before they are used, the host would have to wait for the GPU at every lookup of a table. So the
-kernels look themselves. An index that is out of bounds reads and writes nothing wrong; it is written down in memory of
-the host that the GPU can reach, and the error is raised by the next op that takes indices, when a value next comes to
-the host (`item()`, `cpu()`, `print`), or by `torch.cuda.synchronize()`, whichever is first. (PyTorch's assertions on
-the device come late too.) Its type is that which the op raises on the CPU: IndexError, or RuntimeError.
+To check indices before they are used, the host would have to wait for the GPU at every table lookup. So the kernels
+check them. An index that is out of bounds reads and writes nothing invalid; it is recorded in host memory that the GPU
+can reach, and the error is raised by the next op that takes indices, the next time a value is copied to the host
+(`item()`, `cpu()`, `print`), or by `torch.cuda.synchronize()`, whichever comes first. (PyTorch's device assertions come
+late too.) The error has the type that the op raises on the CPU: IndexError or RuntimeError.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from tensorgrad.kernels.cuda.runtime import program
 from tensorgrad.storage.cuda import State
 
-# What may be noted: indices that are an IndexError, those that are a RuntimeError, and weights of `multinomial`.
+# What can be recorded: indices that raise IndexError, indices that raise RuntimeError, and weights of `multinomial`.
 KINDS = (IndexError, RuntimeError, "weights")
 WEIGHTS = (
     "invalid multinomial distribution: probability tensor contains either `inf`, `nan` or element < 0, or a row's "
@@ -36,13 +36,13 @@ def _memory() -> np.ndarray:
 
 
 def note(kind=IndexError) -> np.uint64:
-    """The address of the note for one of KINDS, as kernels take it. Raises: what is noted."""
+    """Returns the address of the record for one of KINDS, as kernels take it. Raises: any error already recorded."""
     look()
     return np.uint64(_memory()[KINDS.index(kind)].ctypes.data)
 
 
 def look() -> None:
-    """Raises: IndexError or RuntimeError for what the GPU has noted since the last look."""
+    """Raises: IndexError or RuntimeError if the GPU has recorded an error since the last call."""
     memory = _memory()
     if not (memory[0, 0] or memory[1, 0] or memory[2, 0]):
         return
@@ -59,7 +59,7 @@ def look() -> None:
 
 
 def check(index, least: int, size: int, dim: int, error: type[Exception] = IndexError) -> None:
-    """Looks at indices, which belong in [least, size), without waiting for what is found. Raises: `error`, later."""
+    """Checks that indices are in [least, size) without waiting for the outcome. Raises: `error`, later."""
     address = note(error)
     if not index.size or index.dtype.kind not in "iu":
         return

@@ -1,4 +1,4 @@
-"""C libraries as Python has them: signatures in a table, status codes as RuntimeError, a handle for each thread."""
+"""Calls C libraries from Python: signatures in a table, status codes as RuntimeError, one handle per thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LETTERS: dict[str, Any] = {
 
 
 class Refused(RuntimeError):
-    """A call returned another status than success."""
+    """A call returned a status other than success."""
 
     def __init__(self, message: str, status: int):
         super().__init__(message)
@@ -26,9 +26,10 @@ class Refused(RuntimeError):
 
 
 class Functions:
-    """The functions of one library by name, made when first asked for.
+    """The functions of one library by name, made on first use.
 
-    `signatures` are strings of LETTERS; every function returns a status, of which 0 is success. `words` explains one.
+    `signatures` are strings of LETTERS; every function returns a status, where 0 is success. `words` describes a
+    status.
     """
 
     def __init__(self, library: str, signatures: dict[str, str], words):
@@ -50,9 +51,9 @@ class Functions:
 
 
 class Handles(threading.local):
-    """A library's handles in this thread, one for each device, made when they are first needed.
+    """A library's handles in this thread, one per device, made on first use.
 
-    A handle has a `stream` (None at first), and `follow(stream)` makes it work on another.
+    A handle has a `stream` (initially None), and `follow(stream)` switches it to another.
     """
 
     def __init__(self, make: Callable[[], Any]):
@@ -60,7 +61,7 @@ class Handles(threading.local):
         self._of: dict[int, Any] = {}
 
     def current(self) -> Any:
-        """That of the current device, on CuPy's current stream."""
+        """Returns the handle of the current device, set to CuPy's current stream."""
         device = cupy.cuda.get_device_id()
         found = self._of.get(device)
         if found is None:

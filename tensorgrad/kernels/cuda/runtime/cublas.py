@@ -1,14 +1,14 @@
 """Matrix products by cuBLAS.
 
-cuBLAS thinks in columns: what lies in memory as a matrix C of rows is to it Cᵀ. So `C = A·B` is asked for as
-`Cᵀ = Bᵀ·Aᵀ`, and neither factor is ever copied for being transposed: a matrix that is contiguous along its rows is
-taken as it is, one that is contiguous along its columns with the flag "transposed".
+cuBLAS is column-major: what is stored as a row-major matrix C is Cᵀ to it. So `C = A·B` is computed as `Cᵀ = Bᵀ·Aᵀ`,
+and neither factor is ever copied for being transposed: a matrix that is contiguous along its rows is passed unchanged,
+one that is contiguous along its columns with the flag "transposed".
 
 CuPy's own products are not used: they widen float16, send stacks of bfloat16 to a loop for integers, copy transposed
-stacks, and cannot be captured in a CUDA graph (its handle is set to the stream anew for each call).
+stacks, and cannot be captured in a CUDA graph (they set the handle's stream in every call).
 
-The precisions are PyTorch's: sums of float16 and bfloat16 in float32; float32 as TF32 only where
-`torch.backends.cuda.matmul.allow_tf32` (or `torch.set_float32_matmul_precision`) says so.
+The precisions are PyTorch's: sums of float16 and bfloat16 in float32; float32 as TF32 only if
+`torch.backends.cuda.matmul.allow_tf32` (or `torch.set_float32_matmul_precision`) allows it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ STATUS = {
 }  # fmt: skip
 LIBRARY = Functions("cublas", SIGNATURES, lambda status: f"CUBLAS_STATUS_{STATUS.get(status, status)}")
 
-# Of cublasOperation_t, cublasPointerMode_t, cublasMath_t, cublasGemmAlgo_t.
+# From cublasOperation_t, cublasPointerMode_t, cublasMath_t, cublasGemmAlgo_t.
 NORMAL, TRANSPOSED = 0, 1
 ON_HOST, ON_DEVICE = 0, 1
 WIDE_REDUCTIONS = 16  # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
 DEFAULT_ALGORITHM = -1
-# Of cublasComputeType_t.
+# From cublasComputeType_t.
 IN_16F, IN_32F, IN_TF32, IN_64F = 64, 68, 77, 70
 
 _COMPUTE = {code: ctypes.c_int(code) for code in (IN_16F, IN_32F, IN_TF32, IN_64F)}
@@ -58,13 +58,13 @@ _ALGORITHM = ctypes.c_int(DEFAULT_ALGORITHM)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Kind:
-    """How cuBLAS is told about a dtype."""
+    """How a dtype is passed to cuBLAS."""
 
     code: int  # cudaDataType_t
     compute: int  # cublasComputeType_t
     sums: int  # cudaDataType_t of the sums of inner products
-    number: Any  # the type of alpha and beta, in C
-    parts: int  # two in a complex number
+    number: Any  # the C type of alpha and beta
+    parts: int  # 2 for complex numbers, else 1
     name: str
     in_c: ctypes.c_int  # the code
 
@@ -76,17 +76,17 @@ TYPES = {
     np.dtype(np.complex64): Kind(4, IN_32F, 4, ctypes.c_float, 2, "complex64", ctypes.c_int(4)),
     np.dtype(np.complex128): Kind(5, IN_64F, 5, ctypes.c_double, 2, "complex128", ctypes.c_int(5)),
 }
-with contextlib.suppress(ImportError):  # without the package ml_dtypes there are no arrays of it
+with contextlib.suppress(ImportError):  # without the package ml_dtypes there are no such arrays
     TYPES[dtypes.bfloat16.numpy] = Kind(14, IN_32F, 0, ctypes.c_float, 1, "bfloat16", ctypes.c_int(14))
 
 # --- handles -------------------------------------------------------------------------------------------------------
 
-# Bytes of working memory for each stream, NVIDIA's advice for Hopper; less where there is no more.
+# Bytes of workspace per stream, as NVIDIA recommends for Hopper; less if memory is short.
 WORKSPACES = (32 << 20, 8 << 20, 1 << 20)
 
 
 class Handle:
-    """A cuBLAS handle of one thread and device, and what it was last told."""
+    """A cuBLAS handle of one thread and device, and its current settings."""
 
     def __init__(self):
         made = ctypes.c_void_p()
@@ -94,10 +94,10 @@ class Handle:
         self.address, self.in_c = made.value, made
         self.stream = self.math = None
         self.plans: OrderedDict = OrderedDict()  # of cublaslt.py
-        self.workspaces = {}  # a stream's own: products on two streams may run at the same time
+        self.workspaces = {}  # one per stream: products on two streams may run at the same time
 
     def follow(self, stream: int) -> None:
-        """Works on a stream from now on. Setting the stream takes the workspace away, so that comes second."""
+        """Switches to a stream. Setting the stream resets the workspace, so the workspace is set after it."""
         LIBRARY.cublasSetStream_v2(self.address, stream)
         if stream not in self.workspaces:
             self.workspaces[stream] = _workspace()
@@ -113,7 +113,7 @@ class Handle:
             self.math = mode
 
     def __del__(self, ending=sys.is_finalizing):
-        # At the interpreter's end CUDA may be gone already, and takes the handle with it.
+        # At interpreter exit CUDA may already be gone, along with the handle.
         if not ending() and hasattr(self, "address"):
             LIBRARY.cublasDestroy_v2(self.address)
 
@@ -124,14 +124,14 @@ def _workspace():
             return cupy.cuda.alloc(size), size
         except cupy.cuda.memory.OutOfMemoryError:
             continue
-    return None, 0  # cuBLAS then works with what it has itself
+    return None, 0  # cuBLAS then uses its default workspace
 
 
 handle = Handles(Handle).current
 
 
 def version() -> int:
-    """cuBLAS's version, such as 130000."""
+    """Returns cuBLAS's version, such as 130000."""
     number = ctypes.c_int()
     LIBRARY.cublasGetVersion_v2(handle().address, ctypes.addressof(number))
     return number.value
@@ -141,7 +141,7 @@ def version() -> int:
 
 
 def computing(kind: Kind, tf32: bool | None) -> tuple[int, int]:
-    """The compute type for a dtype, and the math mode. `tf32`: None as the settings of matrix products say."""
+    """Returns the compute type for a dtype, and the math mode. `tf32`: None follows the matmul settings."""
     compute, math_mode, allowed = kind.compute, 0, switches.matmul
     if compute == IN_32F:
         if kind.name in ("float32", "complex64"):
@@ -159,7 +159,7 @@ def computing(kind: Kind, tf32: bool | None) -> tuple[int, int]:
 
 @lru_cache(maxsize=256)
 def factor(value, kind: Kind, compute: int):
-    """alpha or beta in memory, as the type that is computed in."""
+    """Returns alpha or beta in memory, as the type of the computation."""
     memory: Any
     if compute == IN_16F:
         memory = ctypes.c_uint16(int(np.float16(value).view(np.uint16)))
@@ -174,15 +174,17 @@ def factor(value, kind: Kind, compute: int):
 
 
 class _Place(ctypes.c_void_p):
-    """The address of a number in memory, which it keeps."""
+    """The address of a number, which it keeps alive."""
 
     memory: Any
 
 
 @lru_cache(maxsize=4096)
 def layout(shape, strides, size):
-    """How cuBLAS can read the matrices in the last two dimensions of an array whose elements have `size` bytes:
-    (transposed, leading dimension), or None. Not transposed means contiguous along rows.
+    """Returns how cuBLAS can read the matrices in an array's last two dimensions.
+
+    `size` is that of an element in bytes. The result is (transposed, leading dimension), or None. Not transposed means
+    contiguous along rows.
 
     >>> layout((3, 4), (16, 4), 4), layout((3, 4), (4, 12), 4), layout((3, 4), (0, 4), 4)
     ((0, 4), (1, 3), None)
@@ -203,9 +205,9 @@ def layout(shape, strides, size):
 
 
 class _Form(NamedTuple):
-    """All of a product's arguments that its arrays' shapes and strides decide, in cuBLAS's order (right, left, out).
+    """A product's arguments that depend on its arrays' shapes and strides, in cuBLAS's order (right, left, out).
 
-    They are C's numbers already: ctypes takes those in half the time that it takes to convert Python's.
+    They are already C numbers, which ctypes takes in half the time that it needs to convert Python's.
     """
 
     first: tuple  # whether transposed, twice; m, n, k
@@ -218,7 +220,7 @@ class _Form(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _form(size, out_size, *geometry: Any):
-    """The form of a product of arrays (a, b, out) given as shapes and strides; None where cuBLAS cannot read one."""
+    """Returns the form of a product (a, b, out), given shapes and strides; None if cuBLAS cannot read one of them."""
     a, b, out = geometry[:2], geometry[2:4], geometry[4:]
     left, right, made = layout(a[0], a[1], size), layout(b[0], b[1], size), layout(out[0], out[1], out_size)
     if left is None or right is None:
@@ -241,13 +243,14 @@ def readable(x):
 
 
 def gemm(a, b, out, alpha=1, beta=0, tf32=None):
-    """`out = alpha · a @ b + beta · out` for matrices or stacks of them, all of one dtype of TYPES.
+    """Computes `out = alpha · a @ b + beta · out` for matrices or stacks of them, all of one dtype of TYPES.
 
     The result of 16-bit factors may be float32. `a` (*, m, k) and `b` (*, k, n) have the leading dimensions of `out`
-    (*, m, n), if only by strides of 0; `out` is contiguous along its rows. A stack whose matrices are not evenly apart
-    becomes a product for each of its even parts. `tf32`: whether float32 may be rounded to TF32 (None: as set).
+    (*, m, n), possibly with strides of 0; `out` is contiguous along its rows. A stack whose matrices are not evenly
+    spaced becomes one product per evenly spaced part. `tf32`: whether float32 may be rounded to TF32 (None follows the
+    settings).
 
-    Raises: RuntimeError with the shapes where cuBLAS refuses.
+    Raises: RuntimeError with the shapes if cuBLAS refuses.
     """
     if not out.size:
         return out
@@ -289,10 +292,10 @@ def gemm(a, b, out, alpha=1, beta=0, tf32=None):
 
 
 def stacked(shape, *strides):
-    """Leading dimensions as one even row of matrices, as long as can be, and where each such row begins.
+    """Groups leading dimensions into evenly spaced runs of matrices, as long as possible.
 
-    Returns `(count, steps, places)`: how many matrices are `steps` (bytes, one for each array) apart, and the offsets
-    (one for each array) of every row.
+    Returns `(count, steps, places)`: `count` matrices that are `steps` (bytes, one per array) apart, and each run's
+    offsets (one per array).
 
     >>> stacked((2, 3), (60, 20), (0, 0))
     (6, (20, 0), [(0, 0)])
@@ -301,7 +304,7 @@ def stacked(shape, *strides):
     """
     if not shape:
         return 1, (0,) * len(strides), [(0,) * len(strides)]
-    rows: list = []  # dimensions, neighbours joined where they are even: [length, steps]
+    rows: list = []  # dimensions, adjacent ones merged where they are evenly spaced: [length, steps]
     for length, *steps in zip(shape, *strides, strict=True):
         if length == 1:
             continue
@@ -320,12 +323,15 @@ def stacked(shape, *strides):
 
 
 def calls(shape, *strides) -> int:
-    """How many calls a stack of products takes."""
+    """Returns how many calls a stack of products takes."""
     return math.prod(shape) // max(stacked(shape, *strides)[0], 1)
 
 
 def dot(a, b, out, conjugated=False):
-    """`out = Σ a · b` of two vectors of one dtype of TYPES, `out` () on the device. `conjugated`: Σ conj(a) · b."""
+    """Computes `out = Σ a · b` of two vectors of one dtype of TYPES, with `out` () on the device.
+
+    `conjugated`: computes Σ conj(a) · b.
+    """
     n, size = a.shape[0], a.itemsize
     if not n:
         out.fill(0)
@@ -339,7 +345,7 @@ def dot(a, b, out, conjugated=False):
     use.compute(0)
     product = LIBRARY.cublasDotcEx_64 if conjugated else LIBRARY.cublasDotEx_64
     steps = [1 if n == 1 else x.strides[0] // size for x in (a, b)]
-    # The sum stays on the device: fetching it would make the host wait.
+    # The sum stays on the device: copying it would make the host wait.
     LIBRARY.cublasSetPointerMode_v2(use.address, ON_DEVICE)
     try:
         product(

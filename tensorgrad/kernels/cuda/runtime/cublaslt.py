@@ -1,8 +1,8 @@
-"""A matrix product to whose rows one vector is added, in one launch: what a linear layer computes, by cuBLASLt.
+"""A matrix product plus a vector added to each row, in one launch by cuBLASLt: what a linear layer computes.
 
-The vector is added to the sums before they are rounded and written, so the result is written once and never read. What
-cuBLASLt is told about a product, and the algorithm that it advises, is kept for each combination of shapes and types.
-The handle and the working memory are those of cuBLAS.
+The vector is added to the sums before they are rounded and written, so the result is written once and never read. A
+product's descriptors, and the algorithm that cuBLASLt recommends for it, are cached per combination of shapes and
+types. The handle and the workspace are those of cuBLAS.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIGNATURES = {
 }  # fmt: skip
 LIBRARY = Functions("cublasLt", SIGNATURES, cublas.LIBRARY.words)
 
-# Of cublasLtMatmulDescAttributes_t, cublasLtEpilogue_t, cublasLtMatmulPreferenceAttributes_t.
+# From cublasLtMatmulDescAttributes_t, cublasLtEpilogue_t, cublasLtMatmulPreferenceAttributes_t.
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8
 ADD_BIAS = 4
 MOST_WORKSPACE, ALIGNMENT_A, ALIGNMENT_B, ALIGNMENT_C, ALIGNMENT_D = 1, 5, 6, 7, 8
@@ -33,7 +33,7 @@ MOST_PLANS = 1024
 
 
 class Advice(ctypes.Structure):
-    """An algorithm that cuBLASLt advises: `cublasLtMatmulHeuristicResult_t`."""
+    """An algorithm recommended by cuBLASLt: `cublasLtMatmulHeuristicResult_t`."""
 
     _fields_ = (
         ("algorithm", ctypes.c_uint64 * 8), ("workspace", ctypes.c_size_t), ("state", ctypes.c_int),
@@ -42,7 +42,7 @@ class Advice(ctypes.Structure):
 
 
 class Described:
-    """One of cuBLASLt's objects, of the kind "MatmulDesc", "MatrixLayout" or "MatmulPreference"."""
+    """A cuBLASLt object of the kind "MatmulDesc", "MatrixLayout" or "MatmulPreference"."""
 
     def __init__(self, kind: str, *arguments):
         self.kind, made = kind, ctypes.c_void_p()
@@ -50,7 +50,7 @@ class Described:
         self.address = made.value
 
     def set(self, attribute: int, value) -> None:
-        """Sets an attribute to a number of C's."""
+        """Sets an attribute to a C number."""
         call = getattr(LIBRARY, f"cublasLt{self.kind}SetAttribute")
         call(self.address, attribute, ctypes.addressof(value), ctypes.sizeof(value), about=(attribute, value.value))
 
@@ -60,7 +60,7 @@ class Described:
 
 
 class Plan:
-    """A product of one combination of shapes, types and alignments."""
+    """A product for one combination of shapes, types and alignments."""
 
     def __init__(self, use, kind, compute, transposed, sizes, pitches, alignments):
         m, n, k = sizes
@@ -68,7 +68,7 @@ class Plan:
         for attribute, flag in zip((TRANSPOSE_A, TRANSPOSE_B), transposed, strict=True):
             self.product.set(attribute, ctypes.c_int32(flag))
         self.product.set(EPILOGUE, ctypes.c_int32(ADD_BIAS))
-        # The advice depends on how the vector's address is aligned; it is not looked at.
+        # The recommendation depends on the alignment of the vector's address; the vector itself is not read.
         self.product.set(BIAS_POINTER, ctypes.c_void_p(alignments[3]))
         stored = [(k, m) if transposed[0] else (m, k), (n, k) if transposed[1] else (k, n), (m, n)]
         self.layouts = [
@@ -92,11 +92,11 @@ class Plan:
 
 
 def biased(a, b, bias, out, tf32=None) -> bool:
-    """`out = a @ b + bias` for matrices, and a vector for all rows; False where cuBLASLt does not serve this.
+    """Computes `out = a @ b + bias` for matrices, with a vector added to each row. Returns False if unsupported.
 
     All are of one dtype of cublas.TYPES, on the current device; `out` and `bias` are contiguous.
 
-    Raises: RuntimeError with the shapes where cuBLASLt fails.
+    Raises: RuntimeError with the shapes if cuBLASLt fails.
     """
     kind = cublas.TYPES[a.dtype]
     compute, math_mode = cublas.computing(kind, tf32)
@@ -106,7 +106,7 @@ def biased(a, b, bias, out, tf32=None) -> bool:
     left, right = (cublas.layout(x.shape, x.strides, x.itemsize) for x in (a, b))
     use = cublas.handle()
     memory, _ = use.workspaces[use.stream]
-    # In columns: outᵀ = bᵀ aᵀ, and the vector is added to every column.
+    # Column-major: outᵀ = bᵀ aᵀ, and the vector is added to every column.
     places = b.data.ptr, a.data.ptr, out.data.ptr, bias.data.ptr
     alignments = tuple(min(place & -place, 256) for place in places)
     sizes, pitches = (b.shape[1], a.shape[0], a.shape[1]), (right[1], left[1], max(b.shape[1], 1))
@@ -126,7 +126,7 @@ def biased(a, b, bias, out, tf32=None) -> bool:
 
 
 def _plan(use, key) -> Plan:
-    """The handle's plan for a product; the longest unused makes room for a new one."""
+    """Returns the handle's plan for a product; a new plan evicts the least recently used one."""
     plans: OrderedDict = use.plans
     found = plans.get(key)
     if found is None:

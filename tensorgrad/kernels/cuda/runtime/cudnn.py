@@ -1,10 +1,10 @@
-"""Convolutions by cuDNN 9, through the calls of its older interface, which need nothing but the library.
+"""Convolutions by cuDNN 9, through its older API, which needs nothing but the library.
 
-A convolution, its gradient by the input and its gradient by the weights are three calls of one form: two tensors in,
-one out, an algorithm and working memory. What cuDNN is told about shapes (*descriptors*), and which algorithms it
-advises, is kept for each combination of shapes and settings as a `Plan`.
+A convolution, its gradient with respect to the input and that with respect to the weights are three calls of one form:
+two input tensors, one output, an algorithm and a workspace. The *descriptors* of the shapes and the recommended
+algorithms are cached per combination of shapes and settings as a `Plan`.
 
-Precisions and choices are PyTorch's: `torch.backends.cudnn.allow_tf32`, `.deterministic` and `.benchmark`.
+Precisions and options are PyTorch's: `torch.backends.cudnn.allow_tf32`, `.deterministic` and `.benchmark`.
 """
 
 from __future__ import annotations
@@ -46,31 +46,31 @@ def _words(status: int) -> str:
 
 LIBRARY = Functions("cudnn", SIGNATURES, _words)
 
-# Of cudnnDataType_t; cudnnTensorFormat_t; cudnnConvolutionMode_t; cudnnMathType_t; cudnnDeterminism_t.
+# From cudnnDataType_t; cudnnTensorFormat_t; cudnnConvolutionMode_t; cudnnMathType_t; cudnnDeterminism_t.
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}
 CHANNELS_FIRST, CHANNELS_LAST = 0, 1
 CROSS_CORRELATION = 1
 DEFAULT_MATH, TENSOR_OP_MATH, FMA_MATH = 0, 1, 3
 DETERMINISTIC = 1
-BAD_PARAMETER, NOT_SUPPORTED = 2, 3  # thousands of statuses that say so
+BAD_PARAMETER, NOT_SUPPORTED = 2, 3  # the thousands of the corresponding statuses
 
-# kind -> the end of the names of its three calls
+# kind -> the suffix of its three calls
 KINDS = {"forward": "Forward", "input": "BackwardData", "weight": "BackwardFilter"}
 MOST_ALGORITHMS = 10
 MOST_PLANS = 1024
-TRIAL_BYTES = 1 << 30  # of working memory for trials of algorithms
+TRIAL_BYTES = 1 << 30  # of workspace for trials of algorithms
 LARGEST = 2**31 - 1  # cuDNN counts elements in ints
 
 
 def version() -> int:
-    """cuDNN's version: 91900 is 9.19.0. Raises: Missing where there is none."""
+    """Returns cuDNN's version: 91900 is 9.19.0. Raises: Missing if cuDNN is not installed."""
     function = libraries.load("cudnn").cudnnGetVersion
     function.restype = ctypes.c_size_t
     return function()
 
 
 class Performance(ctypes.Structure):
-    """What cuDNN says about an algorithm: `cudnnConvolutionFwdAlgoPerf_t`, the same for all three kinds."""
+    """cuDNN's report on an algorithm: `cudnnConvolutionFwdAlgoPerf_t`, the same for all three kinds."""
 
     _fields_ = (
         ("algorithm", ctypes.c_int), ("status", ctypes.c_int), ("milliseconds", ctypes.c_float),
@@ -90,12 +90,12 @@ class Handle:
         self.plans: OrderedDict[tuple, Plan] = OrderedDict()
 
     def follow(self, stream: int) -> None:
-        """Works on a stream from now on."""
+        """Switches to a stream."""
         LIBRARY.cudnnSetStream(self.address, stream)
         self.stream = stream
 
     def plan(self, key: tuple) -> Plan:
-        """The plan for a combination of shapes and settings; the longest unused makes room for a new one."""
+        """Returns the plan for a combination of shapes and settings; a new plan evicts the least recently used one."""
         found = self.plans.get(key)
         if found is None:
             found = self.plans[key] = Plan(*key)
@@ -106,7 +106,7 @@ class Handle:
         return found
 
     def __del__(self, ending=sys.is_finalizing):
-        # At the interpreter's end CUDA may be gone already, and takes the handle with it.
+        # At interpreter exit CUDA may already be gone, along with the handle.
         if not ending() and hasattr(self, "address"):
             LIBRARY.cudnnDestroy(self.address)
 
@@ -118,7 +118,7 @@ handle = Handles(Handle).current
 
 
 class Descriptor:
-    """One of cuDNN's descriptors, of the kind "Tensor", "Filter" or "Convolution"."""
+    """A cuDNN descriptor of the kind "Tensor", "Filter" or "Convolution"."""
 
     def __init__(self, kind: str, setter: str, *arguments):
         self.kind, made = kind, ctypes.c_void_p()
@@ -140,7 +140,7 @@ def _shown(argument):
 
 
 def tensor(code: int, shape, last: bool) -> Descriptor:
-    """The descriptor of a contiguous tensor (N, C, *); `last`: channels last in memory."""
+    """Describes a contiguous tensor (N, C, *); `last`: channels last in memory."""
     order = (0, *range(2, len(shape)), 1) if last else range(len(shape))
     steps, step = [0] * len(shape), 1
     for axis in reversed(tuple(order)):
@@ -149,7 +149,7 @@ def tensor(code: int, shape, last: bool) -> Descriptor:
 
 
 def lengthened(values, fill, least=2) -> tuple[int, ...]:
-    """A convolution over one dimension becomes one over two, the first of them 1 long.
+    """Extends sizes of a 1-D convolution to 2-D, with a first dimension of length 1.
 
     >>> lengthened((8, 3, 100), 1, 4)
     (8, 3, 1, 100)
@@ -159,7 +159,7 @@ def lengthened(values, fill, least=2) -> tuple[int, ...]:
 
 
 class Plan:
-    """Descriptors and algorithms for a convolution of one kind and one combination of shapes and settings."""
+    """Descriptors and algorithms for one kind of convolution and one combination of shapes and settings."""
 
     def __init__(
         self, kind, name, x_shape, w_shape, y_shape, last, stride, padding, dilation, groups, tf32, same, benchmark
@@ -172,7 +172,7 @@ class Plan:
         x, y = tensor(code, x_shape, last), tensor(code, y_shape, last)
         w = Descriptor("Filter", "cudnnSetFilterNdDescriptor", code, CHANNELS_LAST if last else CHANNELS_FIRST,
                        len(w_shape), _ints(w_shape))  # fmt: skip
-        # The order in which each kind's calls take them: two in, one out.
+        # The order in which each kind's calls take them: two inputs, one output.
         self.descriptors = {"forward": (x, w, y), "input": (w, y, x), "weight": (x, y, w)}[kind]
         sums = TYPES["float64"] if name == "float64" else TYPES["float32"]
         self.convolution = Descriptor(
@@ -186,8 +186,8 @@ class Plan:
         self._fixed = self.math == FMA_MATH
         LIBRARY.cudnnSetConvolutionMathType(self.convolution.address, self.math)
         number = ctypes.c_double if name == "float64" else ctypes.c_float
-        self.numbers = number(1), number(0)  # the factors of what is computed, and of what was in the output before
-        # C's numbers, which ctypes takes faster than Python's.
+        self.numbers = number(1), number(0)  # the factors of the result and of the output's previous contents
+        # C numbers, which ctypes takes faster than Python's.
         self.factors = [ctypes.c_void_p(ctypes.addressof(n)) for n in self.numbers]
         self.places = [ctypes.c_void_p(d.address) for d in (*self.descriptors, self.convolution)]
         self.call = getattr(LIBRARY, f"cudnnConvolution{KINDS[kind]}")
@@ -197,11 +197,11 @@ class Plan:
         return f"{self.name} with {', '.join(f'{name} {shape}' for name, shape in self.shapes.items())}"
 
     def _cannot(self, refused: Refused) -> bool:
-        """Whether cuDNN only says that it does not do this. Of channels that lie last it also says "bad parameter"."""
+        """Returns whether cuDNN only reports this as unsupported ("bad parameter" for channels-last tensors)."""
         return refused.status // 1000 == NOT_SUPPORTED or (self.last and refused.status // 1000 == BAD_PARAMETER)
 
     def algorithms(self, use: Handle, first, second, out) -> list[Performance]:
-        """What cuDNN can do here, the best first; `benchmark` has it try them on the arrays."""
+        """Lists the algorithms cuDNN offers here, best first; with `benchmark` it times them on the arrays."""
         if self.found is None:
             results, count = (Performance * MOST_ALGORITHMS)(), ctypes.c_int()
             one, two, three, how = self.places
@@ -210,7 +210,7 @@ class Plan:
             try:
                 if self.benchmark:
                     most = min(switches.cudnn.benchmark_limit or MOST_ALGORITHMS, MOST_ALGORITHMS)
-                    memory, size = _room()
+                    memory, size = _workspace()
                     getattr(LIBRARY, f"cudnnFindConvolution{name}AlgorithmEx")(
                         use.address, one, first.data.ptr, two, second.data.ptr, how, three, out.data.ptr, most, *rest,
                         memory.ptr if size else None, size, about=self.about,
@@ -229,9 +229,9 @@ class Plan:
         return self.found
 
     def run(self, use: Handle, first, second, out) -> bool:
-        """Writes the result into `out`; False where no algorithm serves these shapes.
+        """Writes the result into `out`. Returns False if no algorithm supports these shapes.
 
-        An algorithm for which there is no working memory, or that turns out not to be supported, gives way to the next.
+        An algorithm that lacks workspace memory, or turns out to be unsupported, is replaced by the next.
         """
         one, two, three, how = self.places
         begin, end = self.factors
@@ -260,8 +260,8 @@ class Plan:
         return False
 
 
-def _room():
-    """Working memory for trials: as much as there is, up to TRIAL_BYTES."""
+def _workspace():
+    """Allocates workspace for trials: as much as is available, up to TRIAL_BYTES."""
     size = TRIAL_BYTES
     while size >= 1 << 20:
         try:
@@ -275,14 +275,14 @@ def _room():
 
 
 def serves(x) -> bool:
-    """Whether convolutions of arrays of this dtype and size can run on cuDNN now."""
+    """Returns whether cuDNN can currently run convolutions of arrays of this dtype and size."""
     return (
         switches.cudnn.enabled and x.dtype.name in TYPES and x.size <= LARGEST and libraries.present("cudnn")
     )  # fmt: skip
 
 
 def lies_last(x) -> bool:
-    """Whether an array (N, C, H, W) or (N, C, D, H, W) lies in memory with its channels last, and not also first."""
+    """Returns whether an array (N, C, H, W) or (N, C, D, H, W) is channels-last in memory and not contiguous."""
     return x.ndim > 3 and not x.flags.c_contiguous and _turned(x).flags.c_contiguous
 
 
@@ -291,14 +291,14 @@ def _turned(x):
 
 
 def laid(x, last: bool):
-    """`x` contiguous, or contiguous with the channels last; copied if need be."""
+    """Returns `x` contiguous, or contiguous in channels-last order; copied if needed."""
     if not last:
         return x if x.flags.c_contiguous else cupy.ascontiguousarray(x)
     return cupy.ascontiguousarray(_turned(x)).transpose(0, x.ndim - 1, *range(1, x.ndim - 1))
 
 
 def empty(shape, dtype, last: bool):
-    """Fresh memory for (N, C, *), contiguous or with the channels last."""
+    """Allocates (N, C, *), contiguous or channels last."""
     if not last:
         return cupy.empty(shape, dtype)
     made = cupy.empty((shape[0], *shape[2:], shape[1]), dtype)
@@ -306,12 +306,13 @@ def empty(shape, dtype, last: bool):
 
 
 def convolve(kind, first, second, shape, stride, padding, dilation, groups):
-    """A convolution ("forward" of input and weights), or its gradient by "input" (of weights and the output's
-    gradient) or "weight" (of input and the output's gradient): an array of `shape`, or None where cuDNN cannot.
+    """Computes a convolution or a gradient of one: an array of `shape`, or None if cuDNN cannot.
 
-    The result lies with its channels last where one of the arrays does, as in PyTorch.
+    `kind` is "forward" (of the input and the weights), "input" (the gradient with respect to the input, from the
+    weights and the output's gradient) or "weight" (with respect to the weights, from the input and the output's
+    gradient). The result is channels-last if one of the arrays is, as in PyTorch.
 
-    Raises: RuntimeError with the shapes where cuDNN fails.
+    Raises: RuntimeError with the shapes if cuDNN fails.
     """
     if first.data.device_id != cupy.cuda.get_device_id():
         with cupy.cuda.Device(first.data.device_id):

@@ -1,16 +1,16 @@
-"""How rows are shared out to threads that hold them in registers (sources/held.cuh)."""
+"""How rows are divided among threads that keep them in registers (sources/held.cuh)."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-PACKS = 4  # of a thread, as there
-WARPS = 4  # rows of a block where a warp takes one
+PACKS = 4  # per thread, as in held.cuh
+WARPS = 4  # rows per block if a warp takes one row
 MOST_BLOCKS = 2**31 - 1
 
 
 class Plan(NamedTuple):
-    """A launch over rows: elements of a pack, whether a warp takes a row, threads and rows of a block."""
+    """A launch over rows: elements per pack, whether a warp takes a row, threads and rows per block."""
 
     pack: int
     warp: bool
@@ -19,16 +19,16 @@ class Plan(NamedTuple):
 
     @property
     def settings(self) -> dict:
-        """What the program is told."""
+        """Returns the program's #defines."""
         return {"COUNT": self.pack, **({"WARP": 1} if self.warp else {})}
 
     def blocks(self, rows: int) -> int:
-        """Blocks for one row to each group of threads."""
+        """Returns the number of blocks, with one row per group of threads."""
         return min(-(-rows // self.groups), MOST_BLOCKS)
 
 
 def plan(n: int, arrays) -> Plan | None:
-    """The launch for rows of n elements of the first array's size; None if they are too long to be held."""
+    """Plans the launch for rows of n elements of the first array's size; None if they are too long for registers."""
     pack = 16 // arrays[0].dtype.itemsize
     if n % pack or any(a.data.ptr % (pack * a.dtype.itemsize) for a in arrays):
         pack = 1

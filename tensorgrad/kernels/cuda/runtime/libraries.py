@@ -1,7 +1,7 @@
-"""NVIDIA's libraries, found and opened: cuBLAS and cuDNN.
+"""Finds and opens NVIDIA's libraries: cuBLAS and cuDNN.
 
-They come with CUDA, with wheels (`nvidia-cublas`, `nvidia-cudnn-cu13`, ...) or with conda. Looked through in this
-order: `cuda.pathfinder`, where it is installed (CuPy 14 brings it); the wheels' folders; the system's loader.
+They come with CUDA, with wheels (`nvidia-cublas`, `nvidia-cudnn-cu13`, ...) or with conda. They are searched for in
+this order: `cuda.pathfinder`, if installed (CuPy 14 brings it); the wheels' folders; the system's loader.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
-# Library -> its major version (0: that of CUDA), the wheels' folders, and the package to install ({} is CUDA's).
+# Library -> its major version (0: that of CUDA), the wheels' folders, and the package to install ({} is CUDA's
+# version).
 KNOWN = {
     "cublas": (0, ("cu{}", "cublas"), {12: "nvidia-cublas-cu12", 13: "nvidia-cublas"}),
     "cublasLt": (0, ("cu{}", "cublas"), {12: "nvidia-cublas-cu12", 13: "nvidia-cublas"}),
@@ -21,20 +22,20 @@ KNOWN = {
 
 
 class Missing(RuntimeError):
-    """A library is not on this machine."""
+    """A library is not installed."""
 
 
 @cache
 def load(name: str):
-    """The library "cublas", "cublasLt" or "cudnn", opened once.
+    """Opens the library "cublas", "cublasLt" or "cudnn", once.
 
-    Raises: Missing, in one line that says what to install.
+    Raises: Missing with one line that says what to install.
     """
     return open_library(name)
 
 
 def present(name: str) -> bool:
-    """Whether the library can be opened."""
+    """Returns whether the library can be opened."""
     try:
         load(name)
     except Missing:
@@ -43,9 +44,9 @@ def present(name: str) -> bool:
 
 
 def open_library(name: str):
-    """Finds and opens a library. The tests' emulator of a GPU puts stand-ins for the libraries here."""
+    """Finds and opens a library. The tests' GPU emulator substitutes its own libraries here."""
     cuda = _cuda_version()
-    if name == "cudnn":  # which looks for them beside itself; they may be elsewhere
+    if name == "cudnn":  # it looks for them next to itself; they may be elsewhere
         for needed in ("cublasLt", "cublas"):
             present(needed)
     version, folders, packages = KNOWN[name]
@@ -55,13 +56,13 @@ def open_library(name: str):
         if library is not None:
             return library
     raise Missing(
-        f"{_file(name, version)} was not found: pip install {packages.get(cuda, packages[13])} (CUDA {cuda}), or put "
-        f"the folder that holds it on {'PATH' if os.name == 'nt' else 'LD_LIBRARY_PATH'}"
+        f"{_file(name, version)} was not found: pip install {packages.get(cuda, packages[13])} (CUDA {cuda}), or add "
+        f"the folder that contains it to {'PATH' if os.name == 'nt' else 'LD_LIBRARY_PATH'}"
     )
 
 
 def _cuda_version() -> int:
-    """The major version of the CUDA that CuPy works with."""
+    """Returns the major version of the CUDA that CuPy uses."""
     try:
         import cupy
     except ImportError:
@@ -78,9 +79,9 @@ def _by_pathfinder(name, version, folders):
         from cuda import pathfinder  # type: ignore[import-not-found]
 
         found = pathfinder.load_nvidia_dynamic_lib(name).abs_path
-    except (ImportError, RuntimeError, ValueError):  # absent; or it knows no such library, or finds no file
+    except (ImportError, RuntimeError, ValueError):  # not installed, an unknown library, or no file found
         return None
-    # It may have found the library of another CUDA than CuPy's.
+    # It may belong to a different CUDA version than CuPy's.
     return _opened(found) if found and f"{version}" in Path(found).name else None
 
 

@@ -1,7 +1,7 @@
-"""From a file of CUDA C to a function that can be launched.
+"""Compiles files of CUDA C into functions that can be launched.
 
 A program is `sources/prelude.cuh` and one file of `sources/`, compiled once for each pair of types and each setting of
-what it leaves open. Two names stand for types in all of them: `T`, what memory holds, and `A`, what sums are kept in.
+its parameters. Two names stand for types in all of them: `T`, the type in memory, and `A`, the type of sums.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TYPES = {
     "int64": ("long long", "long long"), "int32": ("int", "int"), "int16": ("short", "int"),
     "int8": ("signed char", "int"), "uint8": ("unsigned char", "int"), "bool": ("bool", "int"),
 }  # fmt: skip
-# What a kernel is given as a number of type A.
+# The type in which a kernel receives a number of type A.
 NUMBER = {"float32": np.float32, "float64": np.float64, "float16": np.float32, "bfloat16": np.float32}
 FLOATING = ("float32", "float64", "float16", "bfloat16")
 WHOLE = ("int64", "int32", "int16", "int8", "uint8", "bool")
@@ -35,8 +35,8 @@ SUMS = (
     "logsumexp",
 )  # fmt: skip
 
-# Which programs there are: family -> [(dtypes, settings), ...]. tests/kernels/test_nvrtc.py compiles them all; where
-# settings are many, those that differ in more than a number.
+# All programs: family -> [(dtypes, settings), ...]. tests/kernels/test_nvrtc.py compiles them all; where there are many
+# settings, those that differ in more than a number.
 FAMILIES: dict[str, list[tuple[tuple[str, ...], dict]]] = {
     "softmax": [
         (("float32", "float16"), {}), (("float32", "bfloat16"), {"COLUMNS": 1}), (("float32", "float64"), {"COUNT": 1}),
@@ -97,25 +97,25 @@ FAMILIES: dict[str, list[tuple[tuple[str, ...], dict]]] = {
 
 
 def index_type(count: int) -> str:
-    """The type that counts so many elements, for divisions: those of 64 bits are slow on GPUs."""
+    """Returns the type that counts this many elements, for divisions: 64-bit ones are slow on GPUs."""
     return "unsigned" if count < 2**31 else "unsigned long long"
 
 
 def variants():
-    """Every program as (family, dtype, settings)."""
+    """Yields every program as (family, dtype, settings)."""
     for family, rows in FAMILIES.items():
         for dtypes, settings in rows:
             yield from ((family, dtype, settings) for dtype in dtypes)
 
 
 def _source(name: str) -> str:
-    """A file of `sources/`, with those that it includes put in their places."""
+    """Reads a file of `sources/`, with its includes inserted."""
     return re.sub(r'#include "(\S+)"', lambda found: _source(found[1]), (SOURCES / name).read_text())
 
 
 @cache
 def text(family: str, dtype: str = "float32", **settings) -> str:
-    """The whole program of a family, as the compiler gets it; `settings` become #defines before it.
+    """Returns a family's complete source, as passed to the compiler; `settings` become #defines before it.
 
     >>> from tensorgrad.kernels.cuda.runtime import program
     >>> "__global__" in program.text("softmax")
@@ -130,9 +130,9 @@ def text(family: str, dtype: str = "float32", **settings) -> str:
 
 @cache
 def function(family: str, name: str, dtype: str = "float32", **settings):
-    """A function of a program, ready for `function(grid, block, arguments, shared_mem=bytes)`.
+    """Returns a function of a program, ready for `function(grid, block, arguments, shared_mem=bytes)`.
 
-    It is compiled when first launched; CuPy keeps what comes out on disk.
+    It is compiled on first launch; CuPy caches the result on disk.
     """
     return _module(family, dtype, tuple(sorted(settings.items()))).get_function(name)
 

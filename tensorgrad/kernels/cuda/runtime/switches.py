@@ -1,4 +1,4 @@
-"""What programs choose for products and convolutions on GPUs: behind `torch.backends.cuda.matmul` and `.cudnn`."""
+"""The settings of products and convolutions on GPUs, behind `torch.backends.cuda.matmul` and `.cudnn`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Matmul:
     allow_fp16_accumulation: bool
 
     def __init__(self):
-        # Partial sums of 16-bit floats may be added up in 16 bits.
+        # Whether partial sums of 16-bit floats may be added in 16 bits.
         self.allow_fp16_reduced_precision_reduction = self.allow_bf16_reduced_precision_reduction = True
         self.allow_fp16_accumulation = False  # all sums of float16 in float16
 
@@ -31,7 +31,7 @@ class Matmul:
     def allow_tf32(self) -> bool:
         """Whether float32 may be rounded to TF32, with 10 bits of mantissa, before it is multiplied.
 
-        One setting with `torch.set_float32_matmul_precision`: "high" and "medium" allow it.
+        Shared with `torch.set_float32_matmul_precision`: "high" and "medium" allow it.
         """
         return _Settings.matmul_precision != "highest"
 
@@ -43,7 +43,7 @@ class Matmul:
 
     @property
     def fp32_precision(self) -> str:
-        """The same as a word: "tf32", or "ieee" (also "none") for float32 as it is."""
+        """The same setting as a string: "tf32", or "ieee" (also "none") for full float32."""
         return "tf32" if self.allow_tf32 else "none"
 
     @fp32_precision.setter
@@ -60,8 +60,8 @@ class Cudnn:
 
     def __init__(self):
         self.enabled = True
-        self.benchmark = False  # try all algorithms on the first call with new shapes, instead of asking which is best
-        self.deterministic = False  # only algorithms that give the same bits every time
+        self.benchmark = False  # try all algorithms on the first call with new shapes, instead of cuDNN's heuristic
+        self.deterministic = False  # use only algorithms that give bitwise identical results every time
         self.allow_tf32 = True
         self.benchmark_limit = 10  # algorithms tried; 0 for all
 

@@ -1,7 +1,7 @@
-"""The methods of NumPy's ufuncs that CuPy's have not: `at` for every dtype, `accumulate`, `reduce` and `reduceat`.
+"""Methods of NumPy's ufuncs that CuPy lacks: `at` for every dtype, `accumulate`, `reduce` and `reduceat`.
 
-Calls go straight to CuPy. Scans double the distance at which they combine elements with each pass, log2(n) passes over
-everything (Hillis and Steele, "Data parallel algorithms", 1986).
+Calls go straight to CuPy. Scans double the distance at which they combine elements in each pass, so they take log2(n)
+passes over the data (Hillis and Steele, "Data parallel algorithms", 1986).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tensorgrad.kernels.cuda.index import add_in_order
 from tensorgrad.settings import _Settings
 
 _REDUCE = {"maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any"}
-_ATOMIC = ("int32", "float16", "float32", "float64", "uint32", "uint64")  # what CuPy adds at indices
+_ATOMIC = ("int32", "float16", "float32", "float64", "uint32", "uint64")  # dtypes that CuPy can add at indices
 _WIDER = {
     "bool": "int32",
     "int8": "int32",
@@ -25,7 +25,7 @@ _WIDER = {
 
 
 def extended(name: str):
-    """CuPy's ufunc of a name, with the methods that it lacks."""
+    """Returns CuPy's ufunc of this name, with the methods that it lacks."""
     ufunc = getattr(cupy, name)
     made = type(name, (_Ufunc,), {"__slots__": (), "__call__": staticmethod(ufunc)})
     return made(name, ufunc)
@@ -41,25 +41,25 @@ class _Ufunc:
         return getattr(self.ufunc, name)
 
     def reduce(self, array, axis=0, dtype=None, out=None, keepdims=False):
-        """All elements along an axis combined."""
+        """Combines all elements along an axis."""
         method = _REDUCE.get(self.__name__)
         if method is None:
             return self.ufunc.reduce(array, axis, dtype, out, keepdims)
         return getattr(array, method)(axis, out=out, keepdims=keepdims)
 
     def accumulate(self, array, axis=0, dtype=None, out=None):
-        """Each element combined with all before it."""
+        """Combines each element with all before it."""
         if self.__name__ in ("add", "multiply"):
             if array.dtype.itemsize != 2 or array.dtype.kind in "iu":
                 return self.ufunc.accumulate(array, axis, dtype, out)
-            # In single precision: CuPy scans no bfloat16.
+            # In single precision: CuPy does not scan bfloat16.
             made = self.ufunc.accumulate(array.astype(np.float32), axis).astype(dtype or array.dtype)
             if out is None:
                 return made
             out[...] = made
             return out
         if dtype is not None or out is not None:
-            raise NotImplementedError(f"{self.__name__}.accumulate has neither dtype= nor out= on a GPU")
+            raise NotImplementedError(f"{self.__name__}.accumulate supports neither dtype= nor out= on a GPU")
         out = cupy.moveaxis(array.copy(), axis, 0)
         step = 1
         while step < len(out):
@@ -68,7 +68,7 @@ class _Ufunc:
         return cupy.moveaxis(out, 0, axis)
 
     def reduceat(self, array, starts, axis=0):
-        """The elements from each start to the next combined; starts rise."""
+        """Combines the elements from each start to the next; starts are increasing."""
         array = cupy.moveaxis(array, axis, 0)
         first = cupy.zeros(len(array), np.int64)
         first[starts] = 1
@@ -76,7 +76,7 @@ class _Ufunc:
         return cupy.moveaxis(self._by_runs(array, cupy.cumsum(first))[ends], 0, axis)
 
     def _by_runs(self, values, runs):
-        """Along the first axis each value combined with all before it that have the same number in `runs`."""
+        """Combines each value along the first axis with all before it that have the same number in `runs`."""
         values, step = values.copy(), 1
         shape = (-1,) + (1,) * (values.ndim - 1)
         while step < len(values):
@@ -86,7 +86,7 @@ class _Ufunc:
         return values
 
     def at(self, array, indices, values):
-        """`array[indices] = ufunc(array[indices], values)`, where an index may occur more than once."""
+        """Computes `array[indices] = ufunc(array[indices], values)`, where an index may occur more than once."""
         values = cupy.asarray(values, array.dtype)
         if self.__name__ == "add":
             _add_at(array, indices, values)
@@ -113,7 +113,7 @@ class _Ufunc:
 
 def _add_at(array, indices, values):
     dtype = array.dtype.name
-    if _Settings.deterministic and dtype in ("float32", "float64"):  # atomic sums come in any order
+    if _Settings.deterministic and dtype in ("float32", "float64"):  # the order of atomic sums varies
         add_in_order(array, cupy.arange(array.size).reshape(array.shape)[indices], values)
     elif dtype in _ATOMIC:
         cupy.add.at(array, indices, values)

@@ -1,12 +1,12 @@
-"""What `kernels/array/` runs on for tensors on GPUs: CuPy, but for what CuPy does otherwise than NumPy.
+"""The array module of `kernels/array/` for tensors on GPUs: CuPy, except where it differs from NumPy.
 
-`MODULE.name` is `cupy.name` for every name that is not replaced at the end of this file. Replaced are functions
+`MODULE.name` is `cupy.name` for every name that is not replaced at the end of this file. Functions are replaced if they
 
-- that CuPy has not got for bfloat16: `where` and `clip` would answer in float32, sorting and scanning refuse it;
-- that have methods in NumPy which they have not in CuPy (`ufuncs.py`);
-- that multiply matrices, which is done by our own calls of cuBLAS (`matmul.py`);
-- that look at indices without waiting for the GPU (`bounds.py`);
-- that must say when they fail: CuPy's linear algebra looks at cuSOLVER's verdict only where it is told to.
+- lack bfloat16 in CuPy: `where` and `clip` would return float32, sorting and scanning refuse it;
+- have methods in NumPy that they lack in CuPy (`ufuncs.py`);
+- multiply matrices, which is done by our own calls of cuBLAS (`matmul.py`);
+- check indices without waiting for the GPU (`bounds.py`);
+- must raise if they fail: CuPy's linear algebra checks cuSOLVER's status only if configured to.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tensorgrad.kernels.cuda.runtime.ufuncs import extended
 
 
 def _is_bfloat16(value) -> bool:
-    """Whether an array or a NumPy number is of bfloat16."""
+    """Returns whether an array or a NumPy number is bfloat16."""
     dtype = getattr(value, "dtype", None)
     return dtype is not None and dtype.char == "E"
 
 
 def where(condition, x=None, y=None):
-    """`cupy.where`, which keeps bfloat16: the bits are chosen, as integers."""
+    """`cupy.where`, but keeps bfloat16: it selects the bits as integers."""
     if not (_is_bfloat16(x) or _is_bfloat16(y)):
         return cupy.where(condition, x, y) if x is not None else cupy.where(condition)
     kept = [v for v in (x, y) if not isinstance(v, bool | int | float)]
@@ -42,7 +42,7 @@ def where(condition, x=None, y=None):
 
 
 def clip(a, a_min, a_max, out=None):
-    """`cupy.clip`, which keeps bfloat16."""
+    """`cupy.clip`, but keeps bfloat16."""
     if not _is_bfloat16(a):
         return cupy.clip(a, a_min, a_max, out)
     result = a if a_min is None else cupy.maximum(a, a_min)
@@ -54,17 +54,17 @@ def clip(a, a_min, a_max, out=None):
 
 
 def tril(m, k=0):
-    """`cupy.tril`, which keeps bfloat16."""
+    """`cupy.tril`, but keeps bfloat16."""
     return where(cupy.tri(*m.shape[-2:], k=k, dtype=bool), m, m.dtype.type(0))
 
 
 def triu(m, k=0):
-    """`cupy.triu`, which keeps bfloat16."""
+    """`cupy.triu`, but keeps bfloat16."""
     return where(cupy.tri(*m.shape[-2:], k=k - 1, dtype=bool), m.dtype.type(0), m)
 
 
 def _of_truth(name: str):
-    """A logical function, of complex numbers too: those that are not zero are true."""
+    """Makes a logical function that also takes complex numbers: nonzero ones are true."""
     function = getattr(cupy, name)
 
     @wraps(function)
@@ -77,7 +77,7 @@ def _of_truth(name: str):
 
 
 def _by_float32(name: str, keeps: bool = True):
-    """A function that bfloat16 goes through as float32, which has all its values; back again if it `keeps` them."""
+    """Makes a function that computes bfloat16 as float32, which is exact; `keeps`: the result is converted back."""
     function = getattr(cupy, name)
 
     @wraps(function)
@@ -98,7 +98,7 @@ def _by_float32(name: str, keeps: bool = True):
 
 
 def _running(name: str):
-    """`cumsum` or `cumprod`, in single precision where elements have two bytes."""
+    """Makes `cumsum` or `cumprod`, computed in single precision for two-byte elements."""
     function = getattr(cupy, name)
 
     @wraps(function)
@@ -118,7 +118,7 @@ def _running(name: str):
 
 
 def _said(function):
-    """A function of linear algebra that raises LinAlgError where it fails."""
+    """Makes a linear algebra function raise LinAlgError if it fails."""
 
     @wraps(function)
     def run(*args, **kwargs):
@@ -136,7 +136,7 @@ _PLACES = ("argsort", "lexsort", "searchsorted", "argpartition", "isin")
 
 
 class _Module:
-    """CuPy's names, looked up once each, and those that are replaced."""
+    """CuPy's names, each looked up once, and the replaced ones."""
 
     def __getattr__(self, name: str):
         found = getattr(cupy, name)

@@ -1,16 +1,16 @@
-// Scaled dot-product attention and its gradients, tile by tile: the scores of a tile live in registers and are never
-// written out. Forward, the softmax runs along with the keys: a larger maximum rescales what was summed so far. Kept
-// are the result and, for each query, the logarithm of its sum; back, the weights are computed again from these.
-// Nothing is added by two blocks to one place, so results do not depend on chance.
-// Bytes: forward reads q and writes out once, and reads k and v once for every 64 queries (mostly from the cache).
+// Scaled dot-product attention and its gradients, tile by tile: the scores of a tile stay in registers and are never
+// written to memory. In the forward pass the softmax is updated along the keys: a larger maximum rescales the sums so
+// far. It returns the result and the logarithm of each query's sum; the backward pass recomputes the weights from
+// these. No two blocks add to the same element, so results are deterministic. Bytes: forward reads q and writes out
+// once, and reads k and v once for every 64 queries (mostly from the cache).
 //
 // Sources: T. Dao, D. Fu, S. Ermon, A. Rudra and C. Ré, "FlashAttention" (2022); T. Dao, "FlashAttention-2" (2023);
 // M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax" (2018).
 //
 // D: the head's width, rounded up to a multiple of 16. KEYS: rows of a tile of keys (of queries, in the gradient of
-// keys and values), a multiple of 16. PACK: elements that are loaded at once. MASK: 0 none, 1 boolean (true: look
-// there), 2 added. CAUSAL: query i looks at keys 0 .. i. DROP: the weights are multiplied by an array. HALVES: T has 16
-// bits. GRAD_MASK: the gradient of an added mask is wanted.
+// keys and values), a multiple of 16. PACK: elements that are loaded together. MASK: 0 none, 1 boolean (true: attend),
+// 2 added. CAUSAL: query i attends to keys 0 .. i. DROP: the weights are multiplied by an array. HALVES: T has 16 bits.
+// GRAD_MASK: the gradient of an added mask is needed.
 
 #ifndef D
 #define D 64
@@ -30,11 +30,11 @@ typedef float M;
 #endif
 
 const int THREADS = 128, ROWS = 64;  // four warps, each with 16 rows of a tile
-// From row to row of a tile: the extra sixteen bytes keep rows apart in the banks of shared memory.
+// Stride between the rows of a tile: the extra sixteen bytes keep rows in different banks of shared memory.
 const int STEP = D + 16 / (int)sizeof(T), TURNED = KEYS + 16 / (int)sizeof(T);
 const int BLOCKS_OF_D = D / 8, BLOCKS_OF_KEYS = KEYS / 8;
 
-// Sizes, and strides in elements of batch, head and place; the features lie side by side.
+// Sizes, and strides in elements of batch, head and position; the features are contiguous.
 struct Shape {
     long long q[3], k[3], v[3], out[3], grad[3], mask[4];
     int batches, heads, queries, keys, width, width_of_values;
@@ -42,7 +42,7 @@ struct Shape {
     int unused;
 };
 
-struct Place { long long lead; int batch, head, first; };  // what a block works on
+struct Place { long long lead; int batch, head, first; };  // the part that a block works on
 
 __device__ inline Place place_of(const Shape& s, int rows) {
     int tiles = (rows + ROWS - 1) / ROWS;
@@ -59,7 +59,7 @@ template <class E> __device__ inline E* at(E* x, const long long* strides, const
 
 // --- tiles in shared memory ------------------------------------------------------------------------------------------
 
-// to[row][feature] from `count` rows that lie `step` apart; zeros beyond.
+// to[row][feature] from `count` rows that are `step` apart; zeros beyond.
 template <int rows> __device__ void load_rows(T* to, const T* from, long long step, int count, int width) {
     for (int i = threadIdx.x; i < rows * (D / PACK); i += THREADS) {
         int row = i / (D / PACK), column = i % (D / PACK) * PACK;
@@ -69,7 +69,7 @@ template <int rows> __device__ void load_rows(T* to, const T* from, long long st
     }
 }
 
-// to[feature][row], the same turned over.
+// to[feature][row], the transpose.
 __device__ inline void load_turned(T* to, const T* from, long long step, int count, int width) {
     for (int i = threadIdx.x; i < KEYS * (D / PACK); i += THREADS) {
         int row = i % KEYS, column = i / KEYS * PACK;
@@ -80,9 +80,9 @@ __device__ inline void load_turned(T* to, const T* from, long long step, int cou
 }
 
 // --- products --------------------------------------------------------------------------------------------------------
-// A warp multiplies 16 rows of `a` by blocks of 8 rows of `b` (both tiles with `depth` elements side by side): a b^T.
-// As the tensor cores want it, lane l holds of each 16 by 8 block the rows l / 4 and l / 4 + 8, there the columns
-// 2 (l % 4) and the next: sums[block] = {row, row; row + 8, row + 8}.
+// A warp multiplies 16 rows of `a` by blocks of 8 rows of `b` (both tiles with `depth` contiguous elements): a b^T. As
+// the tensor cores require, lane l holds rows l / 4 and l / 4 + 8 of each 16 by 8 block, and in them columns 2 (l % 4)
+// and the next: sums[block] = {row, row; row + 8, row + 8}.
 
 #if HALVES
 #ifndef EMULATED
@@ -159,7 +159,7 @@ __device__ inline void to_memory(T* to, long long step, int count, int width, co
 
 __device__ inline float infinity() { return __int_as_float(0x7f800000); }
 
-#if HALVES  // the approximate exponential is more exact than 16 bits can show
+#if HALVES  // the approximate exponential is more accurate than 16 bits
 __device__ inline float exponential(float x) { return __expf(x); }
 #else
 __device__ inline float exponential(float x) { return expf(x); }
@@ -180,7 +180,7 @@ __device__ inline float score(const Shape& s, const Place& p, const M* mask, flo
     return value;
 }
 
-// What dropout makes of the weight of a pair.
+// Applies dropout to the weight of a pair.
 __device__ inline float kept(const Shape& s, const Place& p, const T* drop, int query, int key) {
 #if DROP
     if (query < s.queries && key < s.keys) return widen(drop[(p.lead * s.queries + query) * s.keys + key]);
@@ -209,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(
     clear<BLOCKS_OF_D>(sums);
     int end = CAUSAL && p.first + ROWS < s.keys ? p.first + ROWS : s.keys;
     for (int first = 0; first < end; first += KEYS) {
-        __syncthreads();  // nobody still reads the tile before
+        __syncthreads();  // no thread still reads the previous tile
         load_rows<KEYS>(keys, at(k, s.k, p, first), s.k[2], s.keys - first, s.width);
         load_turned(values, at(v, s.v, p, first), s.v[2], s.keys - first, s.width_of_values);
         __syncthreads();
@@ -225,7 +225,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(
             }
         for (int j = 0; j < 2; j++) {
             highest[j] = over_row<Max>(highest[j]);
-            shift[j] = highest[j] == -infinity() ? 0 : highest[j];  // nothing to look at yet: exp(-inf - 0) = 0
+            shift[j] = highest[j] == -infinity() ? 0 : highest[j];  // no keys yet: exp(-inf - 0) = 0
             rescale[j] = exponential(top[j] - shift[j]);
             top[j] = highest[j];
             total[j] *= rescale[j];
@@ -247,7 +247,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(
     float factor[2];
     for (int j = 0; j < 2; j++) {
         total[j] = over_row<Sum>(total[j]);
-        factor[j] = total[j] == 0 ? 0 : 1 / total[j];  // who may look at nothing gets 0
+        factor[j] = total[j] == 0 ? 0 : 1 / total[j];  // a query without any key gets 0
         int query = row + j * 8;
         if (lane % 4 == 0 && query < s.queries)
             logs[p.lead * s.queries + query] = total[j] == 0 ? infinity() : top[j] + logf(total[j]);
@@ -258,7 +258,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(
 
 // --- gradients -------------------------------------------------------------------------------------------------------
 
-// For each query the product of out and its gradient: what the gradients of its weights have in common. A warp a row.
+// For each query the product of out and its gradient, which the gradients of all its weights share. One warp per row.
 extern "C" __global__ void attention_common(const T* grad, const T* out, float* common, Shape s) {
     long long i = (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     if (i >= (long long)s.batches * s.heads * s.queries) return;

@@ -1,9 +1,9 @@
 // Batch norm and group norm of an array (images, channels, length), forward and backward.
 //
-// Statistics are of "strips". For batch norm a strip is a channel: its elements lie in `images` runs of `length`. For
+// Statistics are of "strips". For batch norm a strip is a channel: its elements are in `images` runs of `length`. For
 // group norm it is a row: one image's group of channels, then images = 1 and channels stands for all such rows. W is
-// the type of weight and bias. FAR: places need 64 bits, whose division costs four times as much. BACKWARD chooses
-// the half that is compiled. Bytes per element: forward x twice and out; backward g and x twice and gx.
+// the type of weight and bias. FAR: indices need 64 bits, whose division costs four times as much. BACKWARD selects the
+// half that is compiled. Bytes per element: forward x twice and out; backward g and x twice and gx.
 
 #ifdef FAR
 typedef long long I;
@@ -12,7 +12,7 @@ typedef unsigned I;
 #endif
 const int SOME = 16 / sizeof(T);
 
-// Count, mean and squares of the distances from it. Source: T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating
+// Count, mean and sum of squared distances from it. Source: T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating
 // formulae and a pairwise algorithm for computing sample variances" (1979).
 struct Moments { A n, mean, squares; };
 
@@ -24,7 +24,7 @@ __device__ inline Moments both(Moments a, Moments b) {
     return all;
 }
 
-// What a thread adds up, as distances from its first element: no division, and hardly any cancellation.
+// A thread's sums of distances from its first element: no division, and hardly any cancellation.
 struct Running {
     A first, n = 0, sum = 0, squares = 0;
     __device__ void add(A x) {
@@ -54,7 +54,7 @@ template <class V> __device__ inline V from_lane(V mine, int step) {  // of the 
     return got.value;
 }
 
-template <class V> __device__ inline V over_threads(V mine, V none) {  // the first thread gets that of the block
+template <class V> __device__ inline V over_threads(V mine, V none) {  // the first thread gets the block's result
     __shared__ V parts[32];
     for (int step = 1; step < 32; step *= 2) mine = both(mine, from_lane(mine, step));
     __syncthreads();
@@ -67,7 +67,7 @@ template <class V> __device__ inline V over_threads(V mine, V none) {  // the fi
     return mine;
 }
 
-// The place in memory of a strip's i-th element.
+// The index in memory of a strip's i-th element.
 struct Strip {
     I length, jump;  // from the end of a run to the next run's beginning
     long long start;
@@ -76,7 +76,7 @@ struct Strip {
     __device__ long long at(long long i) const { return start + i + (long long)((I)i / length) * jump; }
 };
 
-// f(address) for the elements of a piece of a strip that a thread has, or for every `some`-th where they lie in packs.
+// f(address) for a thread's elements of a piece of a strip, or for every `some`-th if they are aligned to packs.
 template <class F> __device__ inline void over_strip(long long strip, long long channels, long long length,
                                                               long long first, long long last, int some, F f) {
     Strip where(strip, channels, length);
@@ -85,7 +85,7 @@ template <class F> __device__ inline void over_strip(long long strip, long long 
 
 // --- element by element --------------------------------------------------------------------------------------------
 
-// The strip and the channel of an element: a strip is `width` neighbours, or (width 0) a channel.
+// The strip and the channel of an element: a strip is `width` adjacent elements, or (width 0) a channel.
 struct Places { long long strip, channel; };
 __device__ inline Places places_of(long long i, long long channels, long long length, long long width) {
     I run = (I)i / (I)length;
@@ -95,7 +95,7 @@ __device__ inline Places places_of(long long i, long long channels, long long le
     return found;
 }
 
-// `count` neighbours at a time: all in one channel (across = 0), or in neighbouring channels (1).
+// `count` adjacent elements at a time: all in one channel (across = 0), or in adjacent channels (1).
 #define ELEMENTWISE(count) \
     long long threads = (long long)gridDim.x * blockDim.x * count; \
     for (long long i = ((long long)blockIdx.x * blockDim.x + threadIdx.x) * count; i < n; i += threads)
@@ -103,7 +103,7 @@ __device__ inline Places places_of(long long i, long long channels, long long le
 #ifndef BACKWARD
 // --- statistics ----------------------------------------------------------------------------------------------------
 
-// A block for each piece of a strip: parts (channels, splits).
+// One block per piece of a strip: parts (channels, splits).
 extern "C" __global__ void moments(const T* x, Moments* parts, long long images, long long channels, long long length,
                                    long long splits, long long piece, bool packed) {
     for (long long task = blockIdx.x; task < channels * splits; task += gridDim.x) {
@@ -122,7 +122,7 @@ extern "C" __global__ void moments(const T* x, Moments* parts, long long images,
     }
 }
 
-// The same where length is 1: a thread for each channel, in blocks of 32 channels and 8 lines.
+// The same if length is 1: one thread per channel, in blocks of 32 channels and 8 lines.
 extern "C" __global__ void moments_of_columns(const T* x, Moments* parts, long long images, long long channels,
                                               long long splits, long long piece) {
     __shared__ Moments held[8][32];
@@ -246,7 +246,7 @@ extern "C" __global__ void of_channels(
     shift[channel] = -factor * all.g / count;
 }
 
-// The same for groups: the sums are per image and channel, and come out as each image's share of gw and gb.
+// The same for groups: the sums are per image and channel, and are each image's contribution to gw and gb.
 extern "C" __global__ void of_groups(
     const Sums* parts, const A* rstd, const W* weight, A* gw, A* gb, A* slope, A* shift, long long rows,
     long long groups, long long channels, long long splits, A count) {

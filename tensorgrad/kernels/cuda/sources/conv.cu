@@ -1,9 +1,9 @@
-// Convolution where there is no cuDNN: windows written out as columns for a matrix product, and added back; and
-// depthwise convolution, which has no matrix product worth the name, straight from its definition.
+// Convolution without cuDNN: windows written out as columns for a matrix product, and added back; and depthwise
+// convolution, whose matrix products would be tiny, directly from its definition.
 //
-// All of it over three spatial dimensions (the first of them 1 long where there are fewer). A complex number is two
-// (PARTS), which are moved and added alike. INDEX: what counts elements, 64 bits wide only where 32 do not suffice, since
-// a division of 64 bits is slow.
+// All have three spatial dimensions (the first of length 1 if there are fewer). A complex number is two numbers
+// (PARTS), which are copied and added separately. INDEX: the type of counts, 64 bits wide only if 32 do not suffice,
+// since 64-bit division is slow.
 
 #define GEOMETRY                                                                                                      \
     int d0, int d1, int d2, int p0, int p1, int p2, int k0, int k1, int k2, int s0, int s1, int s2, int b0, int b1,    \
@@ -21,7 +21,7 @@ __device__ inline Place place_of(INDEX i, int n0, int n1, int n2) {
     return at;
 }
 
-// The output point whose tap `k` lies at `position`, or -1.
+// The output point whose tap `k` is at `position`, or -1.
 __device__ inline int point(int position, int k, int size, int stride, int border, int dilation) {
     int from = position + border - k * dilation;
     if (from < 0 || from % stride) return -1;
@@ -50,8 +50,8 @@ extern "C" __global__ void gather(const T* x, T* columns, long long count, int c
             }
 }
 
-// The reverse: every element of the input is the sum of all places in the columns that it was written to. No two
-// threads write to one place. Columns are kept in the type of sums.
+// The reverse: every element of the input is the sum of all its copies in the columns. No two threads write to the same
+// element. Columns are kept in the type of sums.
 extern "C" __global__ void collect(const A* columns, T* x, long long count, int channels, long long image_step,
                                    long long row_step, GEOMETRY) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
@@ -79,7 +79,7 @@ extern "C" __global__ void collect(const A* columns, T* x, long long count, int 
 
 #if PARTS == 1
 
-// Depthwise: channel c of the input makes channels c * times ... of the output. One thread for each output point.
+// Depthwise: channel c of the input makes channels c * times ... of the output. One thread per output point.
 extern "C" __global__ void depthwise(const T* x, const T* weights, const T* bias, T* out, long long count,
                                      int channels, int times, GEOMETRY) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
@@ -99,7 +99,7 @@ extern "C" __global__ void depthwise(const T* x, const T* weights, const T* bias
     store(out + i, sum);
 }
 
-// One thread for each element of the input.
+// One thread per element of the input.
 extern "C" __global__ void depthwise_input(const T* g, const T* weights, T* out, long long count, int channels,
                                            int times, GEOMETRY) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
@@ -123,7 +123,7 @@ extern "C" __global__ void depthwise_input(const T* g, const T* weights, T* out,
     store(out + i, sum);
 }
 
-// One block for each weight: the sum over all images and points.
+// One block per weight: the sum over all images and points.
 extern "C" __global__ void depthwise_weight(const T* g, const T* x, T* out, int images, int channels, int times,
                                             GEOMETRY) {
     int taps = k0 * k1 * k2, output = blockIdx.x / taps, tap = blockIdx.x % taps, outputs = channels * times;

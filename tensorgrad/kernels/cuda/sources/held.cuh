@@ -1,12 +1,12 @@
-// Rows that lie side by side, each held in the registers of a warp (WARP) or of a block: up to four packs of COUNT
-// elements to a thread. COUNT is sixteen bytes' worth, or 1 where rows do not begin at multiples of that. Rows are
-// shared out to as many groups of threads as there are.
+// Contiguous rows, each kept in the registers of a warp (WARP) or of a block: up to four packs of COUNT elements per
+// thread. COUNT is sixteen bytes' worth, or 1 if rows do not begin at multiples of that. Rows are divided among all
+// groups of threads.
 
 const int PACKS = 4;
 #ifdef WARP
 const int THREADS = 128;
 #else
-const int THREADS = 1024;  // at most: so many share the registers of a multiprocessor
+const int THREADS = 1024;  // at most: these share the registers of a multiprocessor
 #endif
 
 template <class V> struct Held { Packed<V, COUNT> of[PACKS]; };
@@ -36,7 +36,7 @@ template <class V> __device__ inline void hold(Held<V>& held, const V* row, int 
         if (start(k) < n) held.of[k] = load_packed<COUNT>(row + start(k));
 }
 
-// f(element's place in the row, number of the pack, place in the pack) for each element that this thread has.
+// f(element's index in the row, number of the pack, index in the pack) for each element of this thread.
 template <class F> __device__ inline void each(int n, F f) {
 #pragma unroll
     for (int k = 0; k < PACKS; k++)

@@ -1,12 +1,12 @@
-// Rows and elements by their numbers: reading, and adding to them.
+// Rows and elements at indices: reading, and adding to them.
 //
-// An array is seen as (outer, n, inner): an index picks one of n, and `inner` elements lie there side by side. Every
-// index is looked at where it is used: where one is out of bounds, place 0 is read, nothing is written, and it is
-// noted for the host to find (kernels/cuda/runtime/bounds.py).
-// Bytes: reading rows reads and writes each element once, and the indices; adding reads what is added and updates sums.
+// An array is viewed as (outer, n, inner): an index selects one of n, with `inner` contiguous elements. Every index is
+// checked where it is used: if one is out of bounds, element 0 is read, nothing is written, and it is recorded for the
+// host (kernels/cuda/runtime/bounds.py). Bytes: reading rows reads and writes each element once, and the indices;
+// adding reads the terms and updates the sums.
 //
-// I: the type of indices. C: what sums are kept in. PACK: elements that `take_rows` moves at once. SCALED: what is
-// added to a row is divided by how often the row occurs.
+// I: the type of indices. C: the type of sums. PACK: elements that `take_rows` copies together. SCALED: the terms added
+// to a row are divided by how often the row occurs.
 
 #ifndef I
 #define I long long
@@ -35,7 +35,7 @@ extern "C" __global__ void check(const I* index, long long count, long long leas
 
 // --- reading ---------------------------------------------------------------------------------------------------------
 
-// out[o, k, :] = x[o, index[k], :]. Threads of one y share a row of `units` packs; `rows` is outer * count.
+// out[o, k, :] = x[o, index[k], :]. Threads with the same y share a row of `units` packs; `rows` is outer * count.
 extern "C" __global__ void take_rows(const T* x, const I* index, T* out, long long rows, long long count, long long n,
                                      long long units, long long least, long long dim, long long* note) {
     long long row = (long long)blockIdx.x * blockDim.y + threadIdx.y;
@@ -56,7 +56,7 @@ extern "C" __global__ void take_each(const T* x, const I* index, T* out, long lo
     out[e] = x[(outer * n + checked(index[e], 0, n, dim, note)) * inner + i];
 }
 
-// out[o, index[o, k, i], i] = src[o, k, i] (or the one element of src); of several, some one stays.
+// out[o, index[o, k, i], i] = src[o, k, i] (or the one element of src); of several, an arbitrary one remains.
 extern "C" __global__ void put_each(const T* src, const I* index, T* out, long long total, long long count, long long n,
                                     long long inner, int single, long long dim, long long* note) {
     long long e = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -66,7 +66,7 @@ extern "C" __global__ void put_each(const T* src, const I* index, T* out, long l
     if (chosen == place) out[(outer * n + place) * inner + i] = src[single ? 0 : e];
 }
 
-// out[place[k]] = src[k], where the last of several stays: `order` sorts the places.
+// out[place[k]] = src[k], where the last of several remains: `order` sorts the indices.
 extern "C" __global__ void put_last(const T* src, const long long* place, const long long* order, T* out,
                                     long long count, long long size, int single) {
     long long k = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -97,7 +97,7 @@ __device__ inline C shared_among(C value, const int* uses, long long row) {
 #endif
 }
 
-// out[o, index[k], :] += g[o, k, :], in whatever order threads come; row `left_out` (-1: none) gets nothing.
+// out[o, index[k], :] += g[o, k, :], in any order of threads; row `left_out` (-1: none) gets nothing.
 extern "C" __global__ void add_rows(const T* g, const I* index, C* out, const int* uses, long long rows,
                                     long long count, long long n, long long inner, long long least,
                                     long long left_out, C factor, long long dim, long long* note) {
@@ -121,8 +121,8 @@ extern "C" __global__ void add_each(const T* g, const I* index, C* out, long lon
     if (chosen == place) add(out + (outer * n + place) * inner + i, (C)widen(g[e]));
 }
 
-// The same as `add_rows` for one outer row, in the order of the indices, so that results do not depend on chance:
-// `order` sorts the indices, and the first of each run of equal ones adds up the run.
+// The same as `add_rows` for one outer row, in the order of the indices, so that results are deterministic: `order`
+// sorts the indices, and the first of each run of equal ones adds up the run.
 extern "C" __global__ void add_runs(const T* g, const I* index, const long long* order, C* out, const int* uses,
                                     long long count, long long n, long long inner, long long least, long long left_out,
                                     C factor, long long dim, long long* note) {

@@ -1,8 +1,8 @@
-// Cross-entropy of logits (N, C, L) with class numbers (N, L), forward and backward, and minus the log-likelihood.
+// Cross-entropy of logits (N, C, L) with class indices (N, L), forward and backward, and negative log-likelihood.
 //
 // Forward reads the logits once and keeps log Σ exp of each row; backward reads them again and writes the gradient.
-// Weights are of type A (0: all are 1). A class that does not exist has the loss nan, and no gradient.
-// Source of the sum in one visit: M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax" (2018).
+// Weights are of type A (0: all are 1). A class out of range has the loss nan, and no gradient. Source of the
+// single-pass sum: M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax" (2018).
 
 const int SOME = 16 / sizeof(T);
 
@@ -16,7 +16,7 @@ template <int count> __device__ inline void add(Tally& t, const A* x) {
     A top = t.top;
     for (int k = 0; k < count; k++) top = Max::of(x[k], top);
     t.sum = scaled(t, top);
-    if (top != -infinite())  // else nothing counts, but exp(-inf - -inf) would be nan
+    if (top != -infinite())  // else there is nothing to add, and exp(-inf - -inf) would be nan
         for (int k = 0; k < count; k++) t.sum += exp(x[k] - top);
     t.top = top;
 }
@@ -28,7 +28,7 @@ __device__ inline Tally over_group(Tally mine, bool warp) {  // the lanes of a w
     return all;
 }
 
-// f(place, elements, how many) for what one thread of `threads` has of a row: packs from where the address allows them.
+// f(index, elements, how many) for one of `threads` threads of a row: packs from the first aligned address on.
 template <class One, class Some> __device__ inline void over_row(const T* row, long long n, int thread, int threads,
                                                                  One one, Some some) {
     long long head = (16 - (unsigned long long)row % 16) % 16 / sizeof(T);
@@ -48,7 +48,7 @@ __device__ inline A loss_of(A logsum, A hit, A w, A away, A mass, A smoothing, l
 
 __device__ inline A not_a_number() { return (A)__int_as_float(0x7fc00000); }
 
-// Rows that lie side by side: a warp or (lanes = blockDim.x) a block for each.
+// Contiguous rows: a warp or (lanes = blockDim.x) a block for each.
 extern "C" __global__ void __launch_bounds__(512) rows(
     const T* x, const long long* target, const A* weight, A* losses, A* weights, A* logsums, long long n,
     long long classes, long long ignored, A smoothing, A mass, int lanes) {
@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(
     long long threads = (long long)gridDim.x * blockDim.x; \
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += threads)
 
-// Classes that lie `length` apart: a thread for each row, neighbours side by side.
+// Classes `length` apart: one thread per row, adjacent rows in adjacent threads.
 extern "C" __global__ void columns(
     const T* x, const long long* target, const A* weight, A* losses, A* weights, A* logsums, long long n,
     long long classes, long long length, long long ignored, A smoothing, A mass) {
@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(1024) total(
 
 // --- backward ------------------------------------------------------------------------------------------------------
 
-struct Slopes { A hit, all, even; };  // what the target's element, the softmax, and (by weight) every element count
+struct Slopes { A hit, all, even; };  // weights of the target's element, the softmax, and (by weight) every element
 
 __device__ inline Slopes slopes_of(const T* g, bool each, long long i, bool counts, const A* divisor, A w, A smoothing,
                                    A mass, long long classes) {
@@ -193,7 +193,7 @@ extern "C" __global__ void columns_grad(
     }
 }
 
-// --- minus the log-likelihood --------------------------------------------------------------------------------------
+// --- negative log-likelihood -----------------------------------------------------------------------------------------
 
 extern "C" __global__ void nll(
     const T* logs, const long long* target, const A* weight, T* losses, T* weights, A* wide_losses,
@@ -210,7 +210,7 @@ extern "C" __global__ void nll(
     }
 }
 
-// Into zeros.
+// Writes into zeros.
 extern "C" __global__ void nll_grad(const T* g, const long long* target, const T* weights, T* gx, long long n,
                                     long long classes, long long length, long long ignored, bool each) {
     EACH_ROW {

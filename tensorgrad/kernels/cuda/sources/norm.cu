@@ -1,8 +1,8 @@
-// Layer norm and root-mean-square norm over rows that lie side by side, forward and backward.
+// Layer norm and root-mean-square norm over contiguous rows, forward and backward.
 //
-// A row is held in registers (held.cuh), so that it is read once. CENTRED: the mean is taken off (layer norm). W is
-// the type of weight and bias. A row is gone over twice, for the mean and for the squares: no cancellation. Bytes per
-// element: forward x and out; backward g, x and gx, and the sums over rows are made on the way.
+// A row is kept in registers (held.cuh), so that it is read once. CENTRED: the mean is subtracted (layer norm). W is
+// the type of weight and bias. There are two passes over a row, for the mean and for the squares: no cancellation.
+// Bytes per element: forward x and out; backward g, x and gx, and the sums over rows are computed along the way.
 
 #include "held.cuh"
 
@@ -46,8 +46,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
 }
 
 // gx = rstd (g w - mean(g w) - normal mean(g w normal)), normal = (x - mean) rstd. Sums of g normal and of g over the
-// rows that a group of threads had go to its own line of `weights` and `biases` (0: not needed); gx may be 0, too.
-const int FEWER = sizeof(T) < 4 ? 256 : 512;  // the sums take registers: norm.py gives longer rows away
+// rows of a group of threads go to its own line of `weights` and `biases` (0: not needed); gx may be 0, too.
+const int FEWER = sizeof(T) < 4 ? 256 : 512;  // the sums take registers: norm.py declines longer rows
 
 extern "C" __global__ void __launch_bounds__(THREADS < FEWER ? THREADS : FEWER) backward(
     const T* g, const T* x, const W* weight, const A* means, const A* rstds, T* gx, A* weights, A* biases,

@@ -1,16 +1,16 @@
-// Steps of optimizers over all parameters of a group, and what is done with all gradients at once: one launch each.
+// Optimizer steps over all parameters of a group, and operations on all gradients together: one launch each.
 //
-// The arrays come as a table in the GPU's memory, a job for each parameter. A block works on one piece of one job, which
-// it finds by bisection. Everything is read once and written once; bytes for a float32 parameter: SGD 12, with momentum
-// 20, Adam 28, AMSGrad 36; norm 4, scaling 8.
+// The arrays come as a table in the GPU's memory, with one job per parameter. A block works on one piece of one job,
+// which it finds by bisection. Everything is read once and written once; bytes for a float32 parameter: SGD 12, with
+// momentum 20, Adam 28, AMSGrad 36; norm 4, scaling 8.
 
 struct Job {
-    T* array[5];      // what moves, then what the update reads: gradient and state, as far as there is any
+    T* array[5];  // the parameter, then the arrays the update reads: gradient and state, if any
     long long size;   // elements of each
     long long first;  // the number of the job's first block
 };
 
-const int PIECE = 16384;  // elements; kernels/cuda/optim.py counts blocks by it
+const int PIECE = 16384;  // elements; kernels/cuda/optim.py computes the number of blocks from it
 const int LANES = 16 / sizeof(T);
 
 struct alignas(16) Pack { T at[LANES]; };
@@ -51,7 +51,7 @@ template <int ARRAYS, int WRITTEN, class Each> __device__ void over_piece(const 
 
 // --- steps: the formulas of tensorgrad/optim/sgd.py and adam.py, in the same order of operations ---------------------
 
-// The gradient to go down along. A decay of 0 must not meet an infinite parameter.
+// The gradient to descend along. A decay of 0 must not be multiplied by an infinite parameter.
 __device__ inline A descent(A x, A g, A decay, A sign) { return decay != 0 ? sign * g + decay * x : sign * g; }
 
 extern "C" __global__ void sgd(const Job* jobs, int count, A lr, A decay, A sign) {
@@ -71,7 +71,7 @@ extern "C" __global__ void sgd_momentum(
 struct Adam {
     A rate, eps, shrink, decay, take1, keep2, take2, sign;
 
-    // Leaves the mean square in v[3], which `move` divides by.
+    // Leaves the mean square in v[3], by which `move` divides.
     __device__ void average(A* v) const {
         v[0] *= shrink;
         A slope = descent(v[0], v[1], decay, sign);
@@ -102,10 +102,10 @@ extern "C" __global__ void adam_amsgrad(
     });
 }
 
-// --- all gradients at once -------------------------------------------------------------------------------------------
+// --- all gradients together ------------------------------------------------------------------------------------------
 
-// The root of the sum of all squares. The block that ends last adds up what every block has left, in their order, so
-// that the result depends on nothing else. `ended` is 0 before, and again after.
+// The root of the sum of all squares. The block that finishes last adds up the sums of all blocks, in their order, so
+// that the result depends on nothing else. `ended` is 0 before, and again afterwards.
 extern "C" __global__ void total_norm(const Job* jobs, int count, double* parts, unsigned* ended, T* out) {
     __shared__ bool last;
     A sum = 0;
@@ -128,14 +128,14 @@ extern "C" __global__ void total_norm(const Job* jobs, int count, double* parts,
     }
 }
 
-// Brings gradients of the norm `total` to the norm `limit`, if they are above it.
+// Scales gradients of the norm `total` to the norm `limit`, if they exceed it.
 extern "C" __global__ void clip(const Job* jobs, int count, const T* total, A limit) {
     A factor = limit / (widen(*total) + (A)1e-6);
-    if (factor > 1) factor = 1;  // a NaN stays
+    if (factor > 1) factor = 1;  // a NaN is kept
     over_piece<1, 1>(jobs, count, [=](A* v) { v[0] *= factor; });
 }
 
-// Multiplies by *inverse; *found becomes 1 if a gradient was infinite or not a number before.
+// Multiplies by *inverse; *found becomes 1 if a gradient was infinite or NaN before.
 extern "C" __global__ void unscale(const Job* jobs, int count, const float* inverse, float* found) {
     A factor = *inverse;
     bool finite = true;
@@ -143,10 +143,10 @@ extern "C" __global__ void unscale(const Job* jobs, int count, const float* inve
         finite = finite && v[0] - v[0] == 0;
         v[0] *= factor;
     });
-    if (!finite) *found = 1;  // all who write, write the same
+    if (!finite) *found = 1;  // all writers write the same value
 }
 
-// The scale of losses after a step: less if it overflowed, more after `interval` steps that did not.
+// The loss scale after a step: smaller if it overflowed, larger after `interval` steps that did not.
 extern "C" __global__ void rescale(
     float* scale, int* steps, const float* found, float growth, float backoff, int interval
 ) {

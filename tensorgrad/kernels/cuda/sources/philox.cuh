@@ -1,12 +1,12 @@
-// Philox 4x32-10, and how its words become uniforms and normals: included by the programs that draw.
+// Philox 4x32-10, and the conversion of its words to uniforms and normals: included by the programs that draw.
 //
 // Philox scrambles a 128-bit counter under a 64-bit key. Source: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw,
-// "Parallel random numbers: as easy as 1, 2, 3", SC'11. As in cuRAND the upper half of the counter is the number of the
-// thread, the lower half counts the blocks of four words that this thread has had.
+// "Parallel random numbers: as easy as 1, 2, 3", SC'11. As in cuRAND, the upper half of the counter is the number of
+// the thread, and the lower half counts the blocks of four words that this thread has drawn.
 
 template <class V> struct Real { typedef float type; };
 template <> struct Real<double> { typedef double type; };
-typedef Real<T>::type R;  // what samples of T are computed in
+typedef Real<T>::type R;  // the type in which samples of T are computed
 typedef unsigned long long Long;
 
 struct Words { unsigned x, y, z, w; };

@@ -1,8 +1,8 @@
 // One pointwise op of up to three operands: reads each operand once and writes the result once, sixteen bytes at a time
-// where memory allows. An operand is an array, or a number (then its address is 0).
+// if memory allows. An operand is an array, or a scalar (then its address is 0).
 //
-// EXPRESSION says what is computed from a, b, c and p, q, r; OPERANDS how many operands there are, TA, TB, TC what they
-// are in memory, OUT what the result is.
+// EXPRESSION is computed from a, b, c and p, q, r; OPERANDS is the number of operands, TA, TB, TC are their types in
+// memory, OUT is the type of the result.
 
 #define N(number) ((A)(number))
 #ifndef TB
@@ -12,13 +12,13 @@
 #define TC T
 #endif
 
-const int SOME = 16 / sizeof(T);  // elements to a thread
+const int SOME = 16 / sizeof(T);  // elements per thread
 
 template <class E> struct Wide { typedef A type; };
 template <> struct Wide<bool> { typedef bool type; };
 
 __device__ inline A sigmoid(A x) { return 1 / (1 + exp(-x)); }
-__device__ inline A limited(A x, A low, A high) {  // a nan stays, and the upper limit wins
+__device__ inline A limited(A x, A low, A high) {  // a nan is kept, and the upper limit takes precedence
     A raised = x < low ? low : x;
     return raised > high ? high : raised;
 }
@@ -71,8 +71,9 @@ extern "C" __global__ void whole(OUT* out, long long n, const TA* a, A a_number,
                    q, r);
 }
 
-// Arrays of up to four dimensions, broadcast by steps of 0. I is the type of a place: division by 64-bit numbers costs
-// four times as much. `count` neighbours at a time: n3 is a multiple of it, and steps in the last dimension are 0 or 1.
+// Arrays of up to four dimensions, broadcast with steps of 0. I is the type of an index: 64-bit division costs four
+// times as much. `count` adjacent elements at a time: n3 is a multiple of it, and steps in the last dimension are 0 or
+// 1.
 struct Steps { long long s0, s1, s2, s3; };
 
 template <int count, class I, class E> __device__ inline void take_at(

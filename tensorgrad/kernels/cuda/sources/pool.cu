@@ -1,10 +1,10 @@
-// Pooling over three spatial dimensions (the first of them 1 long where there are fewer), one thread for each result:
-// a window's maximum or mean going forward, and going back, for each element of the input, what its windows send it.
-// So no two threads write to one place, and sums have one order.
+// Pooling over three spatial dimensions (the first of length 1 if there are fewer), one thread per result: forward a
+// window's maximum or mean; backward, for each element of the input, the sum of its windows' gradients. So no two
+// threads write to the same element, and sums have a fixed order.
 //
 // EVEN: the windows are those of adaptive pooling, window i from floor(i d / p) to ceil((i + 1) d / p); else they begin
-// at i s - b and have k taps, e apart. LAST: channels lie last in memory. INDEX: what counts elements, 64 bits wide
-// only where 32 do not suffice, since a division of 64 bits is slow.
+// at i s - b and have k taps, e apart. LAST: channels are last in memory. INDEX: the type of counts, 64 bits wide only
+// if 32 do not suffice, since 64-bit division is slow.
 
 #define GEOMETRY                                                                                                      \
     int d0, int d1, int d2, int p0, int p1, int p2, int k0, int k1, int k2, int s0, int s1, int s2, int b0, int b1,    \
@@ -35,7 +35,7 @@ __device__ inline Spot spot_of(INDEX i, int channels, int n0, int n1, int n2) {
     return at;
 }
 
-// Where the plane begins, and how far its elements are apart.
+// The plane's beginning, and the distance between its elements.
 __device__ inline long long start_of(Spot at, int channels, long long size) {
     return LAST ? (long long)at.image * size * channels + at.channel : ((long long)at.image * channels + at.channel) * size;
 }
@@ -59,7 +59,7 @@ __device__ inline Reach under(int window, int d, int p, int k, int s, int b, int
     return reach;
 }
 
-// The windows that an element may be under: from ... below `to`.
+// The windows that may contain an element: from ... below `to`.
 __device__ inline Reach over(int position, int d, int p, int k, int s, int b, int e) {
     Reach reach;
 #if EVEN
@@ -74,7 +74,7 @@ __device__ inline Reach over(int position, int d, int p, int k, int s, int b, in
     return reach;
 }
 
-// How many elements a window counts in one dimension: with those in the padding, if `padded`.
+// How many elements a window counts in one dimension: including those in the padding, if `padded`.
 __device__ inline int length(int window, int d, int p, int k, int s, int b, int padded) {
 #if EVEN
     Reach reach = under(window, d, p, k, s, b, 1);
@@ -85,7 +85,7 @@ __device__ inline int length(int window, int d, int p, int k, int s, int b, int 
 #endif
 }
 
-// The maximum of each window, and its place in the plane: the first of equal ones, but the last NaN.
+// The maximum of each window, and its index in the plane: the first of equal ones, but the last NaN.
 // Reads every element once for each window over it (mostly from the cache); writes one T and eight bytes.
 extern "C" __global__ void max_pool(const T* x, T* values, long long* places, long long count, int channels, GEOMETRY) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
@@ -103,7 +103,7 @@ extern "C" __global__ void max_pool(const T* x, T* values, long long* places, lo
                 A value = widen(plane[here * apart(channels)]);
                 if (value > best || value != value || place < 0) best = value, place = here;
             }
-    if (place < 0) {  // all taps of a dilated window miss the input: the place must still be one
+    if (place < 0) {  // all taps of a dilated window miss the input: the index must still be valid
         place = ((long long)(at.c0 * s0 - b0) * d1 + at.c1 * s1 - b1) * d2 + at.c2 * s2 - b2;
         place = max(0LL, min(place, (long long)d0 * d1 * d2 - 1));
     }
@@ -111,7 +111,7 @@ extern "C" __global__ void max_pool(const T* x, T* values, long long* places, lo
     places[i] = place;
 }
 
-// The gradients of all windows whose maximum an element is.
+// The sum of the gradients of all windows whose maximum an element is.
 extern "C" __global__ void max_pool_grad(const T* g, const long long* places, T* out, long long count, int channels,
                                          GEOMETRY) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
@@ -130,7 +130,7 @@ extern "C" __global__ void max_pool_grad(const T* g, const long long* places, T*
     store(out + i, sum);
 }
 
-// What the sum of a window is divided by; `divisor` other than 0 overrides it.
+// The divisor of a window's sum; `divisor` other than 0 overrides it.
 __device__ inline A divisor_of(int c0, int c1, int c2, int padded, long long divisor, GEOMETRY) {
     if (divisor) return (A)divisor;
     return (A)length(c0, d0, p0, k0, s0, b0, padded) * (A)length(c1, d1, p1, k1, s1, b1, padded)
@@ -158,7 +158,7 @@ extern "C" __global__ void avg_pool(const T* x, T* out, long long count, int cha
 
 #if !LAST
 
-// The same for large windows, above all one over the whole plane: a warp for each, its lanes side by side in memory.
+// The same for large windows, above all one over the whole plane: a warp for each, its lanes adjacent in memory.
 extern "C" __global__ void avg_pool_wide(const T* x, T* out, long long count, int channels, int padded,
                                          long long divisor, GEOMETRY) {
     long long i = (blockIdx.x * (long long)blockDim.x + threadIdx.x) / 32;
@@ -179,7 +179,7 @@ extern "C" __global__ void avg_pool_wide(const T* x, T* out, long long count, in
 
 #endif
 
-// Every element gets the gradient of each window over it, divided as the window's sum was.
+// Every element gets the gradient of each window over it, with the divisor of the window's sum.
 extern "C" __global__ void avg_pool_grad(const T* g, T* out, long long count, int channels, int padded,
                                          long long divisor, GEOMETRY) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;

@@ -1,10 +1,10 @@
-// What all programs share: the two half-precision types, and sums and maxima over a warp and over a block.
+// Shared by all programs: the two half-precision types, and sums and maxima over a warp and over a block.
 //
-// No header of CUDA is included, so that a program compiles in a twentieth of a second and wherever NVRTC is.
+// No CUDA header is included, so that a program compiles in a twentieth of a second and wherever NVRTC is installed.
 
 struct bfloat16 { unsigned short bits; };
 
-#ifndef EMULATED  // the tests' emulator of a GPU says these in C++
+#ifndef EMULATED  // the tests' emulator of a GPU defines these in C++
 struct half { unsigned short bits; };
 
 #define SHARED(type, name) extern __shared__ __align__(16) unsigned char name##_bytes[]; type* name = (type*)name##_bytes
@@ -25,12 +25,12 @@ __device__ inline float widen(bfloat16 x) { return __uint_as_float((unsigned)x.b
 __device__ inline bfloat16 as_bfloat16(float x) {
     unsigned bits = __float_as_uint(x);
     bfloat16 value;
-    // To the nearest, ties to even; a NaN stays one.
+    // To the nearest, ties to even; a NaN is kept.
     value.bits = x != x ? 0x7fff : (unsigned short)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
     return value;
 }
 
-// A value from memory in the type that is computed with, and back: store(address, value).
+// A value from memory in the type of the computation, and back: store(address, value).
 __device__ inline float widen(float x) { return x; }
 __device__ inline double widen(double x) { return x; }
 __device__ inline long long widen(long long x) { return x; }
@@ -50,8 +50,8 @@ __device__ inline void store(signed char* to, long long x) { *to = (signed char)
 __device__ inline void store(unsigned char* to, long long x) { *to = (unsigned char)x; }
 __device__ inline void store(bool* to, long long x) { *to = x != 0; }
 
-// Some neighbours that are loaded or stored at once: sixteen bytes where memory is to be used well. The address must be
-// a multiple of their size.
+// Several adjacent elements that are loaded or stored together: sixteen bytes for full memory throughput. The address
+// must be a multiple of their size.
 template <class E, int count> struct __align__(sizeof(E) * count) Packed { E of[count]; };
 template <int count, class E> __device__ inline Packed<E, count> load_packed(const E* from) {
     return *(const Packed<E, count>*)from;
@@ -78,12 +78,12 @@ template <class Op, class V> __device__ V over_warp(V value) {
     return value;
 }
 
-// Every thread gets the result over its block (of whole warps). `neutral` is what adds nothing.
+// Every thread gets the result over its block (of whole warps). `neutral` is the neutral element.
 template <class Op, class V> __device__ V over_block(V value, V neutral) {
     __shared__ V parts[32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     value = over_warp<Op>(value);
-    __syncthreads();  // nobody still reads the parts of the call before
+    __syncthreads();  // no thread still reads the parts of the previous call
     if (lane == 0) parts[warp] = value;
     __syncthreads();
     value = lane < warps ? parts[lane] : neutral;

@@ -2,7 +2,7 @@
 //
 // Each element costs its own size in bytes written, and nothing read.
 //
-// PACK says how many neighbours a thread of `dropout` takes at a time.
+// PACK: how many adjacent elements a thread of `dropout` takes at a time.
 
 #ifndef PACK
 #define PACK 1
@@ -37,8 +37,8 @@ template <class V, class X> __device__ inline void put(V* to, X x) { *to = (V)x;
 template <class X> __device__ inline void put(half* to, X x) { *to = as_half((float)x); }
 template <class X> __device__ inline void put(bfloat16* to, X x) { *to = as_bfloat16((float)x); }
 
-// Which thread draws what for n numbers: the order of PyTorch's kernels. Thread t of S writes the elements t, t + S,
-// t + 2S, t + 3S from its first four words, and so on.
+// Which thread draws which of n numbers: the order of PyTorch's kernels. Thread t of S writes the elements t, t + S, t
+// + 2S, t + 3S from its first four words, and so on.
 template <class Draw, class V, class Function>
 __device__ inline void over_elements(long long n, Long seed, Long offset, Function write) {
     const int many = 16 / sizeof(V);
@@ -74,7 +74,7 @@ extern "C" __global__ void log_normal(T* out, long long n, Long seed, Long offse
 extern "C" __global__ void exponential(T* out, long long n, Long seed, Long offset, R rate) {
     const R tiny = sizeof(R) == 8 ? (R)0x1p-53 : (R)0x1p-24;
     over_elements<Uniform, R>(n, seed, offset, [=](long long i, R u) {
-        // Near 1 the approximate logarithm may come out as 0, which is not a sample.
+        // Near 1 the approximate logarithm may be 0, which is not a valid sample.
         put(out + i, (R)-1 / rate * (u >= 1 - tiny ? -tiny : quick_log(u)));
     });
 }
@@ -92,7 +92,7 @@ extern "C" __global__ void cauchy(T* out, long long n, Long seed, Long offset, R
 
 // Dropout: x / keep with probability `keep`, else 0. Reads and writes each element once; no mask is kept, since the
 // same call on the gradient, with the same seed and offset, is the derivative. PACK = 1 is the order of
-// `over_elements`. Words are made floats here, also for T = double.
+// `over_elements`. Words are converted to float here, also for T = double.
 extern "C" __global__ void dropout(const T* x, T* out, long long n, Long seed, Long offset, R keep) {
     const R scale = (R)(1.0 / keep);
 #if PACK == 1
@@ -115,7 +115,7 @@ extern "C" __global__ void dropout(const T* x, T* out, long long n, Long seed, L
 #endif
 }
 
-// Whether weights are finite, and 0 or more (`positive`: more than 0); if one is not, that is noted (bounds.py).
+// Checks that weights are finite and at least 0 (`positive`: above 0); if one is not, that is recorded (bounds.py).
 extern "C" __global__ void check_weights(const T* weights, long long n, int positive, volatile long long* note) {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -123,7 +123,7 @@ extern "C" __global__ void check_weights(const T* weights, long long n, int posi
     if (!(positive ? weight > 0 : weight >= 0) || weight - weight != 0) note[0] = 1;
 }
 
-// Indices drawn by their shares: each sample looks up a uniform number in the running sums of its row.
+// Indices drawn by their shares: each sample looks up a uniform number in the cumulative sums of its row.
 extern "C" __global__ void multinomial(const T* sums, const T* shares, long long* out, long long rows, int count,
                                        int samples, Long seed, Long offset) {
     int across = gridDim.x * blockDim.x, mine = blockIdx.x * blockDim.x + threadIdx.x;
@@ -139,7 +139,7 @@ extern "C" __global__ void multinomial(const T* sums, const T* shares, long long
                 if (widen(sum[middle]) < widen(value)) low = middle + 1; else high = middle;
             }
             if (low == count) low = count - 1;
-            while (low > 0 && widen(share[low]) == 0) low--;  // what has no share is never drawn
+            while (low > 0 && widen(share[low]) == 0) low--;  // an index with a share of 0 is never drawn
             out[row * samples + sample] = low;
         }
 }
@@ -167,7 +167,7 @@ extern "C" __global__ void below_64(T* out, long long n, Long seed, Long offset,
     });
 }
 
-// Each probability decides on one element; four neighbours belong to one thread.
+// Each probability decides one element; a thread takes four adjacent ones.
 extern "C" __global__ void __launch_bounds__(512) bernoulli_each(
     const R* p, T* out, long long n, Long seed, Long offset) {
     Long thread = (Long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -179,8 +179,8 @@ extern "C" __global__ void __launch_bounds__(512) bernoulli_each(
     }
 }
 
-// Values whose keys are alike (under `mask`) lie side by side in the order they came in: each such run is shuffled.
-// Source: R. A. Fisher and F. Yates, 1938, in the form of R. Durstenfeld, "Algorithm 235", 1964.
+// Values with equal keys (under `mask`) are adjacent, in their original order: each such run is shuffled. Source: R. A.
+// Fisher and F. Yates, 1938, in the form of R. Durstenfeld, "Algorithm 235", 1964.
 extern "C" __global__ void __launch_bounds__(512) shuffle_ties(
     const Long* keys, T* values, long long n, Long mask, Long seed, Long offset) {
     long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,8 +1,8 @@
-// Reductions of an array (outer, n, inner) over its middle dimension: rows lie side by side if inner is 1, else
-// columns. Each element is read once. Sums run in an order that the sizes alone decide, so that results repeat.
+// Reductions of an array (outer, n, inner) over its middle dimension: rows are contiguous if inner is 1, else columns.
+// Each element is read once. The order of sums depends on the sizes alone, so results are reproducible.
 //
-// OP is one of the structures below; OUT is the type of what it gives. Where there are few results, n is cut into
-// `splits` pieces, whose tallies (..._split) a second launch puts together (..._join).
+// OP is one of the structures below; OUT is the type of its result. If there are few results, n is split into `splits`
+// pieces, whose tallies (..._split) are combined in a second launch (..._join).
 
 #ifdef WHOLE
 typedef long long R;
@@ -14,7 +14,7 @@ const int SOME = 16 / sizeof(T);
 
 template <class V> __device__ inline V infinite() { return (V)__int_as_float(0x7f800000); }
 
-// --- what is reduced to: a Tally is what a part of the elements comes to ------------------------------------------
+// --- the ops: a Tally is the partial result of some elements -------------------------------------------------------
 
 struct Plain { typedef R Tally; };
 
@@ -76,7 +76,7 @@ struct norm_max : amax {
 };
 
 struct Place { R value; long long at; };
-// The first of the largest elements, or of the nans; `larger` says which of two comes before.
+// The first of the largest elements, or of the nans; `larger` compares two of them.
 template <class Larger> struct Extreme {
     typedef Place Tally;
     static __device__ Place none() { return {0, -1}; }
@@ -98,9 +98,9 @@ struct Less { static __device__ bool is(R a, R b) { return a < b; } };
 struct argmax : Extreme<Greater> {};
 struct argmin : Extreme<Less> {};
 
-// Count, mean and squares of the distances from it. Sources: B. P. Welford, "Note on a method for calculating corrected
+// Count, mean and sum of squared distances from it. Sources: B. P. Welford, "Note on a method for calculating corrected
 // sums of squares and products" (1962); T. F. Chan et al., "Updating formulae and a pairwise algorithm" (1979).
-struct Spread { R mean; double squares; long long n; };  // squares of numbers in R leave its range
+struct Spread { R mean; double squares; long long n; };  // squares of numbers may exceed the range of R
 struct var {
     typedef Spread Tally;
     static __device__ Spread none() { return {0, 0, 0}; }
@@ -138,7 +138,7 @@ struct logsumexp {
     static __device__ Exponentials with(Exponentials t, R x, long long, R) { return both(t, {x, 1}); }
     static __device__ Exponentials both(Exponentials a, Exponentials b) {
         R top = Max::of(a.top, b.top);
-        // Equal tops may be infinite: their difference is not asked for.
+        // Equal tops may be infinite: their difference is not computed.
         R left = a.top == top ? a.sum : a.sum * exp(a.top - top);
         R right = b.top == top ? b.sum : b.sum * exp(b.top - top);
         return {top, left + right};
@@ -150,9 +150,9 @@ struct logsumexp {
 #endif
 
 typedef OP::Tally Tally;
-struct Held { Tally tally; };  // in memory: no other type, whatever T is
+struct Held { Tally tally; };  // in memory: the same type for any T
 
-// --- parts put together --------------------------------------------------------------------------------------------
+// --- combining parts -----------------------------------------------------------------------------------------------
 
 __device__ inline Tally from_lane(Tally mine, int step) {  // the tally of the lane whose number differs by `step`
     union { Tally tally; unsigned words[sizeof(Tally) / 4]; } given, got;
@@ -161,7 +161,7 @@ __device__ inline Tally from_lane(Tally mine, int step) {  // the tally of the l
     return got.tally;
 }
 
-// The lanes of a group get what theirs comes to. The lower lane's is the left one: the order of the elements.
+// The lanes of a group get their combined tally. The lower lane's is on the left: the order of the elements.
 __device__ inline Tally over_lanes(Tally mine, int lanes) {
     for (int step = 1; step < lanes; step *= 2) {
         Tally other = from_lane(mine, step);
@@ -170,17 +170,17 @@ __device__ inline Tally over_lanes(Tally mine, int lanes) {
     return mine;
 }
 
-__device__ inline Tally over_threads(Tally mine) {  // the first thread gets that of the block
+__device__ inline Tally over_threads(Tally mine) {  // the first thread gets the block's result
     __shared__ Tally parts[32];
     mine = over_lanes(mine, 32);
-    __syncthreads();  // nobody still reads the parts of the row before
+    __syncthreads();  // no thread still reads the parts of the previous row
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = mine;
     __syncthreads();
     if (threadIdx.x < 32) mine = over_lanes(threadIdx.x < blockDim.x / 32 ? parts[threadIdx.x] : OP::none(), 32);
     return mine;
 }
 
-// Elements or tallies, from `first` up to `last`, as one thread of `threads` meets them; `by` is the step in memory.
+// Elements or tallies, from `first` up to `last`, as visited by one thread of `threads`; `by` is the step in memory.
 __device__ inline Tally gathered(const T* x, long long first, long long last, int thread, int threads, bool packed,
                                  R p) {
     Tally mine = OP::none();
@@ -218,7 +218,7 @@ struct Tallies {
 
 // --- rows ------------------------------------------------------------------------------------------------------------
 
-// One block for each piece of a row.
+// One block per piece of a row.
 template <class To> __device__ void rows(const T* x, To to, long long rows, long long n, long long splits,
                                          long long piece, bool packed, R p) {
     for (long long task = blockIdx.x; task < rows * splits; task += gridDim.x) {
@@ -229,14 +229,14 @@ template <class To> __device__ void rows(const T* x, To to, long long rows, long
     }
 }
 
-// Some lanes, a power of two up to 32, for each row.
+// A power of two of lanes, up to 32, per row.
 template <class From, class To> __device__ void short_rows(const From* x, To to, long long rows, long long n, int lanes,
                                                            bool packed, R p) {
     int lane = threadIdx.x & (lanes - 1);
     long long each = blockDim.x / lanes;
     for (long long start = blockIdx.x * each; start < rows; start += gridDim.x * each) {
         long long row = start + threadIdx.x / lanes;
-        // Beyond the last row there is nothing to gather, but other lanes of the warp wait.
+        // There is nothing to read beyond the last row, but other lanes of the warp wait.
         Tally mine = over_lanes(gathered(x + row * n, 0, row < rows ? n : 0, lane, lanes, packed, p), lanes);
         if (lane == 0 && row < rows) to.put(row, mine);
     }
@@ -244,7 +244,7 @@ template <class From, class To> __device__ void short_rows(const From* x, To to,
 
 // --- columns ---------------------------------------------------------------------------------------------------------
 
-// A block of `wide` times `high` threads: each takes `count` neighbouring columns, and every high-th row of a piece.
+// A block of `wide` times `high` threads: each takes `count` adjacent columns, and every high-th row of a piece.
 template <int count, class From, class To> __device__ void columns(
     const From* x, To to, long long outer, long long n, long long inner, long long splits, long long piece, R p) {
     __shared__ Tally held[256];
@@ -262,7 +262,7 @@ template <int count, class From, class To> __device__ void columns(
                 for (int k = 0; k < count; k++) mine[k] = added(mine[k], some.of[k], i, p);
             }
         for (int k = 0; k < count; k++) {
-            __syncthreads();  // nobody still reads what was held before
+            __syncthreads();  // no thread still reads the previous contents
             held[line * wide + column] = mine[k];
             __syncthreads();
             if (line || at >= inner) continue;
@@ -275,7 +275,7 @@ template <int count, class From, class To> __device__ void columns(
 
 // --- the kernels -----------------------------------------------------------------------------------------------------
 
-// COLUMNS chooses the half of the kernels that is compiled.
+// COLUMNS selects the half of the kernels that is compiled.
 #define COMMA ,
 #ifdef COLUMNS
 #define REDUCTIONS(suffix, From, To, targets, ...) \

@@ -1,10 +1,10 @@
-// Random numbers whose parameters are arrays, drawn until one is accepted: a thread for each element, with a stream of
-// its own. These are not PyTorch's numbers. All is computed in double, also for T = float. Each element costs its
-// parameters read and itself written, but it is arithmetic that takes the time.
+// Random numbers with arrays of parameters, drawn by rejection: one thread per element, each with its own stream. These
+// are not PyTorch's numbers. All is computed in double, also for T = float. Each element's parameters are read and its
+// sample written, but the arithmetic takes most of the time.
 
 #include "philox.cuh"
 
-// The words of one element, from its place in the stream on.
+// The words of one element, from its position in the stream on.
 struct Stream {
     Long counter, element, seed;
     unsigned words[4];
@@ -34,8 +34,8 @@ __device__ inline long long element_of(long long n) {
     return i < n ? i : -1;
 }
 
-// Source: G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables", ACM TOMS 26 (2000). Of shape
-// parameters below 1 it is the variate of one more, times a power of a uniform.
+// Source: G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables", ACM TOMS 26 (2000). For shape
+// parameters below 1 it is the sample of one more, times a power of a uniform.
 __device__ inline double gamma_variate(double alpha, Stream& stream) {
     double boost = alpha < 1 ? pow(stream.uniform(), 1 / alpha) : 1, d = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3;
     double c = 1 / sqrt(9 * d);
@@ -50,13 +50,13 @@ __device__ inline double gamma_variate(double alpha, Stream& stream) {
 extern "C" __global__ void standard_gamma(const T* alpha, T* out, long long n, Long seed, Long offset) {
     long long i = element_of(n);
     if (i < 0) return;
-    const T least = sizeof(T) == 8 ? (T)2.2250738585072014e-308 : (T)1.17549435e-38f;  // 0 would have no logarithm
+    const T least = sizeof(T) == 8 ? (T)2.2250738585072014e-308 : (T)1.17549435e-38f;  // 0 has no logarithm
     Stream stream(offset, i, seed);
     T shape = alpha[i], value = shape > 0 ? (T)gamma_variate(shape, stream) : 0;
     out[i] = !(shape >= 0) ? (T)not_a_number() : value < least ? least : value;
 }
 
-// Source: D. Knuth for small rates: how many uniforms until their product is below exp(-rate); W. Hörmann, "The
+// Source: D. Knuth for small rates: the number of uniforms until their product is below exp(-rate); W. Hörmann, "The
 // transformed rejection method for generating Poisson random variables" (1993), algorithm PTRS, for large ones.
 __device__ inline double poisson_variate(double rate, Stream& stream) {
     if (rate < 10) {
@@ -84,8 +84,8 @@ extern "C" __global__ void poisson(const T* rate, T* out, long long n, Long seed
     out[i] = wanted >= 0 ? (T)poisson_variate(wanted, stream) : (T)not_a_number();
 }
 
-// For few expected heads the tosses from one head to the next are drawn; else W. Hörmann, "The generation of binomial
-// random variates", J. Stat. Comput. Simul. 46 (1993), algorithm BTRS. p <= 1/2.
+// If few successes are expected, the trials from one success to the next are drawn; else W. Hörmann, "The generation of
+// binomial random variates", J. Stat. Comput. Simul. 46 (1993), algorithm BTRS. p <= 1/2.
 __device__ inline double binomial_variate(double count, double p, Stream& stream) {
     if (count * p < 10) {
         double tosses = 0, scale = log1p(-p);

@@ -1,8 +1,8 @@
-// Running sums over the middle dimension of an array (outer, n, inner), forwards or (`backwards`) from the end.
-// Sums of two-byte floats are kept in float. Each element is read and written once.
+// Cumulative sums over the middle dimension of an array (outer, n, inner), forwards or (`backwards`) from the end. Sums
+// of two-byte floats are kept in float. Each element is read and written once.
 //
-// Rows (inner is 1): a block goes along a row, 256 threads times ITEMS neighbours at a time. Each thread adds up its
-// own, lanes are added by shuffles, warps through shared memory; what came before is carried on.
+// Rows (inner is 1): a block goes along a row, 256 threads times ITEMS adjacent elements at a time. Each thread adds up
+// its own, lanes are added by shuffles, warps through shared memory; the sum so far is carried on.
 // Source: W. D. Hillis and G. L. Steele, "Data parallel algorithms" (1986).
 
 #ifdef WHOLE
@@ -12,7 +12,7 @@ typedef A R;
 #endif
 const int ITEMS = 4, THREADS = 256;
 
-// The sum over the lower lanes, and this one.
+// The sum over the lower lanes and this one.
 __device__ inline R running(R value) {
     int lane = threadIdx.x % 32;
     for (int step = 1; step < 32; step *= 2) {
@@ -36,7 +36,7 @@ extern "C" __global__ void rows(const T* x, OUT* out, long long rows, long long 
                 mine[k] = sum;
             }
             R up_to = running(sum);
-            __syncthreads();  // nobody still reads the sums of the stretch before
+            __syncthreads();  // no thread still reads the sums of the previous stretch
             if (lane == 31) warps[warp] = up_to;
             __syncthreads();
             R before = __shfl_up_sync(ALL_LANES, up_to, 1), all = carried;
@@ -54,7 +54,7 @@ extern "C" __global__ void rows(const T* x, OUT* out, long long rows, long long 
     }
 }
 
-// A thread for each column.
+// One thread per column.
 extern "C" __global__ void columns(const T* x, OUT* out, long long outer, long long n, long long inner,
                                    bool backwards) {
     long long step = backwards ? -inner : inner;

@@ -1,1 +1,1 @@
-"""How kernels are compiled, kept, loaded and run: everything of the compiled backend that is no kernel."""
+"""The compiled backend's machinery: how kernels are compiled, cached, loaded and run."""

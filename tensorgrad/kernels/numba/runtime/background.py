@@ -1,7 +1,7 @@
-"""Gets kernels ready in the background; NumPy serves meanwhile.
+"""Prepares compiled kernels in the background, while NumPy runs the ops.
 
-A process of its own compiles them (compiler.py) and keeps them in the user's cache folder (cache.py); a thread of the
-program loads them from there. It holds Python's lock for moments only.
+A separate process compiles them (compiler.py) and stores them in the user's cache folder (cache.py); a thread of the
+program loads them from there. That thread holds the GIL only for moments at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tensorgrad.system import forks
 
 _queue: SimpleQueue = SimpleQueue()
 _thread: threading.Thread | None = None
-_child = False  # in a forked child nothing is compiled: a lock of the compiler's may have been held at the fork
+_child = False  # a forked child compiles nothing: one of the compiler's locks may have been held at the fork
 
 
 def _forked() -> None:
@@ -36,11 +36,11 @@ _compiler = Compiler()
 
 
 class Unusable(Failed):
-    """No kernel may be used in this process."""
+    """No kernel can be used in this process."""
 
 
 def compiled(kernel: str) -> Any:
-    """The kernel "family.name", loaded from the cache; before that compiled, if it is not there. Raises: Failed."""
+    """Returns the kernel "family.name" from the cache, compiling it first if it is missing. Raises: Failed."""
     from tensorgrad.kernels.numba.runtime import cache, internals
 
     if internals.untried():
@@ -52,8 +52,8 @@ def compiled(kernel: str) -> Any:
             family = kernel.rpartition(".")[0]
             reason = cache.refused(family, kernel)
             if reason is not None:
-                raise Failed(f"it failed before, and is tried again in some days: {reason}", tried=False)
-            _tell()
+                raise Failed(f"it failed before and will be retried in a few days: {reason}", tried=False)
+            _announce()
             where = cache.place()
             try:
                 if compiles_here():
@@ -67,18 +67,18 @@ def compiled(kernel: str) -> Any:
             with loading.briefly():
                 made = loading.cached(kernel)
         if made is None:
-            raise Failed("it was compiled, but is not in the cache", tried=False)
+            raise Failed("it was compiled but is not in the cache", tried=False)
         return made
 
 
-_told = False
+_announced = False
 
 
-_failure: str | None = None  # why no kernel is used in this process; None before that was looked at
+_failure: str | None = None  # why no kernel is used in this process; "" if they work, None if not checked yet
 
 
 def _check() -> None:
-    """Has a small kernel tested once, before any is used. Raises: Unusable."""
+    """Tests a small kernel once, before any other is used. Raises: Unusable if it fails."""
     global _failure
     if _failure is None:
         from tensorgrad.kernels.numba.runtime import self_test
@@ -87,7 +87,7 @@ def _check() -> None:
             loops = compiled("runtime.spin.wait")
         except Unusable:
             raise
-        except Exception:  # then no threads share kernels; their own row says why
+        except Exception:  # then no threads share kernels; the row of spin_wait reports why
             _failure = ""
         else:
             _failure = self_test.failure(loops)
@@ -95,19 +95,19 @@ def _check() -> None:
         raise Unusable(_failure, tried=False)
 
 
-def _tell() -> None:
-    """Says once that kernels are being compiled, on a terminal, if there are none on this machine yet."""
-    global _told
-    if not _told and sys.stderr is not None and sys.stderr.isatty() and not loading.in_cache("runtime.spin.wait"):
+def _announce() -> None:
+    """Prints once, on a terminal, that kernels are being compiled, if this machine has none yet."""
+    global _announced
+    if not _announced and sys.stderr is not None and sys.stderr.isatty() and not loading.in_cache("runtime.spin.wait"):
         print(
-            "tensorgrad: compiling kernels in the background, once; python -m tensorgrad.warmup does it ahead",
+            "tensorgrad: compiling kernels in the background (once); python -m tensorgrad.warmup does it ahead of time",
             file=sys.stderr,
         )
-    _told = True
+    _announced = True
 
 
 def request(row: Any) -> None:
-    """Has a row's kernel compiled in the background. Returns at once."""
+    """Queues a row's kernel to be compiled in the background. Returns immediately."""
     global _thread
     if _child or row.asked:
         return
@@ -121,7 +121,7 @@ def request(row: Any) -> None:
 
 
 _starting = forks.lock()
-_IDLE = 5.0  # seconds after which the compiler's process is ended
+_IDLE = 5.0  # seconds without work after which the compiler process is ended
 
 
 def _serve() -> None:
@@ -129,14 +129,14 @@ def _serve() -> None:
         try:
             row = _queue.get(timeout=_IDLE)
         except Empty:
-            with loading.LOCK:  # it has nothing to do
+            with loading.LOCK:  # no work left
                 _compiler.close()
             row = _queue.get()
         try:
             _check()
             row.ready = compiled(row.kernel)
-        except Exception as error:  # NumPy serves on
-            if _compiler.ended:  # with the program: nothing has failed
+        except Exception as error:  # NumPy keeps serving
+            if _compiler.ended:  # the program is exiting: nothing has failed
                 return
             _failed.append(row)
             if str(error) not in _warned:
@@ -146,12 +146,12 @@ def _serve() -> None:
 
 
 _requested: list[Any] = []  # rows
-_failed: list[Any] = []  # those whose kernel could not be compiled
+_failed: list[Any] = []  # the rows whose kernels could not be compiled
 _warned: set[str] = set()
 
 
 def wait() -> None:
-    """Waits until everything that was requested is compiled, or cannot be (for tests and measurements)."""
+    """Waits until every requested kernel is compiled or has failed (for tests and measurements)."""
     while any(
         row.ready is None and row not in _failed and _thread is not None and _thread.is_alive() for row in _requested
     ):

@@ -1,10 +1,10 @@
-"""Compiles one kernel to an object: its loop by Numba, and an entry that takes its arguments from Python's objects.
+"""Compiles one kernel to an object file: its loop with Numba, and an entry that unpacks arguments from Python objects.
 
-This runs in the process that compiles. The entry calls the interface of Python, and reads NumPy's arrays where they
-lie; all that it names is looked up when the object is loaded (native.py), so that the program needs no Numba.
+This runs in the process that compiles. The entry calls Python's C API and reads NumPy's arrays in place. Every name it
+uses is resolved when the object is loaded (native.py), so the program itself does not need Numba.
 
-There are three kinds of entry. "shared": launch(_, arguments, length, mailbox, workers) of a kernel whose ranges
-threads share (launch.py); "plain": a function of Python with the kernel's own arguments; "native": a function of C, of
+There are three kinds of entry. "shared": launch(_, arguments, length, mailbox, workers) for a kernel whose ranges are
+shared among threads (launch.py); "plain": a Python function with the kernel's own arguments; "native": a C function of
 numbers.
 """
 
@@ -25,7 +25,7 @@ _I8, _I32, _I64, _DOUBLE = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.Dou
 _POINTER, _VOID = _I8.as_pointer(), ir.VoidType()
 _ROOM = 8 * (SIZE - ARGUMENTS)  # bytes of a mailbox for arguments
 _HEAD = object.__basicsize__
-_HEADER = 64  # bytes before the memory of an array that a kernel makes
+_HEADER = 64  # bytes before the data of an array that a kernel allocates
 _SIGNATURES = {
     "PyBool_FromLong": (_POINTER, _I64), "PyBytes_FromStringAndSize": (_POINTER, _POINTER, _I64),
     "PyErr_Clear": (_VOID,), "PyErr_Occurred": (_POINTER,), "PyErr_SetString": (_VOID, _POINTER, _POINTER),
@@ -46,7 +46,7 @@ def _i64(number: int) -> Any:
 
 
 class _Entry:
-    """The module of an entry while it is written."""
+    """The LLVM module of an entry under construction."""
 
     def __init__(self, compiled: internals.Compiled, name: str, entry: str):
         self.compiled, self.name, self.entry = compiled, name, entry
@@ -56,7 +56,7 @@ class _Entry:
         self.builder: Any = None
         self.refused: Any = None
 
-    # --- Python's objects ---
+    # --- Python objects ---
 
     def call(self, name: str, *given: Any) -> Any:
         back, *kinds = _SIGNATURES[name]
@@ -73,7 +73,7 @@ class _Entry:
         return self.builder.bitcast(held, _POINTER)
 
     def require(self, condition: Any) -> None:
-        """Goes on only if this is so; else the arguments are refused."""
+        """Continues only if the condition is true; otherwise the arguments are refused."""
         on = self.builder.append_basic_block()
         self.builder.cbranch(condition, on, self.refused)
         self.builder.position_at_end(on)
@@ -83,7 +83,7 @@ class _Entry:
         return self.builder.load(self.builder.bitcast(place, kind.as_pointer()))
 
     def no_error(self, suspicious: Any) -> None:
-        """What may stand for an error, and is a number like others, is one only if Python says so."""
+        """Refuses the arguments if a suspicious result is an error: it is a plain number unless Python has one set."""
         builder = self.builder
         with builder.if_then(suspicious, likely=False):
             error = builder.icmp_unsigned("!=", self.call("PyErr_Occurred"), ir.Constant(_POINTER, None))
@@ -92,7 +92,7 @@ class _Entry:
             builder.position_at_end(on)
 
     def leaves(self, kind: Any, given: Any) -> list[Any]:
-        """The numbers that a kernel needs of an argument, taken from an object; anything else is refused."""
+        """Unpacks an object into the numbers that a kernel needs for an argument; anything unexpected is refused."""
         builder = self.builder
         if isinstance(kind, types.BaseTuple):
             self.require(builder.icmp_signed("==", self.call("PyTuple_Size", given), _i64(len(kind.types))))
@@ -112,7 +112,7 @@ class _Entry:
             self.no_error(builder.fcmp_ordered("==", number, ir.Constant(_DOUBLE, -1.0)))
             return [number]
         if kind not in (types.int64, types.uint64):
-            raise TypeError(f"{self.name}: a kernel cannot take {kind}")
+            raise TypeError(f"{self.name}: kernels cannot take arguments of type {kind}")
         index = self.call("PyNumber_Index", given)
         self.require(builder.icmp_unsigned("!=", index, ir.Constant(_POINTER, None)))
         number = self.call("PyLong_AsLongLong" if kind.signed else "PyLong_AsUnsignedLongLong", index)
@@ -148,10 +148,10 @@ class _Entry:
     # --- the kernel's arguments ---
 
     def value(self, kind: Any, leaves: Any) -> Any:
-        """An argument as Numba's functions take it, from its numbers, of which it takes as many as it needs.
+        """Builds an argument for Numba's functions from its numbers, consuming as many as it needs.
 
-        References to its arrays are not counted: the caller keeps them. (A kernel that takes a row of an array counts
-        them, which is an atomic instruction.)
+        References to its arrays are not counted: the caller keeps them alive. (A kernel that takes a row of an array
+        does count them, which is an atomic instruction.)
         """
         builder = self.builder
         if isinstance(kind, types.BaseTuple):
@@ -179,12 +179,12 @@ class _Entry:
         return self.compiled.call(self.builder, self.kernel, values)
 
     def work(self, kinds: Any) -> Any:
-        """work(place, first, last, error): a range for the arguments at a place; where the error is told, or 0."""
+        """work(place, first, last, error): runs a range on the arguments at `place`; stores an error at `error`."""
         function = self.begin(ir.FunctionType(_I64, [_I64] * 4), f"{self.entry}.work")
         place, first, last, error = function.args
         values = self.values(place, kinds)
         failed, why, _ = self.called([*values, first, last])
-        self.told(failed, why, self.builder.inttoptr(error, _POINTER.as_pointer()))
+        self.report(failed, why, self.builder.inttoptr(error, _POINTER.as_pointer()))
         return function
 
     def values(self, place: Any, kinds: Any) -> list[Any]:
@@ -194,7 +194,7 @@ class _Entry:
         return [self.value(kind, leaves) for kind in kinds]
 
     def count(self, kinds: Any) -> int:
-        """How many numbers arguments of these kinds are."""
+        """Returns how many numbers arguments of these types take."""
         return sum(
             self.count(kind.types)
             if isinstance(kind, types.BaseTuple)
@@ -204,14 +204,14 @@ class _Entry:
             for kind in kinds
         )
 
-    def told(self, failed: Any, why: Any, error: Any) -> None:
-        """Returns whether it failed, and leaves what Numba says of the error at a place."""
+    def report(self, failed: Any, why: Any, error: Any) -> None:
+        """Returns whether the kernel failed, storing Numba's description of the error."""
         builder = self.builder
         builder.store(builder.bitcast(why, _POINTER), error)
         builder.ret(builder.zext(failed, _I64))
 
     def held(self, kinds: Any, objects: list[Any]) -> Any:
-        """Memory with the numbers of the arguments."""
+        """Allocates memory for the arguments and stores their numbers."""
         builder = self.builder
         count = self.count(kinds)
         with builder.goto_entry_block():
@@ -226,7 +226,7 @@ class _Entry:
         return memory
 
     def raised(self, error: Any) -> None:
-        """Raises what a kernel told of, and returns."""
+        """Raises the error that a kernel has stored, and returns."""
         builder = self.builder
         data = self.load(error, 0, _POINTER)
         size = builder.sext(self.load(error, 8, _I32), _I64)
@@ -237,7 +237,7 @@ class _Entry:
         builder.ret(ir.Constant(_POINTER, None))
 
     def python(self) -> tuple[Any, Callable[[int], Any]]:
-        """Begins a function of Python; it returns the number of arguments, and what loads one of them."""
+        """Begins a Python function. Returns the number of arguments, and a function that loads one of them."""
         kind = ir.FunctionType(_POINTER, [_POINTER, _POINTER.as_pointer(), _I64])
         function = self.begin(kind, self.entry, internal=False)
         first = self.builder
@@ -256,7 +256,7 @@ class _Entry:
     def shared(self) -> None:
         kinds = self.compiled.takes[:-2]
         if 8 * self.count(kinds) > _ROOM:
-            raise ValueError(f"the arguments of a kernel take {8 * self.count(kinds)} bytes, of {_ROOM}")
+            raise ValueError(f"the kernel's arguments take {8 * self.count(kinds)} bytes, more than {_ROOM}")
         work = self.work(kinds)
         part = self.begin(ir.FunctionType(_I64, [_I64] * 3), f"{self.entry}.range")  # what threads call
         place, first, last = part.args
@@ -300,7 +300,7 @@ class _Entry:
         builder.ret(self.call("PyLong_FromLongLong", result))
 
     def fail(self, error: Any) -> None:
-        """`raised`, as the last thing of a block that others follow."""
+        """Emits `raised` as the end of a block that others follow."""
         self.raised(self.builder.load(error))
 
     def plain(self) -> None:
@@ -327,10 +327,10 @@ class _Entry:
         function = self.begin(ir.FunctionType(_I64, [_I64] * len(kinds)), self.entry, internal=False)
         self.builder.ret(self.called(list(function.args))[2])
 
-    # --- what Numba's code calls ---
+    # --- functions that Numba's code calls ---
 
     def reshape(self) -> None:
-        """The strides of an array without gaps in another shape; Numba asks for no other arrays."""
+        """Computes the strides of a contiguous array in another shape; Numba needs this for no other arrays."""
         words = _I64.as_pointer()
         kind = ir.FunctionType(_I32, [_I64, words, words, _I64, words, words, _I64, _I32])
         function = self.begin(kind, "numba_attempt_nocopy_reshape", internal=False)
@@ -344,7 +344,7 @@ class _Entry:
         builder.ret(ir.Constant(_I32, 1))
 
     def memory(self) -> None:
-        """The two functions by which kernels have memory for their own arrays, and give it back."""
+        """Defines the two functions with which kernels allocate and free their own arrays."""
         function = self.begin(ir.FunctionType(_POINTER, [_I64, _I32]), "NRT_MemInfo_alloc_aligned", internal=False)
         builder, (size, align) = self.builder, function.args
         align = builder.zext(align, _I64)
@@ -354,7 +354,7 @@ class _Entry:
         end = builder.add(builder.ptrtoint(space, _I64), builder.add(align, _i64(_HEADER - 1)))
         data = builder.and_(end, builder.neg(align))
         words = builder.bitcast(space, _I64.as_pointer())
-        for n, word in enumerate((_i64(1), _i64(0), _i64(0), data, size, _i64(0))):  # as Numba's own code reads them
+        for n, word in enumerate((_i64(1), _i64(0), _i64(0), data, size, _i64(0))):  # Numba's own layout
             builder.store(word, builder.gep(words, [_i64(n)]))
         builder.ret(space)
         function = self.begin(ir.FunctionType(_VOID, [_POINTER]), "NRT_MemInfo_call_dtor", internal=False)
@@ -363,14 +363,14 @@ class _Entry:
 
 
 def undefined(data: bytes) -> list[str]:
-    """The names that an object (ELF, 64 bits) does not define itself."""
+    """Returns the names that an object file (ELF, 64 bits) uses but does not define."""
     if data[:5] != b"\x7fELF\x02":
         return []
     (table,), (size, count, _) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<HHH", data, 58)
     sections = [struct.unpack_from("<IIQQQQIIQQ", data, table + n * size) for n in range(count)]
     names = []
     for _, kind, _, _, offset, length, link, *_ in sections:
-        if kind == 2:  # of symbols
+        if kind == 2:  # a symbol table
             for at in range(offset + 24, offset + length, 24):
                 name, _, _, section, _, _ = struct.unpack_from("<IBBHQQ", data, at)
                 if section == 0:
@@ -380,7 +380,7 @@ def undefined(data: bytes) -> list[str]:
 
 
 def built(function: Callable, signature: str, kind: str, entry: str, **options: Any) -> tuple[bytes, list[str]]:
-    """A kernel's object and the names that it needs. `signature` is "void(float32[::1], ..., int64, int64)"."""
+    """Returns a kernel's object file and the names it needs. `signature` is "void(float32[::1], ..., int64, int64)"."""
     compiled = internals.Compiled(
         function, signature, {"error_model": "numpy", "nogil": True, "fastmath": {"contract"}} | options
     )

@@ -1,9 +1,9 @@
-"""Where compiled kernels are kept: one file for each family of them (a file of this folder), as machine code.
+"""The cache of compiled kernels: one file of machine code per family (a file of this folder).
 
-A file's name and its inside hold the key: a hash of everything that the code depends on, and of no path, so that
-checkouts, environments and users with the same text and versions on the same kind of processor share it. What is not
-the wanted key, is damaged, or may have been written by another user is as good as absent. A file is written beside its
-place and then renamed; who compiles holds the family's lock, so that of several processes one does.
+A file's name and contents hold its key: a hash of everything the code depends on, and of no path, so checkouts,
+environments and users with the same sources and versions on the same kind of processor share it. A file that has
+another key, is damaged, or may have been written by another user counts as missing. A file is written under a temporary
+name and then renamed. The family's lock is held during compilation, so only one of several processes compiles.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from tensorgrad.system import folders
 _MAGIC = b"tensorgrad kernels 1\n"
 _DIGEST = 32  # bytes
 SUFFIX = ".kernels"
-MOST = 128 << 20  # bytes that all files together may have
-_VERSIONS = 8  # files of one family, for other versions and processors
-_OLD = 30 * 86400.0  # seconds without use, after which a file is removed
-_FORMER = re.compile(r"python\d+\.\d+-numba.*-llvmlite.*-numpy.*")  # folders that earlier versions of this kept
-_EXPIRY = 86400.0  # seconds for which a first failure is remembered, each further one for twice as long
+MOST = 128 << 20  # bytes that all files together may take
+_VERSIONS = 8  # files kept per family, for other versions and processors
+_OLD = 30 * 86400.0  # seconds without use after which a file is removed
+_FORMER = re.compile(r"python\d+\.\d+-numba.*-llvmlite.*-numpy.*")  # folders of earlier versions of this cache
+_EXPIRY = 86400.0  # seconds for which a first failure is remembered, doubled for each further one
 
 
 class Part(NamedTuple):
     """The machine code of one compiled function."""
 
-    entry: str  # the name of its entry
-    names: list[str]  # which it needs of the process
+    entry: str  # the name of its entry point
+    names: list[str]  # the names it needs from the process
     data: bytes
 
 
 class Library:
-    """What is compiled of a family."""
+    """The compiled functions of a family."""
 
     def __init__(self, family: str, key: str):
         self.family, self.key = family, key
-        self.proven: set[str] = set()  # the kernels that are complete, and gave NumPy's results on this machine
-        self.parts: dict[str, Part] = {}  # by the identity of the function (launch.py)
+        self.proven: set[str] = set()  # the kernels that are complete and matched NumPy's results on this machine
+        self.parts: dict[str, Part] = {}  # by the function's identity (launch.py)
 
     def encoded(self) -> bytes:
         at, blobs, listed = 0, [], {}
@@ -67,17 +67,17 @@ class Library:
 
     @classmethod
     def decoded(cls, data: bytes, family: str, key: str) -> Library:
-        """Raises: ValueError if this is not what `encoded` made, of this family and key."""
+        """Reads what `encoded` made. Raises: ValueError if the data is something else, or of another family or key."""
         start = len(_MAGIC) + _DIGEST
         inside = memoryview(data)[start:]
         if data[: len(_MAGIC)] != _MAGIC:
-            raise ValueError("it is no file of kernels")
+            raise ValueError("it is not a file of kernels")
         if hashlib.blake2b(inside, digest_size=_DIGEST).digest() != data[len(_MAGIC) : start]:
             raise ValueError("it is damaged")
         size = int.from_bytes(inside[:8], "little")
         head = json.loads(bytes(inside[8 : 8 + size]))
         if (head["family"], head["key"]) != (family, key):
-            raise ValueError("it is that of another family or version")
+            raise ValueError("it belongs to another family or version")
         made, blobs = cls(family, key), inside[8 + size :]
         made.proven = set(head["proven"])
         for identity, (entry, names, at, length) in head["parts"].items():
@@ -89,7 +89,7 @@ class Library:
 
 
 def texts(family: str) -> dict[str, bytes]:
-    """The text of a file of kernels and of those of the backend that it imports, by name, and of what compiles them."""
+    """Returns the sources that a family's code depends on, by name: its file, its imports, the compiler's files."""
     folder, found = Path(__file__).parent.parent, {}
     open_names = [family, "runtime.build", "runtime.launch", "runtime.native"]
     while open_names:
@@ -108,7 +108,7 @@ _IMPORT = re.compile(r"from tensorgrad\.kernels\.numba((?:\.\w+)*) import (\([^)
 
 @cache
 def key(family: str) -> str:
-    """What a family's code depends on: texts, versions, the processor. A hash."""
+    """Hashes what a family's code depends on: sources, versions and the processor."""
     from tensorgrad.kernels.numba.runtime import internals, native
 
     lanes = [sys.implementation.cache_tag, sys.platform, getattr(sys, "abiflags", ""), str(object.__basicsize__)]
@@ -119,11 +119,11 @@ def key(family: str) -> str:
     return made.hexdigest()
 
 
-# --- places ---
+# --- folders ---
 
 
 def folder() -> Path | None:
-    """Where compiled kernels are kept: TENSORGRAD_CACHE, or the user's cache folder; None if there is none."""
+    """Returns the folder of the cache: TENSORGRAD_CACHE, or the user's cache folder; None if there is none."""
     given = os.environ.get("TENSORGRAD_CACHE")
     if given:
         return Path(given)
@@ -135,7 +135,7 @@ _private: list[Path] = []
 
 
 def private() -> Path:
-    """A folder of this process alone, for kernels that can be kept nowhere else. It is removed at the exit."""
+    """Returns a folder private to this process, for kernels that cannot be kept elsewhere. It is removed at exit."""
     if not _private:
         made = Path(tempfile.mkdtemp(prefix="tensorgrad-"))
         _private.append(made)
@@ -144,7 +144,7 @@ def private() -> Path:
 
 
 def _remove(place: Path, owner: int) -> None:
-    if os.getpid() == owner:  # and not a fork of it
+    if os.getpid() == owner:  # not a fork of it
         shutil.rmtree(place, ignore_errors=True)
 
 
@@ -159,13 +159,13 @@ def _writable(place: Path) -> bool:
 
 
 def place() -> Path:
-    """Where what is compiled now goes."""
+    """Returns the folder where newly compiled kernels are stored."""
     found = folder()
     return found if found is not None and _writable(found) else private()
 
 
 def use(where: Path) -> None:
-    """Reads from this folder, too."""
+    """Also reads kernels from this folder."""
     _private.append(where)
 
 
@@ -187,7 +187,7 @@ def _say(text: str) -> None:
 
 
 def trusted(file: Path, most: int = MOST) -> bytes | None:
-    """What is in a file that nobody but this user (or the system's own) can have written; None if it is not so."""
+    """Returns the contents of a file that only this user (or the system) can have written; else None."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         opened = os.open(file, flags)
@@ -197,7 +197,7 @@ def trusted(file: Path, most: int = MOST) -> bytes | None:
         found = os.fstat(opened)
         foreign = hasattr(os, "getuid") and (found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o022)
         if foreign or not stat.S_ISREG(found.st_mode) or found.st_size > most:
-            _say(f"the cached file {file} is ignored: another user may have written it, or it is no ordinary file")
+            _say(f"the cached file {file} is ignored: another user may have written it, or it is not a regular file")
             return None
         with open(opened, "rb", closefd=False) as handle:
             return handle.read()
@@ -208,7 +208,7 @@ def trusted(file: Path, most: int = MOST) -> bytes | None:
 
 
 def read(family: str) -> Library:
-    """What is compiled of a family; nothing if there is no file of it, or none that is whole and this user's."""
+    """Returns what is compiled of a family; an empty library if there is no intact file that belongs to this user."""
     made = Library(family, key(family))
     for where in places():
         file = path(where, family)
@@ -218,18 +218,18 @@ def read(family: str) -> Library:
         try:
             found = Library.decoded(data, family, made.key)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            _say(f"the cached file {file} is ignored, and made anew when it is needed: {error}")
+            _say(f"the cached file {file} is ignored and will be rebuilt when needed: {error}")
             continue
         made.parts.update(found.parts)
         made.proven |= found.proven
         with contextlib.suppress(OSError):
             if time.time() - file.stat().st_mtime > 86400:
-                os.utime(file)  # in use: it is not among the old ones
+                os.utime(file)  # mark it as used, so it does not count as old
     return made
 
 
 def store(file: Path, data: bytes) -> None:
-    """Writes a file so that whoever reads it finds all of it, or what was there before. Raises: OSError."""
+    """Writes a file atomically: readers find either all of it or the previous contents. Raises: OSError."""
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".tmp")
     try:
         with open(handle, "wb") as opened:
@@ -250,7 +250,7 @@ def write(library: Library, where: Path) -> None:
 
 @contextlib.contextmanager
 def lock(where: Path, family: str, patience: float = 600.0) -> Iterator[bool]:
-    """Holds a family's lock, which ends with the process. It yields whether it is held: not where files have none."""
+    """Holds a family's lock, which ends with the process. Yields false after a timeout or if locks do not exist."""
     file = path(where, family, ".lock")
     try:
         handle = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
@@ -292,7 +292,7 @@ def _taken(handle: int, until: float) -> bool:
 
 
 def failures(family: str, where: Path) -> list[dict[str, Any]]:
-    """What has failed of a family: each with "kernel", "reason", "crash" (whether the process ended by it), "time"."""
+    """Returns a family's failures: each has "kernel", "reason", "crash" (whether it ended the process) and "time"."""
     data = trusted(path(where, family, ".failed"), 1 << 20)
     try:
         found = json.loads(data or b"[]")
@@ -302,7 +302,7 @@ def failures(family: str, where: Path) -> list[dict[str, Any]]:
 
 
 def remember(family: str, kernel: str, reason: str, crash: bool) -> None:
-    """Notes that a kernel could not be compiled."""
+    """Records that a kernel could not be compiled."""
     new = {"kernel": kernel, "reason": reason[:300], "crash": crash, "time": time.time()}
     where = place()
     with contextlib.suppress(OSError):
@@ -311,7 +311,7 @@ def remember(family: str, kernel: str, reason: str, crash: bool) -> None:
 
 
 def refused(family: str, kernel: str) -> str | None:
-    """Why a kernel is not to be compiled now: it failed before, or the process ended over one of its family."""
+    """Returns why a kernel must not be compiled now: it failed before, or one of its family crashed the process."""
     for where in places():
         found = [f for f in failures(family, where) if f.get("crash") or f["kernel"] == kernel]
         if found and time.time() - found[-1]["time"] < min(_EXPIRY * 2 ** (len(found) - 1), _OLD):
@@ -319,11 +319,11 @@ def refused(family: str, kernel: str) -> str | None:
     return None
 
 
-# --- what is there, and what goes ---
+# --- contents and removal ---
 
 
 def files(where: Path | None = None) -> list[tuple[Path, int, float]]:
-    """All files of kernels: path, bytes, and when each was last used."""
+    """Lists all files of kernels: path, size in bytes, and time of last use."""
     where, found = where or folder(), []
     if where is None or not where.is_dir():
         return []
@@ -336,7 +336,7 @@ def files(where: Path | None = None) -> list[tuple[Path, int, float]]:
 
 
 def prune(where: Path, most: int = MOST) -> None:
-    """Removes what was long not used or goes beyond the bounds, and what earlier versions and killed writers left."""
+    """Removes files that are long unused or exceed the limits, and leftovers of earlier versions and killed writers."""
     seen: dict[str, int] = {}
     total, now = 0, time.time()
     with contextlib.suppress(OSError):

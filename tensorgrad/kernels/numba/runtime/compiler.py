@@ -1,9 +1,9 @@
-"""Compiles kernels in a process of its own.
+"""Compiles kernels in a separate process.
 
-The compiler is written in Python: beside the program it would hold Python's lock most of the time, and leave a hundred
-megabytes behind. And it may crash, or be killed: that must be its end, not the program's. The process fills the cache
-on disk; the program then reads the kernel from there (background.py). The program itself compiles only where no
-interpreter is known that could be started, as in one that was frozen into a single file.
+The compiler is written in Python: inside the program it would hold the GIL most of the time and leave a hundred
+megabytes behind. It may also crash or be killed, which must not end the program. The process fills the cache on disk,
+and the program then reads the kernel from there (background.py). The program compiles kernels itself only if there is
+no interpreter to start, as when it was frozen into a single file.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 from tensorgrad.system.processes import python
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from tensorgrad.kernels.numba.compiling import serve; serve()"
-_CRASHES = 3  # of the process, after which the program starts it no more
-serving = False  # whether this is that process (compiling.py)
+_CRASHES = 3  # crashes of the process after which it is not started again
+serving = False  # whether this is the compiler process (compiling.py)
 
 
 def compiles_here() -> bool:
-    """Whether kernels are compiled in this process."""
+    """Returns whether kernels are compiled in this process."""
     if serving:
         return True
     try:
@@ -36,7 +36,7 @@ def compiles_here() -> bool:
 
 
 class Failed(Exception):
-    """A kernel could not be compiled. `crash`: the process ended over it; `tried`: which is to be remembered."""
+    """A kernel could not be compiled. `crash`: the process crashed; `tried`: the failure is to be remembered."""
 
     def __init__(self, reason: str, crash: bool = False, tried: bool = True):
         super().__init__(reason)
@@ -44,19 +44,19 @@ class Failed(Exception):
 
 
 class Compiler:
-    """The process, seen from the program. It is started when first needed; `close` ends it, and so does the exit."""
+    """The program's handle to the compiler process. It is started on first use, and ended by `close` or at exit."""
 
     def __init__(self) -> None:
         self.process: Any = None
         self.owner = 0
         self.crashes = 0
-        self.hopeless = ""  # why no process can be had
-        self.ended = False  # with the program
+        self.hopeless = ""  # why no process can be started
+        self.ended = False  # the program is exiting
 
     def compile(self, kernel: str, where: Path) -> None:
-        """Waits until a kernel ("softmax.softmax") lies in the cache at a place. Raises: Failed if that cannot be."""
+        """Waits until a kernel ("softmax.softmax") is in the cache folder `where`. Raises: Failed if it never is."""
         if self.hopeless or self.ended:
-            raise Failed(self.hopeless or "the program ends", tried=False)
+            raise Failed(self.hopeless or "the program is exiting", tried=False)
         process = None
         try:
             if self.process is None:
@@ -65,9 +65,9 @@ class Compiler:
             process.stdin.write(json.dumps({"kernel": kernel, "where": str(where)}) + "\n")
             process.stdin.flush()
             answer = process.stdout.readline()
-        except (OSError, ValueError, RuntimeError) as error:  # it could not be started, or has been ended
+        except (OSError, ValueError, RuntimeError) as error:  # it could not be started, or was ended
             if process is None:
-                self.hopeless = f"the compiler's process could not be started: {error}"
+                self.hopeless = f"the compiler process could not be started: {error}"
                 raise Failed(self.hopeless, tried=False) from None
             answer = ""
         if answer:
@@ -75,14 +75,14 @@ class Compiler:
             if reason is not None:
                 raise Failed(reason)
             return
-        if self.process is None:  # closed meanwhile: nobody waits for the kernel any more
-            raise Failed("the compiler's process was closed", tried=False)
+        if self.process is None:  # closed in the meantime: the kernel is no longer needed
+            raise Failed("the compiler process was closed", tried=False)
         code = process.wait()
         self.close()
         self.crashes += 1
         if self.crashes >= _CRASHES:
-            self.hopeless = f"the compiler's process has ended {self.crashes} times"
-        raise Failed(f"the compiler's process ended with status {code}", crash=True)
+            self.hopeless = f"the compiler process has crashed {self.crashes} times"
+        raise Failed(f"the compiler process ended with status {code}", crash=True)
 
     def _start(self) -> None:
         environment = {
@@ -101,14 +101,14 @@ class Compiler:
         atexit.register(self.end)
 
     def end(self) -> None:
-        """Ends the process with the program."""
+        """Ends the process when the program exits."""
         self.ended = True
         self.close()
 
     def close(self) -> None:
-        """Ends the process; the kernels that it has finished stay in the cache."""
+        """Ends the process; the kernels it has finished stay in the cache."""
         process, self.process = self.process, None
-        if process is not None and self.owner == os.getpid():  # and not a fork of who started it
+        if process is not None and self.owner == os.getpid():  # not a fork of the process that started it
             atexit.unregister(self.end)
             process.kill()
             process.wait()

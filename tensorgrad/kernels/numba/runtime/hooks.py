@@ -1,11 +1,11 @@
-"""What `table.install` gives to this folder, which imports nothing of the folders above it."""
+"""Functions that `table.install` sets here, since this folder imports nothing from the folders above it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-compile_here: Callable[..., Any]  # (kernel, folder): compiles in this process, where no other can be started
+compile_here: Callable[..., Any]  # (kernel, folder): compiles in this process, if no other can be started
 
-# For the kernels of a family, what calls them with arrays that do not lie in rows: (kernel, arguments) -> result.
+# Per kernel of a family: the function that calls it with non-contiguous arrays, as (kernel, arguments) -> result.
 layouts: dict[str, Callable] = {}

@@ -1,10 +1,10 @@
-"""All that is used of Numba and llvmlite beyond what they document, and the versions with which it was tried.
+"""Every use of undocumented parts of Numba and llvmlite, and the versions they were tested with.
 
-Numba may change its inside with any version, and a changed layout in memory would not raise an error but crash. So no
-other file names the contexts of its compiler, its models of data, or the loader of machine code; `untried` says whether
-the installed version is one of those that the tests ran with, and no kernel is used beside another.
+Numba's internals may change in any version, and a changed memory layout would crash rather than raise an error. So no
+other file uses its compiler contexts, data models or the loader of machine code. `untried` reports whether the
+installed version is one that the tests ran with; with any other version no kernel is used.
 
-The program needs llvmlite alone, and of this file what stands above `Compiled`. The rest imports Numba when called.
+The program needs only llvmlite, and only the part of this file above `Compiled`. The rest imports Numba when called.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-# From the first version on that was tried, up to but without the first that was not (pyproject.toml has the same).
+# The first version that was tested, and the first that was not (pyproject.toml has the same).
 TESTED = {"numba": ("0.61", "0.69"), "llvmlite": ("0.44", "0.51")}
 _I64, _I32 = ir.IntType(64), ir.IntType(32)
 
 
 @cache
 def version(name: str) -> str:
-    """The version of a package that is installed. Raises: PackageNotFoundError.
+    """Returns the version of an installed package. Raises: PackageNotFoundError if it is not installed.
 
-    It is in the name of a folder beside the package. importlib.metadata knows other places, but is slow to import.
+    The version is in the name of a folder next to the package. importlib.metadata also finds other locations, but is
+    slow to import.
     """
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.origin:
@@ -47,10 +48,10 @@ def _number(text: str) -> tuple[int, ...]:
 
 
 def untried() -> str:
-    """Which installed version compiled kernels were not tried with, in a sentence; "" if they were with all."""
+    """Returns a sentence about an installed version that kernels were not tested with; "" if all were tested."""
     for name, (first, beyond) in TESTED.items():
         if not _number(first) <= _number(version(name)) < _number(beyond):
-            return f"{name} {version(name)} is installed, and they were tried with versions from {first} up to {beyond}"
+            return f"{name} {version(name)} is installed; they were tested with versions from {first} up to {beyond}"
     return ""
 
 
@@ -58,18 +59,18 @@ def untried() -> str:
 
 
 def host_cpu() -> tuple[str, str]:
-    """The processor's name and features, as LLVM calls them."""
+    """Returns the processor's name and features, as LLVM calls them."""
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
 def triple() -> str:
-    """What LLVM calls the system and processor of this process."""
+    """Returns LLVM's name for the system and processor of this process."""
     return llvm.get_process_triple()
 
 
 def machine(name: str, features: str) -> Any:
-    """What makes machine code for this process."""
-    with contextlib.suppress(Exception):  # newer versions need no such call, and say so
+    """Returns the LLVM target machine for this process."""
+    with contextlib.suppress(Exception):  # newer versions need no such call, and raise
         llvm.initialize()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -81,7 +82,7 @@ def machine(name: str, features: str) -> Any:
 
 
 class Loader:
-    """What makes functions of objects; one for all. `symbols` are the addresses of names that they use."""
+    """Loads objects into this process and resolves their functions. `symbols`: addresses of the names that they use."""
 
     def __init__(self, name: str, features: str, symbols: dict[str, int]):
         for symbol, address in symbols.items():
@@ -89,32 +90,32 @@ class Loader:
         self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(name, features))
 
     def missing(self, names: list[str]) -> list[str]:
-        """Those of some names that are not in this process."""
+        """Returns the names that do not exist in this process."""
         return [name for name in names if not llvm.address_of_symbol(name)]
 
     def load(self, data: bytes, entry: str) -> int:
-        """The address of an object's entry."""
+        """Loads an object and returns the address of its entry."""
         self.engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self.engine.finalize_object()
         return self.engine.get_function_address(entry)
 
 
 def python_function(value: Any) -> Any:
-    """The function in Python that one of Numba's was made of; anything else as it is."""
+    """Returns the Python function that a Numba function was made from; any other value unchanged."""
     return getattr(value, "py_func", None) or getattr(value, "_defn", value)
 
 
-# --- pieces of LLVM's language ---
+# --- building blocks of LLVM IR ---
 
 
 def declared(module: Any, kind: Any, name: str) -> Any:
-    """The function of a name in a module, which is declared there if it is not yet."""
+    """Returns the function of this name in a module, declaring it if needed."""
     return module.globals.get(name) or ir.Function(module, kind, name)
 
 
 @contextlib.contextmanager
 def counted(builder: Any, count: Any) -> Iterator[Any]:
-    """A loop of so many turns around the code that follows; yields the number of the turn."""
+    """Emits a loop of `count` iterations around the code that follows. Yields the index."""
     from numba.core import cgutils
 
     with cgutils.for_range(builder, count) as loop:
@@ -122,29 +123,29 @@ def counted(builder: Any, count: Any) -> Iterator[Any]:
 
 
 def truth(builder: Any, value: Any) -> Any:
-    """A boolean of Numba's as one bit."""
+    """Converts a Numba boolean to one bit."""
     from numba.core import cgutils
 
     return cgutils.as_bool_bit(builder, value)
 
 
 def nothing(context: Any) -> Any:
-    """What the code of an intrinsic that returns nothing returns."""
+    """Returns the result of an intrinsic that returns nothing."""
     return context.get_dummy_value()
 
 
 def data_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    """The pointer to the first element of an array."""
+    """Returns the pointer to an array's first element."""
     return context.make_array(kind)(context, builder, array).data
 
 
 def length_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    """The size of an array in its first dimension."""
+    """Returns the size of an array's first dimension."""
     return builder.extract_value(context.make_array(kind)(context, builder, array).shape, 0)
 
 
 def array_at(context: Any, builder: Any, kind: Any, data: Any, shape: list, strides: list, itemsize: Any) -> Any:
-    """An array over memory, whose references are not counted: the caller keeps it."""
+    """Builds an array over existing memory. Its references are not counted: the caller keeps the memory alive."""
     from numba.np.arrayobj import populate_array
 
     array = context.make_array(kind)(context, builder)
@@ -153,7 +154,7 @@ def array_at(context: Any, builder: Any, kind: Any, data: Any, shape: list, stri
 
 
 def fixed_tuple() -> Any:
-    """`to_fixed_tuple(values, length)` for kernels: a tuple of an array's or a tuple's first values."""
+    """Returns `to_fixed_tuple(values, length)` for kernels: it makes a tuple of the first values of a sequence."""
     from numba.np.unsafe.ndarray import to_fixed_tuple
 
     return to_fixed_tuple
@@ -163,7 +164,7 @@ def fixed_tuple() -> Any:
 
 
 class Compiled:
-    """A function that Numba has compiled, for an entry that calls it (build.py)."""
+    """A function compiled by Numba, for an entry that calls it (build.py)."""
 
     def __init__(self, function: Callable, signature: str, options: dict[str, Any]):
         from numba import njit, types
@@ -177,33 +178,33 @@ class Compiled:
         self.returns, self.takes = self._compiled.signature.return_type, self._compiled.signature.args
 
     def declare(self, module: Any) -> Any:
-        """The function, declared in the module of its entry."""
+        """Declares the function in the module of its entry."""
         return self._context.declare_function(module, self._compiled.fndesc)
 
     def call(self, builder: Any, function: Any, values: list[Any]) -> tuple[Any, Any, Any]:
-        """Calls it: whether it failed (one bit), where it says by what, and its result."""
+        """Calls the function. Returns whether it failed (one bit), a pointer to the error, and the result."""
         call_conv = self._context.call_conv
         status, result = call_conv.call_function(builder, function, self.returns, self.takes, values)
         return status.is_error, status.excinfoptr, result
 
     def itemsize(self, kind: Any) -> int:
-        """The bytes of an element of an array."""
+        """Returns the size of an array's element in bytes."""
         return self._context.get_abi_sizeof(self._context.get_data_type(kind.dtype))
 
     def tuple_of(self, builder: Any, kind: Any, values: list[Any]) -> Any:
-        """A tuple of values as the function takes it."""
+        """Builds a tuple of values in the form that the function takes."""
         return self._context.make_tuple(builder, kind, values)
 
     def array_at(self, builder: Any, kind: Any, address: Any, shape: list, strides: list) -> Any:
-        """An array at an address (a number) as the function takes it."""
+        """Builds an array at an address (a number) in the form that the function takes."""
         data = builder.inttoptr(address, self._context.get_data_type(kind.dtype).as_pointer())
         itemsize = ir.Constant(_I64, self.itemsize(kind))
         return array_at(self._context, builder, kind, data, shape, strides, itemsize)
 
     def linked(self, entry: Any, name: str) -> tuple[bytes, list[str]]:
-        """The object of the function and its entry, a module; and the names that it declares.
+        """Links the function with its entry, a module. Returns the object and the names that it declares.
 
-        All but the entry's own name is hidden, as two objects may use one name for different things.
+        Everything but the entry's own name is hidden, as two objects may use one name for different things.
         """
         [text] = self._dispatcher.inspect_llvm().values()
         module = llvm.parse_assembly(text)

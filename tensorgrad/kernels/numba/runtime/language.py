@@ -1,8 +1,8 @@
-"""What kernels are written with: Numba's decorators and types where kernels are compiled, nothing in the program.
+"""What kernels are written with: Numba's decorators and types where kernels are compiled, placeholders in the program.
 
-The program takes finished machine code from the cache (cache.py), and never imports Numba: the import alone takes
-longer than reading every kernel. There the decorators leave functions as they are; those that are compiled are not
-called.
+The program takes finished machine code from the cache (cache.py) and never imports Numba: that import alone takes
+longer than reading every kernel. There the decorators return functions unchanged, and the functions to be compiled are
+never called.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tensorgrad.kernels.numba.runtime import compiler, internals
 
 
 class _Nothing:
-    """Stands for a part of Numba in the program, where it is only named."""
+    """A placeholder for a part of Numba in the program, which only names it."""
 
     def __getattr__(self, name: str) -> _Nothing:
         return self
@@ -24,7 +24,7 @@ class _Nothing:
 
 
 def _left(function: Any = None, **options: Any) -> Any:
-    """A decorator, with options or without, that returns the function."""
+    """A decorator, with or without options, that returns the function unchanged."""
     return (lambda function: function) if function is None else function
 
 
@@ -38,8 +38,8 @@ else:
     njit = intrinsic = _left
     types = to_fixed_tuple = _Nothing()
 
-# A function that only kernels call: without what Python would need to call it, which takes time to compile. Division by
-# zero gives inf, as NumPy's.
+# For functions that only kernels call: it omits the Python wrappers, which take time to compile. Division by zero gives
+# inf, as in NumPy.
 inner = partial(njit, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 __all__ = ["COMPILING", "inner", "intrinsic", "njit", "to_fixed_tuple", "types"]

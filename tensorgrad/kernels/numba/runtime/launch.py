@@ -1,8 +1,8 @@
-"""How compiled functions come to be: from a library of machine code (cache.py), or from the compiler, which adds to it.
+"""Loads compiled functions from a library of machine code (cache.py), or compiles them and adds them to it.
 
-A kernel is a function of arrays and numbers and, at the end, of the range of the work to do. What starts it is machine
-code, too (build.py): it leaves the arguments in a mailbox (mailbox.py), and all threads take them from there without
-asking for Python's lock. What divides the work among the threads is compiled once for all kernels (spin.py).
+A kernel is a function of arrays and numbers, and last of the range of the work to do. The code that starts it is
+machine code, too (build.py): it writes the arguments to a mailbox (mailbox.py), and all threads read them from there
+without the GIL. The code that divides work among threads is compiled once for all kernels (spin.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
 
 
 class Missing(Unsuited):
-    """A function that the library does not hold yet."""
+    """A function that the library does not have yet."""
 
 
 _library: Library | None = None
@@ -31,7 +31,7 @@ COMPILED: list[str] = []  # the functions that this process has compiled
 
 @contextmanager
 def taking_from(library: Library) -> Iterator[None]:
-    """Functions that are asked for meanwhile come from this library. The caller holds `loading.LOCK`."""
+    """Takes functions made inside the block from this library. The caller holds `loading.LOCK`."""
     global _library
     before, _library = _library, library
     try:
@@ -41,10 +41,10 @@ def taking_from(library: Library) -> Iterator[None]:
 
 
 def identity(value: Any) -> str:
-    """A name for a function that is the same in every process: where it stands, and what it has taken from around it.
+    """Names a function the same way in every process: by its position in the source and what its closure holds.
 
-    What it reads of its module is part of the family's key. Raises: TypeError for a closure over anything else than
-    numbers, texts and functions, whose name could change.
+    What it reads from its module is part of the family's key. Raises: TypeError if the closure holds anything but
+    numbers, strings and functions, whose name could change.
     """
     value = internals.python_function(value)
     if isinstance(value, FunctionType):
@@ -59,11 +59,11 @@ def identity(value: Any) -> str:
             if isinstance(value, frozenset)
             else f"tuple ({', '.join(map(identity, value))})"
         )
-    raise TypeError(f"a compiled function cannot be kept whose closure holds {type(value).__name__}: {value!r:.80}")
+    raise TypeError(f"the closure of a compiled function cannot hold {type(value).__name__}: {value!r:.80}")
 
 
 def _address(function: Any, signature: str, kind: str, **options: Any) -> int:
-    """The address of a function's machine code."""
+    """Returns the address of a function's machine code."""
     name = f"{identity(function)} {signature} {kind}"
     if _library is None:
         raise Missing(name)
@@ -81,11 +81,11 @@ def _address(function: Any, signature: str, kind: str, **options: Any) -> int:
 
 
 class Shared:
-    """A compiled kernel whose ranges several threads may do (thread_pool.run).
+    """A compiled kernel whose ranges several threads may run (thread_pool.run).
 
-    launch(address, arguments, length, mailbox, workers) runs it over 0 ... length, in this thread and `workers` others,
-    of which `mailbox` is the first one's; it returns what has happened (mailbox.py). Without workers it raises
-    what the kernel raises. Arguments that the kernel does not take are a TypeError.
+    launch(address, arguments, length, mailbox, workers) runs it over 0 ... length, in this thread and `workers` others;
+    `mailbox` belongs to the first of them. It returns flags of what happened (mailbox.py). Without workers it raises
+    what the kernel raises. Arguments that the kernel does not take raise a TypeError.
     """
 
     __slots__ = ("__name__", "address", "launch")
@@ -96,17 +96,17 @@ class Shared:
 
 
 def shared(signature: str) -> Callable[[Callable], Shared]:
-    """A compiled kernel that takes arrays and numbers, and a range of the work: "void(..., int64, int64)"."""
+    """Decorates a kernel of arrays and numbers that takes a range of the work last: "void(..., int64, int64)"."""
     return lambda function: Shared(_address(function, signature, "shared"), function.__name__)
 
 
 def plain(signature: str) -> Callable[[Callable], Callable]:
-    """A compiled function that Python calls; it holds no lock meanwhile."""
+    """Decorates a compiled function that Python calls; it runs without the GIL."""
     return lambda function: native.function(_address(function, signature, "plain"), function.__name__)
 
 
 class Native:
-    """A compiled function of C, by its address."""
+    """A compiled C function, given by its address."""
 
     __slots__ = ("address",)
 
@@ -115,12 +115,12 @@ class Native:
 
 
 def of_numbers(signature: str) -> Callable[[Callable], Native]:
-    """A compiled function of C, which takes and returns int64."""
+    """Decorates a compiled C function that takes and returns int64."""
     return lambda function: Native(_address(function, signature, "native"))
 
 
 def with_loops(kernel: Callable, *loops: Callable) -> Callable[[], Callable]:
-    """What makes the kernel of a row: has its loops compiled first."""
+    """Returns the function that makes a row's kernel, after compiling the kernel's loops."""
 
     def make() -> Callable:
         for loop in loops:

@@ -11,13 +11,13 @@ from typing import Any
 from tensorgrad.system import forks
 
 LOCK = forks.lock()  # held while kernels are loaded or compiled
-_SHORT = 5e-4  # seconds that a thread which loads keeps Python's lock while another waits for it
-loaded: dict[str, Any] = {}  # kernels, by name
+_SHORT = 5e-4  # seconds a loading thread keeps the GIL while another waits for it
+loaded: dict[str, Any] = {}  # kernels by name
 
 
 @contextmanager
 def briefly() -> Iterator[None]:
-    """Lets other threads have Python's lock soon while this one imports and loads."""
+    """Shortens the interval at which threads switch, so others get the GIL soon while this one imports and loads."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, _SHORT))
     try:
@@ -27,7 +27,7 @@ def briefly() -> Iterator[None]:
 
 
 def load(kernel: str, library: Any) -> Any:
-    """A kernel whose functions are in a library. Raises: Missing if one is not."""
+    """Makes a kernel from the functions in a library. Raises: Missing if one of them is not there."""
     from tensorgrad.kernels.numba.runtime import launch
 
     family, _, name = kernel.rpartition(".")
@@ -38,7 +38,7 @@ def load(kernel: str, library: Any) -> Any:
 
 
 def cached(kernel: str) -> Any:
-    """The kernel as the cache has it; None if it has not. The caller holds LOCK."""
+    """Returns the kernel from the cache; None if it is not there. The caller holds LOCK."""
     from tensorgrad.kernels.numba.runtime import cache, launch
 
     if kernel in loaded:
@@ -54,7 +54,7 @@ def cached(kernel: str) -> Any:
 
 
 def in_cache(kernel: str) -> bool:
-    """Whether a kernel only has to be loaded."""
+    """Returns whether a kernel is in the cache."""
     from tensorgrad.kernels.numba.runtime import cache
 
     family, _, name = kernel.rpartition(".")

@@ -1,6 +1,6 @@
-"""Machine code in this process: objects that were compiled elsewhere (build.py) become functions of Python.
+"""Turns object files compiled elsewhere (build.py) into Python functions of this process.
 
-LLVM ends the process when an object names something that it does not find, so every name is looked up first.
+LLVM ends the process if an object uses a name that cannot be found, so every name is looked up first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from tensorgrad.kernels.numba.runtime import internals
 from tensorgrad.system import forks
 
-# Functions of Python's own interface that entry points call (build.py); to LLVM each is known as PREFIX + name.
+# Functions of Python's C API that entry points call (build.py); LLVM has each of them as PREFIX + name.
 PREFIX = "tensorgrad_"
 PYTHON = (
     "PyBool_FromLong", "PyBytes_FromStringAndSize", "PyErr_Clear", "PyErr_Occurred", "PyErr_SetString",
@@ -27,11 +27,11 @@ PYTHON = (
 )  # fmt: skip
 _FASTCALL = 0x80
 _lock = forks.lock()
-_kept: list[Any] = []  # what machine code holds the address of
+_kept: list[Any] = []  # objects whose addresses machine code holds
 
 
 def raise_error(data: bytes) -> None:
-    """Raises what a kernel raises. `data` is a constant of its machine code."""
+    """Raises the exception of a kernel. `data` is a constant in its machine code."""
     kind, arguments, *_ = pickle.loads(data)
     raise kind(*(arguments or ()))
 
@@ -49,18 +49,18 @@ class _Method(ctypes.Structure):
 
 
 def cpu() -> tuple[str, str]:
-    """The processor's name and features, as LLVM calls them; Numba's variables of the environment overrule it."""
+    """Returns the processor's name and features, as LLVM calls them; Numba's environment variables override them."""
     name, features = internals.host_cpu()
     return os.environ.get("NUMBA_CPU_NAME") or name, os.environ.get("NUMBA_CPU_FEATURES", features)
 
 
 def has(feature: str) -> bool:
-    """Whether the processor that code is made for has a feature ("avx")."""
+    """Returns whether the processor that code is compiled for has a feature ("avx")."""
     return f"+{feature}" in cpu()[1].split(",")
 
 
 def arrays_are_known() -> bool:
-    """Whether NumPy's arrays lie in memory as entry points read them."""
+    """Returns whether NumPy's arrays have the memory layout that entry points read."""
     probe = np.arange(6, dtype=np.float32).reshape(2, 3)
     start = id(probe) + object.__basicsize__
 
@@ -82,7 +82,7 @@ def arrays_are_known() -> bool:
 
 @cache
 def _loader() -> internals.Loader:
-    """One for all objects."""
+    """Returns the one loader of this process."""
     if ctypes.sizeof(ctypes.c_void_p) != 8 or not arrays_are_known():
         raise RuntimeError("NumPy's arrays are not laid out as compiled kernels expect")
     symbols = {name: id(held) for name, held in OBJECTS.items()}
@@ -92,17 +92,17 @@ def _loader() -> internals.Loader:
 
 
 def load(data: bytes, entry: str, names: list[str]) -> int:
-    """The address of an object's entry. Raises: RuntimeError if it names something that is not there."""
+    """Loads an object and returns its entry's address. Raises: RuntimeError if it uses a name that is not there."""
     with _lock:
         loader = _loader()
         missing = loader.missing(names)
         if missing:
-            raise RuntimeError(f"not found in this process: {', '.join(missing)}")
+            raise RuntimeError(f"names missing from this process: {', '.join(missing)}")
         return loader.load(data, entry)
 
 
 def function(address: int, name: str) -> Any:
-    """The function of Python whose machine code, taking arguments as METH_FASTCALL does, is at an address."""
+    """Returns a Python function for machine code at an address that takes arguments as METH_FASTCALL does."""
     method = _Method(name.encode(), address, _FASTCALL, None)
     _kept.append(method)
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(

@@ -1,4 +1,4 @@
-"""A row of the table of compiled kernels: it asks for its kernel when that is first needed; NumPy serves until then."""
+"""A row of the table of compiled kernels: it requests its kernel on first use; NumPy runs the op until it is ready."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from tensorgrad.settings import _Settings as SETTINGS
 
 
 class Row:
-    """An op, its compiled kernel as "file.name" of kernels/numba/, and the elements of its first array that it is for.
+    """An op, its compiled kernel as "file.name" of kernels/numba/, and the least size of its first array, in elements.
 
-    `op` may be another name, by which a kernel is asked for that is no op's.
-    `sized` is the number of the argument that is measured, where it is not the first. "name.backward" is the kernel of
-    an op's `backward_kernel`.
+    `op` may also be the name of a kernel that belongs to no op. `sized` is the index of the argument that is measured,
+    if it is not the first. "name.backward" is the kernel of an op's `backward_kernel`.
     """
 
     __slots__ = ("_elements", "asked", "kernel", "op", "ready", "sized")
@@ -34,11 +33,11 @@ class Row:
     @elements.setter
     def elements(self, elements: int) -> None:
         self._elements = elements
-        if self.op in kernel_tables.OPS:  # the call path looks there
+        if self.op in kernel_tables.OPS:  # the dispatcher reads it there
             kernel_tables.OPS[self.op].compiled.kernels.few = elements
 
     def available(self) -> bool:
-        """Whether the kernel is compiled; if not, asks for it."""
+        """Returns whether the kernel is compiled, requesting it if not."""
         if self.ready is None:
             from tensorgrad.kernels.numba.runtime.background import request
 
@@ -46,12 +45,12 @@ class Row:
         return self.ready is not None
 
     def over(self, general: Callable) -> Callable:
-        """The kernel of an op for large arrays: the compiled one, once there is one, else NumPy's."""
+        """Wraps NumPy's kernel of an op: large arrays go to the compiled kernel once it is ready."""
         from tensorgrad.kernels.numba.runtime.background import request
 
         again = hooks.layouts.get(self.kernel.rpartition(".")[0])
         sized = self.sized
-        always = self.op in kernel_tables.OPS  # the caller of an op's kernel has looked at the size
+        always = self.op in kernel_tables.OPS  # the dispatcher has checked the size
 
         def kernel(*given, **options):
             if (always or given[sized].size >= self._elements) and not SETTINGS.deterministic:
@@ -71,4 +70,4 @@ class Row:
         return update_wrapper(kernel, getattr(general, "func", general))
 
 
-WAITING = Row("spin_wait", "runtime.spin.wait", 0)  # what the pool's threads do until there is work (thread_pool.py)
+WAITING = Row("spin_wait", "runtime.spin.wait", 0)  # what the pool's threads run until there is work (thread_pool.py)

@@ -1,8 +1,8 @@
-"""Whether kernels work in this process: a small one runs alone and on two threads, and is compared with NumPy.
+"""Tests that kernels work in this process: a small one runs alone and on two threads, compared with NumPy.
 
 Each kernel was compared when it was compiled (verify.py), but in another process, perhaps long ago. Before the first
-one is used here, this one shows that arguments arrive, that a thread takes its range from the mailbox, and that what it
-writes is seen.
+one is used here, this test shows that arguments arrive, that a thread takes its range from the mailbox, and that its
+results are visible.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ import numpy as np
 from tensorgrad.kernels.numba.runtime import mailbox
 
 _SIZE = 64
-_PATIENCE = 100_000  # nanoseconds: that the second thread waits for work, and then for more
+_PATIENCE = 100_000  # nanoseconds that the second thread waits for its first task, and then for another
 
 
 def failure(loops: Any) -> str:
-    """What is wrong, in a sentence; "" if nothing. `loops` are those of spin.py."""
+    """Returns what is wrong as a sentence; "" if nothing. `loops` are those of spin.py."""
     x = np.arange(_SIZE, dtype=np.float32)
     out, gate = np.zeros_like(x), np.zeros(4, np.int64)
     arguments, probe = (x, out, gate.ctypes.data), loops.probe
     probe.launch(probe.address, arguments, _SIZE, 0, 0)
     if not np.array_equal(out, x + x):
-        return "a small kernel gave other results than NumPy"
+        return "a small kernel and NumPy gave different results"
     out[...] = 0
     box = mailbox.allocate(loops.divide.address, _PATIENCE)
-    box[mailbox.MOVED] = 1 << 62  # just now: on a busy machine it does not ask to be moved
+    box[mailbox.MOVED] = 1 << 62  # just now, so that it does not ask to be moved on a busy machine
     address = box.ctypes.data
 
     def serve() -> None:
-        loops.serve(box.ctypes.data, _PATIENCE, 0)  # and holds that memory meanwhile
+        loops.serve(box.ctypes.data, _PATIENCE, 0)  # it also keeps that memory alive
 
     thread = threading.Thread(target=serve, name="tensorgrad test", daemon=True)
     try:
         thread.start()
-    except RuntimeError:  # the system has no thread left: then none will share kernels
+    except RuntimeError:  # the system has no threads left: then none will share kernels
         return ""
     happened = probe.launch(probe.address, arguments, _SIZE, address, 1)
     if happened & mailbox.LATE:
         thread.join()
     if happened & mailbox.WRONG or not np.array_equal(out, x + x):
-        return "a small kernel on two threads gave other results than NumPy"
+        return "a small kernel on two threads and NumPy gave different results"
     return ""

@@ -1,8 +1,8 @@
-"""How the threads of the pool wait and divide the work: for a moment in a loop that holds no lock.
+"""How the pool's threads wait and divide work: briefly, in loops that hold no lock.
 
-Waking a thread that sleeps takes the system tens of microseconds, as long as many a kernel runs; taking Python's lock
-from a thread that holds it, the same. The loops give their processor away every few microseconds to whatever else wants
-to run there. They go by the clock, as the pause between two looks is ten times as long on one processor as on another.
+Waking a sleeping thread takes the system tens of microseconds, as long as many kernels run, and so does taking the GIL
+from a thread that holds it. The loops yield their processor every few microseconds to anything else that wants to run.
+They go by the clock, because the pause between two reads is ten times as long on some processors as on others.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ from tensorgrad.kernels.numba.runtime.mailbox import (
 _TASK, _DONE, _WORKERS = 8 * TASK, 8 * DONE, 8 * WORKERS  # in bytes
 _CAN_YIELD = os.name == "posix"
 _CAN_TELL = _CAN_YIELD and hasattr(ctypes.CDLL(None), "sched_getcpu")
-_LOST, _AGAIN = 20_000, 10_000_000  # nanoseconds that another thread has had our processor; from move to move
-_TURN = 4_000  # nanoseconds, after which others may have the processor
+_LOST, _AGAIN = 20_000, 10_000_000  # nanoseconds another thread has run on our processor; between two moves
+_TURN = 4_000  # nanoseconds after which the processor is yielded
 _NAP = np.uint32(50)  # microseconds
-_PROBED = 2_000_000  # nanoseconds that a range of the small kernel waits for the other
-_LOOKS = 16  # before the clock is read
-_LOOK = 250  # nanoseconds that one takes where there is no clock to tell
+_PROBED = 2_000_000  # nanoseconds that one range of the small kernel waits for the other
+_LOOKS = 16  # reads before the clock is checked
+_LOOK = 250  # nanoseconds that a read takes, where there is no clock to measure it
 _I64 = ir.IntType(64)
 
 
 @intrinsic
 def read(typing, address):
-    """The 64-bit number at an address, which another thread may just be writing."""
+    """Reads the 64-bit number at an address that another thread may be writing."""
 
     def generate(context, builder, signature, arguments):
         pointer = builder.inttoptr(arguments[0], _I64.as_pointer())
@@ -67,7 +67,7 @@ def read(typing, address):
 
 @intrinsic
 def write(typing, address, value):
-    """Puts a 64-bit number where another thread reads it; what was written before is visible to that thread then."""
+    """Writes a 64-bit number for another thread; that thread then also sees everything written before."""
 
     def generate(context, builder, signature, arguments):
         pointer = builder.inttoptr(arguments[0], _I64.as_pointer())
@@ -79,7 +79,7 @@ def write(typing, address, value):
 
 @intrinsic
 def exchange(typing, address, value):
-    """Puts a 64-bit number in the place of another, which it returns: of several threads one gets it."""
+    """Replaces a 64-bit number atomically and returns the old one: of several threads only one gets it."""
 
     def generate(context, builder, signature, arguments):
         pointer = builder.inttoptr(arguments[0], _I64.as_pointer())
@@ -90,7 +90,7 @@ def exchange(typing, address, value):
 
 @intrinsic
 def _run_range(typing, task, place, first, last):
-    """Calls the function whose address is `task` with where the arguments lie, and a range; whether it failed."""
+    """Calls the function at address `task` with the address of the arguments and a range. Returns whether it failed."""
 
     def generate(context, builder, signature, arguments):
         function = builder.inttoptr(arguments[0], ir.FunctionType(_I64, [_I64] * 3).as_pointer())
@@ -100,11 +100,11 @@ def _run_range(typing, task, place, first, last):
 
 
 def pause(builder, machine):
-    """Code that tells a processor of this name (as `platform.machine()` has it) that this is a loop that waits."""
+    """Emits the instruction that marks a waiting loop on a processor (a name as in `platform.machine()`)."""
     if machine in ("x86_64", "AMD64"):
         kind = ir.FunctionType(ir.VoidType(), [])
         builder.call(builder.module.declare_intrinsic("llvm.x86.sse2.pause", fnty=kind), [])
-    elif machine in ("aarch64", "arm64", "ARM64"):  # `isb`: on most of them `yield` does nothing
+    elif machine in ("aarch64", "arm64", "ARM64"):  # `isb`, as on most of them `yield` does nothing
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [number])
         builder.call(builder.module.declare_intrinsic("llvm.aarch64.isb", fnty=kind), [number(15)])
@@ -119,7 +119,7 @@ def _pause(typing):
     return types.void(), generate
 
 
-# --- the system's functions: where one is missing nothing may name it, since an unknown name ends the process ---
+# --- system functions: a missing one must not be named, since an unknown name ends the process ---
 
 if _CAN_YIELD:
     _sched_yield = types.ExternalFunction("sched_yield", types.int32())
@@ -137,7 +137,7 @@ if _CAN_YIELD:
 
     @inner
     def _now(place, before, looks):
-        """The time in nanoseconds, so many looks after `before`; `place` is memory for the system's two numbers."""
+        """Returns the time in nanoseconds, `looks` reads after `before`; `place` is memory for the system's numbers."""
         _clock_gettime(_CLOCK, place)
         return read(place) * 1_000_000_000 + read(place + 8)
 
@@ -161,12 +161,12 @@ if _CAN_TELL:
 
     @inner
     def _processor():
-        """The one that this thread runs on."""
+        """Returns the processor that this thread runs on."""
         return np.int64(_sched_getcpu())
 
     @inner
     def _beside_publisher(mailbox):
-        """Whether this thread is where the one was that last gave it a task."""
+        """Returns whether this thread runs on the processor of the thread that last published a task to it."""
         return _processor() == read(mailbox + 8 * PUBLISHER)
 
 else:
@@ -182,7 +182,7 @@ else:
 
 @inner
 def _seen(address, looks):
-    """Whether the number at an address is another than 0 at one of so many looks."""
+    """Returns whether the number at an address is nonzero at one of `looks` reads."""
     for _ in range(looks):
         if read(address):
             return True
@@ -193,9 +193,9 @@ def _seen(address, looks):
 
 @inner
 def spin_until(address, limit, clock):
-    """Waits for the number at an address to become another than 0, so many nanoseconds at most; whether it did.
+    """Waits up to `limit` nanoseconds for the number at an address to become nonzero. Returns whether it did.
 
-    What others have of the processor meanwhile does not count. `clock` is memory for the time.
+    Time in which other threads use the processor does not count. `clock` is memory for the time.
     """
     if limit <= 0 or read(address):
         return read(address) != 0
@@ -214,7 +214,7 @@ def spin_until(address, limit, clock):
 
 @inner
 def _pause_for(grace, clock):
-    """Waits so many nanoseconds."""
+    """Waits `grace` nanoseconds."""
     start = now = _now(clock, np.int64(0), 0)
     while now - start < grace:
         for _ in range(8):
@@ -224,7 +224,7 @@ def _pause_for(grace, clock):
 
 @inner
 def _may_move(mailbox, now):
-    """Whether a thread that is in another's way is to be moved; not soon again, if that was of no use."""
+    """Returns whether a thread that shares its processor should be moved; not again soon, if that did not help."""
     again = now - read(mailbox + 8 * MOVED) > _AGAIN
     if again:
         write(mailbox + 8 * MOVED, now)
@@ -233,10 +233,10 @@ def _may_move(mailbox, now):
 
 @inner
 def _spin(mailbox, limit):
-    """Waits as `spin_until` for a task; returns CALLED (for any), IDLE or CROWDED.
+    """Waits for a task as `spin_until` does. Returns CALLED (for any task), IDLE or CROWDED.
 
-    A thread that finds itself on one processor with another says so, to be moved; if that was of no use it goes to
-    sleep for a moment, as on a busy machine it is in the way.
+    A thread that shares its processor with another asks to be moved. If moving it did not help, it sleeps for a moment:
+    on a busy machine it would be in the way.
     """
     waited, turn, clock = np.int64(0), np.int64(0), mailbox + 8 * CLOCK
     since = _now(clock, np.int64(0), 0)
@@ -260,8 +260,11 @@ def _spin(mailbox, limit):
 def _serve():
     @plain("int64(int64, int64, int64)")
     def serve(mailbox, limit, grace):
-        """Does the tasks that come to a mailbox. Returns IDLE if none comes for so many nanoseconds, CALLED for one in
-        Python, `grace` nanoseconds after it came, or CROWDED."""
+        """Runs the tasks that arrive in a mailbox, and returns why it stopped.
+
+        IDLE: none arrived for `limit` nanoseconds; CALLED: a call in Python arrived `grace` nanoseconds ago; or
+        CROWDED.
+        """
         while True:
             what = _spin(mailbox, limit)
             if what != CALLED:
@@ -284,7 +287,7 @@ def _serve():
 def _done():
     @plain("boolean(int64, int64)")
     def done(mailbox, limit):
-        """Waits until a task is done, so many nanoseconds at most; whether it is."""
+        """Waits up to `limit` nanoseconds for a task to be done. Returns whether it is."""
         return spin_until(mailbox + _DONE, limit, mailbox + 8 * WAITER_CLOCK)
 
     return done
@@ -293,14 +296,15 @@ def _done():
 def _divide():
     @of_numbers("int64(int64, int64, int64, int64)")
     def divide(task, place, last, workers):
-        """Has 0 ... last done by this thread and `workers` others. Returns what has happened, of LATE and WRONG.
+        """Runs 0 ... last in this thread and `workers` others. Returns flags of what happened: LATE and WRONG.
 
-        `task` is the address of what does a range; the mailbox at `place` has the arguments and the others' addresses.
+        `task` is the address of the function that runs a range; the mailbox at `place` has the arguments and the
+        others' addresses.
         """
         step, here = -(-last // (workers + 1)), _processor()
         for i in range(workers):
             mailbox, first = read(place + _WORKERS + 8 * i), (i + 1) * step
-            write(mailbox + _DONE, NOTHING if first < last else FINISHED)  # whatever became of the task before
+            write(mailbox + _DONE, NOTHING if first < last else FINISHED)  # whatever the outcome of the task before
             if first < last:
                 write(mailbox + 8 * LEADER, place)
                 write(mailbox + 8 * FIRST, first)
@@ -310,7 +314,7 @@ def _divide():
         happened = WRONG if _run_range(task, place, 0, step) else 0
         for i in range(workers):
             mailbox, first = read(place + _WORKERS + 8 * i), (i + 1) * step
-            if first < last and exchange(mailbox + _TASK, NOTHING):  # stolen: it was not begun
+            if first < last and exchange(mailbox + _TASK, NOTHING):  # stolen: its worker had not begun it
                 write(mailbox + _DONE, FINISHED)
                 if _run_range(task, place, first, min(first + step, last)):
                     happened = WRONG
@@ -328,7 +332,7 @@ def _divide():
 def _probe():
     @shared("void(float32[::1], float32[::1], int64, int64, int64)")
     def probe(x, out, gate, first, last):
-        """out = 2 x. The range that begins with 0 waits a moment at the gate, so that another thread does the other."""
+        """Computes out = 2 x. The range from 0 waits briefly at the gate, so that another thread takes the other."""
         for i in range(first, last):
             out[i] = x[i] + x[i]
         if first:
@@ -340,12 +344,12 @@ def _probe():
 
 
 class Loops(NamedTuple):
-    """The compiled loops: of a thread that waits for work, and of one that waits for another; what divides work."""
+    """The compiled loops: one waits for work, one waits for another thread, one divides work."""
 
     serve: Any
     done: Any
     divide: Any  # a C function, by its address
-    probe: Any  # a small kernel, by which self_test.py sees whether all this works
+    probe: Any  # a small kernel with which self_test.py checks the others
 
 
 KERNELS = {"wait": lambda: Loops(_serve(), _done(), _divide(), _probe())}

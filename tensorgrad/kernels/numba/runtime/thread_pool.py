@@ -1,12 +1,12 @@
 """The threads that share the work of one kernel.
 
-A kernel does a range of its work at a call, and workers do others meanwhile. Each worker is a thread with a mailbox
-(mailbox.py). One that has nothing to do spins a moment (spin.py) before it sleeps, so that it takes a microsecond to
-publish a range where kernels follow upon each other; to wake a sleeping worker takes some tens. A range that its worker
-has not begun is stolen back: on a busy machine the worker may be long in coming. Only work of a certain size is shared.
+A call of a kernel runs one range of its work while workers run the others. Each worker is a thread with a mailbox
+(mailbox.py). An idle worker spins briefly (spin.py) before it sleeps, so publishing a range takes a microsecond if
+kernels follow each other closely; waking a sleeping worker takes tens of microseconds. A range that its worker has not
+begun is stolen back: on a busy machine the worker may take long to arrive. Only work above a certain size is shared.
 
-Compiled kernels (launch.py) are started by compiled code, and Python's lock is not needed for it. Functions in Python,
-which call NumPy, can be shared as well; these are called as `function(*arguments, first, last)`.
+Compiled kernels (launch.py) are started by compiled code, without the GIL. Python functions that call NumPy can be
+shared as well; they are called as `function(*arguments, first, last)`.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
 from tensorgrad.settings import get_num_threads
 from tensorgrad.system import forks
 
-GRAIN = 24576  # elements (of ordinary cost) that are worth a thread
-WAKING = 131072  # elements that are worth waking threads up
-_FEW = 4  # threads among which a few parts are divided well enough
-IN_PYTHON_MOST = 8  # threads for a function in Python: more would wait for its lock longer than they compute
-_SOON = 1e-3  # seconds after another kernel: it is worth it, too, as more will come
+GRAIN = 24576  # elements (of ordinary cost) that justify a thread
+WAKING = 131072  # elements that justify waking threads
+_FEW = 4  # threads among which few parts are divided well enough
+IN_PYTHON_MOST = 8  # threads for a Python function: more would wait for the GIL longer than they compute
+_SOON = 1e-3  # seconds after another kernel: waking threads is worthwhile here too, as more work is likely to follow
 SPIN_TIME = 200_000  # nanoseconds that a worker spins before it sleeps
-_GRACE = 4_000  # nanoseconds, until the thread that published a call in Python holds the lock no longer
+_GRACE = 4_000  # nanoseconds until the thread that published a call in Python has released the GIL
 _LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None  # the C library
-_NAP = 5e-5  # seconds between looks at a task that takes long
+_NAP = 5e-5  # seconds between checks of a task that takes long
 
 
 class _Call:
-    """A call in Python that was published for a worker, unless it is stolen back: the first that claims it does it.
+    """A call in Python published for a worker, unless it is stolen back: the first thread to claim it runs it.
 
-    To claim it once more changes nothing, so that a thread that was interrupted can do all again.
+    Claiming it again changes nothing, so an interrupted thread can repeat its steps.
     """
 
     __slots__ = ("arguments", "claims", "first", "function", "last")
@@ -76,7 +76,7 @@ class _Call:
 
 
 class _Worker:
-    """A thread that does ranges of work for the thread that has taken it, and its mailbox."""
+    """A thread that runs ranges of work for the thread that has taken it, and its mailbox."""
 
     __slots__ = ("address", "alarm", "asleep", "call", "done", "error", "loops", "sleepers", "task", "work", "workers")
 
@@ -87,27 +87,27 @@ class _Worker:
         self.address = box.ctypes.data
         self.alarm: SimpleQueue = SimpleQueue()
         self.asleep = False
-        self.sleepers: tuple[list[_Worker], int] | None = None  # whom it is to wake in its turn, and its number there
-        self.work: tuple | None = None  # what a kernel is given: it stays in memory as long as this one may write to it
+        self.sleepers: tuple[list[_Worker], int] | None = None  # the workers it is to wake in turn, and its index there
+        self.work: tuple | None = None  # a kernel's arguments: kept alive while this thread may write to them
         self.call: _Call | None = None
         self.error: BaseException | None = None
         threading.Thread(target=self.serve, name="tensorgrad kernel", daemon=True).start()
 
     def wake(self) -> None:
-        """Wakes the thread if it sleeps. It may come too late, and finds nothing to do."""
+        """Wakes the thread if it is asleep. It may wake too late and find nothing to do."""
         if self.asleep:
             self.asleep = False
             self.alarm.put(None)
 
     def publish(self, call: _Call) -> None:
-        """Has the worker do a call."""
+        """Gives the worker a call to run."""
         self.error = None
         self.call = call
         self.done[0], self.task[0] = NOTHING, IN_PYTHON
         self.wake()
 
     def steal(self) -> _Call | None:
-        """The call that was published, if the worker has not begun it."""
+        """Takes back the published call and returns it; None if the worker has begun it."""
         call = self.call
         if call is None or not call.claim(None):
             return None
@@ -117,14 +117,14 @@ class _Worker:
         return call
 
     def wait(self) -> bool:
-        """Waits until the thread has done what it began. Returns whether that failed."""
+        """Waits until the thread has finished what it began. Returns whether that failed."""
         if self.done[0] == NOTHING and not self.loops.done(self.address, SPIN_TIME):
             while self.done[0] == NOTHING:
                 time.sleep(_NAP)
         return bool(self.done[0] == FAILED)
 
     def serve(self) -> None:
-        """The thread: does what is published, for ever."""
+        """The thread's loop: runs what is published, forever."""
         while True:
             why = self.loops.serve(self.address, SPIN_TIME, _GRACE)
             if why == CALLED:
@@ -142,30 +142,30 @@ class _Worker:
                 _wake(*sleepers)
 
     def run_call(self) -> None:
-        """Does the call that was published, unless it was stolen back."""
+        """Runs the published call, unless it was stolen back."""
         call = self.call
         if call is None or not call.claim(self):
             return
         self.task[0] = NOTHING
         try:
             call.do()
-        except BaseException as error:  # it belongs to the thread that waits
+        except BaseException as error:  # raised in the thread that waits
             self.error = error
-        call = self.call = None  # nothing is kept alive by a thread that waits
+        call = self.call = None  # a waiting thread must keep nothing alive
         self.done[0] = FINISHED
 
 
-_EACH = 3  # sleepers that a thread wakes
+_EACH = 3  # sleepers that each thread wakes
 
 
 def _wake(sleepers: list[_Worker], number: int) -> None:
-    """Wakes the first of those that sleep, who wake the others: number n those from number _EACH (n + 1) on.
+    """Wakes the first of the sleeping workers, which wake the others: worker n wakes those from index _EACH (n + 1) on.
 
-    Waking one takes some microseconds, too much for the thread that starts a kernel to spend on each.
+    Waking one takes microseconds, too long for the thread that starts a kernel to wake them all.
     """
     for n in range(_EACH * (number + 1), min(_EACH * (number + 2), len(sleepers))):
         sleeper = sleepers[n]
-        if sleeper.work is None:  # too late: what there was to do is done
+        if sleeper.work is None:  # too late: its work is done
             continue
         if sleeper.asleep:
             sleeper.sleepers = sleepers, n
@@ -175,9 +175,9 @@ def _wake(sleepers: list[_Worker], number: int) -> None:
 
 
 def _change_processor() -> None:
-    """Takes this thread to another processor than that which it shares with one that works, if there is another.
+    """Moves this thread off a processor that it shares with a busy one, if there is another.
 
-    Some systems leave two busy threads on one processor for seconds, with the next one idle.
+    Some systems leave two busy threads on one processor for seconds while the next one is idle.
     """
     here = getattr(_LIBRARY, "sched_getcpu", None)
     if here is not None and hasattr(os, "sched_setaffinity"):
@@ -189,18 +189,18 @@ def _change_processor() -> None:
                 os.sched_setaffinity(0, all_of_them)
 
 
-# Every worker is in one of the first two, and goes from one to the other without a call of a function: signals are
-# handled, and threads take turns, after calls and at the ends of loops only. So an exception of a signal handler loses
-# none, and two threads never take the same.
-_idle: list[_Worker] = []  # those that no thread has taken
-_held: dict[int, list[_Worker]] = {}  # those that a thread has taken
+# Every worker is in one of the first two, and moves between them without a function call: signals are handled, and
+# threads switch, only after calls and at the ends of loops. So an exception from a signal handler loses no worker, and
+# two threads never take the same one.
+_idle: list[_Worker] = []  # workers that no thread has taken
+_held: dict[int, list[_Worker]] = {}  # workers taken, by thread
 _all: list[_Worker] = []
 _making = forks.lock()
-_last = 0.0  # when a kernel that can be shared was started
+_last = 0.0  # when the last kernel that can be shared was started
 
 
 def _forget() -> None:
-    """In a child after a fork the threads are gone: the next kernel starts others."""
+    """Resets the pool in a child after a fork, where its threads are gone: the next kernel starts others."""
     global _idle, _held, _all
     _idle, _held, _all = [], {}, []
 
@@ -210,9 +210,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def _take(held: list[_Worker], wanted: int, asleep: bool) -> list[_Worker]:
-    """Up to so many workers that are idle; as many as there are threads less one exist at most.
+    """Takes up to `wanted` idle workers; at most one fewer than the number of threads exist.
 
-    `held`: the list that they go to. `asleep`: also those that sleep, and new ones.
+    `held`: the list that they are added to. `asleep`: also takes sleeping workers, and makes new ones.
     """
     base, idle = len(held), _idle
     if WAITING.ready is None:
@@ -231,7 +231,7 @@ def _take(held: list[_Worker], wanted: int, asleep: bool) -> list[_Worker]:
 
 
 def _make(held: list[_Worker]) -> bool:
-    """Makes a worker, if there may be another, or finds those of threads that have ended. Whether there is one."""
+    """Makes a worker if the limit allows, else frees those of ended threads. Returns whether one is available."""
     with _making:
         if len(_all) < get_num_threads() - 1:
             try:
@@ -239,7 +239,7 @@ def _make(held: list[_Worker]) -> bool:
             except RuntimeError as error:
                 if "thread" not in str(error):
                     raise
-                return False  # the system has no thread left: those that are there will do
+                return False  # the system has no threads left: the existing ones must do
             list(map(list.append, (_all, held), (worker, worker)))
             return True
         there = _threads()
@@ -251,10 +251,10 @@ def _make(held: list[_Worker]) -> bool:
 
 
 def _threads() -> Any:
-    """The threads that there are, by Python's numbers for them.
+    """Returns the identifiers of all running threads.
 
-    Without the garbage collector: it runs Python's code, and where another thread is just being made, Python 3.11
-    waits for ever (https://github.com/python/cpython/issues/106883).
+    The garbage collector is off meanwhile: it runs Python code, and Python 3.11 deadlocks if another thread is just
+    being created (https://github.com/python/cpython/issues/106883).
     """
     collects = gc.isenabled()
     try:
@@ -266,14 +266,14 @@ def _threads() -> Any:
 
 
 def _release(held: list[_Worker], base: int) -> bool:
-    """Gives back the workers in `held` from number `base` on, when they have done what they began; whether that failed.
+    """Frees the workers in `held` from index `base` on when their work is done. Returns whether any failed.
 
-    Nothing ends this early: a worker would go on writing to arrays whose owner thinks that nothing does.
+    Nothing ends this early: a worker would go on writing to arrays whose owner no longer expects it.
     """
     interrupted, failed = None, False
     while len(held) > base:
         try:
-            while len(held) > base:  # the first one last: the arguments are in its mailbox
+            while len(held) > base:  # the first one last: its mailbox has the arguments
                 held[-1].steal()
                 failed |= held[-1].wait()
                 _release_idle(held, len(held) - 1)
@@ -285,7 +285,7 @@ def _release(held: list[_Worker], base: int) -> bool:
 
 
 def _release_idle(held: list[_Worker], base: int) -> None:
-    """Gives back workers that have nothing to do any more."""
+    """Frees workers that have nothing left to do."""
     idle = _idle
     while len(held) > base:
         worker = held[-1]
@@ -295,7 +295,7 @@ def _release_idle(held: list[_Worker], base: int) -> None:
 
 
 def _inside() -> bool:
-    """Whether this thread is inside of another call of `run`, as in a signal handler."""
+    """Returns whether this thread is inside another call of `run`, as in a signal handler."""
     count, place = 0, sys._getframe()
     while place is not None:
         count += place.f_code is run.__code__
@@ -304,23 +304,25 @@ def _inside() -> bool:
 
 
 def shares(in_python: bool, length: int, elements: int) -> int:
-    """How many threads so much work is worth."""
+    """Returns how many threads an amount of work justifies."""
     most = IN_PYTHON_MOST if in_python else MOST
     return max(1, min(get_num_threads(), elements // GRAIN, length, most))
 
 
 def parts(fewest: int = 1) -> int:
-    """Into how many parts work should be divided, where that changes no result, so that threads end at about the same
-    time: `fewest`, or more for many threads."""
+    """Returns into how many parts to divide work, where that changes no result.
+
+    Threads should finish at about the same time: `fewest` parts, or more for many threads.
+    """
     threads = get_num_threads()
     return max(fewest, 2 * threads if threads > _FEW else threads)
 
 
 def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
-    """Runs `kernel` over 0 ... length, by as many threads as `elements` (of work in all) are worth.
+    """Runs `kernel` over 0 ... length, in as many threads as `elements` (the total work) justify.
 
-    `kernel` is a compiled kernel (launch.py) or a function in Python. Raises: what it raises, in whichever thread;
-        Unsuited for an array that must not be written, has gaps, or numbers that compiled kernels are not made for.
+    `kernel` is a compiled kernel (launch.py) or a Python function. Raises: what it raises, in any thread; Unsuited if
+    an array must not be written, has gaps, or has a dtype that compiled kernels do not support.
     """
     global _last
     held, base = _NONE, 0
@@ -332,7 +334,7 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
             asleep, _last = elements >= WAKING or now - _last < _SOON, now
             me = threading.get_ident()
             held = _held.get(me) or _held.setdefault(me, [])
-            if held and not _inside():  # an exception ended a call before it gave these back
+            if held and not _inside():  # an exception ended an earlier call before it freed these
                 _release(held, 0)
             base = len(held)
             workers = _take(held, shares(address is None, length, elements) - 1, asleep)
@@ -343,7 +345,7 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
         else:
             kernel.launch(address, arguments, length, 0, 0)
     except BaseException as error:
-        if len(held) > base:  # an error, or whatever a signal handler raised at any moment
+        if len(held) > base:  # an error, or an exception from a signal handler at any moment
             _release(held, base)
         if error.__class__ is TypeError and _unsuited(arguments):
             raise Unsuited from None
@@ -362,7 +364,7 @@ def _unsuited(argument: Any) -> bool:
 
 
 def _launch(kernel: Any, length: int, arguments: tuple, workers: list[_Worker], held: list[_Worker], base: int) -> None:
-    """Runs a compiled kernel in this thread and those of the workers."""
+    """Runs a compiled kernel in this thread and in the workers."""
     lead, sleepers = workers[0], []
     for i, worker in enumerate(workers):
         lead.workers[i], worker.work = worker.address, arguments
@@ -374,8 +376,8 @@ def _launch(kernel: Any, length: int, arguments: tuple, workers: list[_Worker], 
     if not happened:
         _release_idle(held, base)
     elif _release(held, base) or happened & WRONG:
-        kernel.launch(kernel.address, arguments, length, 0, 0)  # raises it where it is seen
-        raise RuntimeError(f"{kernel.__name__}: failed in one of its threads")
+        kernel.launch(kernel.address, arguments, length, 0, 0)  # raises the error in this thread
+        raise RuntimeError(f"{kernel.__name__} failed in one of its threads")
 
 
 def _share(function: Callable, length: int, arguments: tuple, workers, held: list[_Worker], base: int) -> None:

@@ -1,5 +1,5 @@
-"""The exception by which a compiled kernel leaves a call to NumPy's."""
+"""The exception with which a compiled kernel passes a call back to NumPy's kernel."""
 
 
 class Unsuited(Exception):
-    """An array that a compiled kernel was not made for (read-only, with gaps, of another dtype): NumPy's takes over."""
+    """An array that a compiled kernel does not support (read-only, with gaps, of another dtype): NumPy's takes over."""

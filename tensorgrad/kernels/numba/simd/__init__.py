@@ -1,1 +1,1 @@
-"""Inner loops in the processor's vector registers, and how their operands are laid out."""
+"""Inner loops in the processor's vector registers, and their operands' layout."""

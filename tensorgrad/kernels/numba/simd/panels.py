@@ -1,7 +1,8 @@
-"""Small matrix products inside compiled loops, of rows that lie anywhere in memory.
+"""Small matrix products inside compiled loops, of rows anywhere in memory.
 
-Attention and recurrent layers multiply tiles that were just made and are in the cache. Each block of the result stays
-in registers while the sum runs, as in vectors.py. Nothing checks bounds: see `along` and `across` for what is touched.
+Attention and recurrent layers multiply tiles that were just computed and are in the cache. Each block of the result
+stays in registers while the sum runs, as in vectors.py. Nothing checks bounds: see `along` and `across` for what is
+accessed.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from tensorgrad.kernels.numba.simd.vectors import (
     turn,
 )  # fmt: skip
 
-# Rows of a block, by its registers side by side: with what is loaded they fill the registers and leave none over.
+# Rows of a block, by its number of registers: together with the loaded operands they use exactly all registers.
 _ROWS = {4: 6, 3: 8, 2: 12, 1: 12} if _MANY else {3: 4, 2: 6, 1: 8}
 WIDEST = max(_ROWS)
-PAD = 12  # rows that a result may have to have beyond its own
-EVEN = 24  # a multiple of all rows of a block
-_BESIDE = 8  # rows that are copied side by side
+PAD = 12  # extra rows that a result may need beyond its own
+EVEN = 24  # a multiple of every block's rows
+_BESIDE = 8  # rows that are copied together
 
 
 @intrinsic
 def flat(typing, x):
-    """The memory of a float32 array from its first element on, as one row that is never at its end."""
+    """Views a float32 array's memory from its first element on, as one row without an end."""
     kind = types.Array(types.float32, 1, "C")
 
     def code(context, builder, signature, given):
@@ -50,7 +51,7 @@ def flat(typing, x):
 
 
 def _block(registers: int, along: bool):
-    """Makes the function that adds up one block: see `along` and `across`, of which it is the innermost part."""
+    """Makes the function that sums one block: the innermost part of `along` and `across`."""
     rows = _ROWS[registers]
 
     @intrinsic
@@ -108,7 +109,7 @@ def _block(registers: int, along: bool):
     return block
 
 
-# In the module, not in a closure: Numba's cache looks at what a closure holds, and would find these new every time.
+# In the module, not in a closure: Numba's cache inspects what a closure holds, and would find these new every time.
 _along1, _along2, _along3 = _block(1, True), _block(2, True), _block(3, True)
 _across1, _across2, _across3 = _block(1, False), _block(2, False), _block(3, False)
 _along4, _across4 = (_block(4, True), _block(4, False)) if _MANY else (_along3, _across3)
@@ -117,7 +118,7 @@ _ROWS1, _ROWS2, _ROWS3, _ROWS4 = _ROWS[1], _ROWS[2], _ROWS[3], _ROWS.get(4, 0)
 
 @inner
 def _registers(left, rows):
-    """How many registers the next block is wide, with `left` to do, so that few rows and few registers are wasted."""
+    """Returns the next block's width in registers, with `left` to do, so that few rows and registers are wasted."""
     if _ROWS4:
         if left > 4 and (left <= 6 or left == 9 or -rows % _ROWS3 < -rows % _ROWS4):
             return 3
@@ -127,10 +128,11 @@ def _registers(left, rows):
 
 @inner
 def along(a, at, stride, b, start, b_pitch, count, out, to, pitch, fresh, rows, width):
-    """out[to + r pitch + p] = Σₖ a[at + k stride + r] b[start + k b_pitch + p], added to what is there unless `fresh`.
+    """out[to + r pitch + p] = Σₖ a[at + k stride + r] b[start + k b_pitch + p], added to `out` unless `fresh`.
 
-    For r < rows and p < width (a multiple of LANES), over k < count, all at least 1. The arrays are flat, or only
-    where the numbers begin. Up to PAD - 1 more rows of `out` are written, and as many numbers after `a`'s rows read.
+    For r < rows and p < width (a multiple of LANES), over k < count, all at least 1. The arrays are flat, or only start
+    where the numbers begin. Up to PAD - 1 more rows of `out` are written, and as many numbers after `a`'s rows are
+    read.
     """
     p = 0
     while p < width:
@@ -152,9 +154,9 @@ def along(a, at, stride, b, start, b_pitch, count, out, to, pitch, fresh, rows, 
 
 @inner
 def across(a, at, stride, b, start, b_pitch, count, out, to, pitch, fresh, rows, width):
-    """out[to + r pitch + p] = Σₖ a[at + r stride + k] b[start + k b_pitch + p], added to what is there unless `fresh`.
+    """out[to + r pitch + p] = Σₖ a[at + r stride + k] b[start + k b_pitch + p], added to `out` unless `fresh`.
 
-    As `along`, but nothing is read beyond `a`'s rows.
+    Like `along`, but nothing is read beyond `a`'s rows.
     """
     p = 0
     while p < width:
@@ -180,12 +182,12 @@ def across(a, at, stride, b, start, b_pitch, count, out, to, pitch, fresh, rows,
 
 @inner
 def into_panels(source, at, lane_step, step, lanes, depth, out, goal):
-    """Numbers source[at + lane · lane_step + k · step] into panels out[goal + (lane / LANES, k, lane % LANES)].
+    """Copies source[at + lane · lane_step + k · step] into panels out[goal + (lane / LANES, k, lane % LANES)].
 
-    One of the steps is 1. Where there is no such lane, the panel holds what another has.
+    One of the steps is 1. Lanes beyond the last hold another lane's numbers.
     """
     whole = lanes // LANES
-    if lane_step == 1:  # some rows at a time, from one panel to the next: neighbours in memory
+    if lane_step == 1:  # several rows at a time, from one panel to the next: adjacent in memory
         for k in range(0, depth, _BESIDE):
             count = min(_BESIDE, depth - k)
             for panel in range(whole):

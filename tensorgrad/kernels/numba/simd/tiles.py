@@ -1,12 +1,11 @@
-"""Tiles: how the points that the windows of a convolution or pooling read are laid out for one run over many windows.
+"""Tiles: the layout of what the windows of a convolution or pooling read, so that many windows are one run.
 
-An output point i reads its source at the points i * step + tap, one for each tap of the window; what lies outside is
-zero. The work goes tile by tile: some rows of an image, or some small images. A tile's source is copied into a buffer
-that stays in the second-level cache, with its zeros around it, and so that points which one tap reads one after the
-other lie one after the other (the rows and columns of each remainder by the step apart from the others). Then the
-source of all the tile's output points under one tap is one run of numbers, whatever the stride and dilation. Runs go
-over the ends of rows: the points between are computed for nothing and not copied out; they are few, since neighbouring
-rows and images share their zeros.
+Output point i reads its source at the points i * step + tap, one for each tap of the window; points outside are zero.
+The work is done tile by tile: some rows of an image, or some small images. A tile's source is copied into a buffer that
+stays in the second-level cache, surrounded by its zeros, and so that the points one tap reads in sequence are adjacent
+(the rows and columns of each remainder by the step are separated from the others). Then the source of all the tile's
+output points under one tap is one run of numbers, whatever the stride and dilation. Runs pass the ends of rows: the
+points between are computed in vain and not copied out; they are few, since adjacent rows and images share their zeros.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from tensorgrad.kernels.numba.runtime.language import inner, njit
 from tensorgrad.kernels.numba.simd.vectors import BLOCK, LANES, LINE, ONE, carry, carry_few, every_other
 
 _TILE = 768 << 10  # bytes of a tile's source: with the weights in use it stays in a second-level cache of 1 MiB
-_POINTS = 2048  # of a tile at most: so that the results of a block of channels stay in the cache, too
-_FEW = 12  # at least so many blocks of pixels in a tile where the images are small, as the last one is seldom full
-ITEMS = 16  # parts of the work where it can be had, so that a few threads end at about the same time
-WIDEST = 8192  # points of a row: longer ones would need to be cut, and go to NumPy
+_POINTS = 2048  # maximum per tile, so that the results of a block of channels stay in the cache, too
+_FEW = 12  # minimum blocks of pixels per tile if images are small, as the last one is rarely full
+ITEMS = 16  # parts of the work where possible, so that a few threads finish at about the same time
+WIDEST = 8192  # points of a row: longer ones would need to be split, and use NumPy
 
-FORM = "UniTuple(int64, 16)"  # a Layout, as compiled loops take it
+FORM = "UniTuple(int64, 16)"  # a Layout, in the form compiled loops take it
 
 
 class Layout(NamedTuple):
-    """How a tile lies in its buffer; each field is a number, as the compiled loops take it."""
+    """A tile's layout in its buffer; each field is a number, as compiled loops take them."""
 
-    images: int  # in a tile
-    rows: int  # of output points, of each of these images
+    images: int  # per tile
+    rows: int  # of output points, per image
     strips: int  # tiles from the top to the bottom of an image
     height: int  # rows from an image to the next one in the tile
     pitch: int  # numbers from a row to the next
     filled: int  # rows of each image to copy
     plane: int  # numbers from a plane (a channel, and a remainder by the step) to the next
-    points: int  # in a tile, with those between the rows
-    low_y: int  # where in the source the buffer's first row and column are, in steps
+    points: int  # per tile, including those between the rows
+    low_y: int  # the position of the buffer's first row and column in the source, in steps
     low_x: int
     step_y: int
     step_x: int
@@ -51,16 +50,16 @@ class Layout(NamedTuple):
 
 @lru_cache(maxsize=128)
 def layout(size, out, steps, taps, channels, batch, items=ITEMS):
-    """The `Layout`, the places (in a tile) that each channel's taps read from, the remainders that occur.
+    """Returns the `Layout`, the offsets (in a tile) that each channel's taps read from, and the remainders that occur.
 
-    `size` and `out` are (height, width) of the source and of the output points, `taps` a tuple of (y, x), `items` the
-    parts that the work should have.
+    `size` and `out` are (height, width) of the source and of the output points, `taps` is a tuple of (y, x), `items`
+    the number of parts that the work should have.
     """
     rests = sorted({tuple(t % s for t, s in zip(tap, steps, strict=True)) for tap in taps})
     shifts = [tuple(t // s for t, s in zip(tap, steps, strict=True)) for tap in taps]
     low = [min(axis) for axis in zip(*shifts, strict=True)]
     reach = [max(axis) - least for axis, least in zip(zip(*shifts, strict=True), low, strict=True)]
-    shared = []  # zeros before the first and behind the last: neighbours need them once
+    shared = []  # zeros before the first and after the last: adjacent rows share them
     for d in (0, 1):
         last = max((size[d] - 1 - rest[d]) // steps[d] - low[d] for rest in rests)
         shared.append(max(0, min(-low[d], out[d] + reach[d] - 1 - last)))
@@ -88,7 +87,7 @@ def layout(size, out, steps, taps, channels, batch, items=ITEMS):
 
 
 def _blocks(points):
-    """What a tile of so many points costs, in vectors of them: the last is seldom full, and a tile has its borders."""
+    """Returns the cost of a tile of this many points, in vectors: the last is rarely full, and a tile has borders."""
     return -(-points // LANES) + BLOCK[1]
 
 
@@ -97,13 +96,13 @@ def up(n, unit):
 
 
 def odd(n):
-    """The next odd multiple of a cache line: planes that far apart do not compete for the same places of a cache."""
+    """Returns the next odd multiple of a cache line: planes at that distance do not compete for the same cache sets."""
     return (-(-n // 16) | 1) * 16
 
 
 @njit(error_model="numpy", inline="always")
 def _moved(source, at, step, out, to, apart, count):
-    # Unsigned, since an index that could be negative makes no vectors; no slices, which cost more than a short row.
+    # Unsigned, since an index that could be negative is not vectorized; no slices, which cost more than a short row.
     at, step, to, apart = np.uint64(at), np.uint64(step), np.uint64(to), np.uint64(apart)
     for i in range(np.uint64(count)):
         out[to + i * apart] = source[at + i * step]
@@ -129,8 +128,8 @@ def move(source, at, step, out, to, apart, count):
 def fill(x, image, total, channel, channels, row, rests, form, outside, fresh, buffer):
     """Copies channels of the tile that begins at `image` (of `total`) and output row `row` into the buffer.
 
-    `x` is (N, C, H, W) in one row, `outside` what lies outside of an image. Unless it is a `fresh` start, the buffer
-    holds a tile whose images lie in the same places, so that what lies outside is there already.
+    `x` is (N, C, H, W) as one row, `outside` the value outside an image. Unless it is a `fresh` start, the buffer holds
+    a tile whose images have the same positions, so the values outside are already there.
     """
     images, _, _, height, pitch, filled, plane, _, low_y, low_x, step_y, step_x, size_y, size_x = form[:14]
     all_channels = x.size // (total * size_y * size_x)
@@ -150,7 +149,7 @@ def fill(x, image, total, channel, channels, row, rests, form, outside, fresh, b
                 width = right - left
                 for m in range(present):
                     base = ((image + m) * all_channels + c) * size_y * size_x
-                    if step_x == 1:  # whole vectors, all rows at a time
+                    if step_x == 1:  # whole vectors, all rows together
                         start = base + ((row + top + low_y) * step_y + rest_y) * size_x + first
                         to = at + (m * height + top) * pitch + left
                         if width < LANES:

@@ -1,11 +1,11 @@
-"""The innermost loops of products, written for the processor's vector registers: no compiler makes them of plain loops.
+"""The innermost loops of products, written for vector registers: compilers do not derive them from plain loops.
 
-A processor multiplies and adds as fast as it can only if it keeps a whole block of sums in its registers and uses every
-number it loads several times. The two functions made here do that for one block, over rows of numbers that lie anywhere
-in a buffer: row k begins at `offsets[k]`. So the windows of a convolution need not be copied side by side first.
+A processor multiplies and adds at full speed only if it keeps a whole block of sums in its registers and uses every
+number it loads several times. The two functions made here do that for one block, over rows of numbers anywhere in a
+buffer: row k begins at `offsets[k]`. So the windows of a convolution need not be copied side by side first.
 
 Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008 (blocks in registers); Dukhan,
-"The Indirect Convolution Algorithm", 2019 (rows by a table of places).
+"The Indirect Convolution Algorithm", 2019 (rows through a table of offsets).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tensorgrad.kernels.numba.runtime.internals import counted, data_of, declare
 from tensorgrad.kernels.numba.runtime.language import intrinsic, types
 from tensorgrad.kernels.numba.runtime.native import has
 
-LANES = 16 if has("avx512f") else 8 if has("avx") else 4  # float32 numbers in a register
-_ARM = platform.machine() in ("aarch64", "arm64", "ARM64")  # for some systems LLVM knows no features of it
+LANES = 16 if has("avx512f") else 8 if has("avx") else 4  # float32 numbers per register
+_ARM = platform.machine() in ("aarch64", "arm64", "ARM64")  # LLVM reports no features of it on some systems
 _MANY = LANES == 16 or (LANES == 4 and (_ARM or has("neon")))  # 32 registers, else 16
 
 # Blocks that fill the registers without spilling: (rows of weights, registers of pixels), and for one row alone.
 BLOCK, LINE = ((8, 3) if _MANY else (4, 3)), (1, 8)
-# The rows of a block of `runs_2` and `runs_3`, which are named for their registers; `runs_1` has LANES.
+# The rows of a block of `runs_2` and `runs_3`, which are named for their number of registers; `runs_1` has LANES.
 ROWS = min(LANES, 8 if _MANY else 4)
 # The same for sums over pixels: (rows, columns), and for one row alone.
 DOTS, DOTS_LINE = ((4, 6) if _MANY else (3, 3)), (1, 9)
 
-# For the arguments of compiled functions: Numba compiles a function again for each plain number that it is given.
+# For the arguments of compiled functions: Numba compiles a function again for each plain number passed to it.
 NO, ONE = np.int64(0), np.int64(1)
 
 _F32, _I32, _I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
@@ -39,7 +39,7 @@ _ZERO = ir.Constant(_VECTOR, [0.0] * LANES)
 
 
 def _multiply_add(builder):
-    """The function a b + c of vectors, one instruction where the processor has one."""
+    """Returns the function a b + c of vectors, one instruction if the processor has one."""
     kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
     return declared(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
 
@@ -54,7 +54,7 @@ def _at(builder, pointer, index):
 
 
 def _load(builder, pointer, index):
-    """LANES numbers from `pointer[index]` on."""
+    """Loads LANES numbers from `pointer[index]` on."""
     return builder.load(builder.bitcast(_at(builder, pointer, index), _VECTOR.as_pointer()), align=4)
 
 
@@ -63,7 +63,7 @@ def _store(builder, vector, pointer, index):
 
 
 def _spread(builder, number):
-    """A vector of one number."""
+    """Makes a vector that repeats one number."""
     empty = ir.Constant(_VECTOR, ir.Undefined)
     first = builder.insert_element(empty, number, ir.Constant(_I32, 0))
     return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
@@ -93,7 +93,7 @@ def _products(rows: int, registers: int):
     """Makes the function that computes a block of a product with rows from a table.
 
     out[to + r pitch + p] = shift[s + r] + Σₖ weights[w + k step + r apart] source[start + offsets[k] + p], for `rows`
-    rows r and `registers` LANES pixels p, over all of `offsets` (one at least). Nothing checks bounds.
+    rows r and `registers` LANES pixels p, over all of `offsets` (at least one). Nothing checks bounds.
     """
 
     @intrinsic
@@ -142,7 +142,7 @@ def _dots(rows: int, columns: int):
     """Makes the function that computes a block of inner products with rows from a table.
 
     out[to + r pitch + c] += Σₚ left[start + r width + p] source[offsets[first + c] + p], for `rows` rows r and
-    `columns` columns c, over `count` LANES (one at least) numbers p. Nothing checks bounds.
+    `columns` columns c, over `count` LANES (at least one) numbers p. Nothing checks bounds.
     """
 
     @intrinsic
@@ -187,7 +187,7 @@ def _shuffle(builder, a, b, order):
 
 
 def _totals(builder, vectors):
-    """The sum of each vector's numbers: two vectors become one, then two of these, until each has one place left."""
+    """Sums each vector's numbers: two vectors become one, then two of these, until each has one lane left."""
     found = []
     for first in range(0, len(vectors), LANES):
         held = vectors[first : first + LANES]
@@ -207,7 +207,7 @@ def _totals(builder, vectors):
 
 @intrinsic
 def largest(typing, row, count):
-    """The largest of row[0] ... row[count - 1], of which there are LANES at least; any number if one is no number."""
+    """Returns the largest of row[0] ... row[count - 1], at least LANES of them; any number if one is nan."""
 
     def code(context, builder, signature, given):
         data = _pointer(context, builder, signature.args[0], given[0])
@@ -242,7 +242,7 @@ def every_other(typing, source, at, out, to, blocks):
         with counted(builder, given[4]) as n:
             at = builder.mul(n, ir.Constant(_I64, LANES))
             place = _at(builder, data, builder.mul(at, ir.Constant(_I64, 2)))
-            # The second half overlaps, so that it ends with the last number that is asked for.
+            # The second half overlaps, so that it ends with the last number needed.
             halves = _load(builder, place, 0), _load(builder, place, LANES - 1)
             _store(builder, _shuffle(builder, *halves, order), target, at)
         return nothing(context)
@@ -251,12 +251,11 @@ def every_other(typing, source, at, out, to, blocks):
 
 
 def _runs(rows: int, registers: int):
-    """Makes the function that computes a block of a product whose inner dimension comes in runs.
+    """Makes the function that computes a block of a product whose inner dimension consists of runs.
 
-    out[to + r pitch + n beside + p] = first + Σ over runs (a, b, count) of Σₖ left[w + a + k step + r] ·
-    right[start + b + k LANES + n apart + p], for `rows` rows r, `registers` n and LANES lanes p, over the runs
-    `begin` ... `end` - 1 (one at least, none empty). `first` is shift[s + r], or with s below zero what `out` holds.
-    Nothing checks bounds.
+    out[to + r pitch + n beside + p] = first + Σ over runs (a, b, count) of Σₖ left[w + a + k step + r] · right[start +
+    b + k LANES + n apart + p], for `rows` rows r, `registers` n and LANES lanes p, over the runs `begin` ... `end` - 1
+    (at least one, none empty). `first` is shift[s + r], or if s is negative, what `out` holds. Nothing checks bounds.
     """
 
     @intrinsic
@@ -332,7 +331,7 @@ def _runs(rows: int, registers: int):
 def turn(typing, source, at, apart, present, out, to, step, kept):
     """Transposes LANES x LANES numbers: out[to + j step + i] = source[at + i apart + j].
 
-    Of the rows i only `present` are read (the last one again for those beyond), of the rows j only `kept` are written.
+    Only `present` of the rows i are read (the last one again for those beyond), only `kept` of the rows j are written.
     Nothing checks bounds.
     """
     index = types.int64
@@ -360,7 +359,7 @@ def turn(typing, source, at, apart, present, out, to, step, kept):
                     new[i] = _shuffle(builder, held[i], held[i + part], low)
                     new[i + part] = _shuffle(builder, held[i], held[i + part], high)
             held, part = new, part * 2
-        # Backwards, so that of rows written to the same place the one that is meant is the last.
+        # In reverse, so that of rows written to the same address the intended one is last.
         for vector, row in reversed(list(zip(held, rows(given[7], given[6]), strict=True))):
             _store(builder, vector, target, row)
         return nothing(context)
@@ -419,14 +418,14 @@ def carry_few(typing, source, at, apart, out, to, step, count, width):
 
 
 def _largest_of_four(asked: bool):
-    """Makes the function that finds the largest of each 2x2 points of two rows, and where it is if that is `asked`."""
+    """Makes the function that finds the largest of each 2x2 points of two rows, and with `asked` also its index."""
 
     @intrinsic
     def largest_of_four(typing, source, top, bottom, first, out, places, to):
-        """The largest of each 2x2 points of two rows that begin at `top` and `bottom`, for LANES of them.
+        """Finds the largest of each 2x2 points of two rows that begin at `top` and `bottom`, for LANES of them.
 
-        out[to + j] is the largest, places[to + j] where it is, `first` being the place of source[top]. The first of
-        equals wins, and the last that is no number. Nothing checks bounds.
+        out[to + j] is the largest, places[to + j] its index, where `first` is the index of source[top]. Of equal values
+        the first wins, of several nan the last. Nothing checks bounds.
         """
         index = types.int64
         signature = types.void(source, index, index, index, out, places, index)
@@ -447,7 +446,7 @@ def _largest_of_four(asked: bool):
 
 
 def _best_of_four(context, builder, kind, given):
-    """The largest of the four, and its number."""
+    """Returns the largest of the four values, and its number."""
     flags = ir.VectorType(_I32, LANES)
     best = at = None
     for row, start in enumerate(given[1:3]):
@@ -458,7 +457,7 @@ def _best_of_four(context, builder, kind, given):
             if best is None:
                 best, at = values, ir.Constant(flags, [0] * LANES)
                 continue
-            larger = builder.fcmp_unordered(">", values, best)  # also true of what is no number
+            larger = builder.fcmp_unordered(">", values, best)  # also true for nan
             number = builder.fcmp_ordered("ord", values, values)
             kept = builder.and_(number, builder.fcmp_unordered("uno", best, best))
             better = builder.and_(larger, builder.not_(kept))
@@ -468,7 +467,7 @@ def _best_of_four(context, builder, kind, given):
 
 
 def _places_of_four(builder, at, given):
-    """Where in the plane the one of that number is."""
+    """Returns the index in the plane of the value with that number."""
     wide, flags = ir.VectorType(_I64, LANES), ir.VectorType(_I32, LANES)
     at = builder.zext(at, wide)
 
@@ -483,10 +482,10 @@ def _places_of_four(builder, at, given):
     return builder.add(builder.add(down, across), each(given[3]))
 
 
-# In the module, not in a closure: Numba's cache looks at what a closure holds, and would find these new every time.
+# In the module, not in a closure: Numba's cache inspects what a closure holds, and would find these new every time.
 block_products, line_products = _products(*BLOCK), _products(*LINE)
 block_products_2, block_products_1 = _products(BLOCK[0], 2), _products(BLOCK[0], 1)
 block_dots, line_dots = _dots(*DOTS), _dots(*DOTS_LINE)
 largest_of_four, largest_of_four_only = _largest_of_four(True), _largest_of_four(False)
-# One register of four rows would wait for each sum: a processor takes up eight before the first is done.
+# One register of four rows would wait for each sum: a processor starts eight before the first is done.
 runs_1, runs_2, runs_3 = _runs(LANES, 1), _runs(ROWS, 2), _runs(ROWS, 3)
