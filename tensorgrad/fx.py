@@ -1,4 +1,4 @@
-"""`torch.fx`: symbolic tracing of programs is not included; those that try are told so."""
+"""`torch.fx`: symbolic tracing is not included; its functions raise an error."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = [
 
 def _refuse(name: str) -> Any:
     raise NotImplementedError(
-        f"fx.{name} is not included: programs run as the Python that they are. To see the ops that run, use DEBUG=2 or "
-        "torch.profiler; to see the graph of a result, walk its grad_fn"
+        f"fx.{name} is not included: programs run as ordinary Python. To see the ops that run, use DEBUG=2 or "
+        "torch.profiler; to see the graph of a result, follow its grad_fn"
     )
 
 
 class _Absent:
-    """What PyTorch has under the name of a subclass; there is no making one."""
+    """The base of PyTorch's classes that exist in name only; they cannot be instantiated."""
 
     def __init__(self, *args: Any, **options: Any):
         _refuse(type(self).__name__)
@@ -76,7 +76,7 @@ class Node(_Absent):
 
 
 class Proxy(_Absent):
-    """Stands for a value while a program is traced. Raises: NotImplementedError.
+    """A value while a program is traced. Raises: NotImplementedError.
 
     >>> import tensorgrad as torch
     >>> torch.fx.Proxy()
@@ -118,7 +118,7 @@ def replace_pattern(gm: Any, pattern: Any, replacement: Any) -> Any:
 
 
 def wrap(fn_or_name: str | Callable) -> str | Callable:
-    """Returns what it is given: it says that a function is not to be traced, and nothing is.
+    """Returns its argument: it excludes a function from tracing, and nothing is traced.
 
     >>> import tensorgrad as torch
     >>> torch.fx.wrap(len) is len

@@ -1,4 +1,4 @@
-"""`torch.sparse`: sparse layouts are not included; programs that make sparse tensors are told so."""
+"""`torch.sparse`: sparse layouts are not included; functions that make sparse tensors raise an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TYPES = tuple(f"{n}Tensor" for n in ("BFloat16", "Byte", "Char", "Double", "Flo
 def _refusing(name: str, called: str) -> Any:
     def function(*args: Any, **options: Any) -> Any:
         raise NotImplementedError(
-            f"{called}: sparse layouts are not included, tensors are strided. A dense tensor does the same where it "
+            f"{called}: sparse layouts are not included, tensors are strided. A dense tensor does the same if it "
             "fits into memory, as torch.zeros(size).index_put(tuple(indices), values, accumulate=True)"
         )
 
