@@ -205,7 +205,7 @@ def save(value):
     Raises: RuntimeError for a tensor made in inference mode, whose later writes would go undetected.
     """
     if value.__class__ in PLAIN or isinstance(value, Tensor):
-        storage = value._storage if value._memory is None else value._memory  # not `or`: its truth value depends on its size
+        storage = value._storage if value._memory is None else value._memory  # not `or`: that would test its size
         if storage.version is None:
             raise RuntimeError(
                 "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode "
