@@ -36,7 +36,10 @@ def device_count() -> int:
 
 
 def current_device_index() -> int:
-    """Returns the index of the current accelerator. Raises: RuntimeError if there is none.
+    """Returns the index of the current accelerator.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -49,7 +52,10 @@ current_device_idx = current_device_index
 
 
 def set_device_index(device) -> None:
-    """Makes an accelerator the current one. Raises: RuntimeError if there is none.
+    """Makes an accelerator the current one.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -62,7 +68,10 @@ set_device_idx = set_device_index
 
 
 def synchronize(device=None) -> None:
-    """Waits until the accelerator has finished all queued work. Raises: RuntimeError if there is none.
+    """Waits until the accelerator has finished all queued work.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -103,7 +112,10 @@ class device_index:
 
 
 def current_stream(device=None):
-    """Returns the stream that work is queued on. Raises: RuntimeError if there is no accelerator.
+    """Returns the stream that work is queued on.
+
+    Raises:
+        RuntimeError: If there is no accelerator.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -123,7 +135,10 @@ def set_stream(stream) -> None:
 
 
 def get_device_capability(device=None) -> dict[str, Any]:
-    """Returns the capabilities of an accelerator: the set of supported dtypes. Raises: RuntimeError if there is none.
+    """Returns the capabilities of an accelerator: the set of supported dtypes.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -136,7 +151,10 @@ def get_device_capability(device=None) -> dict[str, Any]:
 
 
 def get_memory_info(device=None) -> tuple[int, int]:
-    """Returns (free, total) memory in bytes. Raises: RuntimeError if there is no accelerator.
+    """Returns (free, total) memory in bytes.
+
+    Raises:
+        RuntimeError: If there is no accelerator.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():

@@ -44,7 +44,10 @@ def _refuse(name: str) -> Any:
         )
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""Raises: RuntimeError. Training in several processes is not included.
+    function.__doc__ = f"""Not supported: training in several processes is not included.
+
+    Raises:
+        RuntimeError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.distributed.{name}()

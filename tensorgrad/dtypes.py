@@ -36,7 +36,11 @@ class dtype:
 
     @property
     def numpy(self) -> np.dtype:
-        """The NumPy dtype. Raises: ImportError for bfloat16 if the package ml_dtypes is not installed."""
+        """The NumPy dtype.
+
+        Raises:
+            ImportError: For bfloat16 if the package ml_dtypes is not installed.
+        """
         if self._numpy is None:  # only bfloat16, which NumPy lacks
             try:
                 import ml_dtypes
@@ -186,7 +190,8 @@ def get_default_dtype() -> dtype:
 def set_default_dtype(d: dtype) -> None:
     """Sets the dtype of tensors created from Python floats, and the matching complex dtype for complex scalars.
 
-    Raises: TypeError if `d` is not a floating-point dtype.
+    Raises:
+        TypeError: If `d` is not a floating-point dtype.
 
     >>> import tensorgrad as torch
     >>> torch.set_default_dtype(torch.float64)
@@ -253,7 +258,8 @@ PROMOTION = _Promotion(
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """Returns the smallest dtype to which both `type1` and `type2` can be converted.
 
-    Raises: RuntimeError for uint16, uint32 or uint64 with anything but itself and floating-point types.
+    Raises:
+        RuntimeError: For uint16, uint32 or uint64 with anything but itself and floating-point types.
 
     >>> import tensorgrad as torch
     >>> torch.promote_types(torch.uint8, torch.int8)

@@ -26,7 +26,10 @@ class _Absent:
 
 
 class Graph(_Absent):
-    """A traced program. Raises: NotImplementedError.
+    """A traced program.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.Graph()
@@ -36,7 +39,10 @@ class Graph(_Absent):
 
 
 class GraphModule(_Absent):
-    """A module made of a traced program. Raises: NotImplementedError.
+    """A module made of a traced program.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.GraphModule()
@@ -46,7 +52,10 @@ class GraphModule(_Absent):
 
 
 class Interpreter(_Absent):
-    """Runs a traced program node by node. Raises: NotImplementedError.
+    """Runs a traced program node by node.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.Interpreter()
@@ -56,7 +65,10 @@ class Interpreter(_Absent):
 
 
 class Transformer(_Absent):
-    """Rewrites a traced program. Raises: NotImplementedError.
+    """Rewrites a traced program.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.Transformer()
@@ -66,7 +78,10 @@ class Transformer(_Absent):
 
 
 class Node(_Absent):
-    """One step of a traced program. Raises: NotImplementedError.
+    """One step of a traced program.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.Node()
@@ -76,7 +91,10 @@ class Node(_Absent):
 
 
 class Proxy(_Absent):
-    """A value while a program is traced. Raises: NotImplementedError.
+    """A value while a program is traced.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.Proxy()
@@ -86,7 +104,10 @@ class Proxy(_Absent):
 
 
 class Tracer(_Absent):
-    """Traces programs. Raises: NotImplementedError.
+    """Traces programs.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.Tracer()
@@ -96,7 +117,10 @@ class Tracer(_Absent):
 
 
 def symbolic_trace(root: Any, concrete_args: Any = None) -> Any:
-    """Raises: NotImplementedError.
+    """Would trace a program.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.symbolic_trace(torch.nn.ReLU())
@@ -107,7 +131,10 @@ def symbolic_trace(root: Any, concrete_args: Any = None) -> Any:
 
 
 def replace_pattern(gm: Any, pattern: Any, replacement: Any) -> Any:
-    """Raises: NotImplementedError.
+    """Would replace a pattern in a traced program.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.replace_pattern(None, None, None)

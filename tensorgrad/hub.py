@@ -28,7 +28,8 @@ HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # in a file's name, as in resnet18-5
 def get_dir() -> str:
     """Returns the download folder: set by `set_dir`, else `$TORCH_HOME/hub` or `~/.cache/torch/hub`, as in PyTorch.
 
-    Raises: RuntimeError if none is set and the user has no home folder.
+    Raises:
+        RuntimeError: If none is set and the user has no home folder.
 
     >>> import os
     >>> import tensorgrad as torch
@@ -70,7 +71,9 @@ def download_url_to_file(url: str, dst: Any, hash_prefix: str | None = None, pro
         hash_prefix: The expected beginning of the content's SHA-256, in hexadecimal.
         progress: Ignored; no progress is shown.
 
-    Raises: RuntimeError if the hash differs, urllib.error.URLError if the URL cannot be read.
+    Raises:
+        RuntimeError: If the hash differs.
+        urllib.error.URLError: If the URL cannot be read.
 
     >>> import os, pathlib, tempfile
     >>> import tensorgrad as torch
@@ -210,7 +213,9 @@ def load(repo_or_dir: Any, model: str, *args: Any, source: str = "github", **opt
         source: Must be "local".
         trust_repo, force_reload, verbose, skip_validation: Ignored.
 
-    Raises: NotImplementedError for repositories on GitHub, RuntimeError if the entry or a dependency is missing.
+    Raises:
+        NotImplementedError: For repositories on GitHub.
+        RuntimeError: If the entry or a dependency is missing.
 
     >>> import os, tempfile
     >>> import tensorgrad as torch

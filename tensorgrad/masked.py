@@ -217,7 +217,10 @@ def logaddexp(
 def mean(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """Returns the mean of the unmasked elements. Raises: ValueError for integers without `dtype`.
+    """Returns the mean of the unmasked elements.
+
+    Raises:
+        ValueError: For integers without `dtype`.
 
     >>> import tensorgrad as torch
     >>> torch.masked.mean(torch.tensor([1.0, 2.0, 4.0]), mask=torch.tensor([True, False, True]))
@@ -246,7 +249,8 @@ def median(
 ) -> Tensor:
     """Returns the median of the unmasked elements, the lower one of two.
 
-    Raises: ValueError for integers if all elements are masked out.
+    Raises:
+        ValueError: For integers if all elements are masked out.
 
     >>> import tensorgrad as torch
     >>> torch.masked.median(torch.tensor([1.0, 7.0, 4.0]), mask=torch.tensor([True, False, True]))
@@ -396,7 +400,8 @@ def _no_masked_tensor(*args: Any, **kwargs: Any) -> Any:
 class MaskedTensor:
     """PyTorch's tensor that carries a mask; not available here.
 
-    Raises: NotImplementedError, naming the alternative.
+    Raises:
+        NotImplementedError: Always; the message names the alternative.
 
     >>> import tensorgrad as torch
     >>> torch.masked.MaskedTensor(torch.ones(2), torch.tensor([True, False]))

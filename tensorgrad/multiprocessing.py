@@ -22,7 +22,8 @@ def start_processes(fn, args=(), nprocs: int = 1, join: bool = True, daemon: boo
     Returns:
         None after all have ended; with `join=False`, the list of processes.
 
-    Raises: RuntimeError if one of them fails (the others are then terminated).
+    Raises:
+        RuntimeError: If one of them fails (the others are then terminated).
 
     >>> import tensorgrad as torch
     >>> processes = torch.multiprocessing.start_processes(abs, nprocs=1, join=False)
@@ -83,7 +84,10 @@ def get_sharing_strategy() -> str:
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepted for compatibility. Raises: AssertionError if the name is unknown.
+    """Accepted for compatibility.
+
+    Raises:
+        AssertionError: If the name is unknown.
 
     >>> import tensorgrad as torch
     >>> torch.multiprocessing.set_sharing_strategy("file_system")

@@ -6,7 +6,10 @@ from typing import Any
 
 
 def export(*args: Any, **options: Any) -> None:
-    """Raises: NotImplementedError. To export a model, save its `state_dict` and load it in PyTorch.
+    """Would export a model; instead, save its `state_dict` and export it with PyTorch.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.onnx.export()

@@ -18,8 +18,9 @@ class SobolEngine:
         scramble: Shift and permute the points at random, which keeps them as even and takes them off the grid.
         seed: The seed of the scrambling; by default drawn from the default generator.
 
-    Raises: ValueError if the dimension is out of range, ImportError without SciPy, which provides the table of
-    direction numbers (S. Joe and F. Y. Kuo, 2008).
+    Raises:
+        ValueError: If the dimension is out of range.
+        ImportError: Without SciPy, which provides the table of direction numbers (S. Joe and F. Y. Kuo, 2008).
 
     >>> import tensorgrad as torch
     >>> points = torch.quasirandom.SobolEngine(2)  # needs the package scipy
@@ -48,7 +49,8 @@ class SobolEngine:
     def draw(self, n: int = 1, out: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
         """Returns the next `n` points, of shape (n, dimension), in the default dtype unless another is given.
 
-        Raises: NotImplementedError unless the dtype is float32 or float64.
+        Raises:
+            NotImplementedError: Unless the dtype is float32 or float64.
         """
         dtype = dtype or torch.get_default_dtype()
         if dtype not in (torch.float32, torch.float64):
@@ -65,7 +67,8 @@ class SobolEngine:
     def draw_base2(self, m: int, out: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
         """Returns the next 2ᵐ points. The points are balanced only if the total is a power of 2.
 
-        Raises: ValueError if it is not.
+        Raises:
+            ValueError: If it is not a power of 2.
         """
         total = self.num_generated + 2**m
         if total & (total - 1):

@@ -72,7 +72,11 @@ def result_type(tensor1, tensor2) -> dtypes.dtype:
 
 
 def broadcast_shapes(*shapes) -> Size:
-    """Returns the shape that tensors of these shapes broadcast to. Raises: RuntimeError if they do not."""
+    """Returns the shape that tensors of these shapes broadcast to.
+
+    Raises:
+        RuntimeError: If they do not broadcast.
+    """
     shapes = tuple((s,) if isinstance(s, int) else tuple(s) for s in shapes)
     ndim = max((len(s) for s in shapes), default=0)
     result = [1] * ndim
@@ -123,7 +127,8 @@ def get_default_device():
 def get_device_module(device=None):
     """Returns the module of a device's type, such as `torch.cuda`; for None that of the accelerator, or else the CPU.
 
-    Raises: RuntimeError if there is no such module, or if the argument is not a device.
+    Raises:
+        RuntimeError: If there is no such module, or if the argument is not a device.
 
     >>> import tensorgrad as torch
     >>> torch.get_device_module("cpu").is_available()
@@ -157,7 +162,8 @@ def get_file_path(*path_components: str) -> str:
 def set_default_tensor_type(t) -> None:
     """Sets the default dtype by PyTorch's legacy names, such as "torch.DoubleTensor".
 
-    Raises: TypeError if the type is not floating-point.
+    Raises:
+        TypeError: If the type is not floating-point.
 
     >>> import tensorgrad as torch
     >>> torch.set_default_tensor_type("torch.DoubleTensor")

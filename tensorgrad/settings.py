@@ -62,7 +62,8 @@ def get_num_threads() -> int:
 def set_num_threads(n: int) -> None:
     """Sets the number of threads of compiled kernels, and of matrix products if threadpoolctl is installed.
 
-    Raises: RuntimeError if `n` is not a positive integer.
+    Raises:
+        RuntimeError: If `n` is not a positive integer.
 
     >>> import tensorgrad as torch
     >>> before = torch.get_num_threads()
@@ -93,7 +94,8 @@ def get_num_interop_threads() -> int:
 def set_num_interop_threads(n: int) -> None:
     """Stored without effect: ops run one after the other. As in PyTorch, it may be set only once.
 
-    Raises: RuntimeError if `n` is not a positive integer, or on the second call.
+    Raises:
+        RuntimeError: If `n` is not a positive integer, or on the second call.
 
     >>> import tensorgrad as torch
     >>> torch.set_num_interop_threads(0)
@@ -120,7 +122,8 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
     Also fills uninitialized memory, unless `torch.utils.deterministic.fill_uninitialized_memory` is False.
 
-    Raises: TypeError unless both are booleans.
+    Raises:
+        TypeError: Unless both are booleans.
 
     >>> import tensorgrad as torch
     >>> torch.use_deterministic_algorithms(True)
@@ -161,7 +164,8 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """Calls `use_deterministic_algorithms` by number or name: 0 "default" (off), 1 "warn", 2 "error".
 
-    Raises: TypeError or RuntimeError for anything else.
+    Raises:
+        TypeError or RuntimeError: For anything else.
 
     >>> import tensorgrad as torch
     >>> torch.set_deterministic_debug_mode("warn")
@@ -211,7 +215,8 @@ def set_float32_matmul_precision(precision: str) -> None:
     "highest" forbids it; "high" and "medium" allow TF32. On the CPU products are always computed in float32. Any other
     value causes a warning and is ignored.
 
-    Raises: RuntimeError if `precision` is not a string.
+    Raises:
+        RuntimeError: If `precision` is not a string.
 
     >>> import tensorgrad as torch
     >>> torch.set_float32_matmul_precision("high")
@@ -234,7 +239,8 @@ def set_float32_matmul_precision(precision: str) -> None:
 def set_flush_denormal(mode: bool) -> bool:
     """Returns whether denormals will be flushed to zero: always False, since NumPy keeps them.
 
-    Raises: RuntimeError unless `mode` is a boolean.
+    Raises:
+        RuntimeError: Unless `mode` is a boolean.
 
     >>> import tensorgrad as torch
     >>> torch.set_flush_denormal(False)
@@ -263,7 +269,8 @@ def set_warn_always(b: bool) -> None:
 
     Python's own filters apply as well (`warnings.simplefilter("always")`).
 
-    Raises: RuntimeError unless `b` is a boolean.
+    Raises:
+        RuntimeError: Unless `b` is a boolean.
 
     >>> import tensorgrad as torch
     >>> torch.set_warn_always(True)

@@ -19,7 +19,10 @@ def _refusing(name: str, called: str) -> Any:
         )
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""Raises: NotImplementedError, since there are no sparse tensors here.
+    function.__doc__ = f"""Not supported: there are no sparse tensors.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.{called}()

@@ -70,7 +70,10 @@ def _as_common(a, b, value):
 
 
 def sym_sqrt(a) -> builtins.float:
-    """Returns the square root. Raises: ValueError for a negative number.
+    """Returns the square root.
+
+    Raises:
+        ValueError: For a negative number.
 
     >>> import tensorgrad as torch
     >>> torch.sym_sqrt(9)
@@ -92,7 +95,8 @@ def sym_sum(args):
 def sym_ite(b: builtins.bool, t, f):
     """Returns `t` if `b` is true, else `f`.
 
-    Raises: AssertionError unless `b` is a boolean and the others have the same type.
+    Raises:
+        AssertionError: Unless `b` is a boolean and the others have the same type.
 
     >>> import tensorgrad as torch
     >>> torch.sym_ite(3 > 2, 10, 20)

@@ -157,7 +157,10 @@ class Tensor(TensorMethods):
     ndimension = dim
 
     def size(self, dim: int | None = None):
-        """Returns the shape, or the size of dimension `dim`. Raises: IndexError if the dimension is out of range.
+        """Returns the shape, or the size of dimension `dim`.
+
+        Raises:
+            IndexError: If the dimension is out of range.
 
         >>> import tensorgrad as torch
         >>> x = torch.zeros(2, 3)
@@ -267,7 +270,8 @@ class Tensor(TensorMethods):
     def item(self):
         """Returns the only element as a Python scalar.
 
-        Raises: RuntimeError unless there is exactly one element.
+        Raises:
+            RuntimeError: Unless there is exactly one element.
 
         >>> import tensorgrad as torch
         >>> torch.tensor([2.5]).item()
@@ -293,8 +297,9 @@ class Tensor(TensorMethods):
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """Returns a NumPy array that shares the tensor's memory. `force=True` detaches and copies to the host first.
 
-        Raises: RuntimeError if the tensor requires grad (outside `no_grad`), TypeError if it is not on the CPU (unless
-        forced).
+        Raises:
+            RuntimeError: If the tensor requires grad (outside `no_grad`).
+            TypeError: If it is not on the CPU (unless forced).
 
         >>> import tensorgrad as torch
         >>> x = torch.zeros(2)
@@ -482,7 +487,8 @@ class Tensor(TensorMethods):
     def detach_(self) -> Tensor:
         """Detaches this tensor from the graph in place: it becomes a leaf that does not require grad.
 
-        Raises: RuntimeError for a view, since its base would still require grad.
+        Raises:
+            RuntimeError: For a view, since its base would still require grad.
 
         >>> import tensorgrad as torch
         >>> y = torch.ones(2, requires_grad=True) * 2
@@ -504,7 +510,8 @@ class Tensor(TensorMethods):
     def as_subclass(self, cls: type[Tensor]) -> Tensor:
         """Returns the same tensor (memory and graph position) as an instance of a subclass of Tensor.
 
-        Raises: RuntimeError if `cls` is not a subclass of Tensor.
+        Raises:
+            RuntimeError: If `cls` is not a subclass of Tensor.
 
         >>> import tensorgrad as torch
         >>> type(torch.zeros(2).as_subclass(torch.nn.Parameter)).__name__

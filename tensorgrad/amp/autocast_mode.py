@@ -25,7 +25,8 @@ class autocast:
         enabled: False disables an outer `autocast` inside.
         cache_enabled: Whether the cast copies of parameters are cached until the outermost `autocast` ends.
 
-    Raises: RuntimeError for an unknown device type, and for bfloat16 on a GPU that does not support it.
+    Raises:
+        RuntimeError: For an unknown device type, and for bfloat16 on a GPU that does not support it.
 
     >>> import tensorgrad as torch
     >>> a = torch.ones(2, 2)

@@ -165,7 +165,8 @@ def _wrong(name: str, argument: str, position: int, wanted: str, got: Any) -> Ty
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
     """Returns whether the ops of this thread are currently cast.
 
-    Raises: TypeError or RuntimeError if `device_type` is not a device type.
+    Raises:
+        TypeError or RuntimeError: If `device_type` is not a device type.
 
     >>> import tensorgrad as torch
     >>> with torch.autocast("cpu"):
@@ -180,7 +181,9 @@ def set_autocast_enabled(*args: Any, **kwargs: Any) -> None:
 
     Takes `(device_type, enabled)`; or `(enabled)` for "cuda".
 
-    Raises: TypeError for any other arguments, RuntimeError if `device_type` is not a device type.
+    Raises:
+        TypeError: For any other arguments.
+        RuntimeError: If `device_type` is not a device type.
 
     >>> import tensorgrad as torch
     >>> torch.set_autocast_enabled("cpu", True)
@@ -213,7 +216,8 @@ def switch(device: str, enabled: bool) -> None:
 def get_autocast_dtype(device_type: str) -> dtypes.dtype:
     """Returns the lower-precision dtype of a device.
 
-    Raises: TypeError or RuntimeError if `device_type` is not a device type.
+    Raises:
+        TypeError or RuntimeError: If `device_type` is not a device type.
 
     >>> import tensorgrad as torch
     >>> torch.get_autocast_dtype("cpu")
@@ -228,7 +232,9 @@ def get_autocast_dtype(device_type: str) -> dtypes.dtype:
 def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
     """Sets the dtype that ops on a device are cast to.
 
-    Raises: TypeError or RuntimeError if `device_type` is not a device type, TypeError if `dtype` is not a dtype.
+    Raises:
+        TypeError or RuntimeError: If `device_type` is not a device type.
+        TypeError: If `dtype` is not a dtype.
 
     >>> import tensorgrad as torch
     >>> torch.set_autocast_dtype("cpu", torch.float16)
@@ -283,7 +289,10 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Sets whether the cast copies of parameters are cached. Raises: TypeError if `enabled` is not a boolean.
+    """Sets whether the cast copies of parameters are cached.
+
+    Raises:
+        TypeError: If `enabled` is not a boolean.
 
     >>> import tensorgrad as torch
     >>> torch.set_autocast_cache_enabled(False)
@@ -329,7 +338,10 @@ def is_autocast_cpu_enabled() -> bool:
 
 
 def set_autocast_cpu_enabled(enabled: bool) -> None:
-    """The older name of `set_autocast_enabled("cpu", enabled)`. Raises: TypeError if `enabled` is not a boolean.
+    """The older name of `set_autocast_enabled("cpu", enabled)`.
+
+    Raises:
+        TypeError: If `enabled` is not a boolean.
 
     >>> import tensorgrad as torch
     >>> torch.set_autocast_cpu_enabled(False)
@@ -362,7 +374,10 @@ def get_autocast_gpu_dtype() -> dtypes.dtype:
 
 
 def set_autocast_cpu_dtype(dtype: dtypes.dtype) -> None:
-    """The older name of `set_autocast_dtype("cpu", dtype)`. Raises: TypeError if `dtype` is not a dtype.
+    """The older name of `set_autocast_dtype("cpu", dtype)`.
+
+    Raises:
+        TypeError: If `dtype` is not a dtype.
 
     >>> import tensorgrad as torch
     >>> torch.set_autocast_cpu_dtype(torch.bfloat16)
@@ -371,7 +386,10 @@ def set_autocast_cpu_dtype(dtype: dtypes.dtype) -> None:
 
 
 def set_autocast_gpu_dtype(dtype: dtypes.dtype) -> None:
-    """The older name of `set_autocast_dtype("cuda", dtype)`. Raises: TypeError if `dtype` is not a dtype.
+    """The older name of `set_autocast_dtype("cuda", dtype)`.
+
+    Raises:
+        TypeError: If `dtype` is not a dtype.
 
     >>> import tensorgrad as torch
     >>> torch.set_autocast_gpu_dtype(torch.float16)

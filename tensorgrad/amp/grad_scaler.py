@@ -92,7 +92,11 @@ class GradScaler:
     # --- the loss ---
 
     def scale(self, outputs: Any) -> Any:
-        """Multiplies a loss (or nested losses) by the scale. Raises: ValueError if it is neither."""
+        """Multiplies a loss (or nested losses) by the scale.
+
+        Raises:
+            ValueError: If `outputs` is neither.
+        """
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -125,8 +129,10 @@ class GradScaler:
     def unscale_(self, optimizer) -> None:
         """Divides the gradients by the scale in place: for example before clipping them.
 
-        Raises: RuntimeError if that was already done since the last `update`, or after `step`; AssertionError before
-        the first `scale`; ValueError for float16 gradients.
+        Raises:
+            RuntimeError: If that was already done since the last `update`, or after `step`.
+            AssertionError: Before the first `scale`.
+            ValueError: For float16 gradients.
         """
         if not self._enabled:
             return
@@ -156,8 +162,9 @@ class GradScaler:
     def step(self, optimizer, *args: Any, **kwargs: Any) -> Any:
         """Runs the optimizer's step, unless a gradient is infinite or nan. Returns the result of the step.
 
-        Raises: RuntimeError for a second step without `update` in between, or for a closure; AssertionError before the
-        first `scale`, and if no parameter has a gradient.
+        Raises:
+            RuntimeError: For a second step without `update` in between, or for a closure.
+            AssertionError: Before the first `scale`, and if no parameter has a gradient.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
@@ -216,8 +223,9 @@ class GradScaler:
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Adapts the scale after a step, or sets it.
 
-        Raises: AssertionError before the first `scale`; if there was no step and no `unscale_` since the last call; for
-        a new scale that is neither a float nor a tensor of one element on the scaler's device.
+        Raises:
+            AssertionError: Before the first `scale`; if there was no step and no `unscale_` since the last call; for a
+                new scale that is neither a float nor a tensor of one element on the scaler's device.
         """
         if not self._enabled:
             return
@@ -315,7 +323,11 @@ class GradScaler:
         }  # fmt: skip
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores a `state_dict`. Raises: RuntimeError for that of a disabled scaler."""
+        """Restores a `state_dict`.
+
+        Raises:
+            RuntimeError: If it is from a disabled scaler.
+        """
         if not self._enabled:
             return
         if not state_dict:

@@ -65,7 +65,10 @@ class detect_anomaly(set_detect_anomaly):
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
-    """Enables or disables anomaly mode. Raises: TypeError if an argument is not a boolean.
+    """Enables or disables anomaly mode.
+
+    Raises:
+        TypeError: If an argument is not a boolean.
 
     >>> import tensorgrad as torch
     >>> torch.set_anomaly_enabled(False)

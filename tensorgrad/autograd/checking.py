@@ -42,7 +42,8 @@ def gradcheck(
     Args:
         func: Takes the inputs, returns a tensor or a tuple of tensors; must be deterministic.
         inputs: A tensor or a tuple; should be float64 or complex128, since rounding errors dominate otherwise.
-        eps: The step of the differences; `atol`, `rtol`: the tolerances, as in `allclose`.
+        eps: The step of the differences.
+        atol, rtol: The tolerances, as in `allclose`.
         raise_exception: Raise GradcheckError instead of returning False.
         nondet_tol: How much two runs of backward may differ.
         check_undefined_grad: Also check that backward handles outputs that receive no gradient.
@@ -51,8 +52,10 @@ def gradcheck(
         fast_mode: Compare one random projection instead of the whole Jacobian.
         masked: Ignored; it concerns sparse layouts.
 
-    Raises: GradcheckError (see above), ValueError if no input requires grad, NotImplementedError for forward-mode
-    checks.
+    Raises:
+        GradcheckError: If a derivative is wrong (see `raise_exception`).
+        ValueError: If no input requires grad.
+        NotImplementedError: For forward-mode checks.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([0.5, 1.0], dtype=torch.float64, requires_grad=True)

@@ -29,7 +29,8 @@ class GradientEdge(NamedTuple):
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """Returns the graph position at which the gradient of `tensor` is computed.
 
-    Raises: RuntimeError if the tensor does not require grad.
+    Raises:
+        RuntimeError: If the tensor does not require grad.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)

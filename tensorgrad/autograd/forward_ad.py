@@ -42,7 +42,8 @@ class UnpackedDualTensor(NamedTuple):
 def enter_dual_level() -> int:
     """Enters a level, on which dual tensors can be created, and returns its number, 0.
 
-    Raises: RuntimeError if a level is already active.
+    Raises:
+        RuntimeError: If a level is already active.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
@@ -64,7 +65,8 @@ def exit_dual_level(*, level: int | None = None) -> None:
     Args:
         level: Its number; by default that of the level entered last.
 
-    Raises: RuntimeError if there is none, or `level` was not entered last.
+    Raises:
+        RuntimeError: If there is none, or `level` was not entered last.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
@@ -102,7 +104,9 @@ class dual_level:
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """Returns a dual tensor: `tensor` with a tangent, sharing its memory.
 
-    Raises: RuntimeError outside a level or if the shapes differ, ValueError for integers.
+    Raises:
+        RuntimeError: Outside a level or if the shapes differ.
+        ValueError: For integers.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad

@@ -53,7 +53,11 @@ class FunctionCtx(Node):
 
     @property
     def saved_tensors(self) -> tuple:
-        """The tensors saved by `save_for_backward`. Raises: RuntimeError if they were freed or modified in place."""
+        """The tensors saved by `save_for_backward`.
+
+        Raises:
+            RuntimeError: If they were freed or modified in place.
+        """
         if self.saved is FREED:
             raise_freed()
         # the edge of its own output is stored as a number: the pair would be a reference cycle

@@ -234,7 +234,8 @@ def hessian(
 
     For several inputs it is a tuple of tuples with the block for each pair of inputs.
 
-    Raises: RuntimeError unless `func` returns a single tensor of one element.
+    Raises:
+        RuntimeError: Unless `func` returns a single tensor of one element.
 
     >>> import tensorgrad as torch
     >>> torch.autograd.functional.hessian(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]))

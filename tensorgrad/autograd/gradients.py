@@ -94,7 +94,8 @@ def backward(
         grad_variables: The former name of `grad_tensors`.
         inputs: The only tensors whose `.grad` is to be filled (one, several, or a dict of them).
 
-    Raises: RuntimeError if an output is not differentiable, or if the graph was already used and freed.
+    Raises:
+        RuntimeError: If an output is not differentiable, or if the graph was already used and freed.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -165,7 +166,8 @@ def grad(
         only_inputs: Ignored, as in PyTorch.
         (Others as in `backward`.)
 
-    Raises: RuntimeError if an input does not require grad, or is unused and that is not allowed.
+    Raises:
+        RuntimeError: If an input does not require grad, or is unused and that is not allowed.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)

@@ -19,7 +19,8 @@ def register_hook(self: Tensor, hook) -> RemovableHandle:
     Returns:
         A handle whose `remove()` removes the hook.
 
-    Raises: RuntimeError if the tensor does not require grad.
+    Raises:
+        RuntimeError: If the tensor does not require grad.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(1.0, requires_grad=True)
@@ -40,7 +41,8 @@ def register_hook(self: Tensor, hook) -> RemovableHandle:
 def register_post_accumulate_grad_hook(self: Tensor, hook) -> RemovableHandle:
     """Registers `hook(tensor)`, called after a gradient was accumulated into this leaf's `.grad`.
 
-    Raises: RuntimeError if the tensor does not require grad or is not a leaf.
+    Raises:
+        RuntimeError: If the tensor does not require grad or is not a leaf.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(1.0, requires_grad=True)
@@ -58,7 +60,8 @@ def register_post_accumulate_grad_hook(self: Tensor, hook) -> RemovableHandle:
 def retain_grad(self: Tensor) -> None:
     """Makes a tensor that is not a leaf keep its gradient in `.grad`, too. No effect on leaves.
 
-    Raises: RuntimeError if the tensor does not require grad.
+    Raises:
+        RuntimeError: If the tensor does not require grad.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
@@ -106,7 +109,8 @@ def register_multi_grad_hook(tensors, fn, *, mode: str = "all"):
     Returns:
         A handle whose `remove()` removes the hook.
 
-    Raises: ValueError for any other mode.
+    Raises:
+        ValueError: For any other mode.
 
     >>> import tensorgrad as torch
     >>> a, b = torch.tensor(2.0, requires_grad=True), torch.tensor(3.0, requires_grad=True)

@@ -172,8 +172,9 @@ def names(node: Node) -> dict[str, Callable[[], Any]]:
 def value(node: Node, name: str) -> Any:
     """Returns the value of `node._saved_*` or `_raw_saved_*`.
 
-    Raises: AttributeError if the node has no such attribute; RuntimeError for a tensor if the graph was freed or the
-    tensor was written in place.
+    Raises:
+        AttributeError: If the node has no such attribute.
+        RuntimeError: If the graph was freed, or the saved tensor was written in place.
     """
     found = names(node).get(name)
     if found is None:
@@ -286,8 +287,10 @@ class SavedTensor:
     def register_hooks(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
         """Replaces the saved tensor by `pack_hook(tensor)` now; backward applies `unpack_hook` to that.
 
-        Raises: RuntimeError if the graph was freed, if there already are hooks, if nothing is saved here, or if the
-            hook modifies the tensor; TypeError if a hook is not callable.
+        Raises:
+            RuntimeError: If the graph was freed, if there already are hooks, if nothing is saved here, or if the hook
+                modifies the tensor.
+            TypeError: If a hook is not callable.
         """
         if not callable(pack_hook) or not callable(unpack_hook):
             raise TypeError(

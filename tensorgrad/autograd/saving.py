@@ -61,7 +61,8 @@ class save_on_cpu(saved_tensors_hooks):
 def disable_saved_tensors_hooks(error_message: str):
     """Inside, `saved_tensors_hooks` raises a RuntimeError with this message.
 
-    Raises: RuntimeError with the message if such hooks are already active.
+    Raises:
+        RuntimeError: With the message, if such hooks are already active.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
@@ -114,7 +115,8 @@ def allow_mutation_on_saved_tensors():
     Backward must run inside as well. The copies take memory until the end; calling `clear()` on the context's value
     frees them earlier.
 
-    Raises: RuntimeError if contexts are nested.
+    Raises:
+        RuntimeError: If contexts are nested.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd.graph.allow_mutation_on_saved_tensors():

@@ -19,7 +19,8 @@ def _on(tensor: Tensor, index: int) -> Tensor:
 def broadcast(tensor: Tensor, devices=None, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
     """Copies a tensor to several GPUs: to new tensors on `devices`, or into the tensors `out`.
 
-    Raises: RuntimeError unless exactly one of the two is given.
+    Raises:
+        RuntimeError: Unless exactly one of the two is given.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -47,8 +48,10 @@ def broadcast_coalesced(tensors, devices, buffer_size: int = 10485760) -> list[t
 def reduce_add(inputs: Sequence[Tensor], destination=None) -> Tensor:
     """Returns the sum of tensors on several GPUs, on `destination`, which must be the GPU of one of them.
 
-    Raises: ValueError if the shapes differ, AssertionError for a tensor on the CPU, RuntimeError for any other
-    destination.
+    Raises:
+        ValueError: If the shapes differ.
+        AssertionError: For a tensor on the CPU.
+        RuntimeError: For any other destination.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -86,7 +89,8 @@ def scatter(tensor: Tensor, devices=None, chunk_sizes=None, dim: int = 0, stream
         chunk_sizes: The length of each part; about equal by default.
         streams: The streams to copy on, one for each GPU; None for the current one.
 
-    Raises: RuntimeError if the arguments do not match each other or the tensor.
+    Raises:
+        RuntimeError: If the arguments do not match each other or the tensor.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -114,7 +118,8 @@ def scatter(tensor: Tensor, devices=None, chunk_sizes=None, dim: int = 0, stream
 def gather(tensors: Sequence[Tensor], dim: int = 0, destination=None, *, out: Tensor | None = None) -> Tensor:
     """Concatenates tensors of several GPUs along a dimension, on `destination` (the current GPU) or into `out`.
 
-    Raises: RuntimeError if both are given, or if the length of `out` is wrong.
+    Raises:
+        RuntimeError: If both are given, or if the length of `out` is wrong.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():

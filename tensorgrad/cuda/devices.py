@@ -91,7 +91,10 @@ def is_initialized() -> bool:
 
 
 def init() -> None:
-    """Initializes the GPU. Raises: RuntimeError if there is none.
+    """Initializes the GPU.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -104,7 +107,10 @@ def init() -> None:
 
 
 def current_device() -> int:
-    """Returns the index of the current GPU. Raises: RuntimeError if there is none.
+    """Returns the index of the current GPU.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -114,7 +120,10 @@ def current_device() -> int:
 
 
 def set_device(device) -> None:
-    """Makes a GPU the current one; a negative index has no effect. Raises: RuntimeError if there is none.
+    """Makes a GPU the current one; a negative index has no effect.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -220,7 +229,9 @@ class _CudaDeviceProperties:
 def get_device_properties(device=None) -> _CudaDeviceProperties:
     """Returns the properties of a GPU.
 
-    Raises: RuntimeError if there is none, AssertionError if this one does not exist.
+    Raises:
+        RuntimeError: If there is none.
+        AssertionError: If this one does not exist.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -231,7 +242,10 @@ def get_device_properties(device=None) -> _CudaDeviceProperties:
 
 
 def get_device_name(device=None) -> str:
-    """Returns the name of a GPU. Raises: RuntimeError if there is none.
+    """Returns the name of a GPU.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> name = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
@@ -240,7 +254,10 @@ def get_device_name(device=None) -> str:
 
 
 def get_device_capability(device=None) -> tuple[int, int]:
-    """Returns the (major, minor) compute capability of a GPU. Raises: RuntimeError if there is none.
+    """Returns the (major, minor) compute capability of a GPU.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -251,7 +268,10 @@ def get_device_capability(device=None) -> tuple[int, int]:
 
 
 def can_device_access_peer(device, peer_device) -> bool:
-    """Returns whether one GPU can read another's memory directly. Raises: AssertionError if one does not exist.
+    """Returns whether one GPU can read another's memory directly.
+
+    Raises:
+        AssertionError: If one does not exist.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.device_count() > 1:
@@ -331,7 +351,10 @@ class CudaError(RuntimeError):
 
 
 def check_error(res: int) -> None:
-    """Raises: CudaError unless a result code of the CUDA runtime means success.
+    """Checks a result code of the CUDA runtime.
+
+    Raises:
+        CudaError: Unless it means success.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.check_error(torch.cuda.cudaStatus.SUCCESS)
@@ -346,7 +369,8 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
     "default" (0) allows it, "warn" (1) warns, "error" (2) raises an error. Helps to find what makes a training step
     wait.
 
-    Raises: RuntimeError if there is no GPU, or the mode is invalid.
+    Raises:
+        RuntimeError: If there is no GPU, or the mode is invalid.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -366,7 +390,10 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_sync_debug_mode() -> int:
-    """Returns the mode set by `set_sync_debug_mode` as an integer. Raises: RuntimeError if there is no GPU.
+    """Returns the mode set by `set_sync_debug_mode` as an integer.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.get_sync_debug_mode() if torch.cuda.is_available() else 0

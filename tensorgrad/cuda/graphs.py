@@ -24,7 +24,10 @@ def is_current_stream_capturing() -> bool:
 
 
 def graph_pool_handle():
-    """Would return a memory pool for graphs. Raises: NotImplementedError.
+    """Would return a memory pool for graphs.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.graph_pool_handle()
@@ -36,7 +39,10 @@ def graph_pool_handle():
 
 
 class CUDAGraph:
-    """Would record the kernels of a step, to launch them together. Raises: NotImplementedError.
+    """Would record the kernels of a step, to launch them together.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.CUDAGraph()
@@ -50,7 +56,10 @@ class CUDAGraph:
 
 
 class graph:
-    """Would capture the work in a `with` block. Raises: NotImplementedError.
+    """Would capture the work in a `with` block.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.graph(None)
@@ -64,7 +73,10 @@ class graph:
 
 
 def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unused_input=False, pool=None):
-    """Would capture the forward and backward passes of modules. Raises: NotImplementedError.
+    """Would capture the forward and backward passes of modules.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.make_graphed_callables(torch.nn.Linear(2, 2), (torch.ones(1, 2),))

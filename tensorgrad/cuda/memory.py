@@ -213,7 +213,10 @@ def memory_summary(device=None, abbreviated: bool = False) -> str:
 
 
 def mem_get_info(device=None) -> tuple[int, int]:
-    """Returns (free, total) memory of a GPU in bytes, across all processes. Raises: RuntimeError if there is none.
+    """Returns (free, total) memory of a GPU in bytes, across all processes.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -226,7 +229,10 @@ def mem_get_info(device=None) -> tuple[int, int]:
 
 
 def device_memory_used(device=None) -> int:
-    """Returns the bytes in use on a GPU by all processes. Raises: RuntimeError if there is none.
+    """Returns the bytes in use on a GPU by all processes.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -253,7 +259,9 @@ def empty_cache() -> None:
 def set_per_process_memory_fraction(fraction: float, device=None) -> None:
     """Limits the fraction of a GPU's memory that this process may use; exceeding it raises OutOfMemoryError.
 
-    Raises: TypeError or ValueError if it is not a float from 0 to 1, RuntimeError if there is no GPU.
+    Raises:
+        TypeError or ValueError: If it is not a float from 0 to 1.
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -270,7 +278,10 @@ def set_per_process_memory_fraction(fraction: float, device=None) -> None:
 
 
 def get_per_process_memory_fraction(device=None) -> float:
-    """Returns the limit set by `set_per_process_memory_fraction`. Raises: RuntimeError if there is no GPU.
+    """Returns the limit set by `set_per_process_memory_fraction`.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -287,7 +298,9 @@ _RAW: dict[int, Any] = {}  # allocations of `caching_allocator_alloc`: address -
 def caching_allocator_alloc(size: int, device=None, stream=None) -> int:
     """Allocates `size` bytes on a GPU for other libraries and returns the address; see `caching_allocator_delete`.
 
-    Raises: RuntimeError if there is no GPU, TypeError if `stream` is not a stream.
+    Raises:
+        RuntimeError: If there is no GPU.
+        TypeError: If `stream` is not a stream.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -310,7 +323,10 @@ def caching_allocator_alloc(size: int, device=None, stream=None) -> int:
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
-    """Frees memory allocated by `caching_allocator_alloc`. Raises: KeyError for any other address.
+    """Frees memory allocated by `caching_allocator_alloc`.
+
+    Raises:
+        KeyError: For any other address.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -342,7 +358,10 @@ def host_memory_stats() -> OrderedDict[str, Any]:
 
 
 def list_gpu_processes(device=None) -> str:
-    """Would list the processes that use a GPU. Raises: NotImplementedError.
+    """Would list the processes that use a GPU.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.list_gpu_processes()

@@ -10,7 +10,10 @@ __all__ = ["profile", "start", "stop"]
 
 
 def start() -> None:
-    """Starts the recording of the attached profiler. Raises: RuntimeError if there is no GPU.
+    """Starts the recording of the attached profiler.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -20,7 +23,10 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Stops the recording of the attached profiler. Raises: RuntimeError if there is no GPU.
+    """Stops the recording of the attached profiler.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -31,7 +37,10 @@ def stop() -> None:
 
 @contextlib.contextmanager
 def profile():
-    """A context manager that records its body with the attached profiler. Raises: RuntimeError if there is no GPU.
+    """A context manager that records its body with the attached profiler.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():

@@ -12,7 +12,10 @@ def _refuse(name: str) -> NoReturn:
 
 
 def utilization(device=None) -> int:
-    """Would return for how much of the last second a GPU was busy, in percent. Raises: NotImplementedError.
+    """Would return for how much of the last second a GPU was busy, in percent.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.utilization()
@@ -24,7 +27,10 @@ def utilization(device=None) -> int:
 
 
 def memory_usage(device=None) -> int:
-    """Would return for how much of the last second memory was accessed, in percent. Raises: NotImplementedError.
+    """Would return for how much of the last second memory was accessed, in percent.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.memory_usage()
@@ -36,7 +42,10 @@ def memory_usage(device=None) -> int:
 
 
 def temperature(device=None) -> int:
-    """Would return the temperature of a GPU, in °C. Raises: NotImplementedError.
+    """Would return the temperature of a GPU, in °C.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.temperature()
@@ -48,7 +57,10 @@ def temperature(device=None) -> int:
 
 
 def power_draw(device=None) -> int:
-    """Would return the power consumption of a GPU, in mW. Raises: NotImplementedError.
+    """Would return the power consumption of a GPU, in mW.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.power_draw()
@@ -60,7 +72,10 @@ def power_draw(device=None) -> int:
 
 
 def clock_rate(device=None) -> int:
-    """Would return the current clock rate of a GPU, in MHz. Raises: NotImplementedError.
+    """Would return the current clock rate of a GPU, in MHz.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.clock_rate()

@@ -67,7 +67,10 @@ def seed_all() -> None:
 
 
 def initial_seed() -> int:
-    """Returns the seed of the current GPU's generator. Raises: RuntimeError if there is no GPU.
+    """Returns the seed of the current GPU's generator.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -78,7 +81,10 @@ def initial_seed() -> int:
 
 
 def get_rng_state(device="cuda") -> Tensor:
-    """Returns the state of a GPU's generator, 16 bytes: seed and offset. Raises: RuntimeError if there is no GPU.
+    """Returns the state of a GPU's generator, 16 bytes: seed and offset.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():

@@ -16,7 +16,10 @@ __all__ = [
 
 
 def synchronize(device=None) -> None:
-    """Waits until the GPU has finished all queued work. Raises: RuntimeError if there is none.
+    """Waits until the GPU has finished all queued work.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -36,7 +39,8 @@ class Stream:
         device: The GPU of the stream; by default the current one.
         priority: Lower values run first; values outside the GPU's range are clamped.
 
-    Raises: RuntimeError if there is no GPU.
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -196,7 +200,11 @@ class Event:
         return 0 if self.event is None else self.event.ptr
 
     def record(self, stream: Stream | None = None) -> None:
-        """Records the event in a stream (by default the current one). Raises: RuntimeError if the GPU changes."""
+        """Records the event in a stream (by default the current one).
+
+        Raises:
+            RuntimeError: If the GPU changes.
+        """
         stream = current_stream() if stream is None else stream
         if self.event is None:
             cuda = module().cuda
@@ -229,7 +237,9 @@ class Event:
     def elapsed_time(self, end_event: Event) -> float:
         """Returns the milliseconds from this event to another.
 
-        Raises: ValueError if timing is disabled or an event was not recorded, RuntimeError if one has not completed.
+        Raises:
+            ValueError: If timing is disabled or an event was not recorded.
+            RuntimeError: If one has not completed.
         """
         if not (self.enable_timing and end_event.enable_timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
@@ -240,12 +250,20 @@ class Event:
         return float(module().cuda.get_elapsed_time(self.event, end_event.event))
 
     def ipc_handle(self):
-        """Would return a handle for other processes. Raises: NotImplementedError."""
+        """Would return a handle for other processes.
+
+        Raises:
+            NotImplementedError: Always.
+        """
         raise NotImplementedError("torch.cuda.Event.ipc_handle: events are not shared between processes")
 
     @classmethod
     def from_ipc_handle(cls, device, handle):
-        """Would open an event of another process. Raises: NotImplementedError."""
+        """Would open an event of another process.
+
+        Raises:
+            NotImplementedError: Always.
+        """
         raise NotImplementedError("torch.cuda.Event.from_ipc_handle: events are not shared between processes")
 
     @property
@@ -260,7 +278,10 @@ class Event:
 
 
 def current_stream(device=None) -> Stream:
-    """Returns the current stream of a GPU (by default the current GPU). Raises: RuntimeError if there is no GPU.
+    """Returns the current stream of a GPU (by default the current GPU).
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -272,7 +293,10 @@ def current_stream(device=None) -> Stream:
 
 
 def default_stream(device=None) -> Stream:
-    """Returns the default stream of a GPU. Raises: RuntimeError if there is no GPU.
+    """Returns the default stream of a GPU.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():

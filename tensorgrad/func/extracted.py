@@ -60,7 +60,8 @@ def _copies(tensors: Any, tracking: bool) -> Tensors:
 def make_functional(model: Module, disable_autograd_tracking: bool = False) -> tuple[FunctionalModule, Tensors]:
     """Deprecated: returns a function of parameters, and copies of the module's parameters.
 
-    Raises: RuntimeError if the module has buffers.
+    Raises:
+        RuntimeError: If the module has buffers.
 
     >>> import tensorgrad as torch, warnings
     >>> from tensorgrad.functorch import make_functional
@@ -97,7 +98,8 @@ def make_functional_with_buffers(
 def combine_state_for_ensemble(models: Sequence[Module]) -> tuple[FunctionalModuleWithBuffers, Tensors, Tensors]:
     """Deprecated: returns a function of parameters and buffers, and the stacked ones of several modules of one class.
 
-    Raises: RuntimeError if there are no modules, or if their classes or modes differ.
+    Raises:
+        RuntimeError: If there are no modules, or if their classes or modes differ.
 
     >>> import tensorgrad as torch, warnings
     >>> from tensorgrad.functorch import combine_state_for_ensemble, vmap

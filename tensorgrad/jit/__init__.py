@@ -114,7 +114,10 @@ def isinstance(obj: Any, target_type: Any) -> bool:
 
 
 def save(m: Any, f: Any, *args: Any, **options: Any) -> None:
-    """Raises: NotImplementedError. Use `torch.save(module.state_dict(), file)`.
+    """Would write a TorchScript file; use `torch.save(module.state_dict(), file)` instead.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.jit.save(torch.nn.ReLU(), "relu.pt")
@@ -128,7 +131,10 @@ def save(m: Any, f: Any, *args: Any, **options: Any) -> None:
 
 
 def load(f: Any, *args: Any, **options: Any) -> Any:
-    """Raises: NotImplementedError. A TorchScript file is a program for PyTorch's own interpreter.
+    """Would load a TorchScript file, which is a program for PyTorch's own interpreter.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.jit.load("relu.pt")

@@ -18,7 +18,8 @@ def manual_seed(seed) -> Generator:
     >>> manual_seed(1).initial_seed()
     1
 
-    Raises: ValueError if the seed is outside [-2**63, 2**64).
+    Raises:
+        ValueError: If the seed is outside [-2**63, 2**64).
     """
     seed = int(seed)
     default_generator.manual_seed(seed)

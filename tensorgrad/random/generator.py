@@ -72,7 +72,8 @@ class Generator:
     >>> g.initial_seed()
     0
 
-    Raises: RuntimeError if the device has no generator.
+    Raises:
+        RuntimeError: If the device has no generator.
     """
 
     __slots__ = ("__weakref__", "_bits", "_seed", "_untouched", "device", "lock", "next_float_normal", "next_normal")
@@ -100,7 +101,9 @@ class Generator:
         Seeds range from -2**63 to 2**64 - 1; a negative one means `2**64 + seed`. As in PyTorch, only the low 32 bits
         select the stream.
 
-        Raises: RuntimeError if `seed` is not an integer, ValueError if it is out of range.
+        Raises:
+            RuntimeError: If `seed` is not an integer.
+            ValueError: If it is out of range.
         """
         seed = check_seed(seed)
         with self.lock:
@@ -145,7 +148,9 @@ class Generator:
     def set_state_bytes(self, state: np.ndarray) -> None:
         """Continues from a state returned by `state_bytes`, or by PyTorch's `Generator.get_state`.
 
-        Raises: TypeError if `state` is not an array of uint8; RuntimeError if it is not a valid state.
+        Raises:
+            TypeError: If `state` is not an array of uint8.
+            RuntimeError: If it is not a valid state.
         """
         if not isinstance(state, np.ndarray) or state.dtype != np.uint8:
             raise TypeError("RNG state must be a torch.ByteTensor")
@@ -176,11 +181,19 @@ class Generator:
         return clone
 
     def get_offset(self) -> int:
-        """Raises: RuntimeError. Only counter-based generators have an offset."""
+        """Not supported: only counter-based generators have an offset.
+
+        Raises:
+            RuntimeError: Always.
+        """
         raise RuntimeError("CPU Generator does not use offset")
 
     def set_offset(self, offset: int) -> None:
-        """Raises: RuntimeError. Only counter-based generators have an offset."""
+        """Not supported: only counter-based generators have an offset.
+
+        Raises:
+            RuntimeError: Always.
+        """
         raise RuntimeError("CPU Generator does not use offset")
 
     def __reduce__(self):

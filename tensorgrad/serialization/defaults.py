@@ -34,7 +34,10 @@ def get_default_load_endianness() -> LoadEndianness | None:
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
-    """Sets the byte order assumed for files that do not specify theirs. Raises: TypeError if it is not a byte order.
+    """Sets the byte order assumed for files that do not specify theirs.
+
+    Raises:
+        TypeError: If it is not a byte order.
 
     >>> import tensorgrad as torch
     >>> torch.serialization.set_default_load_endianness(torch.serialization.LoadEndianness.BIG)
@@ -65,7 +68,9 @@ class set_default_mmap_options:
         flags: With `mmap.MAP_PRIVATE`, changes to the tensors never reach the file; with `mmap.MAP_SHARED`, they do.
             (The file's checksums are then wrong, and it can only be mapped again, not read.)
 
-    Raises: ValueError for other flags, RuntimeError on Windows.
+    Raises:
+        ValueError: For other flags.
+        RuntimeError: On Windows.
 
     >>> import mmap
     >>> import tensorgrad as torch

@@ -55,7 +55,9 @@ def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> 
 def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
     """Returns the tensors in the contents of a file.
 
-    Raises: RuntimeError if they are damaged, ImportError without the package safetensors.
+    Raises:
+        RuntimeError: If the contents are damaged.
+        ImportError: Without the package safetensors.
     """
     package, found = _package(), {}
     try:

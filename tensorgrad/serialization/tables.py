@@ -83,11 +83,11 @@ def rebuild_tensor(memory, offset, size, stride, dtype=None, requires_grad=False
     Raises: ValueError if sizes, strides and offset exceed the storage.
     """
     if not isinstance(memory, Storage | UntypedStorage | TypedStorage):
-        raise ValueError(f"a tensor needs a storage, but the file gives it {described(memory)}")
+        raise ValueError(f"a tensor needs a storage, but the file contains {described(memory)}")
     storage = memory_of(memory)
     dtype = getattr(memory, "dtype", None) if dtype is None else dtype
     if not isinstance(dtype, dtypes.dtype):
-        raise ValueError(f"a tensor over an untyped storage needs a dtype, but the file gives {described(dtype)}")
+        raise ValueError(f"a tensor over an untyped storage needs a dtype, but the file contains {described(dtype)}")
     size, stride = _geometry(size, stride, dtype.itemsize)
     if type(offset) is not int or offset < 0:
         raise ValueError(f"a tensor's storage offset must be a non-negative integer, not {described(offset)}")
@@ -115,9 +115,13 @@ def _geometry(size, stride, itemsize: int) -> tuple[tuple, tuple]:
     """Sizes and strides as tuples. Raises: ValueError if they are impossible."""
     for name, values in (("size", size), ("stride", stride)):
         if not isinstance(values, tuple | list) or len(values) > 64:
-            raise ValueError(f"a tensor's {name} must be at most 64 integers, but the file gives {described(values)}")
+            raise ValueError(
+                f"a tensor's {name} must be at most 64 integers, but the file contains {described(values)}"
+            )
         if not all(type(n) is int and 0 <= n < 2**63 // itemsize for n in values):
-            raise ValueError(f"a tensor's {name} must be non-negative integers, but the file gives {described(values)}")
+            raise ValueError(
+                f"a tensor's {name} must be non-negative integers, but the file contains {described(values)}"
+            )
     if len(size) != len(stride):
         raise ValueError(f"a tensor with {len(size)} sizes and {len(stride)} strides")
     return tuple(size), tuple(stride)
@@ -146,7 +150,7 @@ def _rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtyp
 
 def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad) -> Tensor:
     if not isinstance(dtype, dtypes.dtype):
-        raise ValueError(f"a meta tensor needs a dtype, but the file gives {described(dtype)}")
+        raise ValueError(f"a meta tensor needs a dtype, but the file contains {described(dtype)}")
     size, stride = _geometry(size, stride, dtype.itemsize)
     strides = tuple(n * dtype.itemsize for n in stride)
     return wrap(MetaArray.empty(size, dtype.numpy, strides)).requires_grad_(requires_grad is True)
@@ -177,7 +181,7 @@ def _rebuild_from_type_v2(function, cls, args, state):
 
 def _tensor(value) -> Tensor:
     if not isinstance(value, Tensor):
-        raise ValueError(f"expected a tensor, but the file gives {described(value)}")
+        raise ValueError(f"expected a tensor, but the file contains {described(value)}")
     return value
 
 

@@ -438,13 +438,13 @@ def _ordered(m: Restricted, items=()):
 
 def _pair(item) -> tuple:
     if type(item) not in (tuple, list) or len(item) != 2:
-        raise UnpicklingError(f"expected a key and its value, but the file gives {described(item)}")
+        raise UnpicklingError(f"expected a key and its value, but the file contains {described(item)}")
     return tuple(item)
 
 
 def _sequence(items):
     if not isinstance(items, list | tuple):
-        raise UnpicklingError(f"expected a list, but the file gives {described(items)}")
+        raise UnpicklingError(f"expected a list, but the file contains {described(items)}")
     return items
 
 
@@ -456,16 +456,14 @@ def _size(m: Restricted, sizes=()):
 def _encode(m: Restricted, text, encoding="utf-8"):
     texts = type(text) is str and type(encoding) is str
     if not texts or encoding not in ("latin1", "latin-1", "utf-8", "utf8", "ascii"):
-        raise UnpicklingError(
-            f"the file asks for {described(text)} in the encoding {described(encoding)}, which was refused"
-        )
+        raise UnpicklingError(f"the file encodes {described(text)} as {described(encoding)}, which was refused")
     m.take(CALL + 4 * len(text))
     return codecs.encode(text, encoding)
 
 
 def _bytearray(m: Restricted, content=b"", encoding="utf-8"):
     if type(content) not in (str, bytes, bytearray, list, tuple):
-        raise UnpicklingError(f"a bytearray needs its bytes, but the file gives {described(content)}")
+        raise UnpicklingError(f"a bytearray needs its bytes, but the file contains {described(content)}")
     m.take(CALL + IN_LIST * len(content))
     return bytearray(_encode(m, content, encoding) if isinstance(content, str) else content)
 

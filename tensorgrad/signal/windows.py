@@ -59,7 +59,9 @@ def general_cosine(
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
-    Raises: TypeError unless `a` is a sequence, ValueError if it is empty, and like all windows.
+    Raises:
+        TypeError: Unless `a` is a sequence.
+        ValueError: If `a` is empty, for an unsupported dtype, or a negative `M`.
 
     >>> import tensorgrad as torch
     >>> torch.signal.windows.general_cosine(4, a=[0.5, 0.5], sym=False)
@@ -172,7 +174,8 @@ def exponential(
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
-    Raises: ValueError for τ ≤ 0, or if `center` is given for a symmetric window, and like all windows.
+    Raises:
+        ValueError: For τ ≤ 0, or if `center` is given for a symmetric window, an unsupported dtype, or a negative `M`.
 
     >>> import tensorgrad as torch
     >>> torch.signal.windows.exponential(3)
@@ -190,7 +193,10 @@ def exponential(
 def gaussian(
     M: int, *, std: float = 1.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False
 ) -> Tensor:
-    """exp(-((n - D/2) / σ)² / 2), with `std` for σ. Raises: ValueError for σ ≤ 0, and like all windows.
+    """exp(-((n - D/2) / σ)² / 2), with `std` for σ.
+
+    Raises:
+        ValueError: For σ ≤ 0, an unsupported dtype, or a negative `M`.
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
@@ -207,7 +213,10 @@ def gaussian(
 def kaiser(
     M: int, *, beta: float = 12.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False
 ) -> Tensor:
-    """I₀(β·√(1 - (2n/D - 1)²)) / I₀(β), with `beta` for β. Raises: ValueError for β < 0, and like all windows.
+    """I₀(β·√(1 - (2n/D - 1)²)) / I₀(β), with `beta` for β.
+
+    Raises:
+        ValueError: For β < 0, an unsupported dtype, or a negative `M`.
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-UNIT = 512  # CuPy's pool gives out multiples of this many bytes
+UNIT = 512  # CuPy's pool allocates multiples of this many bytes
 
 
 class AcceleratorError(RuntimeError):
