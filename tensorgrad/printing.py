@@ -5,7 +5,7 @@ Everything here works on plain arrays, in three steps:
 1. `_shown` copies the few elements that a summary (`...`) leaves visible. No other elements are read, so
    printing a tensor of a billion elements costs as much as printing one of a thousand.
 2. `_cells` formats those elements at one width and in one notation (`1.`, `1.5000` or `1.5000e+00`).
-3. `_layout` arranges the texts in brackets and lines, and `_suffixed` appends what the values do not show.
+3. `_layout` arranges the strings in brackets and lines, and `_suffixed` appends what the values do not show.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def _plain(values: np.ndarray) -> np.ndarray:
 
 
 def _cells(values: np.ndarray) -> tuple[list[str], int]:
-    """The texts of flat `values`, padded on the left, and the width that PyTorch assumes when it fills a line."""
+    """The strings for flat `values`, padded on the left, and the width that PyTorch assumes when it fills a line."""
     if values.dtype.kind == "c":
         reals, real_width = _float_cells(values.real)
         imags, imag_width = _float_cells(values.imag)
@@ -255,7 +255,7 @@ def _float_cells(values: np.ndarray) -> tuple[list[str], int]:
         scientific = large / small > 1000.0 or large > 1e8 or (not whole and small < 1e-4)
         scientific = scientific if forced is None else forced
         spec = f".{precision}e" if scientific else ".0f" if whole else f".{precision}f"
-        # Among values of one sign the longest text is that of the largest or (1e-100) the smallest: four candidates.
+        # Among values of one sign the longest string is that of the largest or (1e-100) the smallest: four candidates.
         signs = [part for part in (decisive[decisive > 0], decisive[decisive < 0]) if part.size]
         width = max(len(format(float(v), spec)) for part in signs for v in (part.min(), part.max()))
         if whole and not scientific:

@@ -145,7 +145,7 @@ class _Run:
 # --- argument positions ----------------------------------------------------------------------------------------------
 
 
-def _numbers(argnums: ArgNums, count: int) -> tuple[int, ...]:
+def _positions(argnums: ArgNums, count: int) -> tuple[int, ...]:
     """The non-negative positions. Raises: RuntimeError if they do not refer to one of ``count`` arguments."""
     if not isinstance(argnums, int | tuple):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
@@ -167,7 +167,7 @@ def _picked(args: tuple, argnums: ArgNums | None) -> Any:
     """The argument at ``argnums``, or a tuple of several."""
     if argnums is None:
         return args
-    picked = tuple(args[i] for i in _numbers(argnums, len(args)))
+    picked = tuple(args[i] for i in _positions(argnums, len(args)))
     return picked[0] if isinstance(argnums, int) else picked
 
 
@@ -175,7 +175,7 @@ def _replaced(args: tuple, argnums: ArgNums | None, news: Any) -> tuple:
     """``args`` with ``news`` at the positions ``argnums``."""
     if argnums is None:
         return news
-    replaced = dict(zip(_numbers(argnums, len(args)), (news,) if isinstance(argnums, int) else news, strict=True))
+    replaced = dict(zip(_positions(argnums, len(args)), (news,) if isinstance(argnums, int) else news, strict=True))
     return tuple(replaced.get(i, arg) for i, arg in enumerate(args))
 
 
