@@ -1,7 +1,7 @@
 """The backward pass: gradients flow from the roots to the leaves, through each node once, later ops first.
 
 An op is always created after its inputs, so taking the latest node from a heap guarantees that all gradients of its
-outputs have arrived. This needs no reference counting and no recursion, however long the chain. Two rules are applied
+outputs have arrived. This needs no dependency counters and no recursion, however long the chain. Two rules are applied
 here and in no formula: a gradient is **summed to the shape** of the value it belongs to (undoing broadcasting), and
 **cast to its dtype** (undoing promotion).
 """
