@@ -131,7 +131,7 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
                 edges = node.edges
                 received = grads.pop(node)
                 if captured is None and node.__class__ is Node and node.hooks is None and not checked:
-                    results = node.op.backward(node, received)
+                    results = node.op.compiled.backward(node, received)
                     if not keep_graph and node.saved:
                         node.saved = FREED
                     break

@@ -57,7 +57,7 @@ class Node:
 
     def apply(self, grads: list) -> tuple:
         """Returns the gradients of the inputs, given those of the outputs."""
-        return self.op.backward(self, grads)
+        return self.op.compiled.backward(self, grads)
 
     def release(self) -> None:
         """Releases the saved values after the node was used."""

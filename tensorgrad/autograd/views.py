@@ -41,7 +41,7 @@ def replay(base: Tensor, steps: Steps) -> Tensor:
         in_order.append(step)
     while in_order:
         op, args = in_order.pop()
-        base = op.plain(base, *args)
+        base = op.compiled.plain(base, *args)
     return base
 
 

@@ -1,15 +1,32 @@
 """How an op is declared, and how a call finds its kernel.
 
-op.py              a row: signature, kernel, one derivative formula per input
-kinds.py           `pointwise`, `reduction`, `view`, `op`, `composite`: what rows of a kind share
-generate.py        the function of each row, generated as text and compiled at its first call
-kernel_tables.py   from an op and the class of an array to the kernel
-promotion.py       numbers and dtypes that differ
-slow_path.py       calls that something observes or changes: hooks, DEBUG, subclasses, autocast
-inplace.py         `add_` from `add`
-out.py             `out=`
-shapes.py          results without data (meta)
-kernel_errors.py   NumPy's complaints in PyTorch's words
-guard.py           the functions as `torch.<name>`: checked arguments, NumPy's names for them
-show.py            prints what a row became: `python -m tensorgrad.dispatch.show mul`
+Declaring:
+op.py               a row: signature, kernel, one derivative formula per input
+signature.py        `"sum(input, dim: dims = None)"` as parameters
+kinds.py            `pointwise`, `reduction`, `view`, `op`, `composite`: what rows of a kind share
+no_derivative.py    formulas for what PyTorch does not differentiate
+interface.py        a kernel that brings its own derivative
+
+Calling:
+templates.py        the text of each function that is generated for a row
+codegen.py          from text to function, at the first call
+generate.py         the functions of a row, and what their texts use
+guard.py            the functions of composites: checked arguments, NumPy's names for them
+legacy_calls.py     arguments in the order of old PyTorch programs
+promotion.py        Python numbers, and dtypes that differ
+kernel_tables.py    from an op and the class of an array to the kernel
+twins.py            a twin as kernel, and derivatives through it
+shapes.py           results without data (meta)
+memory_formats.py   results in channels_last
+kernel_errors.py    NumPy's complaints in PyTorch's words
+inplace.py          `add_` from `add`
+
+What is usually off:
+switches.py         what is switched on
+slow_path.py        calls that something observes or changes: hooks, DEBUG, subclasses, autocast
+autocast_ops.py     which ops autocast runs in which dtype
+out.py              `out=`
+own_dtype.py        in which dtypes `out=` stores
+
+show.py             prints what a row became: `python -m tensorgrad.dispatch.show mul`
 """

@@ -68,13 +68,13 @@ LISTS: dict[str, Lists] = {
     ),
 }  # fmt: skip
 
-# Composites whose `dtype=`, where it is given, says in what they are computed.
+# Composites that compute in their `dtype=` if it is given.
 TOLD = frozenset(("softmax", "log_softmax", "softmin"))
 
-# Composites within which nothing is cast: PyTorch has them as one op on no list.
+# Composites within which nothing is cast: in PyTorch they are one op that is on no list.
 ALONE = frozenset(("trace",))
 
-# Functions of several ops that are cast as one: their guards (guard.py) ask the lists for them by these names.
+# Functions of several ops that are cast as one: their guards (guard.py) look them up by these names.
 AS_ONE = TOLD | ALONE | {
     "cosine_embedding_loss", "hinge_embedding_loss", "kl_div", "margin_ranking_loss", "multi_margin_loss",
     "multilabel_margin_loss", "poisson_nll_loss", "soft_margin_loss", "triplet_margin_loss", "cosine_similarity",

@@ -1,11 +1,13 @@
-"""The functions as users call them: one that fails because it was given no tensor says so, in PyTorch's words;
-`axis` and `keepdims` mean `dim` and `keepdim`; Python's `float` is a dtype; and a `layout` is the strided one.
+"""Composites as users call them: PyTorch's error if an argument is not a tensor; `axis` and `keepdims` as other names
+of `dim` and `keepdim`; Python's `float` as a dtype; a `layout` that is checked.
 
-The composites of `ops/` are ordinary Python functions: given a list, they stumble over its missing attributes. Behind
-`torch.name` stands therefore a function of the same parameters that passes its arguments on and looks at them only
-when an exception comes back. It costs a call of about 25 ns; the library itself calls the composite, and so do methods
-that have no `dim`.
+A composite of `ops/` is an ordinary Python function: given a list, it would complain that the list lacks an attribute.
+So `torch.name` is a guard: a function with the same parameters (templates.py) that passes its arguments on and checks
+them only when an exception comes back. That costs about 25 ns a call. The library itself calls the composite, and so
+do methods that have no `dim`.
 """
+
+# ruff: noqa: F401 (the generated functions use what is imported here)
 
 from __future__ import annotations
 
@@ -15,12 +17,13 @@ from numbers import Number
 from types import FunctionType
 from typing import Any
 
+from tensorgrad.dispatch import templates
 from tensorgrad.dispatch.autocast_ops import AS_ONE
-from tensorgrad.dispatch.generate import execute
-from tensorgrad.dispatch.switches import LOCAL  # noqa: F401
-from tensorgrad.dtypes import as_dtype, dtype  # noqa: F401 (the guards' texts use it, as the names below)
-from tensorgrad.errors import MISSING, NUMPY_NAMES, missing, typename  # noqa: F401
-from tensorgrad.layouts import check_strided, strided  # noqa: F401
+from tensorgrad.dispatch.codegen import function_of, take_over
+from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.dtypes import as_dtype, dtype
+from tensorgrad.errors import MISSING, NUMPY_NAMES, missing, typename
+from tensorgrad.layouts import check_strided, strided
 from tensorgrad.tensor import Tensor
 
 DTYPE = dtype  # the texts have a parameter of that name
@@ -112,98 +115,49 @@ def _guard(FUNCTION, name: str, module: str, numpy_names: bool):
     return guard
 
 
-_compiled: dict[str, Any] = {}
-
-
 def _become(guard, function, numpy_names: bool):
     """Gives a guard the parameters of its function; returns it."""
-    renamed = _renamed(function) if numpy_names else {}
-    late = _late(function) if "dim" in renamed else []
-    text = _source(function, renamed, late)
-    if text not in _compiled:
-        scope: dict[str, Any] = {}
-        execute(text, "guard", globals(), scope)
-        _compiled[text] = scope["make"]
-    code = _compiled[text](function, guard, numpy_names).__code__
-    guard.__defaults__ = (*(MISSING for _ in late), *(function.__defaults__ or ()))
-    guard.__kwdefaults__ = {**(function.__kwdefaults__ or {}), **dict.fromkeys(renamed.values())}
-    guard.__code__ = code.replace(co_name=guard.__name__)
-    return guard
+    cells = {"FUNCTION": function, "SELF": guard, "numpy_names": numpy_names}
+    made = function_of(text(function, numpy_names), cells, globals())
+    late, renamed = _late(function, numpy_names), _renamed(function, numpy_names)
+    made.__defaults__ = (*(MISSING for _ in late), *(function.__defaults__ or ()))
+    made.__kwdefaults__ = {**(function.__kwdefaults__ or {}), **{NUMPY_NAMES[name]: None for name in renamed}}
+    return take_over(guard, made, guard.__name__)
 
 
-def _renamed(function) -> dict[str, str]:
-    """Which of a function's parameters have another name in NumPy, and which."""
-    return {name: NUMPY_NAMES[name] for name in inspect.signature(function).parameters if name in NUMPY_NAMES}
+def _renamed(function, numpy_names: bool) -> list[str]:
+    """Which of a function's parameters also go by NumPy's names."""
+    return [name for name in inspect.signature(function).parameters if numpy_names and name in NUMPY_NAMES]
 
 
-def _late(function) -> list[str]:
-    """The required parameters from `dim` on: not Python finds out whether they were given, since `axis` may be."""
+def _late(function, numpy_names: bool) -> list[str]:
+    """The required parameters from `dim` on. Python cannot check that they were given: `axis` may be instead."""
     positional = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    at = next((i for i, p in enumerate(positional) if p.name == "dim"), len(positional))
+    at = next((i for i, p in enumerate(positional) if numpy_names and p.name == "dim"), len(positional))
     return [p.name for p in positional[at:] if p.default is p.empty]
 
 
-def _source(function, renamed: dict[str, str], late: list[str]) -> str:
-    """The text of a guard: `function` called with its own arguments, and a look at the tensors if it fails."""
+def text(function, numpy_names: bool) -> str:
+    """The text of the guard of a function (without defaults, which `_become` sets)."""
     parameters, arguments, star = [], [], False
     for p in inspect.signature(function).parameters.values():
-        if p.kind is p.VAR_POSITIONAL:
-            parameters.append(f"*{p.name}")
-            arguments.append(f"*{p.name}")
-            star = True
-        elif p.kind is p.VAR_KEYWORD:
-            parameters.append(f"**{p.name}")
-            arguments.append(f"**{p.name}")
-        elif p.kind is p.KEYWORD_ONLY:
-            if not star:
-                parameters.append("*")
-                star = True
-            parameters.append(p.name)
-            arguments.append(f"{p.name}={p.name}")
-        else:
-            parameters.append(p.name)
-            arguments.append(p.name)
+        stars = "*" * (p.kind is p.VAR_POSITIONAL) + "**" * (p.kind is p.VAR_KEYWORD)
+        if p.kind is p.KEYWORD_ONLY and not star:
+            parameters.append("*")
+        star = star or p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)
+        parameters.append(stars + p.name)
+        arguments.append(f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else stars + p.name)
+    renamed = _renamed(function, numpy_names)
     if renamed:
-        at = len(parameters) - ("**" in parameters[-1])
-        parameters[at:at] = renamed.values() if star else ["*", *renamed.values()]
-    names = "".join(
-        f"        if {numpy_name} is not None:\n            {name} = {numpy_name}\n"
-        for name, numpy_name in renamed.items()
-    )
-    if late:
-        names += (
-            f"        if {' or '.join(f'{name} is MISSING' for name in late)}:\n"
-            f"            missing(SELF.__name__, {', '.join(f'{name}={name}' for name in late)})\n"
-        )
+        at = len(parameters) - parameters[-1].startswith("**")
+        parameters[at:at] = [*([] if star else ["*"]), *(NUMPY_NAMES[name] for name in renamed)]
+    given = templates.numpy_names(renamed, _late(function, numpy_names), "SELF.__name__")
     if _takes(function, "dtype"):
-        names += (
-            "        if dtype is not None and dtype.__class__ is not DTYPE:\n"
-            "            dtype = as_dtype(dtype, SELF.__name__)\n"
-        )
+        given.append(templates.dtype_of("dtype", "SELF.__name__"))
     if _takes(function, "layout"):
-        names += (
-            "        if layout is not None and layout is not strided:\n"
-            "            check_strided(SELF.__name__, layout)\n"
-        )
-    tensors = "".join(f"{name}, " for _, name, _ in _tensors(function))
-    cast = ""
-    if function.__name__ in AS_ONE:  # of several ops, but one for autocast
-        cast = (
-            "            if LOCAL.autocast is not None:\n"
-            f"                return LOCAL.autocast.composite(FUNCTION, {', '.join(arguments)})\n"
-        )
-    return (
-        "def make(FUNCTION, SELF, numpy_names):\n"
-        f"    def guard({', '.join(parameters)}):\n"
-        "        if 0: SELF, numpy_names\n"  # the same cells as in the one that stands for it
-        f"{names}"
-        "        try:\n"
-        f"{cast}"
-        f"            return FUNCTION({', '.join(arguments)})\n"
-        "        except Exception:\n"
-        f"            _check(FUNCTION, SELF, ({tensors}))\n"
-        "            raise\n"
-        "    return guard\n"
+        given.append(templates.fill(templates.CHECK_LAYOUT))
+    return templates.guard(
+        parameters, arguments, given, [name for _, name, _ in _tensors(function)], function.__name__ in AS_ONE
     )
 
 
@@ -223,8 +177,8 @@ def _public_name(guard) -> str:
     return f"{room}_{guard.__name__}" if room in ("fft", "linalg", "special") else guard.__name__
 
 
-def _check(function, guard, values: tuple) -> None:
-    """Raises: TypeError if one of the values is no tensor (or no list of them)."""
+def check_tensors(function, guard, values: tuple) -> None:
+    """Raises: TypeError if one of the values is not a tensor (or a list of them)."""
     for (position, name, annotation), value in zip(_tensors(function), values, strict=True):
         where = f"argument '{'input' if name == 'self' else name}' (position {position})"
         kind = typename(value)

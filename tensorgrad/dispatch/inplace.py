@@ -2,7 +2,7 @@
 
 Nothing is written before everything is checked. Untracked, a NumPy-like ufunc writes straight into the tensor's
 memory. Tracked, the op runs out of place, its result is copied over the tensor, and its node becomes the tensor's
-history: so no op needs a second set of formulas.
+history: no op needs a second set of formulas.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def make(op):
             return _named(op, _binary(op))
 
     def method(self, *args, **kwargs):
-        return replace(self, op.call, args, kwargs)
+        return replace(self, op.compiled.call, args, kwargs)
 
     return _named(op, method)
 
@@ -43,7 +43,7 @@ def _named(op, method):
 
 
 def _unary(op):
-    kernels, call, floats_only = op.kernels, op.call, op.rule == "float"
+    kernels, call, floats_only = op.compiled.kernels, op.compiled.call, op.rule == "float"
 
     def method(self):
         array = self._array
@@ -60,11 +60,11 @@ def _unary(op):
         if storage.version is None:
             storage.bump()
         try:
-            (op.large if array.size >= op.few else kernels)[array.__class__](array, out=array)
+            (kernels.large if array.size >= kernels.few else kernels)[array.__class__](array, out=array)
         except (RuntimeWarning, FloatingPointError):
             pass  # overflow and the like, by the user's filters: the result is complete (see kernel_errors.explain)
         except Exception:
-            return replace(self, call, (), {})  # says what is wrong
+            return replace(self, call, (), {})  # which raises the right error
         storage.version += 1
         return self
 
@@ -72,7 +72,7 @@ def _unary(op):
 
 
 def _binary(op):
-    kernels, call = op.kernels, op.call
+    kernels, call = op.compiled.kernels, op.compiled.call
 
     def method(self, other):
         if not SLOW and self.__class__ in PLAIN:
@@ -94,11 +94,11 @@ def _binary(op):
                 if storage.version is None:
                     storage.bump()
                 try:
-                    (op.large if array.size >= op.few else kernels)[array.__class__](array, y, out=array)
+                    (kernels.large if array.size >= kernels.few else kernels)[array.__class__](array, y, out=array)
                 except (RuntimeWarning, FloatingPointError):
                     pass
                 except Exception:
-                    return replace(self, call, (other,), {})  # says what is wrong
+                    return replace(self, call, (other,), {})  # which raises the right error
                 storage.version += 1
                 return self
         return replace(self, call, (other,), {})
@@ -133,7 +133,7 @@ def _tracked(self, args) -> bool:
     """Whether the write must be recorded."""
     if not GRAD.enabled:
         return False
-    if self._requires_grad and self.requires_grad:  # a view says "ask", and the answer may be no
+    if self._requires_grad and self.requires_grad:  # of a view the attribute means "compute it"
         return True
     return any(isinstance(a, Tensor) and a._requires_grad and a.requires_grad for a in args)
 
@@ -141,7 +141,7 @@ def _tracked(self, args) -> bool:
 def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tensor:
     """Runs an op out of place and makes its result this tensor's value and history.
 
-    With `overlap` an expanded tensor may be written too: the result is the same in all places.
+    With `overlap` an expanded tensor may be written to as well: all its elements get the same value.
     """
     tracked = GRAD.enabled and _tracked(self, (*args, *kwargs.values()))
     if tracked:
@@ -160,7 +160,7 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
     edge = result._edge
     if edge is not None:
         keep_originals(edge[0], self)
-    elif tracked:  # what has no derivative (`eq_`) leaves a constant, through which nothing flows
+    elif tracked:  # an op without a derivative (`eq_`) makes it a constant
         return self.copy_(result)
     self._storage.bump()
     self._storage.write(array, made)
@@ -186,7 +186,7 @@ def keep_originals(node: Node, tensor: Tensor) -> None:
 
 
 def point_outputs(node: Node, result: Tensor, tensor: Tensor) -> None:
-    """Where the node saved its output, saves the tensor that now holds it: a later write is then noticed."""
+    """If the node saved its output, saves the tensor that now has it instead, so that later writes are noticed."""
     if result._array.dtype == tensor._array.dtype:
         node.saved = tuple(
             (tensor._array, tensor._storage, tensor._storage.version)

@@ -1,7 +1,7 @@
-"""What went wrong in a kernel, in PyTorch's words.
+"""Errors in kernels, in PyTorch's words.
 
-Kernels do not check: NumPy does, and its complaint arrives here, on the cold path, where there is time to look at the
-arguments and say which op, which shapes and what was expected.
+Kernels do not check their arguments: NumPy does. Its exceptions arrive here, off the fast path, where there is time to
+look at the arguments and report the op, the shapes and what was expected.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tensorgrad.storage.stubs import STORAGES
 
 
 def explain(op, error: Exception, values: tuple, arguments: tuple):
-    """Raises the PyTorch error that `error`, raised by the op's kernel on `values`, stands for.
+    """Raises PyTorch's error for `error`, which the op's kernel raised on `values`.
 
-    Returns the result after all when `error` was only a floating-point warning that the user's filters turned into
-    an exception: overflow and division by zero are no errors in PyTorch.
+    Returns the result after all if `error` was only a floating-point warning that the user's filters turned into
+    an exception: overflow and division by zero are not errors in PyTorch.
     """
     if _of_a_signal(error):
         raise error
     if isinstance(error, RuntimeWarning | FloatingPointError):
         with np.errstate(all="ignore"):
             first = values[0][0] if isinstance(values[0], list) else values[0]
-            return op.kernels[first.__class__](*values)
+            return op.compiled.kernels[first.__class__](*values)
     check_one_device(op.name, [v for value in values for v in (value if isinstance(value, list) else (value,))])
     if isinstance(error, RuntimeError | IndexError) and not isinstance(error, RecursionError):
         raise error
@@ -46,12 +46,12 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
     raise RuntimeError(f"{op.name}({described}): {error}") from error
 
 
-# What NumPy and its like raise for shapes and numbers that do not fit; anything else is not about the op's arguments.
+# What NumPy raises for shapes and values that do not fit; other exceptions are not about the op's arguments.
 _OF_ARRAYS = (ValueError, ArithmeticError, LookupError, AttributeError, AssertionError, BufferError)
 
 
 def _of_a_signal(error: Exception) -> bool:
-    """Whether a signal handler raised it, at whatever moment: such a function is given the frame it interrupted."""
+    """Whether a signal handler raised the error: handlers receive the frame that they interrupted."""
     place = error.__traceback__
     while place is not None:
         code, held = place.tb_frame.f_code, place.tb_frame.f_locals
@@ -105,7 +105,7 @@ def _dtype_error(op, error: Exception, arrays) -> None:
 
 
 def raise_bool_subtraction(both: bool) -> None:
-    """PyTorch subtracts no booleans, and nothing from them."""
+    """Raises: RuntimeError, as PyTorch does, for a subtraction with a boolean operand."""
     if both:
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
@@ -118,7 +118,7 @@ def raise_bool_subtraction(both: bool) -> None:
 
 
 def unsupported(name: str, array):
-    """Raises: NotImplementedError, in PyTorch's words, for an op that has no meaning for an array's dtype."""
+    """Raises: NotImplementedError, in PyTorch's words, for an op that does not exist for the array's dtype."""
     found = scalar_type(dtypes.from_numpy_dtype(array.dtype))
     device = getattr(STORAGES.get(array.__class__), "device_type", "cpu")
     raise NotImplementedError(f"\"{name}_{device}\" not implemented for '{found}'") from None

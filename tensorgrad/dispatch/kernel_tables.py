@@ -1,15 +1,15 @@
 """How a call finds its kernel: one table per op, from the class of the array to a function.
 
 A table fills itself. The first call with a new array class looks for, in this order: a kernel registered for the op
-and the device; the general kernel of `kernels/array/`, where the device has a NumPy-like module; the op's rule for
-shapes (meta); its composite twin. What has none of these is an error that names the op and the device.
-A device of the house may bring kernels of its own (`OWN`): they come between the registered and the general ones.
-A kernel may decline a call by returning `NotImplemented`: the next in the list then runs.
+and the device; one that was written for that device (`OWN`); the general kernel of `kernels/array/`, if the device has
+a NumPy-like module; the op's shape rule (meta); its twin. If there is none, an error names the op and the device. A
+kernel may decline a call by returning `NotImplemented`: then the next one runs.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from functools import partial, wraps
 from typing import Any
 
@@ -18,12 +18,12 @@ from tensorgrad.dispatch.signature import arguments_of
 from tensorgrad.storage.stubs import STORAGES, Storage
 from tensorgrad.system.missing_names import suggestion
 
-NOTICE: Any = None  # where DEBUG=4 wants to hear of second choices: a function of one line of text
+NOTICE: Any = None  # set by DEBUG=4: a function that is given a line of text when a second choice runs
 
 REGISTERED: dict[tuple[str, str], Any] = {}  # (op name, device type) -> kernel, or class with `forward`
-ON_CHANGE: Any = None  # what dispatch/generate.py has to forget then
+ON_CHANGE: Any = None  # called with the row then (dispatch/generate.py)
 
-# What serves an op without a kernel, in this order: (op, storage class) -> kernel or None (shapes.py, twins.py).
+# For ops without a kernel, in this order: (op, storage class) -> kernel or None (shapes.py, twins.py).
 FALLBACKS: list = []
 
 OPS: dict[str, Any] = {}  # op name -> its row (dispatch/op.py)
@@ -36,8 +36,8 @@ class OpDispatch:
     def register(op: str, device: str):
         """A decorator that makes a function, or a class after `ops.stubs.Op`, the kernel of `op` on `device`.
 
-        Raises: ValueError for an op or a device that is not known, TypeError for what is no kernel, or for a backward
-        that asks for what the op does not save.
+        Raises: ValueError for an unknown op or device, TypeError if it is not a kernel, or if its backward needs what
+        the op does not save.
         """
         if op not in OPS:
             raise ValueError(f"register({op!r}, {device!r}): there is no op {op!r}{suggestion(op, OPS)}")
@@ -62,16 +62,16 @@ class OpDispatch:
 
     @staticmethod
     def unregister(op: str, device: str) -> None:
-        """Takes a registered kernel out again."""
+        """Removes a registered kernel."""
         if REGISTERED.pop((op, device), None) is not None:
             _changed(op)
 
 
 def _changed(name: str) -> None:
-    """An op finds its kernels anew."""
+    """Forgets an op's kernels, so that they are looked up again."""
     if name in OPS:
-        OPS[name].kernels.clear()
-        OPS[name].large.clear()
+        OPS[name].compiled.kernels.clear()
+        OPS[name].compiled.kernels.large.clear()
         ON_CHANGE(OPS[name])
 
 
@@ -81,24 +81,26 @@ OWN: dict[str, dict[str, str]] = {}
 # Ops with a second kernel for large arrays on the CPU: name -> its row (kernels/numba/table.py).
 LARGE: dict = {}
 
-# Kernels that are no op's, for which composites, samplers and optimizers ask by name: on the CPU (name -> its row), and
-# those of a device (device type -> {name -> "file.function" of kernels/<device>/}).
+# Kernels that belong to no op, which composites, samplers and optimizers look up by name: on the CPU (name -> its row),
+# and on other devices (device type -> {name -> "file.function" of kernels/<device>/}).
 PARTS: dict[str, Any] = {}
 OWN_PARTS: dict[str, dict[str, str]] = {}
 
 
 class KernelTable(dict):
-    """The kernels of one op by array class; found when first needed. `large`: those for large arrays."""
+    """The kernels of one op by array class, found when first needed; `large` are those for arrays of `few` elements
+    and more (kernels/numba/)."""
 
-    __slots__ = ("large", "op")
+    __slots__ = ("few", "large", "op")
 
-    def __init__(self, op, large=False):
-        self.op, self.large = op, large
+    def __init__(self, op, for_large: bool = False):
+        self.op, self.few = op, sys.maxsize
+        self.large: KernelTable | None = None if for_large else KernelTable(op, for_large=True)
 
     def __missing__(self, array_type):
         op, storage = self.op, STORAGES[array_type]
         given = REGISTERED.get((op.name, storage.device_type))
-        general = with_own(op.name, storage, general_kernel(op, storage), self.large)
+        general = with_own(op.name, storage, general_kernel(op, storage), self.large is None)
         kernel = first_that_accepts(op.name, getattr(given, "forward", given), general)
         if kernel is None:
             raise NotImplementedError(
@@ -111,20 +113,20 @@ class KernelTable(dict):
 
 
 def check_backward(op, backward):
-    """A registered derivative may read what the row's formulas save. Raises: TypeError if it asks for more."""
+    """Returns a registered backward, which may use what the row's formulas save. Raises: TypeError if it needs more."""
 
     available = {"g", "needs", *op.saved, *op.kept}
     missing = [name for name in arguments_of(backward) if name not in available]
     if missing:
         raise TypeError(
-            f"the backward registered for {op.name} asks for {', '.join(missing)}; it may use "
+            f"the backward registered for {op.name} needs {', '.join(missing)}; it may use "
             f"{', '.join(sorted(available))}"
         )
     return backward
 
 
 def first_that_accepts(name, override, general):
-    """A kernel that runs `override`, or `general` where that declines; either may be missing (None)."""
+    """A kernel that runs `override`, and `general` if that declines; either may be None."""
     if override is None or general is None:
         return override or general
 
@@ -141,14 +143,14 @@ def first_that_accepts(name, override, general):
 
 
 def with_own(name, storage: type[Storage], general, large=True):
-    """The general kernel of an op (or of "op.backward") behind the one that its device has for it, if any."""
+    """The general kernel of an op (or of "op.backward"), after the one written for the device, if any."""
     if storage.device_type == "cpu":
         return LARGE[name].over(general) if large and name in LARGE else general
     return first_that_accepts(name, _own(OWN, name, storage), general)
 
 
 def own_part(name: str, storage: type[Storage]):
-    """The kernel beside those of ops that a device has under a name; or None."""
+    """The kernel of this name, belonging to no op, that was written for a device; or None."""
     return _own(OWN_PARTS, name, storage)
 
 
@@ -158,7 +160,7 @@ def _own(table: dict[str, dict[str, str]], name: str, storage: type[Storage]):
 
 
 def general_kernel(op, storage: type[Storage]):
-    """The kernel that every NumPy-like module can run; the shape rule on meta; else the twin; else None."""
+    """The kernel for any NumPy-like module; else the shape rule (meta); else the twin; else None."""
     if storage.xp is not None and op.kernel is not None:
         return array_kernel(op.kernel, storage.xp)
     found = (fallback(op, storage) for fallback in FALLBACKS)
@@ -166,9 +168,9 @@ def general_kernel(op, storage: type[Storage]):
 
 
 def without_cache(op, kernel):
-    """A kernel that gives the op's outputs, and None for each array that a backward kernel would have had of it.
+    """A kernel that returns the op's outputs, and None for each array of its cache.
 
-    (A row's `shape=` may say how large these are, for what counts the memory that graphs keep.)
+    (A row's `shape=` may say how large these are, for counting the memory that graphs keep.)
     """
     if not op.cache:
         return kernel

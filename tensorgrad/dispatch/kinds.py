@@ -1,8 +1,8 @@
 """The kinds of op, and how a row becomes functions and methods.
 
-A kind is worth its rules: `pointwise` promotes dtypes, broadcasts and works in place; `reduction` normalises `dim`;
-`view` shares the storage; `op` is everything else. All of them get `out=`, meta shapes and both orders of derivatives
-from here and from the engine, none by hand.
+A kind is a set of rules: `pointwise` promotes dtypes, broadcasts and works in place; `reduction` normalizes `dim`;
+`view` shares the storage; `op` is everything else. All of them get `out=`, meta shapes and derivatives of any order
+from here and from the engine; no op does this by hand.
 
 `@composite` is for everything that needs no derivative of its own: an ordinary function over tensors.
 """
@@ -14,8 +14,9 @@ from typing import Any, Protocol, overload
 
 from tensorgrad.dispatch import generate, inplace
 from tensorgrad.dispatch.kernel_tables import FALLBACKS
-from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.op import Op, row
 from tensorgrad.dispatch.shapes import meta_kernel
+from tensorgrad.dispatch.signature import Param, parse
 from tensorgrad.dispatch.twins import twin_kernel
 from tensorgrad.errors import wrap_dim, wrap_dims
 from tensorgrad.storage.stubs import STORAGES
@@ -23,7 +24,7 @@ from tensorgrad.tensor import Tensor
 
 
 class Function(Protocol):
-    """What a row becomes: a function over tensors that knows its row. It returns a tensor, or a tuple of them."""
+    """What a row becomes: a function over tensors, with its row as `op`. It returns a tensor, or a tuple of them."""
 
     op: Op
     __name__: str
@@ -44,7 +45,7 @@ FUNCTIONAL: dict[str, Callable] = {}  # what becomes `torch.nn.functional.<name>
 
 
 def export(name: str, function: Any, where: str) -> None:
-    """Puts a function where users find it: "function", "method", "functional", separated by spaces."""
+    """Makes a function available to users: "function", "method", "functional", separated by spaces."""
     for place in where.split():
         if place == "method":
             setattr(Tensor, name, function)
@@ -66,11 +67,11 @@ def pointwise(
     where: str = "function method",
     in_place: bool = True,
     operator: str = "",
-    **row,
+    **given,
 ) -> TensorFunction:
     """An op on corresponding elements. `rule`: "same" computes in the promoted dtype, "float" turns integers into
-    the default float first. Formulas are given by parameter name; others of `row` as in `Op`."""
-    op = _row(signature, kernel, "pointwise", row, rule=rule)
+    the default float first. Formulas are given by parameter name; all else `given` is as in `dispatch/op.py`."""
+    op = _row(signature, kernel, "pointwise", given, rule=rule)
     function = _declare(op, where)
     if in_place:
         setattr(Tensor, f"{op.name}_", inplace.make(op))
@@ -81,19 +82,17 @@ def pointwise(
     return function
 
 
-def reduction(signature: str, kernel, *, where: str = "function method", **row) -> TensorFunction:
-    """An op that folds dimensions away. Its `dim` parameter reaches the kernel as None, a tuple, or (annotated `int`)
+def reduction(signature: str, kernel, *, where: str = "function method", **given) -> TensorFunction:
+    """An op that removes dimensions. Its `dim` parameter reaches the kernel as None, a tuple, or (annotated `int`)
     one dimension, counted from the front."""
-    op = _row(signature, kernel, "reduction", row)
-    if op.prepare is None:
-        op.prepare = _reduction_prepare(op)
-    return _declare(op, where)
+    given.setdefault("prepare", _reduction_prepare(parse(signature)[1]))
+    return _declare(_row(signature, kernel, "reduction", given), where)
 
 
-def _reduction_prepare(op: Op):
-    names = [p.name for p in op.params]
+def _reduction_prepare(params: tuple[Param, ...]):
+    names = [p.name for p in params]
     at = names.index("dim")
-    single = op.params[at].annotation == "int"
+    single = params[at].annotation == "int"
     dtype_at = names.index("dtype") if "dtype" in names else None
 
     def prepare(*given):
@@ -113,18 +112,18 @@ def _reduction_prepare(op: Op):
     return prepare
 
 
-def view(signature: str, kernel, *, where: str = "function method", **row) -> TensorFunction:
+def view(signature: str, kernel, *, where: str = "function method", **given) -> TensorFunction:
     """An op whose result shares the memory of its input: the kernel only rearranges shape and strides."""
-    return _declare(_row(signature, kernel, "view", row), where)
+    return _declare(_row(signature, kernel, "view", given), where)
 
 
 @overload
-def op(signature: str, kernel: Any = None, *, outputs: tuple[str, ...], **row: Any) -> Function: ...
+def op(signature: str, kernel: Any = None, *, outputs: tuple[str, ...], **given: Any) -> Function: ...
 @overload
-def op(signature: str, kernel: Any = None, **row: Any) -> TensorFunction: ...
-def op(signature: str, kernel=None, *, kind: str = "op", where: str = "function method", **row) -> Function:
+def op(signature: str, kernel: Any = None, **given: Any) -> TensorFunction: ...
+def op(signature: str, kernel=None, *, kind: str = "op", where: str = "function method", **given) -> Function:
     """Any other op; see `Op` for what a row may say."""
-    return _declare(_row(signature, kernel, kind, row), where)
+    return _declare(_row(signature, kernel, kind, given), where)
 
 
 _FIELDS = frozenset({
@@ -133,15 +132,11 @@ _FIELDS = frozenset({
 })  # fmt: skip
 
 
-def _row(signature: str, kernel, kind: str, row: dict, **more) -> Op:
-    """Splits a row's keywords into fields of `Op` and formulas (named like the inputs they are for)."""
-    fields = {k: v for k, v in row.items() if k in _FIELDS}
-    formulas = {k: v for k, v in row.items() if k not in _FIELDS}
-    made = Op(signature, kernel, kind=kind, formulas=formulas, **fields, **more)
-    unknown = set(formulas) - {p.name for p in made.params}
-    if unknown:
-        raise NameError(f"op {made.name}: formulas for {sorted(unknown)}, which are not among its parameters")
-    return made
+def _row(signature: str, kernel, kind: str, given: dict, **more) -> Op:
+    """Makes the row. What is given by keyword is a field, or the formula of the input of that name."""
+    fields = {k: v for k, v in given.items() if k in _FIELDS}
+    formulas = {k: v for k, v in given.items() if k not in _FIELDS}
+    return row(signature, kernel, kind=kind, formulas=formulas, **fields, **more)
 
 
 def composite(where: str = "function method", *, name: str = "", in_place=False):

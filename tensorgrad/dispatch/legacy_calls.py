@@ -1,4 +1,4 @@
-"""Calls as they were written before PyTorch 1.5, which PyTorch still takes: with the number before the tensors.
+"""Calls as written before PyTorch 1.5, which PyTorch still accepts: with the scalar before the tensors.
 
 p.data.add_(-lr, d_p)                    # now p.data.add_(d_p, alpha=-lr)
 v.mul_(b).addcmul_(1 - b, grad, grad)    # now v.mul_(b).addcmul_(grad, grad, value=1 - b)
@@ -13,9 +13,9 @@ from tensorgrad.tensor import Tensor
 
 
 def number_first(name: str, keyword: str, number, tensors: tuple) -> tuple:
-    """The tensors of such a call, and then its number, which is called `keyword` now.
+    """The tensors of such a call, then its scalar, which is now the argument `keyword`.
 
-    Raises: TypeError for a call that only has too many arguments.
+    Raises: TypeError if the call simply has too many arguments.
     """
     count = len(tensors)
     allowed = Tensor | Number if count == 1 else Tensor
@@ -30,10 +30,10 @@ def number_first(name: str, keyword: str, number, tensors: tuple) -> tuple:
 
 
 def numbers_first(op, given: tuple, now: tuple) -> tuple:
-    """The tensors of a call like `addmm(beta, input, alpha, mat1, mat2)`, and the numbers by keyword: `now`, but for
-    those that stand among the tensors.
+    """The tensors of a call like `addmm(beta, input, alpha, mat1, mat2)`, and its scalars: those of `now`, unless
+    they were given between the tensors.
 
-    Raises: TypeError for a call that only has too many arguments.
+    Raises: TypeError if the call simply has too many arguments.
 
     >>> import warnings
     >>> import tensorgrad as torch

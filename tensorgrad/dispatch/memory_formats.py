@@ -1,6 +1,6 @@
-"""Memory formats of results: what is computed from images whose channels lie innermost in memory lies so, too.
+"""Memory formats of results: what is computed from images in channels_last is in channels_last too.
 
-Rows name the inputs that decide (`format_of=`); their generated text asks here as soon as the strides look like it.
+Rows name the inputs that decide (`format_of=`). Their generated functions call this file when the strides suggest it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from tensorgrad.layouts import channels_last, channels_last_3d, memory_format, m
 
 @lru_cache(maxsize=1024)
 def format_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> memory_format | None:
-    """The memory format that PyTorch takes strides for: channels_last (or its 3-d sibling), or None for another one.
+    """The memory format that PyTorch sees in these strides: channels_last, channels_last_3d, or None for any other.
 
-    Sizes of 1 leave several strides possible: then the strides decide, from the channels outwards, as PyTorch has it.
+    With sizes of 1 several formats are possible: the strides then decide, from the channels outwards, as in PyTorch.
 
     >>> from tensorgrad.dispatch.memory_formats import format_of
     >>> format_of((2, 3, 4, 5), (60, 1, 15, 3))
@@ -32,7 +32,7 @@ def format_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> memory_format
         least = strides[d] * shape[d]
     else:
         return last
-    # NumPy gives dimensions of size 1 strides of its own: the others may leave only one format.
+    # NumPy chooses other strides for dimensions of size 1; the remaining ones may leave only one format.
     long = [d for d in order if shape[d] > 1]
     steps = [strides[d] for d in long]
     in_rows = [strides[d] for d in range(rank - 1, -1, -1) if shape[d] > 1]
@@ -41,7 +41,7 @@ def format_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> memory_format
 
 
 def in_format_of(inputs: tuple, results):
-    """The results that have as many dimensions as the first input, in channels_last if one of the inputs is."""
+    """The results, in channels_last if an input is: those with as many dimensions as the first input."""
     if all(format_of(x.shape, x.strides) is None for x in inputs):
         return results
     if isinstance(results, tuple | list):
@@ -50,9 +50,9 @@ def in_format_of(inputs: tuple, results):
 
 
 def in_channels_last(array):
-    """The array with its channels innermost in memory; itself if they are."""
+    """The array in channels_last: itself if it is already, else a copy."""
     steps = memory_strides(array.shape, channels_last if array.ndim == 4 else channels_last_3d)
     if array.strides == tuple([s * array.dtype.itemsize for s in steps]):
         return array
-    clone = OPS["clone_copy"]
-    return (clone.kernels if array.size < clone.few else clone.large)[array.__class__](array, "channels_last")
+    kernels = OPS["clone_copy"].compiled.kernels
+    return (kernels if array.size < kernels.few else kernels.large)[array.__class__](array, "channels_last")

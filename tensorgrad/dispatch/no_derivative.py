@@ -1,10 +1,10 @@
-"""Formulas for inputs whose derivative PyTorch leaves out: asking for it is an error, not silence."""
+"""Formulas for inputs that PyTorch does not differentiate: asking for the gradient is an error, not silence."""
 
 from __future__ import annotations
 
 
 def no_derivative(name: str):
-    """For ops of which PyTorch says nothing about derivatives: RuntimeError."""
+    """A formula that raises RuntimeError: for ops without an entry in PyTorch's derivatives."""
 
     def formula(g):
         raise RuntimeError(f"derivative for aten::{name} is not implemented")
@@ -13,7 +13,7 @@ def no_derivative(name: str):
 
 
 def not_implemented(what: str):
-    """For what PyTorch lists as not implemented: NotImplementedError."""
+    """A formula that raises NotImplementedError: for derivatives that PyTorch lists as not implemented."""
 
     def formula(g):
         raise NotImplementedError(f"the derivative for '{what}' is not implemented.")

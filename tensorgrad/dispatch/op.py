@@ -7,130 +7,198 @@ A formula is an ordinary function over tensors. Its own parameter names say what
 of the output, `out` the output, any other name a parameter of the op; `input_shape` (`tensors_shape`, ...) saves only
 a shape, `input_dtype` only a dtype. Nothing else is kept.
 
-A fused op has no formulas. Its `twin`, a function over tensors with the op's parameters, says the same in simpler ops,
-and derivatives go through it (`dispatch/twins.py`). The graph then saves the op's inputs.
+A fused op has no formulas. Its `twin`, a function over tensors with the op's parameters, computes the same in simpler
+ops, and derivatives go through it (`dispatch/twins.py`). The graph then saves the op's inputs.
 
-Either kind of row may have a `backward_kernel`: it takes and returns arrays, all gradients at once, and serves where
+Either kind of row may have a `backward_kernel`: it takes and returns arrays, all gradients together, and is used where
 the backward pass is not recorded itself. Its parameter names say what is saved for it, as a formula's do; two more are
-`needs` (for each input whether its gradient is wanted: what is not wanted may be None) and, in place of `g`, `grads`
-(of ops with several outputs). What the kernel hands it beside the outputs is the row's `cache`.
+`needs` (for each input whether its gradient is needed: the others may be None) and, in place of `g`, `grads` (of ops
+with several outputs). What the kernel computes for it besides the outputs is the row's `cache`.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from inspect import unwrap
 from typing import Any
 
 from tensorgrad.dispatch.kernel_tables import OPS, KernelTable, array_kernel
-from tensorgrad.dispatch.signature import arguments_of, parse
+from tensorgrad.dispatch.signature import Param, arguments_of, parse
 
 # Variables of the generated functions.
 RESERVED = re.compile(r"made|arrays?|steps|node|saved|storage|view|error|[xre]\d+")
 
 
 class Op:
-    """A row of the op table. Made by the kinds (`dispatch/kinds.py`), never changed afterwards."""
+    """A row of the op table: what an op is. The kinds make it (`dispatch/kinds.py`); it never changes.
 
-    def __init__(
-        self,
-        signature: str,
-        kernel: str | Callable | None,
-        *,
-        kind: str,
-        formulas: dict[str, Callable] | None = None,
-        backward: Callable | None = None,
-        wrt: tuple[str, ...] = (),
-        twin: Callable | None = None,
-        prepare: Callable | None = None,
-        shape: Callable | None = None,
-        rule: str = "same",
-        numbers: tuple[str, ...] | str | None = None,
-        outputs: tuple[str, ...] = ("out",),
-        differentiable_outputs: int = 1,
-        cache: tuple[str, ...] = (),
-        on_arrays: bool = False,
-        backward_kernel: str | Callable = "",
-        backward_name: str = "",
-        format_of: tuple[str, ...] = (),
-        format_ranks: tuple[int, ...] = (),
-        doc: str = "",
-    ):
-        self.signature, self.kind, self.rule = signature, kind, rule
-        self.name, self.params = parse(signature)
-        self.kernel, self.twin, self.prepare, self.shape = kernel, twin, prepare, shape
-        self.formulas, self.all_at_once, self.outputs = formulas or {}, backward, outputs
-        if any(p.name == "out" for p in self.params):  # a derivative that takes an op's output: it has no `out=`
-            self.outputs = tuple("result" if name == "out" else name for name in outputs)
-        self.differentiable_outputs = differentiable_outputs
-        self.cache = cache  # what the kernel returns after its outputs, for its backward kernel alone
-        self.takes_number = self._takes_number(numbers)
-        camel = "".join(word.title() for word in self.name.strip("_").split("_"))
-        self.backward_name = backward_name or f"{camel}Backward0"
-        self.format_of = format_of  # the results lie in channels_last if one of these inputs does
-        self.format_ranks = format_ranks  # (only if the first has one of these numbers of dimensions)
-        self.doc = doc
-        self.through_twin = twin is not None and not self.formulas and backward is None
-        if self.through_twin and not wrt:
-            wrt = tuple(p.name for p in self.params if p.is_tensor)
-        self.wrt = tuple(p.name for p in self.params if p.name in self.formulas or p.name in wrt)
-        self.backward_kernel = backward_kernel
-        self._read_formulas()
-        self.kernels = KernelTable(self)
-        self.large = KernelTable(self, large=True)  # those for arrays of `few` elements and more (kernels/numba/)
-        self.few = sys.maxsize
-        self.on_arrays = on_arrays  # the formulas are plain arithmetic, which arrays understand as well as tensors
-        self.array_backwards: Any = None  # array class -> backward on arrays (dispatch/generate.py)
-        self.backward: Any = None  # (node, grads) -> gradients, generated by dispatch/generate.py
-        self.call: Any = None  # what users call
-        self.operator: Any = None  # what `a + b` calls
-        self.plain: Any = None  # the same for the slow path
-        if self.name in OPS:
-            raise ValueError(f"op {self.name!r} is declared twice")
-        taken = [name for name in (*(p.name for p in self.params), *cache) if RESERVED.fullmatch(name)]
-        if taken:
-            raise NameError(f"op {self.name}: nothing can be called {taken[0]!r}, as the generated code uses it")
-        OPS[self.name] = self
+    What a row says:
 
-    def _takes_number(self, numbers) -> tuple[bool, ...]:
-        """For each tensor parameter, whether a Python number may stand for it: in pointwise ops all but the first,
-        unless the row names them (or says "all")."""
-        tensors = [p.name for p in self.params if p.is_tensor]
-        if numbers is None:
-            numbers = tensors[1:] if self.kind == "pointwise" else ()
-        return tuple(numbers == "all" or name in numbers for name in tensors)
+    signature       as written; `name` and `params` are read from it
+    kind            the rules that it follows: "pointwise", "reduction", "view", "views", "cast", "same shape" or "op"
+    kernel          the name of a NumPy function, "family.function" of kernels/array, or a function (xp, *arrays)
+    rule            of pointwise ops: "same" computes in the promoted dtype, "float" makes floats of integers first
+    takes_number    for each tensor parameter, whether a Python number may be given for it
+    prepare         a function over the arrays and plain values before the kernel: checks, normalized arguments
+    shape           the results' shapes (and dtypes) from those of the inputs, for the meta device
+    outputs         names of the results; the first `differentiable_outputs` of them have gradients
+    format_of       inputs whose memory format the results take on; `format_ranks`: only with so many dimensions
+    formulas        input -> its derivative; or `backward`: one function for the gradients of all inputs `wrt`
+    twin            the same in simpler ops
+    backward_kernel gradients on arrays; `cache`: what the kernel computes for it besides its outputs
+    on_arrays       the formulas are plain arithmetic, which works on arrays as on tensors
+    backward_name   of its nodes in the graph (`grad_fn`)
+    doc             for users
 
-    def _read_formulas(self) -> None:
-        """From the parameter names of the formulas and the backward kernel: what is saved, and for which inputs."""
-        tensors = [p.name for p in self.params if p.is_tensor]
-        plain = [p.name for p in self.params if not p.is_tensor]
-        self.saved: dict[str, set[str]] = {}  # tensor parameter, output or cache -> the inputs whose gradient needs it
-        self.kept: list[str] = []  # plain values
-        readers = [(f"formula for {name}", {name}, arguments_of(formula)) for name, formula in self.formulas.items()]
-        if self.all_at_once is not None:
-            readers.append(("derivative", set(self.wrt), arguments_of(self.all_at_once)))
-        if self.through_twin:
-            readers.append(("twin", set(self.wrt), (*tensors, *plain)))
-        if self.backward_kernel:
-            readers.append(("backward kernel", set(self.wrt), backward_arguments(self.backward_kernel)))
-        for reader, inputs, names in readers:
-            for wanted in names:
-                if wanted in ("g", "grads", "needs") and reader != "twin":
-                    continue
-                if wanted in self.saved and reader == "backward kernel":
-                    continue  # it makes do with what the formulas of the inputs in question save
-                if wanted in tensors or wanted in self.outputs or wanted in self.cache:
-                    self.saved.setdefault(wanted, set()).update(inputs)
-                elif wanted in plain or wanted.rpartition("_")[0] in tensors:
-                    if wanted not in self.kept:
-                        self.kept.append(wanted)
-                else:
-                    raise NameError(f"op {self.name}: the {reader} asks for {wanted!r}, which the op has not")
+    What follows from it: `wrt` (the inputs that can have a gradient), `saved` (tensor -> the inputs whose gradient
+    needs it), `kept` (plain values that formulas need) and `through_twin` (gradients come from the twin). `compiled` is
+    what is made of the row when it is used.
+    """
+
+    signature: str
+    name: str
+    params: tuple[Param, ...]
+    kind: str
+    kernel: str | Callable | None
+    rule: str
+    takes_number: tuple[bool, ...]
+    prepare: Callable | None
+    shape: Callable | None
+    outputs: tuple[str, ...]
+    differentiable_outputs: int
+    format_of: tuple[str, ...]
+    format_ranks: tuple[int, ...]
+    formulas: dict[str, Callable]
+    backward: Callable | None
+    wrt: tuple[str, ...]
+    twin: Callable | None
+    through_twin: bool
+    backward_kernel: str | Callable
+    cache: tuple[str, ...]
+    on_arrays: bool
+    saved: dict[str, set[str]]
+    kept: tuple[str, ...]
+    backward_name: str
+    doc: str
+    compiled: Compiled
+
+    def __init__(self, **fields: Any) -> None:
+        vars(self).update(fields)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"op {self.name}: a row does not change ({name!r} was to be set)")
 
     def __repr__(self) -> str:
         return f"<op {self.signature}>"
+
+
+class Compiled:
+    """What is made of a row when it is used: kernels by class of array, and functions (dispatch/generate.py)."""
+
+    __slots__ = ("array_backwards", "backward", "call", "kernels", "operator", "plain")
+
+    kernels: KernelTable  # class of array -> kernel
+    call: Any  # what users call
+    operator: Any  # what `a + b` calls
+    plain: Any  # the same for the slow path
+    backward: Any  # (node, grads) -> gradients
+    array_backwards: Any  # class of array -> the same on arrays
+
+    def __init__(self) -> None:
+        self.call = self.operator = self.plain = self.backward = self.array_backwards = None
+
+
+def row(
+    signature: str,
+    kernel: str | Callable | None,
+    *,
+    kind: str,
+    formulas: dict[str, Callable] | None = None,
+    backward: Callable | None = None,
+    wrt: tuple[str, ...] = (),
+    twin: Callable | None = None,
+    prepare: Callable | None = None,
+    shape: Callable | None = None,
+    rule: str = "same",
+    numbers: tuple[str, ...] | str | None = None,
+    outputs: tuple[str, ...] = ("out",),
+    differentiable_outputs: int = 1,
+    cache: tuple[str, ...] = (),
+    on_arrays: bool = False,
+    backward_kernel: str | Callable = "",
+    backward_name: str = "",
+    format_of: tuple[str, ...] = (),
+    format_ranks: tuple[int, ...] = (),
+    doc: str = "",
+) -> Op:
+    """Makes a row and enters it into the table `OPS`. `numbers` names the tensor parameters for which a Python number
+    may be given ("all": every one; by default all but the first of a pointwise op).
+
+    Raises: ValueError if the name is taken, NameError if a formula needs what the op does not have.
+    """
+    name, params = parse(signature)
+    if name in OPS:
+        raise ValueError(f"op {name!r} is declared twice")
+    taken = [given for given in (*(p.name for p in params), *cache) if RESERVED.fullmatch(given)]
+    if taken:
+        raise NameError(f"op {name}: nothing can be called {taken[0]!r}, as the generated code uses it")
+    unknown = set(formulas or ()) - {p.name for p in params}
+    if unknown:
+        raise NameError(f"op {name}: formulas for {sorted(unknown)}, which are not among its parameters")
+    tensors = [p.name for p in params if p.is_tensor]
+    if numbers is None:
+        numbers = tuple(tensors[1:]) if kind == "pointwise" else ()
+    if any(p.name == "out" for p in params):  # a derivative that takes an op's output: it has no `out=`
+        outputs = tuple("result" if output == "out" else output for output in outputs)
+    formulas = formulas or {}
+    through_twin = twin is not None and not formulas and backward is None
+    if through_twin and not wrt:
+        wrt = tuple(tensors)
+    camel = "".join(word.title() for word in name.strip("_").split("_"))
+    fields: dict[str, Any] = dict(
+        signature=signature, name=name, params=params, kind=kind, kernel=kernel, rule=rule, prepare=prepare,
+        shape=shape, takes_number=tuple(numbers == "all" or tensor in numbers for tensor in tensors), outputs=outputs,
+        differentiable_outputs=differentiable_outputs, format_of=format_of, format_ranks=format_ranks,
+        formulas=formulas, backward=backward, wrt=tuple(p.name for p in params if p.name in formulas or p.name in wrt),
+        twin=twin, through_twin=through_twin, backward_kernel=backward_kernel, cache=cache, on_arrays=on_arrays,
+        backward_name=backward_name or f"{camel}Backward0", doc=doc, compiled=Compiled(),
+    )  # fmt: skip
+    fields["saved"], fields["kept"] = _needed(fields)
+    op = OPS[name] = Op(**fields)
+    op.compiled.kernels = KernelTable(op)
+    return op
+
+
+def _needed(fields: dict[str, Any]) -> tuple[dict[str, set[str]], tuple[str, ...]]:
+    """From the parameter names of the formulas and the backward kernel: the tensors that are saved (each with the
+    inputs whose gradient needs it), and the plain values."""
+    tensors = [p.name for p in fields["params"] if p.is_tensor]
+    plain = [p.name for p in fields["params"] if not p.is_tensor]
+    every = set(fields["wrt"])
+    readers = [(f"formula for {name}", {name}, arguments_of(f)) for name, f in fields["formulas"].items()]
+    if fields["backward"] is not None:
+        readers.append(("derivative", every, arguments_of(fields["backward"])))
+    if fields["through_twin"]:
+        readers.append(("twin", every, (*tensors, *plain)))
+    if fields["backward_kernel"]:
+        readers.append(("backward kernel", every, backward_arguments(fields["backward_kernel"])))
+    saved: dict[str, set[str]] = {}
+    kept: list[str] = []
+    for reader, inputs, names in readers:
+        for name in names:
+            if name in ("g", "grads", "needs") and reader != "twin":
+                continue
+            if name in saved and reader == "backward kernel":
+                continue  # it makes do with what the formulas of the inputs in question save
+            if name in tensors or name in fields["outputs"] or name in fields["cache"]:
+                saved.setdefault(name, set()).update(inputs)
+            elif name in plain or name.rpartition("_")[0] in tensors:
+                if name not in kept:
+                    kept.append(name)
+            else:
+                raise NameError(f"op {fields['name']}: the {reader} needs {name!r}, which the op does not have")
+    return saved, tuple(kept)
 
 
 def backward_arguments(kernel: str | Callable) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
-"""`out=`: results stored in tensors that the caller gave, by one set of rules for every op and composite.
+"""`out=`: results stored in the caller's tensors, by one set of rules for every op and composite.
 
     return store_out("softmax", out, result)
 
-While gradients are recorded, neither `out` nor what the result was computed from may require grad; the result's dtype
-must be one that the op stores there (dispatch/own_dtype.py), on the same device; a tensor of another shape is
-resized, with a warning unless it was empty. Everything is checked before the first write.
+While gradients are recorded, neither `out` nor an input may require grad. `out` is on the result's device and has a
+dtype in which the op can store its result (dispatch/own_dtype.py). If it has another shape it is resized, with a
+warning unless it was empty. Everything is checked before the first write.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from tensorgrad.tensor import Tensor, tensors_in
 
 
 def store_out(name: str, out, result, inputs=(), *, pointwise: bool = False, quietly: bool = False):
-    """`result` (a tensor or a tuple of them) if `out` is None; else `out`, which then holds it.
+    """Stores `result` (a tensor or a tuple of them) in `out` and returns `out`; returns `result` if `out` is None.
 
-    `inputs` are what `out` may not overlap with (see `check_overlap`); `quietly` resizes without a warning.
+    `out` may not overlap with `inputs` (see `check_overlap`); `quietly` resizes without a warning.
 
-    Raises: TypeError for what is no tensor (or tuple of as many), RuntimeError as the rules above say.
+    Raises: TypeError if `out` is not a tensor (or a tuple of as many), RuntimeError if it breaks one of the rules
+    above.
     """
     if out is None:
         return result
@@ -49,16 +50,16 @@ def refuse_grad(name: str, values) -> None:
         )
 
 
-# These read what they have written already, so PyTorch refuses to let them write over an input at all.
+# These read their output while they write it, so PyTorch does not let them write over an input at all.
 _READ_AFTER_WRITE = frozenset((
     "cat", "cross_product", "gather", "index", "index_select", "kthvalue_", "masked_select", "take",
 ))  # fmt: skip
 
 
 def check_overlap(name: str, pointwise: bool, out, inputs) -> None:
-    """Raises: RuntimeError if `out` shares memory with an input, unless it is that very view of it.
+    """Raises: RuntimeError if `out` shares memory with an input, unless both are the same view.
 
-    Like PyTorch's, the check sees dense tensors only: interleaved ones are let through.
+    As in PyTorch, only dense tensors are checked: interleaved ones pass.
     """
     refuses = name in _READ_AFTER_WRITE
     if not pointwise and not refuses:
@@ -78,7 +79,7 @@ def check_overlap(name: str, pointwise: bool, out, inputs) -> None:
 
 
 def _span(tensor) -> tuple:
-    """Where a dense tensor's elements lie in its storage, with the strides; nowhere for one with gaps."""
+    """The range of a dense tensor's elements in its storage, shape and strides; an empty range for one with gaps."""
     array = tensor._array
     reach = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
     extent = reach + array.dtype.itemsize if array.size else 0
@@ -98,7 +99,7 @@ def _check(name: str, out: Tensor, result: Tensor, inputs: tuple, nr: int, point
 
 
 def check_no_overlap(tensor: Tensor) -> None:
-    """Raises: RuntimeError for an expanded tensor, several elements of which are one in memory."""
+    """Raises: RuntimeError for an expanded tensor, in which several elements share memory."""
     array = tensor._array
     if 0 not in array.strides or not array.size:
         return
@@ -119,7 +120,7 @@ def _store(out: Tensor, result: Tensor, quietly: bool) -> None:
                 "future PyTorch release outputs will not be resized unless they have zero elements. You can "
                 "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             )
-        if out._memory is not None:  # a view: the storage is that of others too
+        if out._memory is not None:  # a view: the storage is shared
             out.resize_(result._array.shape)
         else:
             storage.array = storage.empty(result._array.shape, out._array.dtype, storage.device)

@@ -1,10 +1,10 @@
-"""Which dtypes of `out=` each op stores its results in, and what is said of the others.
+"""The dtypes of `out=` in which each op can store its result, and PyTorch's messages for the others.
 
-Three rules, PyTorch's: pointwise ops *cast* their result to any dtype of the same kind or a higher one; all other ops
-want their result's *own* dtype; a few ops compute in the dtype of `out` to begin with. The tables name the ops that
-follow another rule than their kind, or that have words of their own for it.
+There are three rules in PyTorch: pointwise ops *cast* their result to any dtype of the same or a higher category; other
+ops need an `out` of their result's *own* dtype; a few compute in the dtype of `out` from the start. The tables list ops
+that do not follow the rule of their kind, or have their own message.
 
-The words: `{want}` and `{have}` are PyTorch's names of the result's dtype and of the one of `out` (`Float`),
+In the messages, `{want}` and `{have}` are PyTorch's names of the dtypes of the result and of `out` (`Float`),
 `{c_want}` and `{c_have}` their names in C++ (`float`).
 """
 
@@ -24,7 +24,7 @@ _EXTREME = "Expected the dtype for input and out to match, but got {want} for in
 _LOGICAL = "{name} does not support non-boolean outputs."
 _SAME_SCALARS = "{name}(): self and result must have the same scalar type"
 
-# Ops that want their result's own dtype; a tuple has the words for each of several results.
+# Ops that need their result's own dtype; a tuple has a message for each of several results.
 _OWN: dict[str, str | tuple[str, ...]] = {
     **dict.fromkeys(
         ("abs", "bitwise_not", "ceil", "conj_physical", "floor", "frac", "gelu", "hardshrink", "neg", "round", "sgn",
@@ -78,7 +78,7 @@ _OWN: dict[str, str | tuple[str, ...]] = {
     "where": "Expected out type to be {want} but got {have}",
 }  # fmt: skip
 
-# Ops beside the pointwise ones that cast.
+# Ops that cast although they are not pointwise.
 _CAST = {
     **dict.fromkeys(
         ("addr", "fft_c2c", "fft_c2r", "fft_r2c", "kron", "normal", "normalize", "outer", "std_", "var_"), _CAST_WORDS
@@ -91,7 +91,7 @@ _CAST = {
     "ldexp": "ldexp can't be cast to the desired output type {have}",
     "logsumexp_": "logsumexp(): Expected floating point type for result tensor, but got: {have}",
 }  # fmt: skip
-_SAFELY: dict[str, tuple[str, ...]] = {  # the name in the message, and those of the results
+_SAFELY: dict[str, tuple[str, ...]] = {  # op -> its name in the message, and those of the results
     **{name: (name, "result") for name in ("cholesky", "cholesky_inverse", "cholesky_solve", "matrix_power",
                                            "tensorinv", "tensorsolve")},
     **{name: (f"linalg.{name}", "result") for name in ("cond", "pinv")},
@@ -103,9 +103,9 @@ _SAFELY: dict[str, tuple[str, ...]] = {  # the name in the message, and those of
     "orgqr": ("torch.linalg.householder_product", "result"),
 }  # fmt: skip
 
-_ANY = {"lu", "split_copy"}  # ops that copy, whatever is lost
+_ANY = {"lu", "split_copy"}  # ops that copy even if values are lost
 
-# Sums and products, which are computed in the dtype of `out`; what is said if `dtype` is another.
+# Sums and products, which are computed in the dtype of `out`; the message if `dtype` is another.
 _IN_DTYPE_OF_OUT = {
     **dict.fromkeys(("cumprod", "cumsum", "mean", "prod_", "sum"), _OWN_WORDS),
     "nansum": "nansum: provided dtype must match dtype of result. Got {have} and {want}.",
@@ -113,10 +113,10 @@ _IN_DTYPE_OF_OUT = {
 
 
 def in_dtype_of_out(op, args: tuple, out) -> tuple:
-    """The arguments of a sum or product that is stored in `out`: it is computed in that dtype, where none is given.
+    """The arguments of a sum or product with `out=`: it is computed in that dtype unless another is given.
 
-    Raises: RuntimeError or NotImplementedError if another dtype is given than that of `out`, or for means, and sums
-        of what is not nan, that are to be no floating-point numbers.
+    Raises: RuntimeError if `dtype` is not that of `out`, or for a mean that is not of a floating-point dtype;
+        NotImplementedError for such a nansum.
     """
     if op.name not in _IN_DTYPE_OF_OUT or not isinstance(out, Tensor) or not isinstance(args[0], Tensor):
         return args
@@ -126,7 +126,7 @@ def in_dtype_of_out(op, args: tuple, out) -> tuple:
             raise RuntimeError(_said(_IN_DTYPE_OF_OUT[op.name], op.name, out.dtype, args[at]))
         return args
     if op.name == "mean":
-        if given.category < dtypes.FLOATING:  # refused without a dtype
+        if given.category < dtypes.FLOATING:  # refused later, since no dtype was given
             return args
         if out.dtype.category < dtypes.FLOATING:
             raise RuntimeError(_said(_CAST_WORDS, op.name, out.dtype, dtypes.float32))
@@ -136,9 +136,9 @@ def in_dtype_of_out(op, args: tuple, out) -> tuple:
 
 
 def check_own_dtype(name: str, out: Tensor, result: Tensor, inputs: tuple, nr: int, pointwise: bool) -> None:
-    """Raises: RuntimeError if the op of this name does not store its result number `nr` in the dtype of `out`."""
+    """Raises: RuntimeError (TypeError for `cat`) if the op cannot store result number `nr` in the dtype of `out`."""
     have, want = out.dtype, result.dtype
-    if name == "abs" and inputs and inputs[0].dtype.is_complex:  # PyTorch's kernel has complex numbers for it first
+    if name == "abs" and inputs and inputs[0].dtype.is_complex:  # PyTorch's kernel computes it in complex numbers first
         want, casts = (inputs[0].dtype, False) if have.is_complex else (want, True)
     else:
         casts = name not in _OWN and (pointwise or name in _CAST or name in _SAFELY)

@@ -1,6 +1,6 @@
-"""Operands become arrays of one dtype: PyTorch's promotion, applied before a kernel runs.
+"""Makes arrays of one dtype from the operands: PyTorch's type promotion, before a kernel runs.
 
-The generated functions come here only when operands differ (a Python number, two dtypes, two devices) or are wrong.
+The generated functions call this file only if operands differ (a Python number, two dtypes, two devices) or are wrong.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tensorgrad.tensor import PLAIN, Tensor
 
 
 def promote(op, *values):
-    """The operands as arrays of the dtype in which `op` computes; a float32, float64 or int64 array with a Python
-    number passes as it is.
+    """The operands as arrays of the dtype in which `op` computes. A float32, float64 or int64 array with a Python
+    number is returned unchanged.
 
-    Raises: RuntimeError for operands on two devices.
+    Raises: RuntimeError if the operands are on two devices.
     """
-    if len(values) == 2:  # the commonest cases first
+    if len(values) == 2:  # the most frequent cases first
         first, second = values
         if second.__class__ is float or second.__class__ is int:
             if first.__class__ not in NUMBERS:
@@ -35,7 +35,7 @@ def promote(op, *values):
             and first.__class__ not in NUMBERS
             and F64 is first.dtype is second.dtype
         ):
-            return values  # the fast path asks for float32 where integers become floats
+            return values  # for ops that make floats of integers, the fast path takes float32 only
     like = None
     for v in values:
         if v.__class__ not in NUMBERS:
@@ -64,11 +64,11 @@ def _check_subtraction(values) -> None:
 
 
 def _number_array(value, dtype: dtypes.dtype, like):
-    """A Python number as a 0-dimensional array beside the array `like`, or (None) on the CPU.
+    """A Python number as a 0-dimensional array on the device of the array `like`, or (None) on the CPU.
 
-    An integer too large for a small dtype wraps, as in PyTorch.
+    An integer too large for a small dtype wraps around, as in PyTorch.
 
-    Raises: OverflowError for an integer that no dtype holds.
+    Raises: OverflowError for an integer that no dtype can represent.
     """
     if dtype.category == dtypes.INTEGER and not -(2**63) <= value < 2**64:
         raise OverflowError("int too big to convert")
@@ -92,7 +92,7 @@ def _one_device(op, values):
 
 def to_floating(op, x):
     """The array in the dtype in which a real function of it is computed: integers become the default float."""
-    if x.__class__ in NUMBERS:  # a number where a tensor belongs
+    if x.__class__ in NUMBERS:  # a number where a tensor is expected
         raise_not_a_tensor(op, 0, x)
     target = dtypes.to_floating(dtypes.from_numpy_dtype(x.dtype)).numpy
     return x if x.dtype == target else x.astype(target)
@@ -102,9 +102,9 @@ OVERRIDDEN: Any = "ask the class"  # in the place of `requires_grad`: the operan
 
 
 def operand(op, i: int, value):
-    """What is not a plain tensor: one of the user's own classes is `OVERRIDDEN`; some operands may be Python numbers.
+    """An operand that is not a plain tensor: one of the user's own classes is `OVERRIDDEN`; some may be Python numbers.
 
-    Raises: TypeError for anything else, and where a number takes no part.
+    Raises: TypeError for anything else, and for a number where the op does not take one.
     """
     if isinstance(value, Tensor):
         return None, OVERRIDDEN
@@ -119,12 +119,12 @@ def operand(op, i: int, value):
 
 
 def plain_operand(op, i: int, value):
-    """The same, where classes have been asked already: their tensors are unwrapped."""
+    """The same after classes had their chance to override: their tensors are unwrapped."""
     return (value._array, value._requires_grad) if isinstance(value, Tensor) else operand(op, i, value)
 
 
 def owner(op, value):
-    """What an operator of a tensor is called on. Raises: TypeError if that is none (`Tensor.__radd__(2, tensor)`)."""
+    """The operand whose operator is called. Raises: TypeError if it is not a tensor (`Tensor.__radd__(2, tensor)`)."""
     if not isinstance(value, Tensor):
         raise TypeError(
             f"descriptor '{op.name}' for 'torch._C.TensorBase' objects doesn't apply to a '{typename(value)}' object"
@@ -133,7 +133,7 @@ def owner(op, value):
 
 
 def plain_number(value):
-    """A NumPy scalar as the Python number it stands for, any other value as it is. PyTorch reads `np.bool_` as 1.0."""
+    """A NumPy scalar as a Python number, any other value unchanged. PyTorch reads `np.bool_` as a float."""
     if isinstance(value, np.generic):
         return float(value) if value.dtype.kind == "b" else value.item()
     return value
@@ -159,7 +159,7 @@ def operands(op, i: int, values):
 
 
 def plain_operands(op, i: int, values):
-    """The same, where classes have been asked already: their tensors are unwrapped."""
+    """The same after classes had their chance to override: their tensors are unwrapped."""
     if not isinstance(values, list | tuple):
         raise TypeError(
             f"{op.name}(): argument '{op.params[i].name}' (position {i + 1}) must be tuple of Tensors, not "
@@ -184,16 +184,16 @@ def raise_not_a_tensor(op, i: int, value):
 
 
 def other_operand(op, input, other):
-    """`tensor + x` for an x that is no tensor and no Python number: NumPy's scalars and arrays take part."""
+    """`tensor + x` for an x that is neither a tensor nor a Python number, such as NumPy's scalars and arrays."""
     if isinstance(other, np.generic) and other.dtype.kind in "biufc":
-        return op.call(input, plain_number(other))
+        return op.compiled.call(input, plain_number(other))
     if isinstance(other, np.ndarray):
-        return op.call(input, input.new_tensor(other, device="cpu"))
+        return op.compiled.call(input, input.new_tensor(other, device="cpu"))
     if isinstance(other, bool | int | float | complex):
-        return op.call(input, other)
+        return op.compiled.call(input, other)
     return NotImplemented
 
 
 def as_array(value):
-    """NumPy turns 0-dimensional results into scalars; a tensor wants the array."""
+    """A result as an array: NumPy turns 0-dimensional ones into scalars."""
     return np.asarray(value)

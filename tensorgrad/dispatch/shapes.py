@@ -13,7 +13,7 @@ from tensorgrad.storage.meta import MetaArray
 
 
 def rule_for(op):
-    """A kernel for meta arrays, or None if the op has neither a rule nor a kind that brings one."""
+    """A kernel for meta arrays; None if neither the op nor its kind has a rule."""
     if op.shape is not None:
         return lambda *values: _made(op.shape(*values), values)
     if op.kind == "view":
@@ -39,7 +39,7 @@ def _host(op):
 
 
 def _one(value):
-    """An array of one element (no broadcasting dimension) that stands for a meta array in a NumPy kernel."""
+    """An array with one element in place of a meta array, for a NumPy kernel."""
     return np.ones((1,) * value.ndim, value.dtype) if value.__class__ is MetaArray else value
 
 

@@ -1,4 +1,4 @@
-"""Prints what an op became: its kernels, and the text of every function that was made for it.
+"""Prints what an op became: its kernels, and the text of every function that was generated for it.
 
 python -m tensorgrad.dispatch.show mul
 python -m tensorgrad.dispatch.show --list     all names
@@ -10,10 +10,11 @@ import difflib
 import inspect
 import sys
 
-from tensorgrad.dispatch import generate
-from tensorgrad.dispatch.kernel_tables import LARGE, OPS, OWN, REGISTERED
+from tensorgrad.dispatch import guard, templates
+from tensorgrad.dispatch.kernel_tables import LARGE, OPS, REGISTERED
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
 from tensorgrad.dispatch.op import Op, backward_arguments
+from tensorgrad.kernels.cuda import table as cuda
 
 
 def show(name: str) -> str:
@@ -29,6 +30,10 @@ def show(name: str) -> str:
     parts = []
     if public is not None and not hasattr(public, "op"):
         parts += ["# a composite: an ordinary function over ops", written(public)]
+        users = guard.guarded({name: public}, "tensorgrad", name in FUNCTIONS)[name]
+        if users is not public:
+            numpy_names = inspect.getclosurevars(users).nonlocals["numpy_names"]
+            parts += ["# what users call", guard.text(public, numpy_names)]
     if op is not None:
         parts += [f"# the row {op.signature}   kind: {op.kind}", *(f"#   {line}" for line in kernels(op)), ""]
         for heading, text in texts(op):
@@ -40,15 +45,15 @@ def show(name: str) -> str:
 
 def texts(op: Op) -> list[tuple[str, str]]:
     """The functions made for an op: what each is for, and its text."""
-    found = [(f"what torch.{op.name} and the method run", generate.source(op, "call", op.name))]
-    if op.operator is not None:
-        found.append(("what the operator runs", generate.source(op, "operator", op.name)))
-    found.append(("what the slow path runs in the end", generate.source(op, "plain", op.name)))
+    found = [(f"what torch.{op.name} and the method run", templates.forward(op, "call", op.name))]
+    if op.compiled.operator is not None:
+        found.append(("what the operator runs", templates.forward(op, "operator", op.name)))
+    found.append(("what the slow path runs in the end", templates.forward(op, "plain", op.name)))
     if op.wrt:
-        found.append(("what the engine calls", generate.backward_source(op, op.backward_name)))
+        found.append(("what the engine calls", templates.backward(op, op.backward_name)))
     if op.backward_kernel or op.on_arrays:
         arguments = backward_arguments(op.backward_kernel) if op.backward_kernel else None
-        text = generate.array_backward_source(op, arguments)
+        text = templates.array_backward(op, arguments)
         found.append(("what that runs where nothing is recorded: arrays in, arrays out", text))
     return found
 
@@ -62,9 +67,8 @@ def kernels(op: Op) -> list[str]:
         what = "" if name == op.name else " (backward)"
         if name in LARGE:
             lines.append(f"from {LARGE[name].elements} elements on: kernels/numba/{LARGE[name].kernel}{what}")
-        own = OWN.get("cuda", {}).get(name)
-        if own is not None:
-            lines.append(f"cuda: kernels/cuda/{own}{what}")
+        if name in cuda.ROWS:
+            lines.append(f"cuda: kernels/cuda/{cuda.ROWS[name]}{what}")
     lines += [
         f"registered for {device}: {kernel!r}" for (name, device), kernel in REGISTERED.items() if name == op.name
     ]

@@ -1,7 +1,7 @@
 """Signatures of ops as text: `"sum(input, dim: dims = None, keepdim: bool = False)"`, read into parameters.
 
 A parameter without an annotation is a tensor (optional if its default is None), `tensors` marks a list of tensors, and
-every other annotation is a plain value, passed to the kernel as it is.
+any other annotation marks a plain value, which is passed to the kernel unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the fast path skips: subclasses that override ops, observers (DEBUG, profiler), anomaly mode, hooks on saved
 tensors, inference mode, and `out=`.
 
-A call comes here when any of them is on anywhere; each checks whether it concerns this call.
+Calls take this path if any of these is on, in any thread; each step checks whether it applies to the call.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
 
 def run(op, args: tuple, out=None):
-    """One op with everything rare around it."""
+    """Runs one op with everything that is switched on."""
     override = _override(args)
     if override is not None:
         return override(op, args, out)
-    if LOCAL.autocast is not None and out is None and LOCAL.overwritten is None:  # what is there already has a dtype
+    if LOCAL.autocast is not None and out is None and LOCAL.overwritten is None:  # an in-place op keeps the dtype
         args = LOCAL.autocast.cast(op, args)
     if out is not None and (op.wrt or op.twin):  # before anything is computed
         refuse_grad(op.name, (args, out))
     if out is not None:
         args = in_dtype_of_out(op, args, out)
     start = time.perf_counter()
-    result = _unrecorded(op, args) if GRAD.inference else op.plain(*args)
+    result = _unrecorded(op, args) if GRAD.inference else op.compiled.plain(*args)
     seconds = time.perf_counter() - start
     results = result if isinstance(result, tuple) else (result,)
     node = next((t._edge[0] for t in results if t._edge is not None), None)
@@ -48,10 +48,10 @@ def run(op, args: tuple, out=None):
 
 
 def _unrecorded(op, args: tuple):
-    """One op in inference mode. What it makes takes no part in autograd; only views of other tensors go on doing so."""
+    """Runs one op in inference mode. Its results never take part in autograd, except views of other tensors."""
     before, GRAD.enabled = GRAD.enabled, False
     try:
-        result = op.plain(*args)
+        result = op.compiled.plain(*args)
     finally:
         GRAD.enabled = before
     for tensor in result if isinstance(result, tuple) else (result,):
@@ -65,7 +65,7 @@ def _unrecorded(op, args: tuple):
 
 
 class overwriting:
-    """Inside, an op runs whose result will be written over `storage`."""
+    """A context in which an op runs whose result will be written over `storage`."""
 
     def __init__(self, storage):
         self.storage = storage
@@ -81,7 +81,7 @@ class overwriting:
 
 
 def _override(args):
-    """How to run a call with tensors of the user's own subclasses; None if there are none."""
+    """The function that runs a call with tensors of subclasses that may override it; None if there are none."""
     if LOCAL.inside_override:
         return None
     types = []
@@ -96,7 +96,7 @@ def _override(args):
     def call(op, args, out):
         kwargs = {} if out is None else {"out": out}
         for cls in types:
-            result = cls.__torch_function__(op.call, tuple(types), args, kwargs)
+            result = cls.__torch_function__(op.compiled.call, tuple(types), args, kwargs)
             if result is not NotImplemented:
                 return result
         raise TypeError(
@@ -108,7 +108,7 @@ def _override(args):
 
 
 class DisableTorchFunctionSubclass:
-    """Inside, subclasses of Tensor are treated as plain tensors."""
+    """A context in which subclasses of Tensor are treated as plain tensors."""
 
     def __enter__(self):
         self.before, LOCAL.inside_override = LOCAL.inside_override, True
@@ -118,7 +118,7 @@ class DisableTorchFunctionSubclass:
 
 
 def default_torch_function(cls, func, types, args=(), kwargs=None):
-    """What `Tensor.__torch_function__` does unless overridden: run the op, make the results `cls`."""
+    """`Tensor.__torch_function__` unless overridden: runs the op and converts the results to `cls`."""
     op = getattr(func, "op", None)
     # Another library's function (PyTorch's own, given one of our tensors) would come back here without end.
     if not all(issubclass(cls, t) for t in types) or (op is None and LOCAL.inside_override):
@@ -134,12 +134,15 @@ def default_torch_function(cls, func, types, args=(), kwargs=None):
 
 
 def bind(op, args: tuple) -> tuple:
-    """Positional arguments completed with the op's defaults."""
-    defaults = op.call.__defaults__ or ()
+    """Positional arguments, completed with the op's defaults."""
+    defaults = op.compiled.call.__defaults__ or ()
     missing = len([p for p in op.params if not p.keyword]) - len(args)
     args = (*args, *(defaults[len(defaults) - missing :] if missing > 0 else ()))
     keyword = [p.name for p in op.params if p.keyword]
-    return (*args, *((op.call.__kwdefaults__ or {})[k] for k in keyword[len(args) - len(op.params) + len(keyword) :]))
+    return (
+        *args,
+        *((op.compiled.call.__kwdefaults__ or {})[k] for k in keyword[len(args) - len(op.params) + len(keyword) :]),
+    )
 
 
 def _as(cls, value):

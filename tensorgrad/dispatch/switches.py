@@ -1,7 +1,7 @@
-"""What is switched on that ops ask about: grad mode, observers, autocast, hooks on saved tensors, inference mode.
+"""What is switched on and affects ops: grad mode, observers, autocast, hooks on saved tensors, inference mode.
 
-An op's function tests `SLOW` once; while anything stands in that list, in any thread, calls take the slow path
-(`slow_path.py`), which finds out what concerns them. This file imports nothing of tensors and ops, so all can use it.
+An op's function tests `SLOW` once. While that list has an entry, in any thread, calls take the slow path
+(`slow_path.py`), which checks what applies to them. This file imports neither tensors nor ops, so any file can use it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class _Local(PerThread):
 
     autocast: Any = None  # the state of the innermost `torch.autocast` (amp/autocast_mode.py)
     saved_hooks: tuple = ()  # (pack, unpack) pairs, the innermost last
-    saved_hooks_refused: str | None = None  # why no more may be added (`disable_saved_tensors_hooks`)
-    overwritten: Any = None  # the storage that the running in-place op is about to write to
+    saved_hooks_refused: str | None = None  # why hooks may not be added (`disable_saved_tensors_hooks`)
+    overwritten: Any = None  # the storage that the current in-place op is about to write to
     inside_override = False
 
 
@@ -31,14 +31,14 @@ LOCAL = _Local()
 class _GradMode(PerThread):
     enabled = True  # are ops recorded in this thread?
     inference = False  # are results marked as never usable in autograd?
-    view_replay = False  # are all steps to a view repeated, however many they are?
+    view_replay = False  # are all steps to a view replayed, whatever their number?
 
 
 GRAD = _GradMode()
 
 
 def switch(name: str, on: bool) -> None:
-    """Has all calls take the slow path, or takes that back.
+    """Makes all calls take the slow path, or ends that.
 
     >>> from tensorgrad.dispatch.switches import SLOW, switch
     >>> switch("a test", True); SLOW
@@ -59,6 +59,6 @@ def observe(observer: Any, name: str) -> None:
 
 
 def unobserve(observer: Any, name: str) -> None:
-    """Ends what `observe` began."""
+    """Undoes `observe`."""
     OBSERVERS.remove(observer)
     switch(name, False)

@@ -1,7 +1,7 @@
-"""What a twin is for: it runs in a kernel's place, and derivatives go through it.
+"""Twins: they run in place of missing kernels, and derivatives go through them.
 
-A twin says in simpler ops what a fused op computes. Where a device has no kernel for the op, the twin is the kernel.
-Where the backward pass is itself recorded (`create_graph=True`), or the device has no backward kernel, the op's
+A twin computes in simpler ops what a fused op computes. Where a device has no kernel for the op, the twin is the
+kernel. Where the backward pass is itself recorded (`create_graph=True`), or the device has no backward kernel, the op's
 gradients are those of its twin, run on what the node saved.
 """
 
@@ -22,7 +22,7 @@ from tensorgrad.tensor import Tensor, share, wrap
 
 
 class _Running:
-    """Inside, a twin runs: recorded or not, and without autocast, which has cast the op's inputs already."""
+    """A context in which a twin runs: recorded or not, and without autocast, which has cast the op's inputs already."""
 
     def __init__(self, recorded: bool):
         self.recorded = recorded
@@ -60,7 +60,7 @@ def gradients(node: Node, grads) -> list:
     op, recorded = node.op, GRAD.enabled
     edges = dict(zip(op.wrt, node.edges, strict=True))
     values = {**dict(zip(op.saved, node.saved, strict=True)), **dict(zip(op.kept, node.args, strict=True))}
-    stops: dict[str, Any] = {}  # input that wants a gradient -> the tensor that the twin is given for it
+    stops: dict[str, Any] = {}  # input that needs a gradient -> the tensor that the twin gets for it
     with _Running(True):
         for name in (p.name for p in op.params if p.is_tensor):
             edge = edges.get(name)
@@ -81,9 +81,9 @@ def gradients(node: Node, grads) -> list:
 
 
 def _stop(x: Tensor) -> Tensor:
-    """The same values behind a node of their own, at which the pass through the twin stops.
+    """The same values with a new node, at which the pass through the twin stops.
 
-    Until that is over the node leads nowhere, so that nothing behind it is even looked at; then to the real input.
+    During that pass the node has no edges, so that nothing before it is visited; afterwards it leads to the real input.
     """
     made = share(x._array, x._storage)
     node = object.__new__(Node)

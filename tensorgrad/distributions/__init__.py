@@ -1,7 +1,7 @@
-"""`torch.distributions`: probability distributions, how to sample from them, and how they differ.
+"""`torch.distributions`: probability distributions, sampling, densities, moments and divergences.
 
-One file per distribution, named as in PyTorch. `distribution.py` is what all have in common; `constraints.py` says
-where parameters and samples may lie; `transforms.py` changes variables; `kl.py` compares two distributions.
+One file per distribution, named as in PyTorch. `distribution.py` has the base class, `constraints.py` the constraints
+on parameters and samples, `transforms.py` changes of variables, and `kl.py` the Kullback–Leibler divergence.
 """
 
 from tensorgrad.distributions import constraints, kl_formulas, transforms

@@ -1,4 +1,4 @@
-"""The Bernoulli distribution: one toss of a coin."""
+"""The Bernoulli distribution: the outcome of one binary trial."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Bernoulli"]
 
 
 class Bernoulli(ProbsOrLogits, ExponentialFamily):
-    """1 with probability `probs` (log odds `logits`), else 0.
+    """1 with probability `probs` (log odds `logits`), otherwise 0.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.Bernoulli(torch.tensor([0.25])).log_prob(torch.tensor([1.0])).exp()

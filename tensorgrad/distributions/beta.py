@@ -14,7 +14,7 @@ __all__ = ["Beta"]
 class Beta(ExponentialFamily):
     """The beta distribution on [0, 1]: density ∝ x^(concentration1 - 1) (1 - x)^(concentration0 - 1).
 
-    It is the first share of a Dirichlet distribution over two.
+    It is the distribution of the first component of a Dirichlet distribution with two components.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.Beta(torch.tensor([1.0, 3.0]), 1.0).mean
@@ -27,18 +27,18 @@ class Beta(ExponentialFamily):
 
     def __init__(self, concentration1, concentration0, validate_args=None):
         both = torch.stack(broadcast_all(concentration1, concentration0), -1)
-        # Checked below, under the names that the caller knows.
+        # Validated below, under the names of the arguments.
         self._dirichlet = Dirichlet(both, validate_args=False)
         super().__init__(self._dirichlet.batch_shape, validate_args=validate_args)
 
     @property
     def concentration1(self):
-        """What pulls towards 1."""
+        """The first concentration; larger values move samples towards 1."""
         return self._dirichlet.concentration[..., 0]
 
     @property
     def concentration0(self):
-        """What pulls towards 0."""
+        """The second concentration; larger values move samples towards 0."""
         return self._dirichlet.concentration[..., 1]
 
     @property

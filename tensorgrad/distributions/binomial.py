@@ -1,4 +1,4 @@
-"""The binomial distribution: heads among many tosses of a coin."""
+"""The binomial distribution: successes in a number of independent trials."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["Binomial"]
 
 
 class Binomial(ProbsOrLogits):
-    """How many of `total_count` independent events of probability `probs` (log odds `logits`) happen.
+    """The number of successes in `total_count` independent trials with probability `probs` (log odds `logits`).
 
-    `enumerate_support` and `entropy` need the same count throughout, or raise NotImplementedError.
+    `enumerate_support` and `entropy` raise NotImplementedError unless all counts are the same.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.Binomial(100, torch.tensor([0.0, 0.2, 1.0])).mean
@@ -59,13 +59,13 @@ class Binomial(ProbsOrLogits):
         self._check(value)
         n = self.total_count
         ways = torch.lgamma(n + 1) - torch.lgamma(value + 1) - torch.lgamma(n - value + 1)
-        # log p and log(1 - p) as logits and softplus, exact where p is near 0 or 1.
+        # log p and log(1 - p) by logits and softplus, which are accurate for p near 0 or 1.
         return ways + value * self.logits - n * softplus(self.logits)
 
-    def _common_count(self, asker: str) -> int:
+    def _common_count(self, method: str) -> int:
         count = int(self.total_count.max())
         if not self.total_count.min() == count:
-            raise NotImplementedError(f"Inhomogeneous total count not supported by `{asker}`.")
+            raise NotImplementedError(f"Inhomogeneous total count not supported by `{method}`.")
         return count
 
     def entropy(self):

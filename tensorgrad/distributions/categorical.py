@@ -13,9 +13,12 @@ __all__ = ["Categorical"]
 
 
 class Categorical(ProbsOrLogits):
-    """The index of one of k classes, drawn by weights `probs` (..., k), or by unnormalised log probabilities `logits`.
+    """The index of one of k classes, with weights `probs` (..., k) or unnormalized log probabilities `logits`.
 
-    Both are normalised along their last dimension. Raises: ValueError if they have none.
+    Both are normalized along their last dimension.
+
+    Raises:
+        ValueError: the parameter has no dimensions, or not exactly one is given.
 
     >>> import tensorgrad as torch
     >>> policy = torch.distributions.Categorical(torch.tensor([1.0, 3.0]))
@@ -44,13 +47,13 @@ class Categorical(ProbsOrLogits):
         """0, 1, ..., k - 1"""
         return constraints.integer_interval(0, self._num_events - 1)
 
-    def _no_number(self):
+    def _undefined(self):
         return self._param.new_full(self._batch_shape, math.nan)
 
     @property
     def mean(self):
-        """nan: classes are names, not numbers."""
-        return self._no_number()
+        """NaN, as classes are not ordered."""
+        return self._undefined()
 
     @property
     def mode(self):
@@ -58,8 +61,8 @@ class Categorical(ProbsOrLogits):
 
     @property
     def variance(self):
-        """nan: classes are names, not numbers."""
-        return self._no_number()
+        """NaN, as classes are not ordered."""
+        return self._undefined()
 
     def sample(self, sample_shape=()):
         sample_shape = Size(sample_shape)
@@ -76,8 +79,8 @@ class Categorical(ProbsOrLogits):
         return logits.gather(-1, index).squeeze(-1)
 
     def entropy(self):
-        floor = torch.finfo(self.logits.dtype).min  # 0 · -∞ is to be 0
-        return -(self.logits.clamp(min=floor) * self.probs).sum(-1)
+        lowest = torch.finfo(self.logits.dtype).min  # defines 0 · -∞ as 0
+        return -(self.logits.clamp(min=lowest) * self.probs).sum(-1)
 
     def enumerate_support(self, expand=True):
         return self._enumerated(torch.arange(self._num_events, device=self._param.device), expand)

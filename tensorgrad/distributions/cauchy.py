@@ -13,7 +13,7 @@ __all__ = ["Cauchy"]
 
 
 class Cauchy(Distribution):
-    """The Cauchy (Lorentz) distribution around its median `loc`, of half width `scale`; it has no mean.
+    """The Cauchy (Lorentz) distribution with median `loc` and half width at half maximum `scale`; it has no mean.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.Cauchy(0.0, 1.0).cdf(torch.tensor([0.0, 1.0]))
@@ -30,7 +30,7 @@ class Cauchy(Distribution):
 
     @property
     def mean(self):
-        """nan: the integral has no value."""
+        """NaN, as the mean is undefined."""
         return torch.full_like(self.loc, math.nan)
 
     @property

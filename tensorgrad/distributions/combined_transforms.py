@@ -1,4 +1,4 @@
-"""Transforms made of others: one after the other, side by side, over more dimensions."""
+"""Combinations of transforms: composed, applied to parts of a tensor, or over more dimensions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tensorgrad.distributions.transform import Transform, check_dims
 from tensorgrad.distributions.utils import sum_rightmost
 
 
-def _widened(region, event_dim: int):
-    """The region with at least so many event dimensions."""
-    missing = event_dim - region.event_dim
-    return constraints.independent(region, missing) if missing > 0 else region
+def _widened(constraint, event_dim: int):
+    """Returns the constraint with at least `event_dim` event dimensions."""
+    missing = event_dim - constraint.event_dim
+    return constraints.independent(constraint, missing) if missing > 0 else constraint
 
 
 class ComposeTransform(Transform):
-    """Transforms one after the other, the first of `parts` first. Without parts it is the identity.
+    """The composition of transforms, applied in the order of `parts`. Without parts it is the identity.
 
     >>> import tensorgrad as torch
     >>> D = torch.distributions
@@ -35,28 +35,28 @@ class ComposeTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self):
-        """The first part's, with the event dimensions that the later ones need."""
+        """The domain of the first part, with the event dimensions that the later parts need."""
         return self._end(self.parts, "domain", "codomain")
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self):
-        """The last part's, with the event dimensions that the earlier ones need."""
+        """The codomain of the last part, with the event dimensions that the earlier parts need."""
         return self._end(self.parts[::-1], "codomain", "domain")
 
     @staticmethod
-    def _end(parts, here: str, there: str):
-        """The region at the beginning of a chain; its event dimensions are counted from the far end."""
+    def _end(parts, near: str, far: str):
+        """Returns the constraint at the start of a chain; its event dimensions are computed from the other end."""
         if not parts:
             return constraints.real
-        event_dim = getattr(parts[-1], there).event_dim
+        event_dim = getattr(parts[-1], far).event_dim
         for part in reversed(parts):
-            own = getattr(part, here).event_dim
-            event_dim = max(event_dim + own - getattr(part, there).event_dim, own)
-        return _widened(getattr(parts[0], here), event_dim)
+            own = getattr(part, near).event_dim
+            event_dim = max(event_dim + own - getattr(part, far).event_dim, own)
+        return _widened(getattr(parts[0], near), event_dim)
 
     @property
     def bijective(self):
-        """Whether all parts are."""
+        """Whether all parts are bijective."""
         return all(part.bijective for part in self.parts)
 
     @property
@@ -113,8 +113,7 @@ identity_transform = ComposeTransform([])
 
 
 class IndependentTransform(Transform):
-    """`base_transform` with `reinterpreted_batch_ndims` more dimensions counted to the event: it maps them alike, and
-    its log determinants along them are added up.
+    """`base_transform` with `reinterpreted_batch_ndims` more event dimensions, over which log determinants are summed.
 
     >>> import tensorgrad as torch
     >>> exp = torch.distributions.IndependentTransform(torch.distributions.ExpTransform(), 1)
@@ -134,17 +133,17 @@ class IndependentTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self):
-        """The base's, over more dimensions."""
+        """The domain of the base, with more event dimensions."""
         return constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims)
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self):
-        """The base's, over more dimensions."""
+        """The codomain of the base, with more event dimensions."""
         return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
 
     @property
     def bijective(self):
-        """Whether the base is."""
+        """Whether the base is bijective."""
         return self.base_transform.bijective
 
     @property
@@ -184,7 +183,7 @@ class _SideBySide(Transform):
 
     @property
     def bijective(self):
-        """Whether all transforms are."""
+        """Whether all transforms are bijective."""
         return all(t.bijective for t in self.transforms)
 
     def _parts(self, value):
@@ -201,7 +200,7 @@ class _SideBySide(Transform):
 
 
 class CatTransform(_SideBySide):
-    """A transform for each of the parts that `torch.cat` along `dim` would join, `lengths[i]` long each (1 by default).
+    """One transform for each part of a tensor along `dim`; part i has length `lengths[i]` (1 by default).
 
     >>> import tensorgrad as torch
     >>> D = torch.distributions
@@ -217,12 +216,12 @@ class CatTransform(_SideBySide):
 
     @property
     def event_dim(self):
-        """The most that one of the transforms maps at once."""
+        """The maximum number of event dimensions of the transforms."""
         return max(t.event_dim for t in self.transforms)
 
     @property
     def length(self):
-        """The length of all parts together."""
+        """The total length of all parts."""
         return sum(self.lengths)
 
     def with_cache(self, cache_size=1):
@@ -245,24 +244,24 @@ class CatTransform(_SideBySide):
             sum_rightmost(t.log_abs_det_jacobian(before, after), self.event_dim - t.event_dim)
             for t, before, after in zip(self.transforms, self._parts(x), self._parts(y))
         ]
-        # Counted from the end, and without the event's dimensions: where the parts now lie, if anywhere.
+        # The dimension of the parts, counted from the end without event dimensions; not negative if it was one of them.
         dim = self.dim - x.dim() if self.dim >= 0 else self.dim
         dim += self.event_dim
         return torch.cat(pieces, dim) if dim < 0 else sum(pieces)
 
     @constraints.dependent_property
     def domain(self):
-        """Those of the transforms."""
+        """The domains of the transforms."""
         return constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
 
     @constraints.dependent_property
     def codomain(self):
-        """Those of the transforms."""
+        """The codomains of the transforms."""
         return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
 
 class StackTransform(_SideBySide):
-    """A transform for each of the slices that `torch.stack` along `dim` would join.
+    """One transform for each slice of a tensor along `dim`.
 
     >>> import tensorgrad as torch
     >>> D = torch.distributions
@@ -292,10 +291,10 @@ class StackTransform(_SideBySide):
 
     @constraints.dependent_property
     def domain(self):
-        """Those of the transforms."""
+        """The domains of the transforms."""
         return constraints.stack([t.domain for t in self.transforms], self.dim)
 
     @constraints.dependent_property
     def codomain(self):
-        """Those of the transforms."""
+        """The codomains of the transforms."""
         return constraints.stack([t.codomain for t in self.transforms], self.dim)

@@ -1,7 +1,7 @@
-"""Transforms from all real numbers into a constrained region.
+"""Transforms from unconstrained real values to a constraint.
 
-`biject_to(constraint)` is one to one, and keeps densities computable (for samplers such as Hamiltonian Monte Carlo).
-`transform_to(constraint)` may use more numbers than needed, and suits gradient descent on parameters.
+`biject_to(constraint)` is bijective and has a computable density (for samplers such as Hamiltonian Monte Carlo).
+`transform_to(constraint)` may be overparameterized, and is suitable for gradient descent on parameters.
 
     unconstrained = torch.zeros(3, requires_grad=True)
     scale = transform_to(Normal.arg_constraints["scale"])(unconstrained)
@@ -17,7 +17,7 @@ __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
 
 class ConstraintRegistry:
-    """A table from classes of constraints to functions that make a transform for a constraint of that class.
+    """A table of constraint classes and functions that create a transform for a constraint of that class.
 
     >>> import tensorgrad as torch
     >>> D = torch.distributions
@@ -29,9 +29,10 @@ class ConstraintRegistry:
         self._registry = {}
 
     def register(self, constraint, factory=None):
-        """Enters a factory for a constraint, or for a class of them; also as a decorator.
+        """Registers a factory for a constraint or a class of constraints; can be used as a decorator.
 
-        Raises: TypeError for what is no constraint.
+        Raises:
+            TypeError: ``constraint`` is not a constraint.
         """
         if factory is None:
             return lambda factory: self.register(constraint, factory)
@@ -42,7 +43,11 @@ class ConstraintRegistry:
         return factory
 
     def __call__(self, constraint):
-        """The transform for a constraint. Raises: NotImplementedError if none is registered for its class."""
+        """Returns the transform for a constraint.
+
+        Raises:
+            NotImplementedError: none is registered for its class.
+        """
         try:
             factory = self._registry[type(constraint)]
         except KeyError:
@@ -55,7 +60,7 @@ transform_to = ConstraintRegistry()
 
 
 def _in_both(*classes):
-    """A decorator: enters a function for these classes of constraints in both registries."""
+    """A decorator that registers a function for these classes of constraints in both registries."""
 
     def decorator(factory):
         for cls in classes:
@@ -118,7 +123,7 @@ def _positive_definite(constraint):
 
 
 def _register_combined(registry):
-    """The regions made of others, whose transforms are made of those of the others."""
+    """Registers the derived constraints, whose transforms are combinations of those of their base constraints."""
 
     @registry.register(constraints._IndependentConstraint)
     def _independent(constraint):

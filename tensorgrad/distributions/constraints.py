@@ -1,8 +1,8 @@
-"""Regions that a value must lie in: what parameters are checked against, and the supports of distributions.
+"""Constraints on values, for the parameters and the supports of distributions.
 
-`constraint.check(value)` says elementwise (or event by event, where a region is one of vectors or matrices) whether a
-value lies inside. Ready-made regions are instances (`positive`, `simplex`, ...), those with bounds are classes
-(`interval(0, 1)`, `greater_than(3)`, ...).
+`constraint.check(value)` returns whether each element of a value (or each event, for constraints on vectors and
+matrices) satisfies the constraint. Constraints without arguments are instances (`positive`, `simplex`, ...), those with
+bounds are classes (`interval(0, 1)`, `greater_than(3)`, ...).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class Constraint:
-    """A region. `event_dim` trailing dimensions make up one event, which lies inside or outside as a whole.
+    """A constraint. The last `event_dim` dimensions are one event, which satisfies the constraint or not as a whole.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.constraints.positive.check(torch.tensor([-1.0, 2.0]))
@@ -31,7 +31,7 @@ class Constraint:
     event_dim = 0
 
     def check(self, value: Tensor) -> Tensor:
-        """Whether each event of `value` lies inside: a boolean tensor without the event's dimensions."""
+        """Returns whether each event of `value` satisfies the constraint: a boolean without the event's dimensions."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -40,23 +40,23 @@ class Constraint:
 
 
 def _all_of_last(inside: Tensor, dims: int) -> Tensor:
-    """Whether all of the last `dims` dimensions hold."""
+    """Reduces the last `dims` dimensions by logical and."""
     return inside.reshape(*inside.shape[: inside.dim() - dims], -1).all(-1)
 
 
-# --- regions that only the distribution knows ------------------------------------------------------------------------
+# --- constraints that depend on the distribution ---------------------------------------------------------------------
 
 
 class _Dependent(Constraint):
-    """A region that depends on other values; at most its shape and kind are known beforehand.
+    """A constraint that depends on other values; only its event dimensions and discreteness can be known in advance.
 
     Args:
-        is_discrete: whether it is of isolated points, if that is known.
-        event_dim: how many dimensions an event has, if that is known.
+        is_discrete: whether it is discrete, if known.
+        event_dim: the number of dimensions of an event, if known.
 
     Raises:
-        NotImplementedError: what is asked for is not known.
-        ValueError: it is asked to check a value.
+        NotImplementedError: an unknown attribute is read.
+        ValueError: ``check`` is called.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.constraints.dependent(is_discrete=False, event_dim=1).event_dim
@@ -74,16 +74,16 @@ class _Dependent(Constraint):
 
     @property
     def is_discrete(self):  # type: ignore[override]
-        """Whether the region is of isolated points. Raises: NotImplementedError if that is not known."""
+        """Whether the constraint is discrete. Raises NotImplementedError if that is unknown."""
         return self._known("is_discrete")
 
     @property
     def event_dim(self):  # type: ignore[override]
-        """The number of dimensions of an event. Raises: NotImplementedError if that is not known."""
+        """The number of dimensions of an event. Raises NotImplementedError if that is unknown."""
         return self._known("event_dim")
 
     def __call__(self, *, is_discrete=NotImplemented, event_dim=NotImplemented):
-        """The same with more said about it: `constraints.dependent(is_discrete=True, event_dim=1)`."""
+        """Returns the constraint with known attributes: `constraints.dependent(is_discrete=True, event_dim=1)`."""
         return _Dependent(
             is_discrete=self._is_discrete if is_discrete is NotImplemented else is_discrete,
             event_dim=self._event_dim if event_dim is NotImplemented else event_dim,
@@ -94,7 +94,7 @@ class _Dependent(Constraint):
 
 
 class _DependentProperty(property, _Dependent):
-    """A property that returns a constraint, and on the class stands for one that depends on the instance.
+    """A property that returns a constraint; on the class, it is itself a constraint that depends on the instance.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.distributions import constraints
@@ -111,12 +111,12 @@ class _DependentProperty(property, _Dependent):
         _Dependent.__init__(self, is_discrete=is_discrete, event_dim=event_dim)
 
     def __call__(self, function):  # type: ignore[override]
-        """Decorates the function when the property was made with keywords only."""
+        """Decorates the function, if the property was created with keywords only."""
         return _DependentProperty(function, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
 def is_dependent(constraint) -> bool:
-    """Whether a constraint can be checked only by the distribution that it belongs to.
+    """Returns whether a constraint depends on the distribution that it belongs to.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.constraints.is_dependent(torch.distributions.Uniform.support)
@@ -125,11 +125,11 @@ def is_dependent(constraint) -> bool:
     return isinstance(constraint, _Dependent)
 
 
-# --- regions made of others ------------------------------------------------------------------------------------------
+# --- constraints derived from others ---------------------------------------------------------------------------------
 
 
 class _Derived(Constraint):
-    """What a region takes over from another that it is built on."""
+    """Base of constraints that are derived from another one."""
 
     def __init__(self, base_constraint):
         if not isinstance(base_constraint, Constraint):
@@ -138,7 +138,7 @@ class _Derived(Constraint):
 
     @property
     def is_discrete(self):  # type: ignore[override]
-        """Whether the region is of isolated points."""
+        """Whether the constraint is discrete."""
         return self.base_constraint.is_discrete
 
     @property
@@ -148,14 +148,14 @@ class _Derived(Constraint):
 
 
 class _IndependentConstraint(_Derived):
-    """Another region's, with more dimensions counted to the event: all of its elements must lie inside.
+    """A constraint with more event dimensions: all elements along them must satisfy the base constraint.
 
     Args:
-        base_constraint: that region.
-        reinterpreted_batch_ndims: how many more of the last dimensions belong to an event.
+        base_constraint: the base constraint.
+        reinterpreted_batch_ndims: the number of additional event dimensions.
 
     Raises:
-        AssertionError: the one is not a constraint, the other not a number from 0.
+        AssertionError: ``base_constraint`` is not a constraint, or the number is not a non-negative int.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.distributions import constraints
@@ -190,13 +190,13 @@ class _IndependentConstraint(_Derived):
 
 
 class MixtureSameFamilyConstraint(_Derived):
-    """The support of a mixture: a value must lie in the support of every component.
+    """The support of a mixture: a value must be in the support of every component.
 
     Args:
-        base_constraint: the support of the components, a batch whose last dimension counts them.
+        base_constraint: the support of the components, which are in the last dimension of a batch.
 
     Raises:
-        AssertionError: it is not a constraint.
+        AssertionError: ``base_constraint`` is not a constraint.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.distributions import constraints
@@ -206,7 +206,7 @@ class MixtureSameFamilyConstraint(_Derived):
     """
 
     def check(self, value):
-        """Whether each event of `value` lies in the support of all components."""
+        """Returns whether each event of `value` is in the support of all components."""
         if value.dim() < self.event_dim:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
         inside = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
@@ -217,7 +217,7 @@ class MixtureSameFamilyConstraint(_Derived):
 
 
 class _Sequence(Constraint):
-    """One region for each part of a tensor along a dimension."""
+    """One constraint for each part of a tensor along a dimension."""
 
     def __init__(self, cseq, dim=0):
         if not all(isinstance(c, Constraint) for c in cseq):
@@ -226,7 +226,7 @@ class _Sequence(Constraint):
 
     @property
     def is_discrete(self):  # type: ignore[override]
-        """Whether one of the regions is of isolated points."""
+        """Whether one of the constraints is discrete."""
         return any(c.is_discrete for c in self.cseq)
 
     @property
@@ -243,15 +243,15 @@ class _Sequence(Constraint):
 
 
 class _Cat(_Sequence):
-    """Regions for the parts that `torch.cat` joined.
+    """Constraints on the parts of a tensor joined by `torch.cat`.
 
     Args:
-        cseq: a region for each part.
-        dim: the dimension along which they were joined.
-        lengths: the parts' sizes along it, by default 1 each.
+        cseq: a constraint for each part.
+        dim: the dimension along which the parts were joined.
+        lengths: the sizes of the parts along it, by default 1 each.
 
     Raises:
-        AssertionError: something is not a constraint, or there are more or fewer lengths than regions.
+        AssertionError: an element is not a constraint, or the number of lengths is not that of the constraints.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.distributions import constraints
@@ -268,20 +268,20 @@ class _Cat(_Sequence):
 
     def check(self, value):
         self._check_dim(value)
-        # What follows the listed parts belongs to none of them and is left out.
+        # Elements after the listed parts belong to none of them and are ignored.
         parts = value.narrow(self.dim, 0, sum(self.lengths)).split(self.lengths, self.dim)
         return torch.cat([c.check(part) for c, part in zip(self.cseq, parts, strict=True)], self.dim)
 
 
 class _Stack(_Sequence):
-    """Regions for the slices that `torch.stack` joined.
+    """Constraints on the slices of a tensor joined by `torch.stack`.
 
     Args:
-        cseq: a region for each slice.
-        dim: the dimension that counts the slices.
+        cseq: a constraint for each slice.
+        dim: the dimension along which the slices were stacked.
 
     Raises:
-        AssertionError: something is not a constraint.
+        AssertionError: an element is not a constraint.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.distributions import constraints
@@ -321,7 +321,7 @@ class _Between(Constraint):
 
 
 class _GreaterThan(_Lower):
-    """(lower_bound, ∞]: elementwise, lower_bound < value. The bound is a number or a tensor.
+    """(lower_bound, ∞]: elementwise, lower_bound < value. The bound is a scalar or a tensor.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.constraints.greater_than(2.0).check(torch.tensor([1.0, 2.0, 3.0]))
@@ -333,7 +333,7 @@ class _GreaterThan(_Lower):
 
 
 class _GreaterThanEq(_Lower):
-    """[lower_bound, ∞]: elementwise, lower_bound ≤ value. The bound is a number or a tensor.
+    """[lower_bound, ∞]: elementwise, lower_bound ≤ value. The bound is a scalar or a tensor.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.constraints.greater_than_eq(2.0).check(torch.tensor([1.0, 2.0, 3.0]))
@@ -345,7 +345,7 @@ class _GreaterThanEq(_Lower):
 
 
 class _LessThan(_Upper):
-    """[-∞, upper_bound): elementwise, value < upper_bound. The bound is a number or a tensor.
+    """[-∞, upper_bound): elementwise, value < upper_bound. The bound is a scalar or a tensor.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.constraints.less_than(2.0).check(torch.tensor([1.0, 2.0, 3.0]))
@@ -357,7 +357,7 @@ class _LessThan(_Upper):
 
 
 class _Interval(_Between):
-    """[lower_bound, upper_bound]: elementwise, with both bounds, which are numbers or tensors.
+    """[lower_bound, upper_bound]: elementwise, including both bounds, which are scalars or tensors.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.constraints.interval(0.0, 1.0).check(torch.tensor([0.0, 1.0, 1.5]))
@@ -369,7 +369,7 @@ class _Interval(_Between):
 
 
 class _HalfOpenInterval(_Between):
-    """[lower_bound, upper_bound): elementwise, without the upper bound. Bounds are numbers or tensors.
+    """[lower_bound, upper_bound): elementwise, excluding the upper bound. Bounds are scalars or tensors.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.constraints.half_open_interval(0.0, 1.0).check(torch.tensor([0.0, 1.0, 1.5]))
@@ -381,7 +381,7 @@ class _HalfOpenInterval(_Between):
 
 
 class _IntegerInterval(_Between):
-    """lower_bound, lower_bound + 1, ..., upper_bound: elementwise, whole numbers from bound to bound.
+    """lower_bound, lower_bound + 1, ..., upper_bound: elementwise, integers including both bounds.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.constraints.integer_interval(0, 2).check(torch.tensor([0.0, 0.5, 2.0, 3.0]))
@@ -412,11 +412,11 @@ class _IntegerGreaterThan(_Lower):
         return (value % 1 == 0) & (value >= self.lower_bound)
 
 
-# --- numbers, vectors ------------------------------------------------------------------------------------------------
+# --- scalars and vectors ---------------------------------------------------------------------------------------------
 
 
 class _Real(Constraint):
-    """Everything but nan."""
+    """Everything but NaN."""
 
     def check(self, value):
         return value == value
@@ -442,7 +442,7 @@ class _OneHot(Constraint):
 
 
 class _Simplex(Constraint):
-    """Vectors of numbers that are not negative and add up to 1 (within 1e-6)."""
+    """Vectors of non-negative values that sum to 1 (within 1e-6)."""
 
     event_dim = 1
 
@@ -451,7 +451,7 @@ class _Simplex(Constraint):
 
 
 class _Multinomial(Constraint):
-    """Vectors of counts, none negative, that add up to at most `upper_bound`; the last dimension makes up a vector.
+    """Vectors (along the last dimension) of non-negative counts that sum to at most `upper_bound`.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.constraints.multinomial(3).check(torch.tensor([[1.0, 2.0], [2.0, 2.0]]))
@@ -502,7 +502,7 @@ class _CorrCholesky(_LowerCholesky):
 
 
 class _Square(_Matrices):
-    """As many rows as columns."""
+    """Square matrices."""
 
     def check(self, value):
         rows, columns = value.shape[-2:]
@@ -518,7 +518,7 @@ class _Symmetric(_Square):
 
 
 class _PositiveSemidefinite(_Symmetric):
-    """Symmetric, no eigenvalue negative."""
+    """Symmetric, without negative eigenvalues."""
 
     def check(self, value):
         symmetric = super().check(value)
@@ -526,7 +526,7 @@ class _PositiveSemidefinite(_Symmetric):
 
 
 class _PositiveDefinite(_Symmetric):
-    """Symmetric, with a Cholesky factor."""
+    """Symmetric, with a Cholesky factorization."""
 
     def check(self, value):
         symmetric = super().check(value)

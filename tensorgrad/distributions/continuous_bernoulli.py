@@ -1,4 +1,4 @@
-"""The continuous Bernoulli distribution: the exponential family on [0, 1] with a Bernoulli's density."""
+"""The continuous Bernoulli distribution: the exponential family on [0, 1] with the Bernoulli density."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["ContinuousBernoulli"]
 
 
 class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
-    """Numbers in [0, 1] with density ∝ probs^x (1 - probs)^(1 - x): the likelihood for pixels between black and white.
+    """Values in [0, 1] with density ∝ probs^x (1 - probs)^(1 - x), a likelihood for grayscale pixels.
 
-    The formulas divide by 2 probs - 1. Between the two `lims` around 1/2 their Taylor series stand in.
+    The formulas divide by 2 probs - 1. Between the two `lims` around 1/2, their Taylor series are used instead.
 
     Source: G. Loaiza-Ganem and J. P. Cunningham, "The continuous Bernoulli: fixing a pervasive error in variational
     autoencoders", NeurIPS 2019.
@@ -38,20 +38,20 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
         if probs is not None:
             if validate_args and not constraints.unit_interval.check(self.probs).all():
                 raise ValueError("The parameter probs has invalid values")
-            self.probs = clamp_probs(self.probs)  # 0 and 1 themselves have no density
+            self.probs = clamp_probs(self.probs)  # there is no density for 0 and 1
         super().__init__(shape, validate_args=validate_args)
 
     @lazy_property
     def probs(self):
-        """The parameter (not the mean), kept away from 0 and 1."""
+        """The parameter (not the mean), clamped away from 0 and 1."""
         return clamp_probs(logits_to_probs(self.logits, is_binary=True))
 
     def _away(self):
-        """Where the formulas may be used."""
+        """Returns where the formulas are numerically stable."""
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
 
     def _safe_probs(self):
-        """probs, moved to a place where the formulas are finite if it is not `_away`."""
+        """Returns probs, replaced where it is not `_away` by a value at which the formulas are finite."""
         return torch.where(self._away(), self.probs, self._lims[0])
 
     def _log_norm(self):

@@ -12,10 +12,12 @@ __all__ = ["Dirichlet"]
 
 
 class Dirichlet(ExponentialFamily):
-    """The Dirichlet distribution over vectors of probabilities, of `concentration` (..., k).
+    """The Dirichlet distribution of vectors of probabilities, with `concentration` (..., k).
 
-    Samples are differentiable (implicit reparameterisation, see `ops/random/gamma_sample.py`).
-    Raises: ValueError for a concentration without dimensions.
+    Samples are differentiable (implicit reparameterization, see `ops/random/gamma_sample.py`).
+
+    Raises:
+        ValueError: the concentration has no dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.Dirichlet(torch.tensor([1.0, 3.0])).mean

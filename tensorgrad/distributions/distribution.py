@@ -1,4 +1,4 @@
-"""`Distribution`: what all distributions have, and the rules they share (parameters, shapes, checks)."""
+"""`Distribution`, the base class of all distributions: their interface, parameters, shapes and checks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ __all__ = ["Distribution"]
 
 
 class Distribution:
-    """The base of all distributions. `batch_shape` counts independent distributions held side by side, `event_shape`
-    is the shape of one sample of one of them; samples have shape sample_shape + batch_shape + event_shape.
+    """The base class of all distributions.
 
-    A subclass lists its parameters in `arg_constraints` (name to the region they must lie in), stores them under those
-    names, and gives its `support`. From this the base checks arguments and values, prints, and expands.
+    An instance is a batch of independent distributions: `batch_shape` is the shape of the batch, `event_shape` that of
+    one sample of one distribution. Samples have the shape sample_shape + batch_shape + event_shape.
 
-    With `validate_args` (on by default) parameters outside their region, and values outside the support, raise
-    ValueError.
+    A subclass lists its parameters in `arg_constraints` (name to constraint), stores them under those names, and
+    defines its `support`. The base class uses these to check arguments and values, to print, and to expand.
+
+    With `validate_args` (on by default), invalid parameters, and values outside the support, raise ValueError.
 
     >>> import tensorgrad as torch
     >>> normal = torch.distributions.Normal(torch.zeros(3), 1.0)
@@ -35,7 +36,11 @@ class Distribution:
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Whether arguments are checked where the constructor does not say. Raises: ValueError unless it is a bool."""
+        """Sets whether arguments are checked by default.
+
+        Raises:
+            ValueError: ``value`` is not a bool.
+        """
         if value not in (True, False):
             raise ValueError
         Distribution._validate_args = value
@@ -52,7 +57,7 @@ class Distribution:
 
     def _validate_parameters(self) -> None:
         try:
-            regions = self.arg_constraints
+            required = self.arg_constraints
         except NotImplementedError:
             warnings.warn(
                 f"{self.__class__} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or "
@@ -60,32 +65,32 @@ class Distribution:
                 stacklevel=4,
             )
             return
-        for name, region in regions.items():
-            if constraints.is_dependent(region):
+        for name, constraint in required.items():
+            if constraints.is_dependent(constraint):
                 continue
             if name not in vars(self) and isinstance(getattr(type(self), name), lazy_property):
-                continue  # it follows from the parameter that was given instead
+                continue  # computed from the parameter that was given instead
             value = getattr(self, name)
-            if not region.check(value).all():
+            if not constraint.check(value).all():
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
-                    f"{self!r} to satisfy the constraint {region!r}, but found invalid values:\n{value}"
+                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
                 )
 
     def _parameter_dims(self) -> dict[str, int]:
-        """The names of all parameters, those of base classes too, with the trailing dimensions that are not batch."""
-        regions: dict = {}
+        """Returns the number of event dimensions of each parameter, including those of base classes, by name."""
+        found: dict = {}
         for cls in reversed(type(self).__mro__):
             listed = vars(cls).get("arg_constraints")
-            regions.update(self.arg_constraints if isinstance(listed, property) else listed or {})
+            found.update(self.arg_constraints if isinstance(listed, property) else listed or {})
         return {
-            name: 0 if region is constraints.dependent else region.event_dim
-            for name, region in regions.items()
+            name: 0 if constraint is constraints.dependent else constraint.event_dim
+            for name, constraint in found.items()
             if name in vars(self)
         }
 
     def expand(self, batch_shape, _instance=None):
-        """The same distribution with its batch dimensions expanded to `batch_shape`; nothing is copied or checked.
+        """Returns the distribution with its batch dimensions expanded to `batch_shape`, without copies or checks.
 
         `_instance` is for subclasses that prepare the new object themselves.
 
@@ -101,17 +106,17 @@ class Distribution:
             elif isinstance(value, Distribution):
                 value = value.expand(self._part_shape(name, batch_shape))
             elif isinstance(getattr(type(self), name, None), lazy_property):
-                continue  # to be computed again from the expanded parameters
+                continue  # recomputed from the expanded parameters when needed
             vars(new).setdefault(name, value)
         new._batch_shape, new._event_shape = batch_shape, self._event_shape
         return new
 
     def _part_shape(self, name: str, batch_shape: Size) -> Size:
-        """The batch shape of the distribution `self.<name>` that this one is made from."""
+        """Returns the expanded batch shape of the distribution `self.<name>`, a component of this one."""
         return batch_shape
 
     def _get_checked_instance(self, cls, _instance=None):
-        """A blank object for a subclass' own `expand`, or the one that it was given."""
+        """Returns a blank instance for a subclass's own `expand`, or the one that it was given."""
         if _instance is None and type(self).__init__ is not cls.__init__:
             raise NotImplementedError(
                 f"Subclass {self.__class__.__name__} of {cls.__name__} that defines a custom __init__ method must also "
@@ -121,7 +126,7 @@ class Distribution:
 
     @property
     def batch_shape(self) -> Size:
-        """The shape of the parameters: one distribution each."""
+        """The shape of the batch of distributions."""
         return self._batch_shape
 
     @property
@@ -131,12 +136,12 @@ class Distribution:
 
     @property
     def arg_constraints(self) -> dict:
-        """The region that each parameter must lie in, by name."""
+        """The constraint on each parameter, by name."""
         raise NotImplementedError
 
     @property
     def support(self):
-        """The region in which samples lie, a `Constraint`."""
+        """The constraint that all samples satisfy, a `Constraint`."""
         raise NotImplementedError
 
     # --- moments -----------------------------------------------------------------------------------------------------
@@ -148,7 +153,7 @@ class Distribution:
 
     @property
     def mode(self) -> Tensor:
-        """The most likely value: batch_shape + event_shape."""
+        """The most probable value: batch_shape + event_shape."""
         raise NotImplementedError(f"{self.__class__} does not implement mode")
 
     @property
@@ -164,62 +169,64 @@ class Distribution:
     # --- samples -----------------------------------------------------------------------------------------------------
 
     def sample(self, sample_shape=()) -> Tensor:
-        """`sample_shape` independent samples, without a gradient."""
+        """Returns `sample_shape` independent samples, without gradients."""
         with torch.no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape=()) -> Tensor:
-        """`sample_shape` independent samples as a differentiable function of the parameters."""
+        """Returns `sample_shape` independent samples that are differentiable functions of the parameters."""
         raise NotImplementedError
 
     def sample_n(self, n: int) -> Tensor:
-        """n independent samples; `sample((n,))` says the same and is preferred."""
+        """Returns n independent samples. Deprecated: use `sample((n,))`."""
         warnings.warn(
             "`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", category=FutureWarning, stacklevel=2
         )
         return self.sample(Size((n,)))
 
     def _extended_shape(self, sample_shape=()) -> Size:
-        """The shape of `sample_shape` samples."""
+        """Returns the shape of `sample_shape` samples."""
         return Size(sample_shape) + self._batch_shape + self._event_shape
 
     # --- probabilities -----------------------------------------------------------------------------------------------
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density (or of the probability, if discrete) at `value`; event dimensions are gone."""
+        """Returns the logarithm of the density (or of the probability, if discrete) at `value`, one per event."""
         raise NotImplementedError
 
     def cdf(self, value: Tensor) -> Tensor:
-        """The probability of a sample at or below `value`."""
+        """Returns the cumulative distribution function: the probability of a sample at or below `value`."""
         raise NotImplementedError
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The quantile: the point at which `cdf` is `value`."""
+        """Returns the quantile: the point at which `cdf` is `value`."""
         raise NotImplementedError
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values of a discrete distribution along a new first dimension, expanded to the batch shape or (`expand`
-        off) with batch dimensions of 1."""
+        """Returns all values of a discrete distribution along a new first dimension.
+
+        They are expanded to the batch shape or, with `expand=False`, have batch dimensions of size 1.
+        """
         raise NotImplementedError
 
     def _enumerated(self, values: Tensor, expand: bool) -> Tensor:
-        """`values` of shape (n, *event_shape) as `enumerate_support` lays them out."""
+        """Reshapes `values`, (n, *event_shape), to the result of `enumerate_support`."""
         ones = (1,) * len(self._batch_shape)
         values = values.reshape(-1, *ones, *self._event_shape)
         return values.expand(-1, *self._batch_shape, *self._event_shape) if expand else values
 
     def entropy(self) -> Tensor:
-        """The entropy in nats: batch_shape."""
+        """Returns the entropy in nats: batch_shape."""
         raise NotImplementedError
 
     def perplexity(self) -> Tensor:
-        """exp(entropy): batch_shape."""
+        """Returns exp(entropy): batch_shape."""
         return torch.exp(self.entropy())
 
     # --- checks ------------------------------------------------------------------------------------------------------
 
     def _check(self, value: Tensor) -> None:
-        """Raises ValueError for what cannot be a sample, if arguments are validated."""
+        """Raises ValueError if `value` cannot be a sample and arguments are validated."""
         if self._validate_args:
             self._validate_sample(value)
 

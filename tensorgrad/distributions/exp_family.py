@@ -1,4 +1,4 @@
-"""Exponential families: densities of the form h(x) exp(θ·t(x) - A(θ)), from whose A(θ) alone entropies follow."""
+"""Exponential families: densities of the form h(x) exp(θ·t(x) - A(θ)), whose entropy can be computed from A(θ)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["ExponentialFamily"]
 
 
 class ExponentialFamily(Distribution):
-    """The base of exponential families, whose density is h(x) exp(θ·t(x) - A(θ)).
+    """The base class of exponential families, whose density is h(x) exp(θ·t(x) - A(θ)).
 
-    A subclass may give its natural parameters θ (``_natural_params``, each with the batch's dimensions first), its log
-    normaliser A, a function of them (``_log_normalizer``), and the mean of log h(x) (``_mean_carrier_measure``); the
-    entropy, A(θ) - θ·∇A(θ) - E log h(x), then needs no formula of its own.
+    A subclass can define its natural parameters θ (``_natural_params``, each with the batch's dimensions first), its
+    log normalizer A, a function of them (``_log_normalizer``), and the mean of log h(x) (``_mean_carrier_measure``).
+    The base class then computes the entropy, A(θ) - θ·∇A(θ) - E log h(x).
 
     Source: F. Nielsen and R. Nock, "Entropies and Cross-entropies of Exponential Families", ICIP 2010.
 
@@ -48,7 +48,7 @@ class ExponentialFamily(Distribution):
         raise NotImplementedError
 
     def _mean_statistics(self) -> tuple[list[Tensor], Tensor, tuple]:
-        """θ (cut off from the graph), A(θ), and the means of t(x), which are the gradient of A."""
+        """Returns θ (detached), A(θ), and the means of t(x), which are the gradient of A."""
         natural = [p.detach().requires_grad_() for p in self._natural_params]
         with torch.enable_grad():
             normalizer = self._log_normalizer(*natural)

@@ -11,7 +11,7 @@ __all__ = ["Exponential"]
 
 
 class Exponential(ExponentialFamily):
-    """The exponential distribution of `rate`, the inverse of its mean.
+    """The exponential distribution with `rate`, the inverse of its mean.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.Exponential(torch.tensor([1.0, 4.0])).mean

@@ -12,9 +12,9 @@ __all__ = ["Gamma"]
 
 
 class Gamma(ExponentialFamily):
-    """The gamma distribution of shape `concentration` and `rate` (the inverse of the scale).
+    """The gamma distribution with shape `concentration` and `rate` (the inverse of the scale).
 
-    Samples are differentiable also in the concentration (implicit reparameterisation: `ops/random/gamma_sample.py`).
+    Samples are also differentiable in the concentration (implicit reparameterization: `ops/random/gamma_sample.py`).
 
     >>> import tensorgrad as torch
     >>> gamma = torch.distributions.Gamma(torch.tensor([1.0, 3.0]), 2.0)
@@ -46,7 +46,7 @@ class Gamma(ExponentialFamily):
     def rsample(self, sample_shape=()):
         shape = self._extended_shape(sample_shape)
         value = _standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
-        value.detach().clamp_(min=torch.finfo(value.dtype).tiny)  # the gradient is to pass where it was cut off
+        value.detach().clamp_(min=torch.finfo(value.dtype).tiny)  # detached, so that clamping keeps the gradient
         return value
 
     def log_prob(self, value):

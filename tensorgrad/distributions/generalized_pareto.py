@@ -1,4 +1,4 @@
-"""The generalised Pareto distribution of excesses over a threshold."""
+"""The generalized Pareto distribution of excesses over a threshold."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["GeneralizedPareto"]
 
 
 class GeneralizedPareto(Distribution):
-    """The generalised Pareto distribution from `loc` upwards: P(x > t) = (1 + c (t - loc) / scale)^(-1/c) with
-    c = `concentration`, which is exponential in the limit c = 0 and ends at loc - scale / c if c < 0.
+    """The generalized Pareto distribution: P(x > t) = (1 + c (t - loc) / scale)^(-1/c) for t ≥ loc, with
+    c = `concentration`. It is exponential in the limit c = 0; for c < 0, the support ends at loc - scale / c.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.GeneralizedPareto(0.0, 1.0, torch.tensor([0.0, 0.5, 1.0])).mean
@@ -30,18 +30,18 @@ class GeneralizedPareto(Distribution):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self):
-        """From loc to where the density ends."""
+        """From loc to infinity, or to loc - scale / concentration if the concentration is negative."""
         end = self.loc - self.scale / self.concentration
         return constraints.interval(self.loc, torch.where(self.concentration < 0, end, math.inf))
 
     def _limit_and_divisor(self):
-        """Where the concentration is (close to) 0, and the concentration with those replaced by 1."""
+        """Returns where the concentration is (close to) 0, and the concentration with 1 at these elements."""
         limit = torch.isclose(self.concentration, torch.zeros_like(self.concentration))
         return limit, torch.where(limit, 1.0, self.concentration)
 
     @property
     def mean(self):
-        """nan where the concentration is 1 or more: it is infinite there."""
+        """NaN where the concentration is 1 or more and the mean is infinite."""
         return (self.loc + self.scale / (1 - self.concentration)).masked_fill(self.concentration >= 1, math.nan)
 
     @property
@@ -50,7 +50,7 @@ class GeneralizedPareto(Distribution):
 
     @property
     def variance(self):
-        """nan where the concentration is 1/2 or more: it is infinite there, if it exists."""
+        """NaN where the concentration is 1/2 or more and the variance is infinite or undefined."""
         c = self.concentration
         finite = self.scale.pow(2) / ((1 - c).pow(2) * (1 - 2 * c))
         return finite.masked_fill(c >= 0.5, math.nan)
@@ -59,7 +59,7 @@ class GeneralizedPareto(Distribution):
         return self.icdf(torch.rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device))
 
     def _exponent(self, value):
-        """-log P(x > value)"""
+        """Returns -log P(x > value)."""
         limit, c = self._limit_and_divisor()
         z = (value - self.loc) / self.scale
         return torch.where(limit, z, torch.log1p(c * z) / c)
@@ -71,12 +71,12 @@ class GeneralizedPareto(Distribution):
         return -self.scale.log() - factor * self._exponent(value)
 
     def log_survival_function(self, value):
-        """log P(x > value)"""
+        """Returns log P(x > value)."""
         self._check(value)
         return -self._exponent(value)
 
     def log_cdf(self, value):
-        """log P(x <= value)"""
+        """Returns log P(x <= value)."""
         self._check(value)
         return torch.log1p(-torch.exp(self.log_survival_function(value)))
 

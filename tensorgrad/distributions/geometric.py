@@ -12,7 +12,7 @@ __all__ = ["Geometric"]
 
 
 class Geometric(ProbsOrLogits):
-    """The number (0, 1, ...) of failures before an event of probability `probs` (log odds `logits`) first happens.
+    """The number (0, 1, ...) of failures before the first success, with probability `probs` (log odds `logits`).
 
     >>> import tensorgrad as torch
     >>> torch.distributions.Geometric(torch.tensor([0.5, 0.25])).mean
@@ -45,13 +45,13 @@ class Geometric(ProbsOrLogits):
     def sample(self, sample_shape=()):
         with torch.no_grad():
             u = self.probs.new_empty(self._extended_shape(sample_shape))
-            u.uniform_(torch.finfo(u.dtype).tiny, 1)  # the logarithm of 0 is infinite
+            u.uniform_(torch.finfo(u.dtype).tiny, 1)  # excludes 0, whose logarithm is infinite
             return (u.log() / torch.log1p(-self.probs)).floor()
 
     def log_prob(self, value):
         self._check(value)
         value, probs = broadcast(value, self.probs)
-        failing = probs.masked_fill((probs == 1) & (value == 0), 0)  # 0 · log 0 is to be 0
+        failing = probs.masked_fill((probs == 1) & (value == 0), 0)  # defines 0 · log 0 as 0
         return value * torch.log1p(-failing) + self.probs.log()
 
     def entropy(self):

@@ -27,14 +27,14 @@ class Gumbel(TransformedDistribution):
 
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = broadcast_all(loc, scale)
-        # Uniform numbers, safe from the infinities at 0 and 1, through -log, -log, and into place.
+        # loc - scale · log(-log u) for uniform u, excluding the infinities at 0 and 1.
         info = torch.finfo(self.loc.dtype)
         base = Uniform(
             torch.full_like(self.loc, info.tiny), torch.full_like(self.loc, 1 - info.eps), validate_args=validate_args
         )
-        minus = AffineTransform(loc=0, scale=-torch.ones_like(self.scale))
-        into_place = AffineTransform(loc=self.loc, scale=-self.scale)
-        transforms = [ExpTransform().inv, minus, ExpTransform().inv, into_place]
+        negate = AffineTransform(loc=0, scale=-torch.ones_like(self.scale))
+        scale_and_shift = AffineTransform(loc=self.loc, scale=-self.scale)
+        transforms = [ExpTransform().inv, negate, ExpTransform().inv, scale_and_shift]
         super().__init__(base, transforms, validate_args=validate_args)
 
     @property

@@ -14,7 +14,7 @@ __all__ = ["HalfCauchy"]
 
 
 class HalfCauchy(TransformedDistribution):
-    """The distribution of |x| for x from a Cauchy distribution around 0 of half width `scale`.
+    """The distribution of |x| for x from a Cauchy distribution with median 0 and half width `scale`.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.HalfCauchy(1.0).icdf(torch.tensor(0.5))

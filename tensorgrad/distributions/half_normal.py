@@ -14,7 +14,7 @@ __all__ = ["HalfNormal"]
 
 
 class HalfNormal(TransformedDistribution):
-    """The distribution of |x| for normal x of mean 0 and standard deviation `scale`.
+    """The distribution of |x| for normal x with mean 0 and standard deviation `scale`.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.HalfNormal(1.0).mean

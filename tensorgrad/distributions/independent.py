@@ -1,4 +1,4 @@
-"""Batch dimensions counted as event dimensions."""
+"""Batch dimensions reinterpreted as event dimensions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ __all__ = ["Independent"]
 
 
 class Independent(Distribution):
-    """`base_distribution` with its last `reinterpreted_batch_ndims` batch dimensions made part of the event: the log
-    probabilities along them are added up.
+    """`base_distribution` with its last `reinterpreted_batch_ndims` batch dimensions as event dimensions, over which
+    log probabilities are summed.
 
-    Raises: ValueError if there are not so many.
+    Raises:
+        ValueError: the base has fewer batch dimensions.
 
     >>> import tensorgrad as torch
     >>> normal = torch.distributions.Normal(torch.zeros(2, 3), torch.ones(2, 3))
@@ -40,17 +41,17 @@ class Independent(Distribution):
 
     @property
     def has_rsample(self):  # type: ignore[override]
-        """Whether the base's samples are differentiable."""
+        """Whether the samples of the base are differentiable."""
         return self.base_dist.has_rsample
 
     @property
     def has_enumerate_support(self):  # type: ignore[override]
-        """Whether the support can be enumerated: only if no dimension was made part of the event."""
+        """Whether the support can be enumerated: only without reinterpreted dimensions."""
         return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
 
     @constraints.dependent_property
     def support(self):
-        """The base's support, for the whole event."""
+        """The support of the base, for the whole event."""
         support = self.base_dist.support
         n = self.reinterpreted_batch_ndims
         return constraints.independent(support, n) if n else support

@@ -14,7 +14,7 @@ __all__ = ["InverseGamma"]
 
 
 class InverseGamma(TransformedDistribution):
-    """The distribution of 1 / x for x from a gamma distribution of `concentration` and `rate`.
+    """The distribution of 1 / x for x from a gamma distribution with `concentration` and `rate`.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.InverseGamma(torch.tensor([1.0, 3.0]), 1.0).mean
@@ -31,12 +31,12 @@ class InverseGamma(TransformedDistribution):
 
     @property
     def concentration(self):
-        """The gamma distribution's shape parameter."""
+        """The shape parameter of the gamma distribution."""
         return self.base_dist.concentration
 
     @property
     def rate(self):
-        """The gamma distribution's rate."""
+        """The rate of the gamma distribution."""
         return self.base_dist.rate
 
     @property

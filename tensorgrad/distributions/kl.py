@@ -1,4 +1,4 @@
-"""The Kullback–Leibler divergence: which formula serves which pair of distributions.
+"""The Kullback–Leibler divergence: the dispatch to a formula by the types of both distributions.
 
 The formulas are in `kl_formulas.py`; `register_kl` adds others.
 """
@@ -13,13 +13,14 @@ from tensorgrad.tensor import Tensor
 __all__ = ["kl_divergence", "register_kl"]
 
 _KL_REGISTRY: dict = {}  # (class of p, class of q) -> formula
-_KL_MEMOIZE: dict = {}  # the same for subclasses that were asked for
+_KL_MEMOIZE: dict = {}  # the same for the types of earlier calls
 
 
 def register_kl(type_p, type_q):
-    """A decorator: makes a function of (p, q) the formula for these classes and for their subclasses.
+    """A decorator that registers a function of (p, q) as the formula for these classes and their subclasses.
 
-    Raises: TypeError for what is no class.
+    Raises:
+        TypeError: ``type_p`` or ``type_q`` is not a class.
 
     >>> import tensorgrad as torch
     >>> D = torch.distributions
@@ -43,19 +44,19 @@ def register_kl(type_p, type_q):
     return decorator
 
 
-def _steps(line: tuple[type, ...], ancestor: type) -> int:
-    """How far up an ancestor is; one that only says that it is one, as abstract classes do, is farthest."""
-    return line.index(ancestor) if ancestor in line else len(line)
+def _steps(mro: tuple[type, ...], ancestor: type) -> int:
+    """Returns the position of an ancestor in the MRO; a virtual base class, which is not in it, comes last."""
+    return mro.index(ancestor) if ancestor in mro else len(mro)
 
 
 def _find(type_p: type, type_q: type):
-    """The formula registered for the nearest base classes, or NotImplemented.
+    """Returns the formula registered for the nearest base classes, or NotImplemented.
 
-    Where no pair is nearest for both, the nearer in p is taken, with a warning.
+    If no pair is nearest for both, the one nearer to p's class is used, with a warning.
     """
-    up_p, up_q = type_p.__mro__, type_q.__mro__
+    mro_p, mro_q = type_p.__mro__, type_q.__mro__
     found = [
-        (_steps(up_p, p), _steps(up_q, q), formula, p, q)
+        (_steps(mro_p, p), _steps(mro_q, q), formula, p, q)
         for (p, q), formula in _KL_REGISTRY.items()
         if issubclass(type_p, p) and issubclass(type_q, q)
     ]
@@ -74,9 +75,10 @@ def _find(type_p: type, type_q: type):
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """KL(p ‖ q) = E log p(x) / q(x) over the samples of p: batch_shape.
+    """Returns KL(p ‖ q) = E log p(x) / q(x), the mean over the samples of p: batch_shape.
 
-    Raises: NotImplementedError if no formula is registered for the classes of p and q.
+    Raises:
+        NotImplementedError: no formula is registered for the classes of p and q.
 
     >>> import tensorgrad as torch
     >>> D = torch.distributions

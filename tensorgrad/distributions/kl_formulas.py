@@ -1,7 +1,7 @@
 """Kullback–Leibler divergences of the pairs that have a closed form.
 
-Within a family the formulas are written out. Between families KL(p ‖ q) = E -log q(x) - entropy(p), and the mean over p
-of -log q needs few moments of p: one function for each q serves every p that has them.
+Within a family, the formulas are written out. Between families, KL(p ‖ q) = E -log q(x) - entropy(p), and the mean over
+p of -log q only requires some moments of p: one function for each q supports every p that has them.
 
 Source of most formulas within families: F. Nielsen and V. Garcia, "Statistical exponential families: A digest with
 flash cards", 2009.
@@ -45,7 +45,7 @@ __all__: list[str] = []
 
 
 def _weighed(probs, difference, impossible):
-    """probs · difference of log probabilities: 0 where p cannot be, ∞ where q cannot but p can."""
+    """Returns probs · difference of log probabilities: 0 where p has probability 0, ∞ where only q has."""
     return (probs * difference).masked_fill(impossible, math.inf).masked_fill(probs == 0, 0)
 
 
@@ -84,7 +84,7 @@ def _poisson(p, q):
     return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
 
 
-# --- within a family: numbers ----------------------------------------------------------------------------------------
+# --- within a family: continuous scalars -----------------------------------------------------------------------------
 
 
 @register_kl(Beta, Beta)
@@ -164,7 +164,7 @@ def _cauchy(p, q):
     return far - (4 * p.scale * q.scale).log()
 
 
-# --- within a family: vectors, and whatever else ---------------------------------------------------------------------
+# --- within a family: vectors, and general formulas ------------------------------------------------------------------
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)
@@ -201,7 +201,7 @@ def _squared_distance(normal, difference):
 
 
 def _trace_ratio(p, q):
-    """tr Q⁻¹P: the squared distances (by Q⁻¹) of the columns that make up P from 0, added up."""
+    """Returns tr Q⁻¹P, the sum of the squared norms (by Q⁻¹) of the columns of a factor of P."""
     if isinstance(p, LowRankMultivariateNormal):
         diagonal = torch.diag_embed(p._unbroadcasted_cov_diag.sqrt())
         return _column_sum(q, p._unbroadcasted_cov_factor) + _column_sum(q, diagonal)
@@ -210,7 +210,7 @@ def _trace_ratio(p, q):
 
 def _column_sum(q, matrix):
     columns = matrix.movedim(-1, 0)
-    # Batch dimensions in front of which the columns stand must not be taken for them.
+    # The dimension of the columns must not be confused with a batch dimension.
     missing = len(q.batch_shape) - (columns.dim() - 2)
     columns = columns.reshape(columns.shape[0], *(1,) * missing, *columns.shape[1:])
     return _squared_distance(q, columns).sum(0)
@@ -218,7 +218,7 @@ def _column_sum(q, matrix):
 
 @register_kl(ExponentialFamily, ExponentialFamily)
 def _exponential_family(p, q):
-    """A Bregman divergence of the log normaliser, whose gradient is the mean of p's statistics."""
+    """A Bregman divergence of the log normalizer, whose gradient is the mean of p's statistics."""
     if type(p) is not type(q):
         raise NotImplementedError(
             "The cross KL-divergence between different exponential families cannot be computed using Bregman "
@@ -241,7 +241,7 @@ def _independent(p, q):
 
 @register_kl(TransformedDistribution, TransformedDistribution)
 def _transformed(p, q):
-    """The same change of variables on both sides changes nothing."""
+    """The same change of variables on both sides does not change the divergence."""
     if p.transforms != q.transforms or p.event_shape != q.event_shape:
         raise NotImplementedError
     return kl_divergence(p.base_dist, q.base_dist)
@@ -251,7 +251,7 @@ def _transformed(p, q):
 
 
 def _register_all(pairs_of_p, q):
-    """A decorator: the same formula for several classes of p."""
+    """A decorator that registers a formula for several classes of p."""
 
     def decorator(formula):
         for p in pairs_of_p:
@@ -324,7 +324,7 @@ def _bernoulli_to_poisson(p, q):
 
 
 def _outside(p, value, low, high=math.inf):
-    """∞ where p, if it is uniform, reaches beyond q's support (the others, from 0 or on [0, 1], do not)."""
+    """Returns ∞ where a uniform p extends beyond q's support (the other p, on [0, ∞) or [0, 1], do not)."""
     return value.masked_fill((p.low < low) | (p.high > high), math.inf) if isinstance(p, Uniform) else value
 
 
@@ -350,7 +350,7 @@ def _mean_exp(p, t):
     return ((t * p.high).exp() - (t * p.low).exp()) / (t * (p.high - p.low))  # Uniform
 
 
-# --- where p takes values that q never does --------------------------------------------------------------------------
+# --- pairs where p takes values outside q's support ------------------------------------------------------------------
 
 
 def _infinite(p, q):

@@ -15,8 +15,8 @@ __all__ = ["Kumaraswamy"]
 
 
 class Kumaraswamy(TransformedDistribution):
-    """A distribution on [0, 1] much like the beta, but with P(x <= t) = 1 - (1 - t^a)^b, a = `concentration1` and
-    b = `concentration0`.
+    """A distribution on [0, 1] similar to the beta distribution, with P(x <= t) = 1 - (1 - t^a)^b, where
+    a = `concentration1` and b = `concentration0`.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.Kumaraswamy(torch.tensor([1.0]), torch.tensor([1.0])).mean

@@ -45,7 +45,7 @@ class Laplace(Distribution):
         return math.sqrt(2) * self.scale
 
     def rsample(self, sample_shape=()):
-        # Not from -1 itself, at which the logarithm is infinite.
+        # Excludes -1, where the logarithm is infinite.
         start = torch.finfo(self.loc.dtype).eps - 1
         u = self.loc.new_empty(self._extended_shape(sample_shape)).uniform_(start, 1)
         return self.loc - self.scale * u.sign() * torch.log1p(-u.abs())

@@ -1,4 +1,4 @@
-"""The LKJ distribution of correlation matrices, as their Cholesky factors."""
+"""The LKJ distribution of the Cholesky factors of correlation matrices."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ __all__ = ["LKJCholesky"]
 class LKJCholesky(Distribution):
     """Cholesky factors of `dim` × `dim` correlation matrices M with density ∝ det(M)^(concentration - 1).
 
-    At concentration 1 all correlation matrices are alike likely; above, those near the identity more.
-    Raises: ValueError for `dim` below 2.
+    At concentration 1, M is uniformly distributed; for larger concentrations, matrices near the identity are more
+    likely.
+
+    Raises:
+        ValueError: `dim` is less than 2.
 
     Source: D. Lewandowski, D. Kurowicka and H. Joe, "Generating random correlation matrices based on vines and extended
     onion method", J. Multivariate Analysis 100 (2009); the onion method.
@@ -38,7 +41,7 @@ class LKJCholesky(Distribution):
         self.dim = dim
         (self.concentration,) = broadcast_all(concentration)
         alpha = self.concentration
-        # What the squared length of each row left of the diagonal follows; the first row has nothing there.
+        # The distribution of the squared length of each row left of the diagonal, where the first row is empty.
         before = torch.arange(dim, dtype=alpha.dtype, device=alpha.device) - 1
         before[0] = 0
         self._beta = Beta(before + 0.5, (alpha + 0.5 * (dim - 2)).unsqueeze(-1) - 0.5 * before)
@@ -66,7 +69,7 @@ class LKJCholesky(Distribution):
         self._check(value)
         alpha, n = self.concentration, self.dim - 1
         diagonal = value.diagonal(dim1=-2, dim2=-1)[..., 1:]
-        # The factor's own density: det(M)^(concentration - 1) times the Jacobian of M as a function of the factor.
+        # The density of the factor: det(M)^(concentration - 1) times the Jacobian of M as a function of the factor.
         rows = torch.arange(2, self.dim + 1, device=alpha.device)
         power = 2 * (alpha - 1).unsqueeze(-1) + self.dim - rows
         half = alpha + 0.5 * n

@@ -1,4 +1,4 @@
-"""The logistic normal distribution: normal numbers as points on the simplex."""
+"""The logistic normal distribution: normal variates mapped to the simplex."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["LogisticNormal"]
 
 
 class LogisticNormal(TransformedDistribution):
-    """Points on the simplex of k, whose k - 1 log odds in breaking a stick (see `StickBreakingTransform`) are normal
-    with mean `loc` and standard deviation `scale` (..., k - 1).
+    """Points on the simplex of dimension k, mapped by `StickBreakingTransform` from k - 1 normal variates with mean
+    `loc` and standard deviation `scale` (..., k - 1).
 
     >>> import tensorgrad as torch
     >>> torch.distributions.LogisticNormal(torch.zeros(3), torch.ones(3)).event_shape
@@ -31,10 +31,10 @@ class LogisticNormal(TransformedDistribution):
 
     @property
     def loc(self):
-        """The means of the log odds."""
+        """The means of the normal variates."""
         return self.base_dist.base_dist.loc
 
     @property
     def scale(self):
-        """The standard deviations of the log odds."""
+        """The standard deviations of the normal variates."""
         return self.base_dist.base_dist.scale

@@ -1,4 +1,4 @@
-"""Multivariate normal distributions whose covariance is a diagonal plus a product of low rank."""
+"""Multivariate normal distributions whose covariance is a diagonal plus a low-rank matrix."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ __all__ = ["LowRankMultivariateNormal"]
 
 
 class LowRankMultivariateNormal(Distribution):
-    """The normal distribution of mean `loc` (..., n) and covariance W Wᵀ + D, with W = `cov_factor` (..., n, r) and D
-    the diagonal matrix of `cov_diag` (..., n).
+    """The normal distribution with mean `loc` (..., n) and covariance W Wᵀ + D, where W = `cov_factor` (..., n, r) and
+    D is the diagonal matrix of `cov_diag` (..., n).
 
-    Determinants and inverses are taken of r × r matrices only (Woodbury's identity and the matrix determinant lemma).
-    Raises: ValueError for shapes that do not fit.
+    Only determinants and inverses of r × r matrices are computed (Woodbury identity and matrix determinant lemma).
+
+    Raises:
+        ValueError: the shapes do not match.
 
     >>> import tensorgrad as torch
     >>> D = torch.distributions
@@ -54,7 +56,7 @@ class LowRankMultivariateNormal(Distribution):
         self.loc = loc.expand(*batch_shape, *event_shape)
         self.cov_factor = cov_factor.expand(*batch_shape, *cov_factor.shape[-2:])
         self.cov_diag = cov_diag.expand(*batch_shape, *event_shape)
-        # Calculations use the parameters as small as they were given.
+        # Calculations use the parameters before broadcasting.
         self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
         super().__init__(batch_shape, event_shape, validate_args=validate_args)
         self._capacitance_tril = torch.linalg.cholesky(_one_plus(self._weighted @ cov_factor))
@@ -65,11 +67,11 @@ class LowRankMultivariateNormal(Distribution):
         return self._unbroadcasted_cov_factor.mT / self._unbroadcasted_cov_diag.unsqueeze(-2)
 
     def _half_log_det(self):
-        """Half the log determinant of the covariance."""
+        """Returns half the log determinant of the covariance."""
         return log_diagonal(self._capacitance_tril) + 0.5 * self._unbroadcasted_cov_diag.log().sum(-1)
 
     def _squared_distance(self, difference):
-        """differenceᵀ covariance⁻¹ difference"""
+        """Returns differenceᵀ covariance⁻¹ difference."""
         plain = (difference.pow(2) / self._unbroadcasted_cov_diag).sum(-1)
         projected = (self._weighted @ difference.unsqueeze(-1)).squeeze(-1)
         return plain - solve_lower(self._capacitance_tril, projected).pow(2).sum(-1)
@@ -114,9 +116,9 @@ class LowRankMultivariateNormal(Distribution):
         shape = self._extended_shape(sample_shape)
         rank = self.cov_factor.shape[-1]
         common = standard_normal((*shape[:-1], rank), self.loc.dtype, self.loc.device)
-        own = standard_normal(shape, self.loc.dtype, self.loc.device)
+        independent = standard_normal(shape, self.loc.dtype, self.loc.device)
         along = (self._unbroadcasted_cov_factor @ common.unsqueeze(-1)).squeeze(-1)
-        return self.loc + along + self._unbroadcasted_cov_diag.sqrt() * own
+        return self.loc + along + self._unbroadcasted_cov_diag.sqrt() * independent
 
     def log_prob(self, value):
         self._check(value)
@@ -129,5 +131,5 @@ class LowRankMultivariateNormal(Distribution):
 
 
 def _one_plus(matrix):
-    """The identity plus `matrix`."""
+    """Returns the identity plus `matrix`."""
     return torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device) + matrix

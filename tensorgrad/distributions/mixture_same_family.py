@@ -12,9 +12,11 @@ __all__ = ["MixtureSameFamily"]
 
 
 class MixtureSameFamily(Distribution):
-    """One of k distributions, chosen by a `Categorical` over the last batch dimension of `component_distribution`.
+    """A mixture of k distributions, weighted by a `Categorical`, in the last batch dimension of
+    `component_distribution`.
 
-    Raises: ValueError for parts that do not fit together.
+    Raises:
+        ValueError: the arguments have the wrong type, or their shapes do not match.
 
     >>> import tensorgrad as torch
     >>> D = torch.distributions
@@ -53,12 +55,12 @@ class MixtureSameFamily(Distribution):
 
     @constraints.dependent_property
     def support(self):
-        """What all components can produce."""
+        """The values in the support of all components."""
         return constraints.MixtureSameFamilyConstraint(self._component_distribution.support)
 
     @property
     def mixture_distribution(self):
-        """The categorical distribution that chooses the component."""
+        """The categorical distribution that selects the component."""
         return self._mixture_distribution
 
     @property
@@ -71,7 +73,7 @@ class MixtureSameFamily(Distribution):
         return -1 - len(self._event_shape)
 
     def _weigh(self, moments):
-        """The mean over the components of batch_shape + (k,) + event_shape."""
+        """Returns the weighted mean over the components, given batch_shape + (k,) + event_shape."""
         probs = self.mixture_distribution.probs
         return (probs.reshape(*probs.shape, *(1,) * len(self._event_shape)) * moments).sum(self._component_dim)
 
@@ -81,7 +83,7 @@ class MixtureSameFamily(Distribution):
 
     @property
     def variance(self):
-        """That within the components, and that between them."""
+        """The variance within the components plus that between them."""
         within, means = self.component_distribution.variance, self.component_distribution.mean
         return self._weigh(within) + self._weigh((means - self.mean.unsqueeze(self._component_dim)).pow(2))
 

@@ -1,4 +1,4 @@
-"""The multinomial distribution: how often each class comes up."""
+"""The multinomial distribution: the counts of each class in several draws."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ __all__ = ["Multinomial"]
 
 
 class Multinomial(Distribution):
-    """How often each of k classes comes up in `total_count` draws (one int for the whole batch); `probs` or `logits`
-    as for `Categorical`. `log_prob` takes counts of any total.
+    """The counts of each of k classes in `total_count` draws (one int for the whole batch); `probs` or `logits` as for
+    `Categorical`. `log_prob` accepts counts of any total.
 
-    Raises: NotImplementedError for a total count that is not an int.
+    Raises:
+        NotImplementedError: the total count is not an int.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.Multinomial(4, torch.tensor([0.0, 1.0])).sample()
@@ -37,7 +38,7 @@ class Multinomial(Distribution):
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self):
-        """Counts of at most total_count."""
+        """Vectors of counts that sum to at most total_count."""
         return constraints.multinomial(self.total_count)
 
     @property
@@ -72,13 +73,13 @@ class Multinomial(Distribution):
         self._check(value)
         logits, value = broadcast(self.logits, value)
         ways = torch.lgamma(value.sum(-1) + 1) - torch.lgamma(value + 1).sum(-1)
-        logits = logits.masked_fill((value == 0) & (logits == -math.inf), 0)  # 0 · -∞ is to be 0
+        logits = logits.masked_fill((value == 0) & (logits == -math.inf), 0)  # defines 0 · -∞ as 0
         return ways + (logits * value).sum(-1)
 
     def entropy(self):
-        """total_count draws' entropy, less what their order tells: the mean logarithm of the number of orders."""
+        """Returns the entropy of total_count draws minus the mean logarithm of the number of their orders."""
         n = self.total_count
-        count = Binomial(n, probs=self.probs, validate_args=False)  # of each class alone
+        count = Binomial(n, probs=self.probs, validate_args=False)  # the distribution of each class's count
         support = count.enumerate_support(expand=False)
         mean_log_factorials = (torch.exp(count.log_prob(support)) * torch.lgamma(support + 1)).sum((0, -1))
         return n * self._categorical.entropy() - math.lgamma(n + 1) + mean_log_factorials

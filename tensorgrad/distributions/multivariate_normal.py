@@ -14,7 +14,7 @@ __all__ = ["MultivariateNormal"]
 
 
 def solve_lower(factor: Tensor, vectors: Tensor) -> Tensor:
-    """factor⁻¹ v for lower triangular factors (..., n, n) and vectors (..., n), whose batch dimensions broadcast."""
+    """Returns factor⁻¹ v for lower triangular factors (..., n, n) and vectors (..., n), with broadcast batches."""
     extra = vectors.dim() - 1 - (factor.dim() - 2)
     if extra <= 0:
         return torch.linalg.solve_triangular(factor, vectors.unsqueeze(-1), upper=False).squeeze(-1)
@@ -26,21 +26,21 @@ def solve_lower(factor: Tensor, vectors: Tensor) -> Tensor:
 
 
 def log_diagonal(factor: Tensor) -> Tensor:
-    """The sum of the logarithms of the diagonal: half the log determinant of factor · factorᵀ."""
+    """Returns the sum of the logarithms of the diagonal, half the log determinant of factor · factorᵀ."""
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
 def precision_to_scale_tril(precision: Tensor) -> Tensor:
-    """The lower Cholesky factor of the inverse: turned around, the factor of `precision` is the inverse of an upper
-    triangular one."""
+    """Returns the lower Cholesky factor of the inverse: the inverse of an upper triangular factor of `precision`, which
+    is the flipped Cholesky factor of the flipped matrix."""
     upper = torch.linalg.cholesky(precision.flip((-2, -1))).flip((-2, -1)).mT
     eye = torch.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
     return torch.linalg.solve_triangular(upper, eye, upper=False)
 
 
 class GivenByMatrix(Distribution):
-    """What distributions share whose n × n matrix is given as `covariance_matrix`, `precision_matrix` (its inverse) or
-    `scale_tril` (its lower Cholesky factor); the other two follow when they are needed."""
+    """Base class of distributions with an n × n matrix, given as `covariance_matrix`, `precision_matrix` (its inverse)
+    or `scale_tril` (its lower Cholesky factor). The other two are computed when they are needed."""
 
     @lazy_property
     def scale_tril(self):
@@ -63,23 +63,24 @@ class GivenByMatrix(Distribution):
 
     @staticmethod
     def _only(matrices: dict, error: type[Exception] = ValueError) -> tuple[str, Tensor]:
-        """The name and value of the one matrix that is not None. Raises: `error` unless there is exactly one."""
+        """Returns name and value of the only matrix that is not None. Raises: `error` unless there is exactly one."""
         given = [(name, matrix) for name, matrix in matrices.items() if matrix is not None]
         if len(given) != 1:
             raise error("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
         return given[0]
 
     def _factorize(self, name: str, matrix: Tensor) -> None:
-        """Keeps the Cholesky factor, with which all is calculated, of a matrix as small as it was given."""
+        """Stores the Cholesky factor of the matrix, not broadcast, which all calculations use."""
         factor_of = {"scale_tril": lambda m: m, "covariance_matrix": torch.linalg.cholesky}
         self._unbroadcasted_scale_tril = factor_of.get(name, precision_to_scale_tril)(matrix)
 
 
 class MultivariateNormal(GivenByMatrix):
-    """The normal distribution of vectors of mean `loc` (..., n), with one of `covariance_matrix`, `precision_matrix`
-    and `scale_tril` (..., n, n). The last is the fastest: it is what calculations need.
+    """The multivariate normal distribution with mean `loc` (..., n) and one of `covariance_matrix`, `precision_matrix`
+    and `scale_tril` (..., n, n). The last is the fastest, as the others are converted to it.
 
-    Raises: ValueError unless exactly one matrix is given, or for too few dimensions.
+    Raises:
+        ValueError: not exactly one matrix is given, or an argument has too few dimensions.
 
     >>> import tensorgrad as torch
     >>> normal = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
@@ -107,7 +108,7 @@ class MultivariateNormal(GivenByMatrix):
         self.loc = loc.expand(*batch_shape, *loc.shape[-1:])
         vars(self)[name] = matrix.expand(*batch_shape, *matrix.shape[-2:])
         super().__init__(batch_shape, self.loc.shape[-1:], validate_args=validate_args)
-        self._factorize(name, matrix)  # after the check that this can be done
+        self._factorize(name, matrix)  # after the validation of the matrix
 
     @property
     def mean(self):
@@ -122,8 +123,8 @@ class MultivariateNormal(GivenByMatrix):
         return self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(*self._batch_shape, *self._event_shape)
 
     def rsample(self, sample_shape=()):
-        noise = standard_normal(self._extended_shape(sample_shape), self.loc.dtype, self.loc.device)
-        return self.loc + (self._unbroadcasted_scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
+        normal = standard_normal(self._extended_shape(sample_shape), self.loc.dtype, self.loc.device)
+        return self.loc + (self._unbroadcasted_scale_tril @ normal.unsqueeze(-1)).squeeze(-1)
 
     def log_prob(self, value):
         self._check(value)

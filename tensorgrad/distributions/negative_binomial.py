@@ -13,7 +13,7 @@ __all__ = ["NegativeBinomial"]
 
 
 class NegativeBinomial(ProbsOrLogits):
-    """The number of events of probability `probs` (log odds `logits`) before `total_count` times they failed to happen.
+    """The number of successes, with probability `probs` (log odds `logits`), before `total_count` failures.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.NegativeBinomial(3.0, torch.tensor([0.5])).mean
@@ -45,7 +45,7 @@ class NegativeBinomial(ProbsOrLogits):
         return self.mean / torch.sigmoid(-self.logits)
 
     def sample(self, sample_shape=()):
-        """Poisson numbers whose rates are drawn from a gamma distribution."""
+        """Draws from Poisson distributions with rates from a gamma distribution."""
         with torch.no_grad():
             rates = Gamma(self.total_count, torch.exp(-self.logits), validate_args=False)
             return torch.poisson(rates.sample(sample_shape))

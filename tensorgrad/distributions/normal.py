@@ -13,7 +13,7 @@ __all__ = ["Normal"]
 
 
 class Normal(ExponentialFamily):
-    """The normal distribution of mean `loc` and standard deviation `scale`.
+    """The normal distribution with mean `loc` and standard deviation `scale`.
 
     >>> import tensorgrad as torch
     >>> normal = torch.distributions.Normal(torch.tensor([0.0, 1.0]), 2.0)
@@ -52,8 +52,8 @@ class Normal(ExponentialFamily):
             return torch.normal(self.loc.expand(shape), self.scale.expand(shape))
 
     def rsample(self, sample_shape=()):
-        noise = standard_normal(self._extended_shape(sample_shape), self.loc.dtype, self.loc.device)
-        return self.loc + noise * self.scale
+        normal = standard_normal(self._extended_shape(sample_shape), self.loc.dtype, self.loc.device)
+        return self.loc + normal * self.scale
 
     def log_prob(self, value):
         self._check(value)

@@ -12,7 +12,7 @@ __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
 
 class OneHotCategorical(Distribution):
-    """One of k classes as a vector of zeros with a single 1; parameters as for `Categorical`.
+    """One of k classes as a one-hot vector; the parameters are those of `Categorical`.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.OneHotCategorical(torch.tensor([0.0, 1.0])).sample()
@@ -72,7 +72,7 @@ class OneHotCategorical(Distribution):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """One-hot samples with the gradient that the probabilities would have in their place.
+    """One-hot samples with the gradient of the probabilities (straight-through estimator).
 
     Source: Y. Bengio, N. Léonard and A. Courville, "Estimating or Propagating Gradients Through Stochastic Neurons for
     Conditional Computation", 2013.

@@ -12,7 +12,7 @@ __all__ = ["Pareto"]
 
 
 class Pareto(TransformedDistribution):
-    """The Pareto distribution from `scale` upwards, P(x > t) = (scale / t)^alpha.
+    """The Pareto distribution: P(x > t) = (scale / t)^alpha for t ≥ scale.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.Pareto(1.0, torch.tensor([1.0, 2.0])).mean
@@ -33,7 +33,7 @@ class Pareto(TransformedDistribution):
 
     @property
     def mean(self):
-        a = self.alpha.clamp(min=1)  # inf from there on
+        a = self.alpha.clamp(min=1)  # infinite for alpha ≤ 1
         return a * self.scale / (a - 1)
 
     @property

@@ -11,7 +11,7 @@ __all__ = ["Poisson"]
 
 
 class Poisson(ExponentialFamily):
-    """The number of independent events where `rate` are expected.
+    """The number of independent events with expected number `rate`.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.Poisson(torch.tensor([4.0])).variance

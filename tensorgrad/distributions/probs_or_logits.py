@@ -1,4 +1,4 @@
-"""Distributions whose parameter may be given as probabilities or as logits; the other follows when it is needed."""
+"""Distributions whose parameter is given as probabilities or as logits; the other is computed when it is needed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ EITHER = "Either `probs` or `logits` must be specified, but not both."
 
 
 class ProbsOrLogits(Distribution):
-    """What such distributions share. `_is_binary`: each number is the probability of one event (its logit the log
-    odds), else the last dimension holds one for each of several."""
+    """Base class of such distributions. If `_is_binary`, each element is the probability (or the log odds) of one
+    event; otherwise the last dimension has the probabilities of several classes."""
 
     _is_binary = True
 
     def _broadcast_either(self, probs, logits, **others) -> Size:
-        """Stores the one of `probs` and `logits` that is given, broadcast with other parameters, which take its dtype.
+        """Stores `probs` or `logits`, whichever is given, broadcast with other parameters, which get its dtype.
 
         Raises: ValueError unless exactly one is given.
         """
@@ -29,7 +29,7 @@ class ProbsOrLogits(Distribution):
 
     @staticmethod
     def _given(probs, logits) -> str:
-        """The name of the one that is not None. Raises: ValueError unless exactly one is given."""
+        """Returns the name of the one that is not None. Raises: ValueError unless exactly one is given."""
         if (probs is None) == (logits is None):
             raise ValueError(EITHER)
         return "probs" if logits is None else "logits"

@@ -1,4 +1,4 @@
-"""Coin tosses made continuous, so that gradients flow through samples.
+"""A continuous relaxation of the Bernoulli distribution, so that gradients flow through samples.
 
 Source: C. J. Maddison, A. Mnih and Y. W. Teh, "The Concrete Distribution", ICLR 2017; E. Jang, S. Gu and B. Poole,
 "Categorical Reparameterization with Gumbel-Softmax", ICLR 2017.
@@ -48,7 +48,7 @@ class LogitRelaxedBernoulli(ProbsOrLogits):
 
 
 class RelaxedBernoulli(TransformedDistribution):
-    """Numbers in (0, 1) that gather at 0 and 1 as `temperature` falls, above 1/2 with probability `probs`.
+    """Values in (0, 1) that are above 1/2 with probability `probs`, and concentrate at 0 and 1 for low `temperature`.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.RelaxedBernoulli(torch.tensor(2.0), torch.tensor([0.1, 0.9])).sample().shape
@@ -66,7 +66,7 @@ class RelaxedBernoulli(TransformedDistribution):
 
     @property
     def temperature(self):
-        """How far from 0 and 1 samples lie."""
+        """The temperature; the lower it is, the closer samples are to 0 and 1."""
         return self.base_dist.temperature
 
     @property

@@ -1,4 +1,4 @@
-"""Categorical distributions made continuous, so that gradients flow through samples.
+"""A continuous relaxation of the categorical distribution, so that gradients flow through samples.
 
 Source: C. J. Maddison, A. Mnih and Y. W. Teh, "The Concrete Distribution", ICLR 2017; E. Jang, S. Gu and B. Poole,
 "Categorical Reparameterization with Gumbel-Softmax", ICLR 2017.
@@ -29,7 +29,7 @@ class ExpRelaxedCategorical(Distribution):
     """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    support = constraints.real_vector  # in truth where the exponentials add up to 1
+    support = constraints.real_vector  # as in PyTorch; actually, the exponentials sum to 1
     has_rsample = True
 
     def __init__(self, temperature, probs=None, logits=None, validate_args=None):
@@ -69,7 +69,7 @@ class ExpRelaxedCategorical(Distribution):
 
 
 class RelaxedOneHotCategorical(TransformedDistribution):
-    """Points on the simplex that gather at its corners as `temperature` falls, nearest each with probability `probs`.
+    """Points on the simplex, closest to each corner with probability `probs`, at the corners for low `temperature`.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.RelaxedOneHotCategorical(torch.tensor(2.0), torch.tensor([0.1, 0.9])).sample().shape
@@ -86,7 +86,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
     @property
     def temperature(self):
-        """How far from the corners samples lie."""
+        """The temperature; the lower it is, the closer samples are to the corners."""
         return self.base_dist.temperature
 
     @property

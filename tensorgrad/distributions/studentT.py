@@ -14,7 +14,7 @@ __all__ = ["StudentT"]
 
 
 class StudentT(Distribution):
-    """Student's t-distribution with `df` degrees of freedom, shifted by `loc` and stretched by `scale`.
+    """Student's t-distribution with `df` degrees of freedom, location `loc` and scale `scale`.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.StudentT(torch.tensor([1.0, 4.0])).variance
@@ -44,8 +44,8 @@ class StudentT(Distribution):
         return finite.masked_fill(self.df <= 2, math.inf).masked_fill(self.df <= 1, math.nan)
 
     def rsample(self, sample_shape=()):
-        noise = standard_normal(self._extended_shape(sample_shape), self.df.dtype, self.df.device)
-        return self.loc + self.scale * (noise * torch.rsqrt(self._chi2.rsample(sample_shape) / self.df))
+        normal = standard_normal(self._extended_shape(sample_shape), self.df.dtype, self.df.device)
+        return self.loc + self.scale * (normal * torch.rsqrt(self._chi2.rsample(sample_shape) / self.df))
 
     def _log_beta(self):
         """log B(df/2, 1/2)"""

@@ -1,6 +1,6 @@
-"""`Transform`: an invertible change of variables; its inverse, its cache, and what it does to shapes.
+"""`Transform`, the base class of changes of variables: their inverses, caches and shapes.
 
-The ready-made ones are in `transforms.py`, those made of other transforms in `combined_transforms.py`.
+The standard ones are in `transforms.py`, combinations of others in `combined_transforms.py`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from tensorgrad.tensor import Tensor
 
 
 class Transform:
-    """A differentiable change of variables from `domain` to `codomain`, with the logarithm of how it stretches space.
+    """A differentiable change of variables from `domain` to `codomain`, with its log Jacobian determinant.
 
-    Called, it maps forwards; `transform.inv` maps backwards. With `cache_size` 1 the latest pair of argument and result
-    is remembered, so that a result maps back to exactly its argument: for inverses that are costly or inexact.
+    `transform(x)` maps forwards and `transform.inv(y)` backwards. With `cache_size` 1, the last pair of argument and
+    result is cached, so that the result is mapped back to exactly its argument. This is useful if the inverse is
+    expensive or inexact.
 
-    A subclass writes `_call`, `_inverse` and `log_abs_det_jacobian`, and sets `domain`, `codomain`, `bijective` and
-    (if it maps numbers to numbers, one by one) `sign`: 1 for an increasing, -1 for a decreasing function.
+    A subclass defines `_call`, `_inverse` and `log_abs_det_jacobian`, and sets `domain`, `codomain`, `bijective` and,
+    if it is element-wise, `sign`: 1 for an increasing function, -1 for a decreasing one.
 
     >>> import tensorgrad as torch
     >>> exp = torch.distributions.ExpTransform()
@@ -34,7 +35,7 @@ class Transform:
     _cached_x_y: tuple[Tensor | None, Tensor | None] = (None, None)
     domain: Any
     codomain: Any
-    # The attributes in which two transforms of a class agree if they are equal; None: each is equal only to itself.
+    # The attributes that are compared to test transforms of a class for equality; None: compared by identity.
     _compared: tuple[str, ...] | None = None
 
     def __init__(self, cache_size: int = 0):
@@ -49,7 +50,7 @@ class Transform:
 
     @property
     def event_dim(self) -> int:
-        """The number of dimensions of what is mapped at once, if it is the same on both sides (else ValueError)."""
+        """The number of event dimensions, if domain and codomain have the same number; otherwise raises ValueError."""
         if self.domain.event_dim != self.codomain.event_dim:
             raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
         return self.domain.event_dim
@@ -65,11 +66,11 @@ class Transform:
 
     @property
     def sign(self) -> Any:
-        """1 where the function increases, -1 where it decreases. Raises: NotImplementedError if it is of vectors."""
+        """1 if the function is increasing, -1 if it is decreasing. Raises NotImplementedError if it is neither."""
         raise NotImplementedError
 
     def with_cache(self, cache_size: int = 1) -> Transform:
-        """The same transform with a cache of that size (this one, if it has it already)."""
+        """Returns the transform with a cache of this size; itself if it already has one."""
         if self._cache_size == cache_size:
             return self
         new = copy.copy(self)
@@ -105,23 +106,23 @@ class Transform:
         return x
 
     def _call(self, x: Tensor) -> Tensor:
-        """x mapped forwards."""
+        """Maps x forwards."""
         raise NotImplementedError
 
     def _inverse(self, y: Tensor) -> Tensor:
-        """y mapped backwards."""
+        """Maps y backwards."""
         raise NotImplementedError
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """log |det dy/dx| at x, where y = transform(x) is known already; the domain's event dimensions are gone."""
+        """Returns log |det dy/dx| at x, given y = transform(x), without the domain's event dimensions."""
         raise NotImplementedError
 
     def forward_shape(self, shape) -> Size:
-        """The shape of the result for an argument of that shape."""
+        """Returns the shape of the result for an argument of this shape."""
         return shape
 
     def inverse_shape(self, shape) -> Size:
-        """The shape of the argument of a result of that shape."""
+        """Returns the shape of the argument for a result of this shape."""
         return shape
 
     def __repr__(self) -> str:
@@ -134,13 +135,13 @@ def _same(a, b) -> bool:
 
 
 def check_dims(shape, least: int) -> None:
-    """Raises ValueError for a shape with fewer dimensions than an event has."""
+    """Raises ValueError if a shape has fewer dimensions than an event."""
     if len(shape) < least:
         raise ValueError("Too few dimensions on input")
 
 
 class _InverseTransform(Transform):
-    """Another transform backwards. `transform.inv` makes it."""
+    """The inverse of another transform, created by `transform.inv`."""
 
     _compared = ("_inv",)
 
@@ -153,17 +154,17 @@ class _InverseTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self):
-        """What the transform maps to."""
+        """The codomain of the transform."""
         return self._inv.codomain
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self):
-        """What the transform maps from."""
+        """The domain of the transform."""
         return self._inv.domain
 
     @property
     def bijective(self):
-        """Whether each value has one counterpart."""
+        """Whether the transform is bijective."""
         return self._inv.bijective
 
     @property

@@ -17,10 +17,12 @@ __all__ = ["TransformedDistribution"]
 
 
 class TransformedDistribution(Distribution):
-    """The distribution of samples of `base_distribution` after `transforms` (one, or a list), the first one first.
+    """The distribution of samples of `base_distribution` after `transforms` (one, or a list applied in order).
 
-    Densities need bijective transforms; `cdf` and `icdf` monotone ones.
-    Raises: ValueError for what is no transform, or a base of too few dimensions.
+    Densities require bijective transforms; `cdf` and `icdf` require monotone ones.
+
+    Raises:
+        ValueError: an element is not a transform, or the base has too few dimensions.
 
     >>> import tensorgrad as torch
     >>> D = torch.distributions
@@ -61,16 +63,16 @@ class TransformedDistribution(Distribution):
 
     @constraints.dependent_property(is_discrete=False)
     def support(self):
-        """What the last transform maps to, for the whole event."""
+        """The codomain of the last transform, for the whole event."""
         if not self.transforms:
             return self.base_dist.support
-        region = self.transforms[-1].codomain
-        missing = len(self._event_shape) - region.event_dim
-        return constraints.independent(region, missing) if missing > 0 else region
+        codomain = self.transforms[-1].codomain
+        missing = len(self._event_shape) - codomain.event_dim
+        return constraints.independent(codomain, missing) if missing > 0 else codomain
 
     @property
     def has_rsample(self):  # type: ignore[override]
-        """Whether the base's samples are differentiable."""
+        """Whether the samples of the base are differentiable."""
         return self.base_dist.has_rsample
 
     def _forwards(self, value):
@@ -86,25 +88,25 @@ class TransformedDistribution(Distribution):
         return self._forwards(self.base_dist.rsample(sample_shape))
 
     def log_prob(self, value):
-        """The base's, at the sample that `value` came from, less the logarithm of how far it was stretched."""
+        """Returns the base's log density at the preimage of `value`, minus the log Jacobian determinants."""
         self._check(value)
-        stretched: Any = 0.0
+        log_det: Any = 0.0
         event_dim, y = len(self._event_shape), value
         for transform in reversed(self.transforms):
             x = transform.inv(y)
             event_dim += transform.domain.event_dim - transform.codomain.event_dim
             own = transform.log_abs_det_jacobian(x, y)
-            stretched = stretched + sum_rightmost(own, event_dim - transform.domain.event_dim)
+            log_det = log_det + sum_rightmost(own, event_dim - transform.domain.event_dim)
             y = x
-        return sum_rightmost(self.base_dist.log_prob(y), event_dim - len(self.base_dist.event_shape)) - stretched
+        return sum_rightmost(self.base_dist.log_prob(y), event_dim - len(self.base_dist.event_shape)) - log_det
 
     def _mirrored(self, probability):
-        """p, or 1 - p where the transforms together decrease."""
+        """Returns p, or 1 - p where the composed transform is decreasing."""
         sign = math.prod(transform.sign for transform in self.transforms)
         return probability if isinstance(sign, int) and sign == 1 else sign * (probability - 0.5) + 0.5
 
     def cdf(self, value):
-        """The probability of a sample at or below `value`; for monotone transforms only."""
+        """Returns the probability of a sample at or below `value`; for monotone transforms only."""
         for transform in reversed(self.transforms):
             value = transform.inv(value)
         if self._validate_args:
@@ -112,5 +114,5 @@ class TransformedDistribution(Distribution):
         return self._mirrored(self.base_dist.cdf(value))
 
     def icdf(self, value):
-        """The quantile; for monotone transforms only."""
+        """Returns the quantile; for monotone transforms only."""
         return self._forwards(self.base_dist.icdf(self._mirrored(value)))

@@ -1,4 +1,4 @@
-"""The ready-made transforms: of numbers, of vectors, of matrices."""
+"""The standard transforms of scalars, vectors and matrices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorgrad.distributions.combined_transforms import (
     StackTransform,
     identity_transform,
 )
-from tensorgrad.distributions.transform import Transform, _InverseTransform, check_dims  # noqa: F401 files name it here
+from tensorgrad.distributions.transform import Transform, _InverseTransform, check_dims  # noqa: F401 imported from here
 from tensorgrad.distributions.utils import broadcast_all, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 from tensorgrad.nn.functional import logsigmoid, pad, softplus
 from tensorgrad.size import Size
@@ -28,12 +28,12 @@ __all__ = [
 
 
 def _inside_unit(y):
-    """`y` kept off 0 and 1, where inverses are infinite."""
+    """Clamps `y` away from 0 and 1, where inverses are infinite."""
     info = torch.finfo(y.dtype)
     return y.clamp(min=info.tiny, max=1.0 - info.eps)
 
 
-# --- of numbers ------------------------------------------------------------------------------------------------------
+# --- of scalars ------------------------------------------------------------------------------------------------------
 
 
 class ExpTransform(Transform):
@@ -61,7 +61,7 @@ class ExpTransform(Transform):
 
 
 class PowerTransform(Transform):
-    """y = x ** exponent, of positive numbers
+    """y = x ** exponent, for positive x
 
     >>> import tensorgrad as torch
     >>> torch.distributions.PowerTransform(2.0)(torch.tensor([3.0]))
@@ -97,7 +97,7 @@ class PowerTransform(Transform):
 
 
 class SigmoidTransform(Transform):
-    """y = 1 / (1 + exp(-x)), kept off 0 and 1
+    """y = 1 / (1 + exp(-x)), clamped away from 0 and 1
 
     >>> import tensorgrad as torch
     >>> torch.distributions.SigmoidTransform()(torch.tensor([0.0]))
@@ -146,7 +146,7 @@ class SoftplusTransform(Transform):
 
 
 class TanhTransform(Transform):
-    """y = tanh(x). Its inverse has few digits near ±1: use a cache where samples are mapped back.
+    """y = tanh(x). Its inverse is imprecise near ±1: use a cache if samples are mapped back.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.TanhTransform()(torch.tensor([0.0]))
@@ -170,7 +170,7 @@ class TanhTransform(Transform):
 
 
 class AbsTransform(Transform):
-    """y = |x|; not bijective, its inverse takes the positive of the two
+    """y = |x|, which is not bijective; the inverse returns the positive value
 
     >>> import tensorgrad as torch
     >>> torch.distributions.AbsTransform()(torch.tensor([-1.0]))
@@ -189,7 +189,7 @@ class AbsTransform(Transform):
 
 
 class AffineTransform(Transform):
-    """y = loc + scale · x, of numbers, or of events of `event_dim` dimensions
+    """y = loc + scale · x, for scalars or for events of `event_dim` dimensions
 
     >>> import tensorgrad as torch
     >>> torch.distributions.AffineTransform(1.0, 2.0)(torch.tensor([3.0]))
@@ -207,18 +207,18 @@ class AffineTransform(Transform):
     def event_dim(self):
         return self._event_dim
 
-    def _region(self):
+    def _reals(self):
         return constraints.independent(constraints.real, self._event_dim) if self._event_dim else constraints.real
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self):
         """The real numbers."""
-        return self._region()
+        return self._reals()
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self):
         """The real numbers."""
-        return self._region()
+        return self._reals()
 
     @property
     def sign(self):
@@ -247,7 +247,7 @@ class AffineTransform(Transform):
 
 
 class CumulativeDistributionTransform(Transform):
-    """y = distribution.cdf(x): makes that distribution's samples uniform, and (inverted) uniform numbers its samples
+    """y = distribution.cdf(x): maps samples of the distribution to uniform ones; the inverse does the reverse
 
     >>> import tensorgrad as torch
     >>> D = torch.distributions
@@ -282,7 +282,10 @@ class CumulativeDistributionTransform(Transform):
 
 
 class ReshapeTransform(Transform):
-    """Events of shape `in_shape` as events of shape `out_shape`. Raises: ValueError if their sizes differ.
+    """Reshapes events of shape `in_shape` to `out_shape`.
+
+    Raises:
+        ValueError: the numbers of elements differ.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.ReshapeTransform((2, 3), (6,))(torch.zeros(5, 2, 3)).shape
@@ -332,7 +335,7 @@ class ReshapeTransform(Transform):
 
 
 class SoftmaxTransform(Transform):
-    """y = softmax(x) over the last dimension: onto the simplex, but not one to one (see `StickBreakingTransform`)
+    """y = softmax(x) over the last dimension: onto the simplex, but not bijective (see `StickBreakingTransform`)
 
     >>> import tensorgrad as torch
     >>> torch.distributions.SoftmaxTransform()(torch.zeros(4))
@@ -357,8 +360,9 @@ class SoftmaxTransform(Transform):
 
 
 class StickBreakingTransform(Transform):
-    """k - 1 real numbers as a point on the simplex of k: one after the other they say (as log odds, 0 for equal shares)
-    how much of the rest of a stick of length 1 is broken off
+    """Maps k - 1 real numbers to a point on the simplex of dimension k, by breaking a stick of length 1.
+
+    Each number is the log odds of the fraction to break off what is left of the stick, relative to equal pieces.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.StickBreakingTransform()(torch.zeros(3))
@@ -371,22 +375,22 @@ class StickBreakingTransform(Transform):
     _compared = ()
 
     @staticmethod
-    def _fair(like):
-        """The log odds of equal shares: of breaking 1/k off, then 1/(k-1), ..., 1/2."""
+    def _offset(like):
+        """Returns the negated log odds of equal pieces: of breaking off 1/k, then 1/(k-1), ..., 1/2."""
         return torch.arange(like.shape[-1], 0, -1, dtype=like.dtype, device=like.device).log()
 
     def _call(self, x):
-        share = _inside_unit(torch.sigmoid(x - self._fair(x)))
-        left = (1 - share).cumprod(-1)
-        return pad(share, [0, 1], value=1) * pad(left, [1, 0], value=1)
+        fraction = _inside_unit(torch.sigmoid(x - self._offset(x)))
+        left = (1 - fraction).cumprod(-1)
+        return pad(fraction, [0, 1], value=1) * pad(left, [1, 0], value=1)
 
     def _inverse(self, y):
         pieces = y[..., :-1]
         left = (1 - pieces.cumsum(-1)).clamp(min=torch.finfo(y.dtype).tiny)
-        return pieces.log() - left.log() + self._fair(pieces)
+        return pieces.log() - left.log() + self._offset(pieces)
 
     def log_abs_det_jacobian(self, x, y):
-        x = x - self._fair(x)
+        x = x - self._offset(x)
         return (logsigmoid(x) - x + y[..., :-1].log()).sum(-1)
 
     def forward_shape(self, shape):
@@ -402,8 +406,9 @@ class StickBreakingTransform(Transform):
 
 
 class CorrCholeskyTransform(Transform):
-    """n (n - 1) / 2 real numbers as the Cholesky factor of an n × n correlation matrix: their tanh, below the diagonal,
-    are partial correlations, each a share of what its row of length 1 has left
+    """Maps n (n - 1) / 2 real numbers to the Cholesky factor of an n × n correlation matrix.
+
+    Their tanh, below the diagonal, are partial correlations: fractions of what is left of a row's length 1.
 
     Source: the canonical partial correlations of D. Lewandowski, D. Kurowicka and H. Joe, "Generating random
     correlation matrices based on vines and extended onion method", J. Multivariate Analysis 100 (2009).
@@ -430,7 +435,7 @@ class CorrCholeskyTransform(Transform):
         return torch.atanh(tril_matrix_to_vec(y, -1) / tril_matrix_to_vec(left, -1).sqrt())
 
     def log_abs_det_jacobian(self, x, y):
-        # Each element below the diagonal is a tanh times the root of what the elements before it left over.
+        # Each element below the diagonal is a tanh times the root of what the elements before it left of the row.
         left = 1 - y.pow(2).cumsum(-1)
         scaling = 0.5 * tril_matrix_to_vec(left, -2).log().sum(-1)
         return scaling + 2 * (math.log(2.0) - x - softplus(-2 * x)).sum(-1)
@@ -452,7 +457,7 @@ class CorrCholeskyTransform(Transform):
 
 
 class LowerCholeskyTransform(Transform):
-    """Any square matrix as a lower triangular one with a positive diagonal: exp of the diagonal, nothing above it
+    """Maps square matrices to lower triangular ones with a positive diagonal, by exp of the diagonal
 
     >>> import tensorgrad as torch
     >>> torch.distributions.LowerCholeskyTransform()(torch.zeros(2, 2))
@@ -472,7 +477,7 @@ class LowerCholeskyTransform(Transform):
 
 
 class PositiveDefiniteTransform(Transform):
-    """Any square matrix as a positive definite one: L Lᵀ with L from `LowerCholeskyTransform`
+    """Maps square matrices to positive definite ones: L Lᵀ with L from `LowerCholeskyTransform`
 
     >>> import tensorgrad as torch
     >>> torch.distributions.PositiveDefiniteTransform()(torch.zeros(2, 2))

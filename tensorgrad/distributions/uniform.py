@@ -13,7 +13,7 @@ __all__ = ["Uniform"]
 
 
 class Uniform(Distribution):
-    """All of [low, high) alike.
+    """The continuous uniform distribution on [low, high).
 
     >>> import tensorgrad as torch
     >>> uniform = torch.distributions.Uniform(torch.tensor([0.0, 2.0]), 4.0)
@@ -42,7 +42,7 @@ class Uniform(Distribution):
 
     @property
     def mode(self):
-        """nan: no value is more likely than the others."""
+        """NaN, as no value is more likely than the others."""
         return math.nan * self.high
 
     @property

@@ -1,4 +1,4 @@
-"""What the distributions share: broadcasting of parameters, probabilities and logits, properties computed once."""
+"""Helpers of the distributions: broadcasting parameters, converting probabilities and logits, lazy properties."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ euler_constant = 0.57721566490153286060
 
 
 def broadcast_all(*values) -> tuple[Tensor, ...]:
-    """Tensors of one shape from tensors and numbers; numbers take dtype and device of the first tensor.
+    """Broadcasts tensors and scalars to tensors of one shape; scalars get the dtype and device of the first tensor.
 
-    Raises: ValueError for what is neither.
+    Raises:
+        ValueError: a value is neither a tensor nor a scalar.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.distributions.utils import broadcast_all
@@ -36,18 +37,18 @@ def broadcast_all(*values) -> tuple[Tensor, ...]:
 
 
 def broadcast(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """`torch.broadcast_tensors`, at no cost where the shapes are the same already, as they mostly are."""
+    """Does what `torch.broadcast_tensors` does, at no cost in the common case of equal shapes."""
     shape = tensors[0].shape
     return tensors if all(t.shape == shape for t in tensors) else torch.broadcast_tensors(*tensors)
 
 
 def standard_normal(shape, dtype, device) -> Tensor:
-    """Normal numbers of mean 0 and deviation 1."""
+    """Returns samples of the standard normal distribution."""
     return torch.empty(shape, dtype=dtype, device=device).normal_()
 
 
 def sum_rightmost(value: Tensor, dims: int) -> Tensor:
-    """The sum over the last `dims` dimensions."""
+    """Sums over the last `dims` dimensions."""
     return value if dims == 0 else value.reshape(*value.shape[: value.dim() - dims], -1).sum(-1)
 
 
@@ -55,7 +56,7 @@ _standard_normal, _sum_rightmost = standard_normal, sum_rightmost  # PyTorch's n
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
-    """Probabilities from log odds (`is_binary`), or from unnormalised log probabilities along the last dimension.
+    """Converts log odds (`is_binary`), or unnormalized log probabilities along the last dimension, to probabilities.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.utils.logits_to_probs(torch.zeros(4))
@@ -65,7 +66,7 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
-    """Probabilities at least the dtype's epsilon away from 0 and 1.
+    """Clamps probabilities to be at least the dtype's epsilon away from 0 and 1.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.utils.clamp_probs(torch.tensor([0.0, 0.5]))
@@ -76,7 +77,7 @@ def clamp_probs(probs: Tensor) -> Tensor:
 
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
-    """Log odds (`is_binary`) or log probabilities; finite also where the probability is 0 or 1.
+    """Converts probabilities to log odds (`is_binary`) or log probabilities, which are finite even for 0 and 1.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.utils.probs_to_logits(torch.tensor([0.5]), is_binary=True)
@@ -87,7 +88,7 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
 
 
 class lazy_property:
-    """A property that is computed when first asked for, with gradients recorded, and kept in the instance.
+    """A property that is computed on first access, with gradients recorded, and stored in the instance.
 
     >>> from tensorgrad.distributions.utils import lazy_property
     >>> class Answer:
@@ -114,22 +115,23 @@ class lazy_property:
 
 
 def _triangle(n: int, diag: int, device) -> Tensor:
-    """True on and below the diagonal number `diag` of an n × n matrix."""
+    """Returns an n × n mask that is True on and below the diagonal number `diag`."""
     return torch.ones(n, n, dtype=torch.bool, device=device).tril(diag)
 
 
 def _triangle_size(n: int, diag: int) -> int:
-    """How many elements those are."""
-    if diag >= 0:  # all but those on and below the mirrored diagonal of the other triangle
+    """Returns the number of elements on and below the diagonal number `diag` of an n × n matrix."""
+    if diag >= 0:  # all elements but those above the diagonal, which form the transposed triangle
         return n * n - _triangle_size(n, -diag - 1)
     rows = max(n + diag, 0)
     return rows * (rows + 1) // 2
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
-    """The elements on and below a diagonal, row by row: (..., n, n) to (..., m).
+    """Returns the elements on and below a diagonal, row by row: (..., n, n) to (..., m).
 
-    Raises: ValueError for a diagonal outside the matrix.
+    Raises:
+        ValueError: the diagonal is outside the matrix.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.utils.tril_matrix_to_vec(torch.arange(4).reshape(2, 2))
@@ -142,9 +144,10 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
-    """The inverse of `tril_matrix_to_vec`, with zeros elsewhere: (..., m) to (..., n, n).
+    """Inverts `tril_matrix_to_vec`, with zeros elsewhere: (..., m) to (..., n, n).
 
-    Raises: ValueError if no square matrix has that many elements there.
+    Raises:
+        ValueError: no square matrix has this number of elements there.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.utils.vec_to_tril_matrix(torch.tensor([1.0, 2.0, 3.0]))

@@ -1,4 +1,4 @@
-"""The von Mises distribution: the normal distribution's sibling on the circle."""
+"""The von Mises distribution, the analog of the normal distribution on the circle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["VonMises"]
 class VonMises(Distribution):
     """Angles around `loc` (radians) with density ∝ exp(concentration · cos(x - loc)).
 
-    Samples lie in [-π, π) and are drawn in double precision.
+    Samples are in [-π, π) and are drawn in double precision.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.VonMises(torch.tensor([1.0]), torch.tensor([4.0])).mean
@@ -59,7 +59,7 @@ class VonMises(Distribution):
 
     @torch.no_grad()
     def sample(self, sample_shape=()):
-        """Proposals from a wrapped Cauchy distribution until each element has accepted one.
+        """Draws by rejection sampling with proposals from a wrapped Cauchy distribution.
 
         Source: D. J. Best and N. I. Fisher, "Efficient simulation of the von Mises distribution", Applied Statistics 28
         (1979).

@@ -43,8 +43,8 @@ class Weibull(TransformedDistribution):
 
     @property
     def mode(self):
-        share = (self.concentration - 1) / self.concentration
-        return self.scale * share.pow(self.concentration.reciprocal())
+        ratio = (self.concentration - 1) / self.concentration
+        return self.scale * ratio.pow(self.concentration.reciprocal())
 
     @property
     def variance(self):

@@ -16,10 +16,12 @@ __all__ = ["Wishart"]
 
 
 class Wishart(GivenByMatrix, ExponentialFamily):
-    """The distribution of Σ x xᵀ over `df` normal vectors x, which have one of `covariance_matrix`, `precision_matrix`
-    and `scale_tril` (..., n, n). `df` need not be whole, but must be above n - 1.
+    """The distribution of Σ x xᵀ over `df` normal vectors x of mean 0, with one of `covariance_matrix`,
+    `precision_matrix` and `scale_tril` (..., n, n). `df` need not be an integer, but must exceed n - 1.
 
-    Raises: ValueError for a smaller `df` or too few dimensions, AssertionError unless exactly one matrix is given.
+    Raises:
+        ValueError: `df` is too small, or an argument has too few dimensions.
+        AssertionError: not exactly one matrix is given.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.Wishart(torch.tensor(3.0), torch.eye(2)).mean
@@ -71,7 +73,7 @@ class Wishart(GivenByMatrix, ExponentialFamily):
 
     @property
     def mode(self):
-        """nan if df is not above n + 1."""
+        """NaN unless df exceeds n + 1."""
         factor = self.df - self._event_shape[-1] - 1
         factor = factor.masked_fill(factor <= 0, math.nan)
         return factor.reshape(*self._batch_shape, 1, 1) * self.covariance_matrix
@@ -84,7 +86,7 @@ class Wishart(GivenByMatrix, ExponentialFamily):
         return self.df.reshape(*self._batch_shape, 1, 1) * (matrix.pow(2) + products)
 
     def _draw(self, sample_shape: Size):
-        """Samples L A Aᵀ Lᵀ with A lower triangular: chi variates on the diagonal, normal ones below.
+        """Draws L A Aᵀ Lᵀ, where A is lower triangular with chi variates on the diagonal and normal ones below it.
 
         Source: M. S. Bartlett, "On the theory of statistical regression", Proc. Royal Soc. Edinburgh 53 (1933).
         """
@@ -98,11 +100,11 @@ class Wishart(GivenByMatrix, ExponentialFamily):
         return root @ root.mT
 
     def rsample(self, sample_shape=(), max_try_correction=None):
-        """Samples; those that rounding made singular are drawn again, `max_try_correction` times (10, or 3 if there is
-        a batch).
+        """Returns samples. Those that are singular due to rounding are drawn again, up to `max_try_correction` times
+        (by default 10, or 3 with a batch).
 
-        PyTorch takes the first round for singular wherever it is not, so its numbers are those of the second round.
-        They are here too.
+        PyTorch inverts the check of the first samples and redraws those that are not singular, so its results are those
+        of the second draw. This function does the same.
         """
         tries = (3 if self._batch_shape else 10) if max_try_correction is None else max_try_correction
         sample_shape = Size(sample_shape)
@@ -118,12 +120,12 @@ class Wishart(GivenByMatrix, ExponentialFamily):
         return sample
 
     @staticmethod
-    def _replace(sample, places, fresh):
-        """`sample` with the elements at `places` (a mask over its first dimensions) taken from `fresh`."""
-        if not places.dim():
-            return fresh[0]
+    def _replace(sample, mask, new):
+        """Returns `sample` with the elements at `mask` (over its first dimensions) taken from `new`."""
+        if not mask.dim():
+            return new[0]
         sample = sample.clone()
-        sample[places] = fresh
+        sample[mask] = new
         return sample
 
     def log_prob(self, value):

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tensorgrad.nn.parameter import Buffer, Parameter  # isort: skip  (first: the layers are made of it)
+from tensorgrad.nn.parameter import Buffer, Parameter  # isort: skip  (first: the layers need it)
 from tensorgrad.nn.activation import (
     CELU,
     ELU,
@@ -128,7 +128,7 @@ for _name in functional._COMPOSITES:
     getattr(functional, _name)
 del _name
 
-# Used by few programs: loaded when first asked for. Module -> the names in it.
+# Rarely used, so loaded on first access: module -> the names in it.
 _LATER = {
     "factory": ("factory_kwargs",),
     "lazy": (
@@ -143,7 +143,7 @@ _LATER = {
         "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
     ),
 }  # fmt: skip
-_OURS = {"summary": "tensorgrad.viz.summary"}  # what PyTorch has not: name -> module
+_OURS = {"summary": "tensorgrad.viz.summary"}  # not in PyTorch: name -> module
 _MODULES = ("common_types", "grad", "modules", "parallel", "utils")
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ if TYPE_CHECKING:
         TransformerEncoderLayer,
     )
     from tensorgrad.viz.summary import summary
-else:  # so that a misspelt name does not pass for one of these
+else:  # hidden from type checkers, which would otherwise accept any misspelled name
 
     def __getattr__(name: str) -> Any:
         from importlib import import_module

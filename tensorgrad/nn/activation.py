@@ -17,7 +17,7 @@ from tensorgrad.tensor import Tensor
 
 
 class _InPlace(Module):
-    """An activation whose only setting is whether it works in place."""
+    """An activation whose only argument is ``inplace``."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Mish(_InPlace):
 class SELU(_InPlace):
     """scale · (max(0, x) + min(0, α (eˣ - 1))), with scale = 1.0507... and α = 1.6732...
 
-    The constants are those with which layer after layer keeps mean 0 and variance 1 (Klambauer et al., 2017).
+    With these constants, mean 0 and variance 1 are preserved from layer to layer (Klambauer et al., 2017).
     ``inplace``: write into the input.
 
     >>> import tensorgrad as torch
@@ -85,7 +85,7 @@ class SELU(_InPlace):
 
 
 class Hardswish(_InPlace):
-    """x · clamp(x + 3, 0, 6) / 6, a :class:`SiLU` made of straight pieces (Howard et al., 2019).
+    """x · clamp(x + 3, 0, 6) / 6, an approximation of :class:`SiLU` (Howard et al., 2019).
 
     ``inplace``: write into the input.
 
@@ -98,11 +98,11 @@ class Hardswish(_InPlace):
         return F.hardswish(input, self.inplace)
 
     def extra_repr(self) -> str:
-        return ""  # PyTorch prints nothing for this one, nor for the next
+        return ""  # PyTorch prints no arguments for this class and the next
 
 
 class Hardsigmoid(_InPlace):
-    """clamp(x + 3, 0, 6) / 6: 0 up to -3, 1 from 3 on, a straight line between. ``inplace``: write into the input.
+    """clamp(x + 3, 0, 6) / 6: 0 up to -3, 1 from 3 on, linear in between. ``inplace``: write into the input.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Hardsigmoid()(torch.tensor([-4.0, 0.0, 1.5, 4.0]))
@@ -153,7 +153,7 @@ class LogSigmoid(Module):
 
 
 class Softsign(Module):
-    """x / (1 + |x|): like tanh between -1 and 1, but approaching them slowly.
+    """x / (1 + |x|): between -1 and 1 like tanh, but approaches the bounds more slowly.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Softsign()(torch.tensor([-1.0, 0.0, 3.0]))
@@ -180,8 +180,8 @@ class Threshold(Module):
     """x where it exceeds ``threshold``, else ``value``.
 
     Args:
-        threshold: the bound, itself not exceeded.
-        value: what stands for everything up to it.
+        threshold: the bound; x equal to it is replaced.
+        value: the replacement.
         inplace: write into the input.
 
     >>> import tensorgrad as torch
@@ -201,9 +201,9 @@ class Threshold(Module):
 
 
 class RReLU(Module):
-    """x where positive, else a·x; a is drawn evenly from [lower, upper) for each element while training.
+    """x where positive, else a·x; in training, a is drawn uniformly from [lower, upper) for each element.
 
-    Otherwise a is their mean, (lower + upper) / 2 (Xu et al., 2015).
+    In evaluation, a is the mean of the bounds, (lower + upper) / 2 (Xu et al., 2015).
 
     Args:
         lower, upper: the bounds of a.
@@ -229,10 +229,10 @@ class RReLU(Module):
 
 
 class Hardtanh(Module):
-    """clamp(x, min_val, max_val): straight between the bounds, constant beyond.
+    """clamp(x, min_val, max_val): linear between the bounds, constant beyond.
 
     Args:
-        min_val, max_val: the bounds, -1 and 1 unless told otherwise; ``min_value``, ``max_value``: their old names.
+        min_val, max_val: the bounds, by default -1 and 1; ``min_value`` and ``max_value`` are their old names.
         inplace: write into the input.
 
     Raises:
@@ -354,16 +354,16 @@ class LeakyReLU(Module):
 
 
 class PReLU(Module):
-    """x where positive, else a·x with a learned a, one for all or one per channel (He et al., 2015).
+    """x where positive, else a·x with a learned a, one for all channels or one per channel (He et al., 2015).
 
     Args:
-        num_parameters: 1, or the number of channels: the input's second dimension.
+        num_parameters: 1, or the number of channels (the size of the input's second dimension).
         init: the initial value of a.
 
     ``weight`` is a, (num_parameters).
 
     Raises:
-        RuntimeError: when called, if there are several a and not as many channels.
+        RuntimeError: when called, if there is more than one a and their number is not that of the channels.
 
     >>> import tensorgrad as torch
     >>> torch.nn.PReLU(2, init=0.5)(torch.tensor([[-1.0, -2.0], [3.0, -4.0]]))
@@ -414,7 +414,7 @@ class GLU(Module):
 
 
 class GELU(Module):
-    """x · Φ(x), Φ the normal distribution function; ``approximate="tanh"`` computes it by a tanh (Hendrycks, 2016).
+    """x · Φ(x), where Φ is the normal CDF; ``approximate="tanh"`` approximates it by a tanh (Hendrycks, 2016).
 
     >>> import tensorgrad as torch
     >>> torch.nn.GELU()(torch.tensor([-1.0, 2.0]))
@@ -452,7 +452,7 @@ class Hardshrink(Module):
 
 
 class Softshrink(Module):
-    """x moved towards 0 by ``lambd``, and 0 if it would cross it: sign(x) · max(|x| - lambd, 0).
+    """Shrinks x towards 0 by ``lambd``: sign(x) · max(|x| - lambd, 0).
 
     Raises:
         RuntimeError: when called, if ``lambd`` is negative.
@@ -504,10 +504,10 @@ class _Along(Module):
 
 
 class Softmax(_Along):
-    """exp(xᵢ) / Σⱼ exp(xⱼ) along ``dim``: positive numbers that add up to 1, in the input's shape.
+    """exp(xᵢ) / Σⱼ exp(xⱼ) along ``dim``: positive values that sum to 1, in the input's shape.
 
     Args:
-        dim: the dimension that j runs over; leaving it out is deprecated (0 for 0, 1 or 3 dimensions, else 1).
+        dim: the dimension that j runs over; omitting it is deprecated (0 for 0, 1 or 3 dimensions, else 1).
 
     Example::
 
@@ -545,10 +545,10 @@ class LogSoftmax(_Along):
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of (N, C, H, W) or (C, H, W), for each pixel by itself; the shape stays.
+    """Softmax over the channels of (N, C, H, W) or (C, H, W), separately for each pixel, in the input's shape.
 
     Raises:
-        ValueError: another number of dimensions.
+        ValueError: the input has another number of dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Softmax2d()(torch.tensor([[[0.0, 1.0]], [[0.0, 3.0]]]))[:, 0]  # two channels, two pixels

@@ -1,4 +1,4 @@
-"""A softmax over many classes of very different frequency, in clusters."""
+"""Adaptive softmax: an efficient softmax over many classes of very different frequency."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class _ASMoutput(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """log softmax over classes numbered by falling frequency: the rarer, the smaller the layer that scores them.
+    """Log softmax over classes sorted by decreasing frequency, with smaller layers for less frequent classes.
 
-    The head scores the most frequent classes and one entry per cluster of the others; only the clusters that are
+    The head scores the most frequent classes and one entry per cluster of the others. Only the clusters that are
     needed are computed (Grave et al., 2016, *Efficient softmax approximation for GPUs*).
 
     Args:
         in_features: the size of each sample.
         n_classes: the number of classes.
-        cutoffs: the first class of each cluster, ascending; what is below the first one is scored by the head.
-        div_value: the scores of cluster i pass through in_features / div_value^(i + 1) features.
+        cutoffs: the first class of each cluster, ascending; classes below the first cutoff are scored by the head.
+        div_value: the hidden layer of cluster i has in_features / div_value^(i + 1) features.
         head_bias: whether the head has a bias.
 
-    Called with samples (N, in_features) and class numbers (N), or with one of each, it returns ``output``, the
-    log-probability of each sample's class, and ``loss``, minus their mean.
+    Called with samples (N, in_features) and class indices (N), or with one of each, it returns ``output``, the
+    log-probability of each sample's class, and ``loss``, the negated mean of ``output``.
 
     Raises:
-        ValueError: ``cutoffs`` is empty, or not ascending numbers from 1 to n_classes - 1.
-        RuntimeError: samples and classes that do not fit together.
+        ValueError: ``cutoffs`` is empty, or not ascending integers from 1 to n_classes - 1.
+        RuntimeError: the shapes of samples and classes do not match.
 
     Example::
 
@@ -84,7 +84,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
 
     def _clusters(self) -> list[tuple[int, int]]:
-        """The first class of each cluster, and the first one after it."""
+        """Returns the clusters as (first class, end)."""
         return list(zip(self.cutoffs[:-1], self.cutoffs[1:], strict=True))
 
     def reset_parameters(self) -> None:
@@ -104,7 +104,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 f"Target values should be in [0, {self.n_classes - 1}], but values in range "
                 f"[{int(target.min())}, {int(target.max())}] were found. "
             )
-        entry = target.clamp(max=self.shortlist_size)  # of the head: the class, or its cluster
+        entry = target.clamp(max=self.shortlist_size)  # the head's entry: the class itself, or its cluster
         for low, _ in self._clusters()[1:]:
             entry = entry + (target >= low)
         output = F.log_softmax(self.head(input), dim=1).gather(1, entry.unsqueeze(1)).squeeze(1)
@@ -119,7 +119,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return _ASMoutput(output if batched else output.squeeze(0), loss)
 
     def log_prob(self, input: Tensor) -> Tensor:
-        """The log-probabilities of all classes: (N, n_classes) for samples (N, in_features)."""
+        """Returns the log-probabilities of all classes: (N, n_classes) for samples (N, in_features)."""
         head = F.log_softmax(self.head(input), dim=1)
         tails = [
             F.log_softmax(layers(input), dim=1) + head[:, self.shortlist_size + i].unsqueeze(1)
@@ -128,8 +128,11 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return torch.cat([head[:, : self.shortlist_size], *tails], dim=1)
 
     def predict(self, input: Tensor) -> Tensor:
-        """The most probable class of each sample: ``log_prob(input).argmax(1)``, in which the clusters are computed
-        only for samples whose best entry of the head is a cluster."""
+        """Returns the most probable class of each sample, (N) for samples (N, in_features).
+
+        The same as ``log_prob(input).argmax(1)``, but clusters are computed only for samples whose best entry of the
+        head is a cluster.
+        """
         best = self.head(input).argmax(dim=1)
         rows = (best >= self.shortlist_size).nonzero().squeeze(1)
         if rows.numel():
@@ -138,7 +141,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
 
 def _check(input: Tensor, target: Tensor) -> bool:
-    """Whether there is a batch. Raises: RuntimeError for samples and classes that do not fit together."""
+    """Returns whether there is a batch. Raises: RuntimeError if the shapes of samples and classes do not match."""
     if target.dim() == 1:
         if input.shape[0] != target.shape[0]:
             raise RuntimeError("Input and target should have the same size in the batch dimension.")

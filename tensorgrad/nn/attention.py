@@ -1,4 +1,4 @@
-"""The attention layer; and, as `torch.nn.attention` has it, the choice of a kernel."""
+"""The attention layer and, as in `torch.nn.attention`, the selection of a kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["MultiheadAttention", "NonDynamicallyQuantizableLinear", "SDPBackend"
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """A Linear under the name that PyTorch prints for the output projection of an attention layer.
+    """A ``Linear`` with the name that PyTorch prints for the output projection of an attention layer.
 
     >>> import tensorgrad as torch
     >>> torch.nn.MultiheadAttention(4, 2).out_proj
@@ -26,20 +26,20 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class MultiheadAttention(Module):
-    """Several attentions side by side, each on its share of the features (Vaswani et al., 2017).
+    """Multi-head attention: several attentions in parallel, each on a part of the features (Vaswani et al., 2017).
 
     Args:
-        embed_dim: features of the query and of the result.
-        num_heads: how many attentions; must divide ``embed_dim``.
-        dropout: the probability that an attention weight is dropped while training.
+        embed_dim: the number of features of the query and of the result.
+        num_heads: the number of heads; must divide ``embed_dim``.
+        dropout: the probability that an attention weight is dropped in training.
         bias: whether the projections have a bias.
         add_bias_kv: append a learned key and value.
-        add_zero_attn: append a key and value of zeros, to look at when nothing else is worth it.
-        kdim, vdim: features of key and value; by default ``embed_dim``.
+        add_zero_attn: append a key and value of zeros, so that a query can attend to nothing.
+        kdim, vdim: the numbers of features of key and value; by default ``embed_dim``.
         batch_first: tensors are (batch, length, features), not (length, batch, features).
 
     Raises:
-        ValueError, AssertionError: sizes that do not fit.
+        ValueError, AssertionError: the sizes are invalid.
 
     Example::
 
@@ -119,20 +119,22 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """For every query, the mean of the values, weighted by how well their keys fit it.
+        """Computes, for every query, the mean of the values weighted by how well their keys match the query.
+
+        A mask is True, or minus infinity, at the positions to ignore.
 
         Args:
-            query: (L, N, embed_dim); key: (S, N, kdim); value: (S, N, vdim); N first if ``batch_first``, or absent.
-            key_padding_mask: (N, S): keys that nobody may look at.
-            need_weights: also return the attention weights; without, the computation is faster.
-            attn_mask: (L, S) or (N·heads, L, S): which keys a query may not look at.
-            average_attn_weights: return the mean of the heads' weights instead of each head's.
+            query: (L, N, embed_dim). N is first with ``batch_first``, and absent without a batch.
+            key: (S, N, kdim), likewise.
+            value: (S, N, vdim), likewise.
+            key_padding_mask: (N, S), the keys that all queries ignore.
+            need_weights: also return the attention weights; the computation is faster without.
+            attn_mask: (L, S) or (N·heads, L, S), the keys that each query ignores.
+            average_attn_weights: return the mean of the heads' weights instead of the weights of each head.
             is_causal: a hint that ``attn_mask`` is the causal mask.
 
-            A mask is True, or minus infinity, where one may not look.
-
         Returns:
-            The result, of the query's shape, and the weights or ``None``.
+            The result, in the query's shape, and the weights or ``None``.
         """
         key_padding_mask = additive_mask(key_padding_mask, "key_padding_mask", attn_mask, query.dtype)
         attn_mask = additive_mask(attn_mask, "attn_mask", None, query.dtype)
@@ -150,7 +152,7 @@ class MultiheadAttention(Module):
         if swap:
             same_key, same_value = key is query, value is key
             query = query.transpose(0, 1)
-            # Equal inputs must stay the same object: that is how fewer matrix products are needed.
+            # Equal inputs must remain the same object, which saves matrix products.
             key = query if same_key else key.transpose(0, 1)
             value = key if same_value else value.transpose(0, 1)
         out, weights = multi_head_attention_forward(
@@ -164,7 +166,7 @@ class MultiheadAttention(Module):
         return (out.transpose(0, 1) if swap else out), weights
 
     def _is_plain(self, x: Tensor, padding: Any, mask: Any, need_weights: bool, is_causal: bool) -> bool:
-        """Whether nothing is special about an attention to itself: what is wrong is left to others to find."""
+        """Returns whether `self_attention` handles the call. Invalid arguments are left to the general function."""
         if padding is not None or self.bias_k is not None or self.add_zero_attn or not self._qkv_same_embed_dim:
             return False
         if mask is not None and not (is_causal and not need_weights and mask.shape == (x.shape[1], x.shape[1])):
@@ -174,9 +176,10 @@ class MultiheadAttention(Module):
     def merge_masks(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor
     ) -> tuple[Tensor | None, int | None]:
-        """Both masks as one, (N, heads, L, L) or the padding alone, (N, L), and what it is: 2, 1, or None without any.
+        """Merges both masks into one and returns it with its type.
 
-        Both are floating-point; ``query`` is (N, L, embed_dim).
+        The merged mask is (N, heads, L, L) with type 2. Without ``attn_mask`` it is the padding mask, (N, L), with
+        type 1, or None with None. Both masks are floating-point; ``query`` is (N, L, embed_dim).
         """
         if attn_mask is None:
             return key_padding_mask, None if key_padding_mask is None else 1

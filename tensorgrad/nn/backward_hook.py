@@ -1,7 +1,7 @@
-"""How a module's backward hooks see the gradients of its inputs and outputs.
+"""How a module's backward hooks get the gradients of its inputs and outputs.
 
-The tensors that enter the module, and those that leave it, pass through an identity op whose derivative reports the
-gradients that flow through it.
+The module's input and output tensors pass through an identity op whose backward reports the gradients that flow
+through it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tensorgrad.tensor import Tensor
 
 
 class BackwardHookFunction(Function):
-    """The identity; ``seen(gradients)`` is called with the gradients on their way back and may return others.
+    """The identity. In the backward pass, ``seen(gradients)`` is called and returns the gradients to pass on.
 
-    Where no gradient comes, ``seen`` gets zeros or ``None``, as ``zeros`` says: PyTorch does the one for the inputs of
-    a module, the other for its outputs.
+    For a missing gradient, ``seen`` gets zeros if ``zeros`` is True and ``None`` otherwise. PyTorch uses zeros for a
+    module's inputs and ``None`` for its outputs.
     """
 
     @staticmethod
@@ -39,7 +39,7 @@ class BackwardHook:
     """The backward hooks of one call of one module.
 
     Args:
-        module: what the hooks are told.
+        module: the module, passed to the hooks.
         hooks: ``hook(module, grad_input, grad_output)``, run once the gradients of the inputs are known.
         pre_hooks: ``hook(module, grad_output)``, run before the module's backward pass.
     """
@@ -51,13 +51,13 @@ class BackwardHook:
         self.n_inputs = 0
 
     def watch_inputs(self, args: tuple) -> tuple:
-        """``args`` with their tensors sent through the identity that reports their gradients."""
+        """Returns ``args`` with their tensors passed through the identity that reports their gradients."""
         self.n_inputs = len(args)
         args, self.inputs_watched = _through(args, self._inputs_done, zeros=True)
         return args
 
     def watch_outputs(self, result: Any) -> Any:
-        """The module's result, with its tensors sent through the identity that reports their gradients."""
+        """Returns the module's result with its tensors passed through the identity that reports their gradients."""
         if not isinstance(result, tuple):
             return _through((result,), self._outputs_done, zeros=False)[0][0]
         watched, _ = _through(result, self._outputs_done, zeros=False)
@@ -88,7 +88,7 @@ class BackwardHook:
 
     def _inputs_done(self, grads: tuple) -> tuple:
         outputs = self.grad_outputs
-        if outputs is None:  # the inputs were used around the module: nothing came back through its outputs
+        if outputs is None:  # the gradients did not come through the module's outputs
             return grads
         for hook in self.hooks:
             grads = _checked(hook(self.module, grads, outputs), grads, "Backward hook", "grad_input")
@@ -97,20 +97,21 @@ class BackwardHook:
 
 
 def _through(values: tuple, done: Callable, zeros: bool) -> tuple[tuple, bool]:
-    """``values`` with their tensors replaced by the identity's, and whether any of them can have a gradient."""
-    places = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+    """Returns ``values`` with tensors replaced by the identity's results, and whether any can have a gradient."""
+    positions = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
 
     def seen(grads: tuple) -> tuple:
         padded: list = [None] * len(values)
-        for i, grad in zip(places, grads, strict=True):
+        for i, grad in zip(positions, grads, strict=True):
             padded[i] = grad
         padded = done(tuple(padded))
-        return tuple(padded[i] for i in places)
+        return tuple(padded[i] for i in positions)
 
-    if not torch.is_grad_enabled() or not any(values[i].requires_grad for i in places):
+    if not torch.is_grad_enabled() or not any(values[i].requires_grad for i in positions):
         return values, False
     replaced = list(values)
-    for i, tensor in zip(places, BackwardHookFunction.apply(seen, zeros, *(values[i] for i in places)), strict=True):
+    results = BackwardHookFunction.apply(seen, zeros, *(values[i] for i in positions))
+    for i, tensor in zip(positions, results, strict=True):
         replaced[i] = tensor
     return tuple(replaced), True
 

@@ -1,4 +1,4 @@
-"""Normalisation by statistics that are kept from batch to batch: batch norm, and instance norm, which may keep them."""
+"""Batch norm and instance norm: normalization with optional running statistics."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tensorgrad.tensor import Tensor
 
 
 class _Tracked(_Scaled):
-    _version = 2  # since then, num_batches_tracked is part of the state
-    ranks: tuple[int, ...]  # how many dimensions the input may have
+    _version = 2  # num_batches_tracked is part of the state since version 2
+    ranks: tuple[int, ...]  # the numbers of dimensions that the input may have
 
     def __init__(
         self,
@@ -40,14 +40,14 @@ class _Tracked(_Scaled):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """Forgets the batches seen so far."""
+        """Resets the running statistics: means to zero, variances to one, and the batch count to zero."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """Sets the scale to one and the shift to zero, and forgets the batches seen so far."""
+        """Sets the weight to one and the bias to zero, and resets the running statistics."""
         self.reset_running_stats()
         super().reset_parameters()
 
@@ -104,21 +104,21 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """(x - mean) / √(var + eps) · weight + bias, over everything but the channels of (N, C, H, W).
+    """(x - mean) / √(var + eps) · weight + bias, with mean and variance over all dimensions but C of (N, C, H, W).
 
-    While training, mean and variance are the batch's, and the running ones move towards them; afterwards the running
-    ones are used (Ioffe and Szegedy, 2015).
+    In training, mean and variance are those of the batch, and the running statistics move towards them. In evaluation,
+    the running statistics are used (Ioffe and Szegedy, 2015).
 
     Args:
-        num_features: C.
+        num_features: C, the number of channels.
         eps: added to the variance.
-        momentum: how far the running statistics move; ``None``: they are the plain mean over all batches.
-        affine: whether there are a weight and a bias, one number per channel.
-        track_running_stats: whether there are running statistics; without, the batch's are always used.
+        momentum: the weight of a new batch in the running statistics; ``None`` averages all batches equally.
+        affine: whether there are a weight and a bias, one scalar per channel each.
+        track_running_stats: whether to keep running statistics; without them, the batch's are always used.
         bias: whether there is a bias.
 
     Raises:
-        ValueError: the input has another number of dimensions.
+        ValueError: the input does not have four dimensions.
 
     Example::
 
@@ -144,14 +144,14 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch norm of (N, C, *) whose statistics are those of the batches of all processes: here there is one.
+    """Batch norm of (N, C, *) with statistics over the batches of all processes, of which there is one here.
 
     Args:
-        process_group: kept and not used.
+        process_group: stored, but not used.
         others: those of :class:`BatchNorm2d`.
 
     Raises:
-        ValueError: the input has less than two dimensions or no channels.
+        ValueError: the input has fewer than two dimensions or no channels.
 
     Example::
 
@@ -185,10 +185,10 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """Replaces every batch norm in ``module`` by a :class:`SyncBatchNorm` of the same parameters and buffers.
+        """Replaces every batch norm in ``module`` by a :class:`SyncBatchNorm` with the same parameters and buffers.
 
         Returns:
-            ``module``; or what stands for it, if it is a batch norm itself.
+            ``module``, or its replacement if it is itself a batch norm.
 
         Example::
 
@@ -285,7 +285,7 @@ class _InstanceNorm(_Tracked):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance norm of (N, C, L) or (C, L): over L alone. Arguments and formula: :class:`InstanceNorm2d`.
+    """Instance norm of (N, C, L) or (C, L), over L. Arguments and formula: :class:`InstanceNorm2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.InstanceNorm1d(2)(torch.tensor([[1.0, 3.0], [10.0, 30.0]]))
@@ -303,7 +303,7 @@ class InstanceNorm2d(_InstanceNorm):
     ``affine`` and ``track_running_stats`` are off by default.
 
     Raises:
-        ValueError: the input has another number of dimensions, or another number of channels while there is a weight.
+        ValueError: the input has another number of dimensions, or, with ``affine``, another number of channels.
 
     >>> import tensorgrad as torch
     >>> torch.nn.InstanceNorm2d(1)(torch.tensor([[[[1.0, 3.0]]]]))
@@ -314,7 +314,7 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance norm of (N, C, D, H, W) or (C, D, H, W): over D, H and W. The arguments: :class:`InstanceNorm2d`.
+    """Instance norm of (N, C, D, H, W) or (C, D, H, W), over D, H and W. Arguments: :class:`InstanceNorm2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.InstanceNorm3d(1)(torch.tensor([1.0, 3.0]).view(1, 1, 1, 2))

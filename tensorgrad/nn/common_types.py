@@ -1,4 +1,4 @@
-"""`torch.nn.common_types`: what layers' annotations call a size, one number or one for each dimension."""
+"""`torch.nn.common_types`: type aliases for sizes, either a scalar or a tuple with one value per dimension."""
 
 from __future__ import annotations
 

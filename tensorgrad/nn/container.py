@@ -1,4 +1,4 @@
-"""Modules that hold others: in a row, in a list, by name; and the same for parameters."""
+"""Modules that contain others, in sequence, in a list or by name, and the same for parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorgrad.tensor import Tensor
 
 
 class Container(Module):
-    """Deprecated: a module with the submodules that were given by name. Subclass :class:`Module` instead.
+    """Deprecated: a module whose submodules are given by name. Subclass :class:`Module` instead.
 
     >>> import tensorgrad as torch, warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
@@ -37,15 +37,15 @@ class Container(Module):
 
 
 def _position(index: Any, size: int) -> int:
-    """``index`` as a number from 0, from the end if it is negative."""
+    """Converts ``index``, which counts from the end if negative, to a position from 0."""
     index = operator.index(index)
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of range")
     return index % size
 
 
-class _Row(Module):
-    """What Sequential and ModuleList share: submodules named "0", "1", ... (or by the names they were given)."""
+class _Indexed(Module):
+    """Base of Sequential and ModuleList: submodules named "0", "1", ... (or as given)."""
 
     _modules: dict[str, Any]
 
@@ -72,7 +72,7 @@ class _Row(Module):
         return self._modules[self._name_at(index)]
 
     def _part(self, members: list) -> Any:
-        """A new row of some of the members, given with their names."""
+        """Returns a new container of some of the members, given as (name, module)."""
         raise NotImplementedError
 
     def pop(self, key: int | slice) -> Any:
@@ -96,8 +96,8 @@ class _Row(Module):
         return [name for name in super().__dir__() if not name.isdigit()]
 
 
-class Sequential(_Row):
-    """Calls its modules one after another, each on the result of the one before.
+class Sequential(_Indexed):
+    """Calls its modules one after another, each on the result of the previous one.
 
     Args:
         args: the modules; or one ``OrderedDict`` of modules by name.
@@ -134,8 +134,8 @@ class Sequential(_Row):
         """Puts ``module`` before position ``index``; returns ``self``.
 
         Raises:
-            AssertionError: not a module.
-            IndexError: no such position.
+            AssertionError: ``module`` is not a module.
+            IndexError: there is no such position.
         """
         if not isinstance(module, Module):
             raise AssertionError(f"module should be of type: {Module}")
@@ -146,16 +146,16 @@ class Sequential(_Row):
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Sequential:
-        """Adds every module of an iterable at the end; returns ``self``."""
+        """Adds all modules of an iterable at the end; returns ``self``."""
         for module in list(sequential):
             self.append(module)
         return self
 
     def __add__(self, other: Any) -> Sequential:
-        return Sequential(*self, *_row(other))
+        return Sequential(*self, *_sequential(other))
 
     def __iadd__(self, other: Any) -> Sequential:
-        return self.extend(_row(other))
+        return self.extend(_sequential(other))
 
     def __mul__(self, other: int) -> Sequential:
         return Sequential(*list(self) * _times(self, other))
@@ -166,21 +166,21 @@ class Sequential(_Row):
         return self.extend(list(self) * (_times(self, other) - 1))
 
 
-def _row(other: Any) -> Sequential:
+def _sequential(other: Any) -> Sequential:
     if not isinstance(other, Sequential):
         raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)!s} is given.")
     return other
 
 
-def _times(row: Sequential, other: int) -> int:
+def _times(modules: Sequential, other: int) -> int:
     if not isinstance(other, int):
-        raise TypeError(f"unsupported operand type(s) for *: {type(row)} and {type(other)}")
+        raise TypeError(f"unsupported operand type(s) for *: {type(modules)} and {type(other)}")
     if other <= 0:
-        raise ValueError(f"Non-positive multiplication factor {other} for {type(row)}")
+        raise ValueError(f"Non-positive multiplication factor {other} for {type(modules)}")
     return other
 
 
-class ModuleList(_Row):
+class ModuleList(_Indexed):
     """A list of modules that registers them; it has no ``forward`` of its own.
 
     Example::
@@ -206,7 +206,11 @@ class ModuleList(_Row):
         self._insert(index, module)
 
     def extend(self, modules: Iterable[Module]) -> ModuleList:
-        """Adds every module of an iterable at the end; returns ``self``. Raises TypeError for anything else."""
+        """Adds all modules of an iterable at the end; returns ``self``.
+
+        Raises:
+            TypeError: ``modules`` is not an iterable.
+        """
         if not isinstance(modules, Iterable):
             raise TypeError(f"ModuleList.extend should be called with an iterable, but got {type(modules).__name__}")
         for module in list(modules):
@@ -220,7 +224,7 @@ class ModuleList(_Row):
         return ModuleList([*self, *other])
 
     def __repr__(self) -> str:
-        """Equal neighbours are printed once, with their count."""
+        """Prints runs of equal modules once, with their count."""
         runs: list[tuple[int, int, str]] = []  # (first, last, text)
         for i, module in enumerate(self):
             text = repr(module)
@@ -270,7 +274,7 @@ class ModuleDict(Module):
         return key in self._modules
 
     def clear(self) -> None:
-        """Removes all."""
+        """Removes all modules."""
         self._modules.clear()
 
     def pop(self, key: str) -> Any:
@@ -295,8 +299,8 @@ class ModuleDict(Module):
         """Adds the modules of a mapping, or of an iterable of pairs, replacing those of the same name.
 
         Raises:
-            TypeError: neither of both.
-            ValueError: something in the iterable is not a pair.
+            TypeError: ``modules`` is not an iterable, or one of its elements is not.
+            ValueError: an element of the iterable is not a pair.
         """
         for key, module in _pairs(modules, "ModuleDict"):
             self[key] = module
@@ -334,7 +338,7 @@ def _line(key: Any, value: Any, kind_of_data: Callable) -> str:
 
 
 class ParameterList(Module):
-    """A list of parameters that registers them; a tensor in it becomes a parameter, other objects are just kept.
+    """A list of parameters that registers them. Tensors become parameters; other objects are stored unchanged.
 
     Example::
 
@@ -371,7 +375,11 @@ class ParameterList(Module):
         return self
 
     def extend(self, values: Iterable[Any]) -> ParameterList:
-        """Adds every value of an iterable at the end; returns ``self``. Raises TypeError for anything else."""
+        """Adds all values of an iterable at the end; returns ``self``.
+
+        Raises:
+            TypeError: ``values`` is not an iterable, or is a tensor.
+        """
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
             raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
         for value in list(values):
@@ -392,7 +400,7 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dictionary of parameters that registers them; a tensor in it becomes a parameter, other objects are just kept.
+    """A dictionary of parameters that registers them. Tensors become parameters; other objects are stored unchanged.
 
     Example::
 
@@ -444,13 +452,13 @@ class ParameterDict(Module):
         return ParameterDict(OrderedDict((key, self[key]) for key in self._keys))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The parameter called ``key``, set to ``default`` first if there is none."""
+        """Returns the parameter called ``key``, after setting it to ``default`` if there is none."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def clear(self) -> None:
-        """Removes all."""
+        """Removes all parameters."""
         for key in list(self._keys):
             del self[key]
 
@@ -490,12 +498,12 @@ class ParameterDict(Module):
         """Adds the parameters of a mapping, or of an iterable of pairs, replacing those of the same name.
 
         Raises:
-            TypeError: neither of both.
-            ValueError: something in the iterable is not a pair.
+            TypeError: ``parameters`` is not an iterable, or one of its elements is not.
+            ValueError: an element of the iterable is not a pair.
         """
         pairs = _pairs(parameters, "ParameterDict")
         if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
-            pairs.sort()  # as PyTorch does, which is older than ordered dictionaries
+            pairs.sort()  # as in PyTorch, whose code predates ordered dictionaries
         for key, value in pairs:
             self[key] = value
 

@@ -16,12 +16,12 @@ _MODES = {"zeros", "reflect", "replicate", "circular"}
 
 
 def per_dimension(value: Any, n: int) -> tuple:
-    """``value`` for each of ``n`` dimensions: an iterable as it is, anything else repeated."""
+    """Returns ``value`` as a tuple of ``n``: iterables are converted, anything else is repeated."""
     return tuple(value) if hasattr(value, "__iter__") else (value,) * n
 
 
 class _ConvNd(Module):
-    """What all convolutions share: their settings, parameters, initial values and printed form."""
+    """Base of all convolutions: their settings, parameters, initial values and repr."""
 
     dimensions: int
     transposed = False
@@ -73,7 +73,7 @@ class _ConvNd(Module):
         self.reset_parameters()
 
     def _reversed_padding(self) -> list[int]:
-        """The padding as ``F.pad`` wants it: last dimension first, before and after."""
+        """Returns the padding in the order of ``F.pad``: last dimension first, before and after."""
         if self.padding == "valid":
             return [0] * (2 * self.dimensions)
         amounts: list[int] = []
@@ -86,7 +86,7 @@ class _ConvNd(Module):
         return amounts
 
     def reset_parameters(self) -> None:
-        """Draws new initial values: evenly from ±1/√fan_in."""
+        """Draws new initial values, uniformly from ±1/√fan_in."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
@@ -165,21 +165,21 @@ class Conv2d(_Conv):
     out[n, j] = bias[j] + Σᵢ weight[j, i] ⋆ input[n, i], where (w ⋆ x)[h, v] = Σ w[a, b] x[h + a, v + b].
 
     Args:
-        in_channels: channels of the input.
-        out_channels: channels of the result, one filter each.
-        kernel_size: size of the filters; like the next three a number or one per dimension.
-        stride: how far the filter moves from one output to the next.
-        padding: what is added on both sides; also ``"valid"`` (nothing) or ``"same"`` (the size is kept).
-        dilation: distance between the filter's taps.
-        groups: blocks of channels that do not see each other.
-        bias: whether a number per channel is added.
+        in_channels: the number of channels of the input.
+        out_channels: the number of channels of the result, each with its filter.
+        kernel_size: the size of the filters; an int or one per dimension, as are the next three.
+        stride: the step of the filter from one output to the next.
+        padding: how much is added on each side; also ``"valid"`` (nothing) or ``"same"`` (keeps the size).
+        dilation: the distance between the filter's elements.
+        groups: the number of groups that the channels are divided into; each is convolved separately.
+        bias: whether a learned bias per channel is added.
         padding_mode: ``zeros``, ``reflect``, ``replicate`` or ``circular``.
 
     ``weight`` is (out_channels, in_channels / groups, *kernel_size), ``bias`` (out_channels).
     H becomes ⌊(H + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1, and W likewise.
 
     Raises:
-        ValueError: groups that do not divide the channels, or an unknown padding.
+        ValueError: ``groups`` does not divide the channels, or the padding is unknown.
 
     Example::
 
@@ -238,7 +238,7 @@ class _ConvTranspose(_ConvNd):
         )  # fmt: skip
 
     def _output_padding(self, input: Tensor, output_size: Any) -> tuple:
-        """How much to add on one side to get the size asked for: a stride makes several sizes possible."""
+        """Returns the output padding that gives ``output_size``; with a stride, several sizes are possible."""
         if output_size is None:
             return self.output_padding
         n = self.dimensions
@@ -272,7 +272,7 @@ class _ConvTranspose(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """The transpose of :class:`Conv1d`, which spreads each input of (N, C, L) or (C, L) over a window.
+    """The transpose of :class:`Conv1d`: spreads each input of (N, C, L) or (C, L) over a window.
 
     The arguments, and the size of the result, are those of :class:`ConvTranspose2d`.
 
@@ -290,22 +290,22 @@ class ConvTranspose1d(_ConvTranspose):
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """The transpose of :class:`Conv2d`: its gradient as a layer, which spreads every input over a window.
+    """The transpose of :class:`Conv2d`, its gradient as a layer: spreads each input over a window.
 
-    Of (N, C, H, W) or (C, H, W).
+    The input is (N, C, H, W) or (C, H, W).
 
     Args:
         in_channels, out_channels, kernel_size, groups, bias, dilation: as in :class:`Conv2d`.
-        stride: how far apart neighbouring inputs land in the result.
-        padding: what the convolution would have added, hence what is cut from the result.
-        output_padding: what is added at the far side of the result; ``forward(input, output_size)`` works it out.
+        stride: the distance in the result between neighboring inputs.
+        padding: the padding of the corresponding convolution; this much is cut from each side of the result.
+        output_padding: extra size at the end of the result; ``forward(input, output_size)`` computes it.
 
     ``weight`` is (in_channels, out_channels / groups, *kernel_size). H becomes
     (H - 1)·stride - 2·padding + dilation·(kernel_size - 1) + output_padding + 1, and W likewise.
 
     Raises:
-        ValueError: groups that do not divide the channels, a ``padding_mode`` other than ``zeros``; or, when called, an
-            ``output_size`` that no convolution of these settings would turn into the input's.
+        ValueError: ``groups`` does not divide the channels, or ``padding_mode`` is not ``zeros``; or, when called, no
+            convolution with these settings turns ``output_size`` into the input's size.
 
     Example::
 
@@ -321,7 +321,7 @@ class ConvTranspose2d(_ConvTranspose):
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """The transpose of :class:`Conv3d`, which spreads each input of (N, C, D, H, W) or (C, D, H, W) over a window.
+    """The transpose of :class:`Conv3d`: spreads each input of (N, C, D, H, W) or (C, D, H, W) over a window.
 
     The arguments, and the size of the result, are those of :class:`ConvTranspose2d`.
 

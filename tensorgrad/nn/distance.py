@@ -1,4 +1,4 @@
-"""How far apart, or how parallel, two vectors are."""
+"""Distances and similarities of pairs of vectors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class PairwiseDistance(Module):
     """‖x₁ - x₂ + eps‖ₚ along the last dimension.
 
     Args:
-        p: the norm's degree.
+        p: the degree of the norm.
         eps: added to the difference, which keeps the gradient finite at 0.
-        keepdim: keep the last dimension, of size 1.
+        keepdim: keep the last dimension with size 1.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""Layers that drop some of their input while training."""
+"""Layers that randomly drop some of their input in training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorgrad.tensor import Tensor
 class _Dropout(Module):
     """
     Args:
-        p: the probability that something is dropped, in [0, 1].
+        p: the probability that an element or a channel is dropped, in [0, 1].
         inplace: write into the input.
 
     Raises:
@@ -28,9 +28,9 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """While training, sets each element to 0 with probability ``p`` and divides the others by 1 - p.
+    """In training, sets each element to 0 with probability ``p`` and divides the others by 1 - p.
 
-    So the expected value stays; when not training, nothing happens. The input may have any shape.
+    This preserves the expected value. In evaluation, the input is returned unchanged. It may have any shape.
 
     Args:
         p: the probability that an element is dropped, in [0, 1].
@@ -53,10 +53,10 @@ class Dropout(_Dropout):
 
 
 class Dropout1d(_Dropout):
-    """As :class:`Dropout`, but drops whole channels of (N, C, L) or (C, L) (Tompson et al., 2015).
+    """Like :class:`Dropout`, but drops whole channels of (N, C, L) or (C, L) (Tompson et al., 2015).
 
-    Neighbouring elements of a channel are much alike: dropping them one by one would hide little.
-    ``p``: the probability that something is dropped, in [0, 1]; ``inplace``: write into the input.
+    Neighboring elements of a channel are usually similar, so dropping single elements would have little effect.
+    ``p`` is the probability that a channel is dropped, in [0, 1]; ``inplace`` writes into the input.
 
     Raises:
         ValueError: ``p`` is outside [0, 1].
@@ -75,10 +75,10 @@ class Dropout1d(_Dropout):
 
 
 class Dropout2d(_Dropout):
-    """As :class:`Dropout`, but drops whole channels of (N, C, H, W) or (N, C, L) (Tompson et al., 2015).
+    """Like :class:`Dropout`, but drops whole channels of (N, C, H, W) or (N, C, L) (Tompson et al., 2015).
 
-    Neighbouring elements of a channel are much alike: dropping them one by one would hide little.
-    ``p``: the probability that something is dropped, in [0, 1]; ``inplace``: write into the input.
+    Neighboring elements of a channel are usually similar, so dropping single elements would have little effect.
+    ``p`` is the probability that a channel is dropped, in [0, 1]; ``inplace`` writes into the input.
 
     Raises:
         ValueError: ``p`` is outside [0, 1].
@@ -94,10 +94,10 @@ class Dropout2d(_Dropout):
 
 
 class Dropout3d(_Dropout):
-    """As :class:`Dropout`, but drops whole channels of (N, C, D, H, W) or (C, D, H, W) (Tompson et al., 2015).
+    """Like :class:`Dropout`, but drops whole channels of (N, C, D, H, W) or (C, D, H, W) (Tompson et al., 2015).
 
-    Neighbouring elements of a channel are much alike: dropping them one by one would hide little.
-    ``p``: the probability that something is dropped, in [0, 1]; ``inplace``: write into the input.
+    Neighboring elements of a channel are usually similar, so dropping single elements would have little effect.
+    ``p`` is the probability that a channel is dropped, in [0, 1]; ``inplace`` writes into the input.
 
     Raises:
         ValueError: ``p`` is outside [0, 1].
@@ -113,11 +113,11 @@ class Dropout3d(_Dropout):
 
 
 class AlphaDropout(_Dropout):
-    """Dropout that keeps zero mean and unit variance, for use with SELU (Klambauer et al., 2017).
+    """Dropout that preserves zero mean and unit variance, for use with SELU (Klambauer et al., 2017).
 
-    While training, a·(x kept, or α' with probability ``p``) + b, where α' = -1.7581 is the least value of SELU,
+    In training, the result is a·(x, or α' with probability ``p``) + b, where α' = -1.7581 is the minimum of SELU,
     a = ((1 - p)(1 + p α'²))^(-1/2) and b = -a α' p.
-    ``p``: the probability that something is dropped, in [0, 1]; ``inplace`` is kept and, as in PyTorch, not used.
+    ``p`` is the probability that an element is dropped, in [0, 1]; ``inplace`` has no effect, as in PyTorch.
 
     Raises:
         ValueError: ``p`` is outside [0, 1].
@@ -133,9 +133,9 @@ class AlphaDropout(_Dropout):
 
 
 class FeatureAlphaDropout(_Dropout):
-    """As :class:`AlphaDropout`, but drops whole channels of (N, C, *), * being anything.
+    """Like :class:`AlphaDropout`, but drops whole channels of (N, C, *).
 
-    ``p``: the probability that something is dropped, in [0, 1]; ``inplace`` is kept and, as in PyTorch, not used.
+    ``p`` is the probability that a channel is dropped, in [0, 1]; ``inplace`` has no effect, as in PyTorch.
 
     Raises:
         ValueError: ``p`` is outside [0, 1].

@@ -1,4 +1,4 @@
-"""Tables of vectors whose entries are looked up, and summed up, several at a time."""
+"""Tables of vectors that are looked up and reduced (summed, averaged, ...) in bags."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tensorgrad.tensor import Tensor
 
 
 class EmbeddingBag(Module):
-    """:class:`Embedding` followed by a sum, mean or maximum over bags of vectors, without keeping the vectors.
+    """:class:`Embedding` followed by a sum, mean or maximum over bags of vectors, without storing the vectors.
 
     Args:
-        num_embeddings: how many vectors.
-        embedding_dim: the size of each.
-        max_norm: vectors longer than this are shortened (in place) when they are looked up.
+        num_embeddings: the number of vectors.
+        embedding_dim: the size of each vector.
+        max_norm: vectors with a larger norm are scaled down (in place) to this norm when they are looked up.
         norm_type: the degree of the norm for ``max_norm``.
-        scale_grad_by_freq: divide gradients by how often the number occurs in the batch; not for ``"max"``.
+        scale_grad_by_freq: divide gradients by how often the index occurs in the batch; not for ``"max"``.
         mode: ``"sum"``, ``"mean"`` or ``"max"``.
         sparse: accepted; gradients are always dense.
         include_last_offset: ``offsets`` ends with the end of the last bag.
-        padding_idx: the number whose vector counts in no bag, gets no gradient and starts as zeros.
+        padding_idx: the index whose vector is ignored in all bags, gets no gradient and is initialized to zeros.
 
-    ``weight`` is (num_embeddings, embedding_dim) and starts from N(0, 1). What it is called with is explained at
+    ``weight`` is (num_embeddings, embedding_dim), initialized from N(0, 1). The arguments of a call are explained at
     :func:`~tensorgrad.nn.functional.embedding_bag`.
 
     Raises:
@@ -110,14 +110,14 @@ class EmbeddingBag(Module):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> EmbeddingBag:
-        """Bags over a given table of vectors, one per row, whose memory it shares.
+        """Returns bags over a given table of vectors, one per row, sharing its memory.
 
         Args:
             embeddings: the table.
-            freeze: whether the table stays as it is in training.
+            freeze: whether the table is left unchanged by training.
 
         Raises:
-            AssertionError: the table has not two dimensions.
+            AssertionError: the table is not two-dimensional.
         """
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")

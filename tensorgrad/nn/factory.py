@@ -1,4 +1,4 @@
-"""The keyword arguments with which a layer makes its parameters."""
+"""The keyword arguments that a layer passes on when it creates its parameters."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ _NAMES = ("device", "dtype", "memory_format")
 
 
 def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
-    """The ones of ``device``, ``dtype`` and ``memory_format`` among a layer's keyword arguments, checked.
+    """Returns ``device``, ``dtype`` and ``memory_format``, as far as given, from a layer's keyword arguments.
 
     Args:
-        kwargs: what the layer's ``__init__`` got. An argument of its own that is called ``dtype``, say, would hide
-            this one: then it comes in the dictionary ``factory_kwargs``.
+        kwargs: the keyword arguments of the layer's ``__init__``. If the layer has a parameter of the same name, such
+            as ``dtype``, these arguments can be passed in a dictionary ``factory_kwargs``.
 
     Raises:
-        TypeError: something else is there, or one of the three comes twice.
+        TypeError: there is another argument, or one of the three is given twice.
 
     Example::
 

@@ -9,7 +9,7 @@ from tensorgrad.tensor import Tensor
 
 
 class Flatten(Module):
-    """Makes one dimension of ``start_dim`` to ``end_dim``; by default all but the first, which counts the samples.
+    """Merges the dimensions ``start_dim`` to ``end_dim`` into one; by default all but the first (the batch).
 
     Example::
 
@@ -37,7 +37,7 @@ class Unflatten(Module):
         unflattened_size: the sizes it becomes; one may be -1.
 
     Raises:
-        TypeError: ``unflattened_size`` is not a tuple of numbers.
+        TypeError: ``unflattened_size`` is not a tuple or list of ints.
 
     Example::
 
@@ -68,9 +68,9 @@ class Unflatten(Module):
 
 
 class PixelShuffle(Module):
-    """Turns channels into finer pixels: (*, C r², H, W) to (*, C, H r, W r) (Shi et al., 2016).
+    """Moves channels to a finer pixel grid: (*, C r², H, W) to (*, C, H r, W r) (Shi et al., 2016).
 
-    out[c, h r + i, w r + j] = input[c r² + i r + j, h, w], r being ``upscale_factor``.
+    out[c, h r + i, w r + j] = input[c r² + i r + j, h, w], where r is ``upscale_factor``.
 
     Raises:
         RuntimeError: when called, if r² does not divide the channels.
@@ -105,9 +105,9 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Turns blocks of r×r pixels into channels: (*, C, H r, W r) to (*, C r², H, W): undoes :class:`PixelShuffle`.
+    """Moves blocks of r×r pixels to channels, (*, C, H r, W r) to (*, C r², H, W): undoes :class:`PixelShuffle`.
 
-    out[c r² + i r + j, h, w] = input[c, h r + i, w r + j], r being ``downscale_factor``.
+    out[c r² + i r + j, h, w] = input[c, h r + i, w r + j], where r is ``downscale_factor``.
 
     Raises:
         RuntimeError: when called, if r does not divide height and width.
@@ -146,7 +146,7 @@ class PixelUnshuffle(Module):
 class ChannelShuffle(Module):
     """Interleaves the channels of ``groups`` groups: (N, C, *) as (N, g, C/g, *), transposed (Zhang et al., 2018).
 
-    The shape stays.
+    The shape does not change.
 
     Raises:
         RuntimeError: when called, if ``groups`` does not divide the channels.

@@ -1,4 +1,4 @@
-"""Images as columns of windows, and back."""
+"""Extracting windows of images as columns, and the reverse."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tensorgrad.tensor import Tensor
 
 
 class Fold(Module):
-    """Adds columns (N, C · taps, windows) up to images (N, C, *output_size): the transpose of :class:`Unfold`.
+    """Sums columns (N, C · window size, windows) into images (N, C, *output_size): the transpose of :class:`Unfold`.
 
     Args:
         output_size: the size of the images.
-        kernel_size: size of the windows; like the next three a number or one per dimension.
-        dilation: distance between a window's elements.
-        padding: zeros that had been added on both sides.
-        stride: distance from window to window.
+        kernel_size: the size of the windows; an int or one per dimension, as are the next three.
+        dilation: the distance between a window's elements.
+        padding: how many zeros had been added on each side.
+        stride: the distance between windows.
 
     Example::
 
@@ -44,7 +44,7 @@ class Fold(Module):
 
 
 class Unfold(Module):
-    """The windows of images (N, C, H, W) as columns (N, C · taps, windows). Arguments: :class:`Fold`.
+    """Extracts windows of images (N, C, H, W) as columns (N, C · window size, windows). Arguments: :class:`Fold`.
 
     Example::
 

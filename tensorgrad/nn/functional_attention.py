@@ -1,7 +1,7 @@
 """Multi-head attention as a function (Vaswani et al., 2017, *Attention Is All You Need*).
 
-Everything is laid out (length, batch, features), or (length, features) without a batch. A mask says where *not* to
-look: True in a boolean one, minus infinity in a floating-point one, which is added to the scores.
+All tensors are (length, batch, features), or (length, features) without a batch. A mask marks positions that are *not*
+attended to: with True in a boolean mask, with minus infinity in a floating-point one, which is added to the scores.
 """
 
 from __future__ import annotations
@@ -42,39 +42,39 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """softmax(Q Kᵀ / √d + mask) V for each head, the heads side by side, times ``out_proj_weight`` plus its bias.
+    """softmax(Q Kᵀ / √d + mask) V for each head; the heads are concatenated and projected by ``out_proj_weight``.
 
-    What :class:`~tensorgrad.nn.MultiheadAttention` computes. L is the query's length, S that of key and value, N the
-    batch, E the features, h the heads, d = E/h; without a batch, N is left out.
+    This is what :class:`~tensorgrad.nn.MultiheadAttention` computes. L is the length of the query, S that of key and
+    value, N the batch size, E the number of features, h the number of heads, and d = E/h. N is absent without a batch.
 
     Args:
         query, key, value: (L, N, E), (S, N, features of the key), (S, N, features of the value).
         embed_dim_to_check: E, the features that ``query`` must have.
         num_heads: h, which divides E.
-        in_proj_weight, in_proj_bias: (3 E, E) and (3 E), what makes Q, K and V of the three, one below the other.
-        bias_k, bias_v: (1, 1, E), a learned key and value appended to all others.
+        in_proj_weight, in_proj_bias: (3 E, E) and (3 E), the stacked projections to Q, K and V.
+        bias_k, bias_v: (1, 1, E), a learned key and value that are appended to the others.
         add_zero_attn: append a key and a value of zeros.
-        dropout_p: the probability that a weight is dropped, while ``training``.
-        out_proj_weight, out_proj_bias: (E, E) and (E), of the last step.
-        key_padding_mask: (N, S), which keys not to look at.
+        dropout_p: the probability that an attention weight is dropped, if ``training``.
+        out_proj_weight, out_proj_bias: (E, E) and (E), the output projection.
+        key_padding_mask: (N, S), the keys to ignore.
         need_weights: return the attention weights.
-        attn_mask: (L, S) or (N·h, L, S), which keys each query does not look at.
-        use_separate_proj_weight: project by the three ``?_proj_weight``, (E, features), instead of ``in_proj_weight``.
+        attn_mask: (L, S) or (N·h, L, S), the keys that each query ignores.
+        use_separate_proj_weight: project with the three ``?_proj_weight``, (E, features), not ``in_proj_weight``.
         static_k, static_v: (N·h, S, d), used instead of the projected key and value.
         average_attn_weights: return the mean of the weights over the heads.
-        is_causal: a promise that ``attn_mask`` is the causal one, which allows to compute faster.
+        is_causal: a promise that ``attn_mask`` is the causal mask, which allows a faster computation.
 
     Returns:
-        The result, (L, N, E), and the attention weights, (N, L, S) averaged over the heads or (N, h, L, S), or ``None``
-        without ``need_weights``.
+        The result, (L, N, E), and the attention weights: (N, L, S) if averaged over the heads, otherwise (N, h, L, S),
+        or ``None`` without ``need_weights``.
 
     Raises:
-        AssertionError, RuntimeError: shapes that do not fit; the text names them.
+        AssertionError, RuntimeError: the shapes do not match; the message names them.
 
     Example::
 
         >>> import tensorgrad as torch
-        >>> x, same = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.eye(2)  # two places, two features, no projection
+        >>> x, same = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.eye(2)  # length 2, 2 features, no projection
         >>> out, weights = torch.nn.functional.multi_head_attention_forward(
         ...     x, x, x, 2, 1, same.repeat(3, 1), None, None, None, False, 0.0, same, None
         ... )
@@ -99,7 +99,7 @@ def multi_head_attention_forward(
             "`generate_square_subsequent_mask` to create this mask."
         )
     if is_causal and key_padding_mask is None and not need_weights:
-        attn_mask = None  # the hint says all that the mask does, and is faster
+        attn_mask = None  # is_causal replaces the mask, and is faster
     else:
         attn_mask = additive_mask(attn_mask, "attn_mask", None, query.dtype)
         is_causal = False
@@ -138,7 +138,7 @@ def multi_head_attention_forward(
     if add_zero_attn:
         k, v = (torch.cat([t, t.new_zeros((t.shape[0], 1, t.shape[2]))], dim=1) for t in (k, v))
     source = k.shape[1]
-    extra = (bias_k is not None) + bool(add_zero_attn)  # what was appended may always be looked at
+    extra = (bias_k is not None) + bool(add_zero_attn)  # appended keys are never masked
     mask = _merge(attn_mask, key_padding_mask, extra, batch, num_heads, source)
 
     if not training:
@@ -183,16 +183,16 @@ def self_attention(
     batch_dim: int,
     rows_first: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """What most layers need: a sequence (or, with ``batch_dim`` 1, a batch of rows of sequences) attends to itself.
+    """Self-attention without masks, the common case, of ``x`` with the batch in dimension ``batch_dim`` (0 or 1).
 
-    Nothing is masked but, if ``is_causal``, what comes later; nothing is moved in memory between the projections: heads
-    are views. The result is laid out as ``x`` or, with ``rows_first``, (length, batch) in memory: a dropout after it
-    draws its numbers in that order, as PyTorch's does. The weights are (N, L, S) or (N, heads, L, S).
+    With ``is_causal``, later positions are ignored. Heads are views: between the projections nothing is copied. The
+    result has the memory layout of ``x`` or, with ``rows_first``, (length, batch): a dropout that follows draws its
+    random values in that order, as PyTorch's does. The weights are (N, L, S) or (N, heads, L, S).
     """
     first, second, features = x.shape
-    places = (first, second, num_heads, features // num_heads)
+    by_head = (first, second, num_heads, features // num_heads)
     order, back = ((0, 2, 1, 3), (0, 2, 1, 3)) if batch_dim == 0 else ((1, 2, 0, 3), (2, 0, 1, 3))
-    q, k, v = (t.view(places).permute(order) for t in F.linear(x, in_proj_weight, in_proj_bias).chunk(3, dim=-1))
+    q, k, v = (t.view(by_head).permute(order) for t in F.linear(x, in_proj_weight, in_proj_bias).chunk(3, dim=-1))
     attention: Tensor | None = None
     if need_weights:
         attention = F.softmax((q * math.sqrt(1.0 / q.shape[-1])) @ k.transpose(-2, -1), dim=-1)
@@ -212,10 +212,9 @@ def self_attention(
 def additive_mask(
     mask: Tensor | None, name: str, other: Tensor | None, dtype: Any, other_name: str = "attn_mask"
 ) -> Tensor | None:
-    """A mask to be added to scores: a boolean one becomes minus infinity where it is True.
+    """Returns a mask to add to the scores: a boolean mask becomes minus infinity where it is True.
 
-    Raises:
-        AssertionError: the mask is neither boolean nor floating-point.
+    Raises: AssertionError if the mask is neither boolean nor floating-point.
     """
     if mask is None:
         return None
@@ -234,7 +233,7 @@ def additive_mask(
 def _check_dims(
     query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, num_heads: int
 ) -> bool:
-    """Whether there is a batch dimension."""
+    """Returns whether there is a batch dimension."""
     if query.dim() not in (2, 3):
         raise AssertionError(
             f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
@@ -274,7 +273,7 @@ def _check_sizes(query: Tensor, key: Tensor, value: Tensor, expected: int, num_h
 
 
 def _check_mask(mask: Tensor | None, blocks: int, length: int, source: int) -> Tensor | None:
-    """The mask as (1 or batch·heads, length, source length)."""
+    """Returns the mask as (1 or batch·heads, length, source length)."""
     if mask is None:
         return None
     expected = (length, source) if mask.dim() == 2 else (blocks, length, source)
@@ -284,7 +283,7 @@ def _check_mask(mask: Tensor | None, blocks: int, length: int, source: int) -> T
 
 
 def _project(query: Tensor, key: Tensor, value: Tensor, weights: Any, bias: Tensor | None) -> tuple:
-    """Query, key and value through their linear maps, in as few matrix products as inputs differ."""
+    """Projects query, key and value, with one matrix product for equal inputs."""
     biases = (None, None, None) if bias is None else bias.chunk(3)
     if isinstance(weights, tuple):
         if None in (names := dict(zip("qkv", weights, strict=True))).values():
@@ -313,7 +312,7 @@ def _project(query: Tensor, key: Tensor, value: Tensor, weights: Any, bias: Tens
 
 
 def _heads(x: Tensor, batch: int, num_heads: int) -> Tensor:
-    """(length, batch, features) as (batch·heads, length, features / heads)."""
+    """Reshapes (length, batch, features) to (batch·heads, length, features / heads)."""
     return x.reshape(x.shape[0], batch * num_heads, -1).transpose(0, 1)
 
 
@@ -327,7 +326,7 @@ def _static(name: str, given: Tensor, q: Tensor) -> Tensor:
 def _merge(
     mask: Tensor | None, padding: Tensor | None, extra: int, batch: int, num_heads: int, source: int
 ) -> Tensor | None:
-    """Both masks in one, over ``extra`` appended places as well, as (1 or batch·heads, 1 or length, source length)."""
+    """Merges both masks to (1 or batch·heads, 1 or length, source length), with ``extra`` appended unmasked keys."""
     if extra:
         mask, padding = (None if m is None else F.pad(m, (0, extra)) for m in (mask, padding))
     if padding is None:

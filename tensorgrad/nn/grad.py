@@ -1,4 +1,4 @@
-"""`torch.nn.grad`: the gradients of convolutions as functions, for those who write their own backward passes."""
+"""`torch.nn.grad`: the gradients of convolutions as functions, for hand-written backward passes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ def _tracked(*tensors: Tensor) -> bool:
     return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
 
 
-def _derivative(conv: Any, input: Tensor, weight: Tensor, wanted: Tensor, grad_output: Tensor, how: tuple) -> Tensor:
-    """A convolution is linear in either of its operands: the derivative by one does not depend on its values."""
+def _derivative(conv: Any, input: Tensor, weight: Tensor, operand: Tensor, grad_output: Tensor, how: tuple) -> Tensor:
+    """Returns the derivative with respect to ``operand``, whose values do not matter: a convolution is linear in it."""
     keep = _tracked(input, weight, grad_output)
     with torch.enable_grad():
-        wanted.requires_grad_()
+        operand.requires_grad_()
         output = conv(input, weight, None, *how)
-        return torch.autograd.grad(output, wanted, grad_output, create_graph=keep)[0]
+        return torch.autograd.grad(output, operand, grad_output, create_graph=keep)[0]
 
 
 def _by_input(conv: Any, size: Sequence[int], weight: Tensor, grad_output: Tensor, how: tuple) -> Tensor:
-    wanted = torch.zeros(tuple(size), dtype=grad_output.dtype, device=grad_output.device)
-    return _derivative(conv, wanted, weight, wanted, grad_output, how)
+    operand = torch.zeros(tuple(size), dtype=grad_output.dtype, device=grad_output.device)
+    return _derivative(conv, operand, weight, operand, grad_output, how)
 
 
 def _by_weight(conv: Any, input: Tensor, size: Sequence[int], grad_output: Tensor, how: tuple) -> Tensor:
-    wanted = torch.zeros(tuple(size), dtype=grad_output.dtype, device=grad_output.device)
-    return _derivative(conv, input, wanted, wanted, grad_output, how)
+    operand = torch.zeros(tuple(size), dtype=grad_output.dtype, device=grad_output.device)
+    return _derivative(conv, input, operand, operand, grad_output, how)
 
 
 def conv1d_input(
@@ -78,7 +78,7 @@ def conv2d_input(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of ``F.conv2d`` with respect to its input, from that with respect to its result.
+    """The gradient of ``F.conv2d`` with respect to its input, from the gradient with respect to its result.
 
     Args:
         input_size: the input's shape.
@@ -107,7 +107,7 @@ def conv2d_weight(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of ``F.conv2d`` with respect to its weight, from that with respect to its result.
+    """The gradient of ``F.conv2d`` with respect to its weight, from the gradient with respect to its result.
 
     Args:
         input: (batch, in channels, height, width).

@@ -1,6 +1,6 @@
-"""Initial values for parameters. The random ones draw the same numbers as PyTorch from the same seed.
+"""Initial values for parameters. Random initializers draw the same values as PyTorch from the same seed.
 
-All functions write into the tensor they are given, outside autograd, and return it.
+All functions fill the given tensor in place, outside autograd, and return it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _LINEAR = ("linear", *(f"{kind}{n}d" for kind in ("conv", "conv_transpose") for 
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor on the standard deviation that keeps a signal's variance through ``nonlinearity``.
+    """Returns the factor on the standard deviation that keeps a signal's variance through ``nonlinearity``.
 
     Args:
         nonlinearity: ``linear``, ``conv2d``, ..., ``sigmoid``, ``tanh``, ``relu``, ``leaky_relu`` or ``selu``.
         param: the negative slope of ``leaky_relu`` (default 0.01).
 
     Raises:
-        ValueError: any other name, or a slope that is not a number.
+        ValueError: the name is unknown, or the slope is not a number.
 
     Example::
 
@@ -51,7 +51,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 @no_grad()
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills with numbers drawn evenly from [a, b).
+    """Fills ``tensor`` with values from the uniform distribution on [a, b).
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -63,7 +63,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills with numbers from the normal distribution N(mean, std²).
+    """Fills ``tensor`` with values from the normal distribution N(mean, std²).
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -75,7 +75,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fills with ``val``.
+    """Fills ``tensor`` with ``val``.
 
     >>> import tensorgrad as torch
     >>> torch.nn.init.constant_(torch.empty(2), 0.5)
@@ -86,7 +86,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
 @no_grad()
 def ones_(tensor: Tensor) -> Tensor:
-    """Fills with ones.
+    """Fills ``tensor`` with ones.
 
     >>> import tensorgrad as torch
     >>> torch.nn.init.ones_(torch.empty(2))
@@ -97,7 +97,7 @@ def ones_(tensor: Tensor) -> Tensor:
 
 @no_grad()
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fills with zeros.
+    """Fills ``tensor`` with zeros.
 
     >>> import tensorgrad as torch
     >>> torch.nn.init.zeros_(torch.empty(2))
@@ -108,7 +108,10 @@ def zeros_(tensor: Tensor) -> Tensor:
 
 @no_grad()
 def eye_(tensor: Tensor) -> Tensor:
-    """Makes a matrix the identity. Raises ValueError unless it has 2 dimensions.
+    """Makes a matrix the identity.
+
+    Raises:
+        ValueError: ``tensor`` does not have 2 dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.nn.init.eye_(torch.empty(2, 3))
@@ -128,10 +131,10 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
         tensor: (out channels, in channels / groups, *kernel), with one to three kernel dimensions.
         groups: the convolution's groups.
 
-    In each group, weight[i, i] is 1 in the middle of the kernel; all else is 0.
+    In each group, weight[i, i] is 1 at the center of the kernel; all other values are 0.
 
     Raises:
-        ValueError: another number of dimensions, or out channels that ``groups`` does not divide.
+        ValueError: ``tensor`` has another number of dimensions, or ``groups`` does not divide the out channels.
 
     >>> import tensorgrad as torch
     >>> torch.nn.init.dirac_(torch.empty(2, 2, 3)).flatten(1)
@@ -145,11 +148,11 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     if tensor.is_meta:
         return tensor
     per_group = tensor.shape[0] // groups
-    centre = tuple(size // 2 for size in tensor.shape[2:])
+    center = tuple(size // 2 for size in tensor.shape[2:])
     tensor.zero_()
     for group in range(groups):
         for channel in range(min(per_group, tensor.shape[1])):
-            tensor[(group * per_group + channel, channel, *centre)] = 1
+            tensor[(group * per_group + channel, channel, *center)] = 1
     return tensor
 
 
@@ -157,16 +160,16 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Fills with numbers from N(mean, std²), redrawn until they lie in [a, b].
+    """Fills ``tensor`` with values from N(mean, std²), truncated to [a, b].
 
     Args:
-        tensor: of any shape.
-        mean, std: of the distribution before it is cut off.
+        tensor: a tensor of any shape.
+        mean, std: of the distribution before truncation.
         a, b: the bounds, in the units of the values, not of ``std``.
-        generator: where the random numbers come from; the default one if ``None``.
+        generator: the random number generator; ``None`` is the default one.
 
-    Values are drawn by rejection: from the normal distribution where [a, b] holds more than 30 % of it, otherwise
-    evenly from [a, b], each kept with the probability that its density has there.
+    Values are drawn by rejection sampling: from the normal distribution if [a, b] contains more than 30 % of it, and
+    otherwise uniformly from [a, b], accepted with a probability proportional to the density.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -182,11 +185,11 @@ def trunc_normal_(
             stacklevel=3,
         )
 
-    def below(x: float) -> float:  # the share of N(0, 1) below x
+    def below(x: float) -> float:  # the cumulative distribution function of N(0, 1)
         return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
 
     if below((b - mean) / std) - below((a - mean) / std) > 0.3:
-        # Compared as the tensor's dtype has them: a float32 slightly outside a float64 bound is not redrawn.
+        # Bounds are rounded to the tensor's dtype: a float32 slightly outside a float64 bound is not redrawn.
         low, high = tensor.new_tensor(a, device="cpu").item(), tensor.new_tensor(b, device="cpu").item()
         result = tensor.normal_(mean, std, generator=generator)
         while (outside := (result < low) | (result > high)).any():
@@ -209,7 +212,7 @@ def trunc_normal_(
 
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
-    """How many inputs feed one output, and how many outputs one input feeds."""
+    """Returns the number of inputs per output, and of outputs per input."""
     if tensor.ndim < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
     window = math.prod(tensor.shape[2:])
@@ -225,15 +228,15 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills evenly from ±gain·√(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+    """Fills ``tensor`` uniformly from ±gain·√(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
 
     Args:
         tensor: (out, in, *window); fan_in is in · the window's size, fan_out is out · the window's size.
-        gain: a factor for what follows, see :func:`calculate_gain`.
-        generator: where the random numbers come from; the default one if ``None``.
+        gain: a factor that depends on the nonlinearity that follows; see :func:`calculate_gain`.
+        generator: the random number generator; ``None`` is the default one.
 
     Raises:
-        ValueError: fewer than 2 dimensions.
+        ValueError: ``tensor`` has fewer than 2 dimensions.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -247,9 +250,9 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills from N(0, gain²·2 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+    """Fills ``tensor`` from N(0, gain²·2 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
 
-    The arguments, and what is raised, are those of :func:`xavier_uniform_`.
+    Arguments and exceptions are those of :func:`xavier_uniform_`.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -272,17 +275,17 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Fills evenly from ±gain·√(3 / fan) (He et al., 2015).
+    """Fills ``tensor`` uniformly from ±gain·√(3 / fan) (He et al., 2015).
 
     Args:
         tensor: (out, in, *window); fan_in is in · the window's size, fan_out is out · the window's size.
         a: the negative slope of a ``leaky_relu`` that follows.
         mode: ``fan_in`` keeps the variance of the forward pass, ``fan_out`` that of the backward pass.
-        nonlinearity: what follows, as :func:`calculate_gain` names it.
-        generator: where the random numbers come from; the default one if ``None``.
+        nonlinearity: the nonlinearity that follows, by its name in :func:`calculate_gain`.
+        generator: the random number generator; ``None`` is the default one.
 
     Raises:
-        ValueError: fewer than 2 dimensions, or another ``mode`` or ``nonlinearity``.
+        ValueError: ``tensor`` has fewer than 2 dimensions, or ``mode`` or ``nonlinearity`` is unknown.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -300,9 +303,9 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Fills from N(0, gain² / fan) (He et al., 2015).
+    """Fills ``tensor`` from N(0, gain² / fan) (He et al., 2015).
 
-    The arguments, and what is raised, are those of :func:`kaiming_uniform_`.
+    Arguments and exceptions are those of :func:`kaiming_uniform_`.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -315,10 +318,10 @@ def kaiming_normal_(
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """Makes a (semi-)orthogonal matrix of the tensor seen as (size(0), rest) (Saxe et al., 2013).
+    """Makes ``tensor``, viewed as a matrix (size(0), rest), (semi-)orthogonal (Saxe et al., 2013).
 
     Raises:
-        ValueError: fewer than 2 dimensions.
+        ValueError: ``tensor`` has fewer than 2 dimensions.
 
     >>> import tensorgrad as torch
     >>> w = torch.nn.init.orthogonal_(torch.empty(3, 3))
@@ -334,22 +337,22 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     with torch.no_grad():
         flat = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)
         q, r = torch.linalg.qr(flat.t() if rows < columns else flat)
-        q = q * torch.diag(r, 0).sign()  # makes the factorisation unique, hence the distribution uniform
+        q = q * torch.diag(r, 0).sign()  # makes the factorization unique and so the distribution uniform
         return tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
 
 
 @no_grad()
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Fills a matrix from N(0, std²) and sets the share ``sparsity`` of each column to zero (Martens, 2010).
+    """Fills a matrix from N(0, std²) and sets a fraction of each column to zero (Martens, 2010).
 
     Args:
         tensor: (rows, columns).
-        sparsity: between 0 and 1; the number of zeros is rounded up.
-        std: of the other elements.
-        generator: where their numbers come from; which become zeros, the default generator decides.
+        sparsity: the fraction, between 0 and 1; the number of zeros is rounded up.
+        std: the standard deviation of the other elements.
+        generator: the generator of their values. The positions of the zeros come from the default generator.
 
     Raises:
-        ValueError: not 2 dimensions.
+        ValueError: ``tensor`` does not have 2 dimensions.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -370,7 +373,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 
 
 def _deprecated(new: Callable, shape: tuple[int, ...] = (2, 3), more: str = "") -> Callable:
-    """The function under its old name; ``shape`` and ``more`` are the arguments of the example in its docstring."""
+    """Returns the function under its old name; ``shape`` and ``more`` are arguments of its docstring's example."""
 
     def old(*args: Any, **kwargs: Any) -> Any:
         warnings.warn(
@@ -381,7 +384,7 @@ def _deprecated(new: Callable, shape: tuple[int, ...] = (2, 3), more: str = "") 
         return new(*args, **kwargs)
 
     old.__name__ = new.__name__[:-1]
-    old.__doc__ = f"""The old name of :func:`{new.__name__}`: it says so in a FutureWarning and does the same.
+    old.__doc__ = f"""Deprecated alias of :func:`{new.__name__}`: emits a FutureWarning and does the same.
 
     >>> import tensorgrad as torch, warnings
     >>> warnings.simplefilter("ignore", FutureWarning)

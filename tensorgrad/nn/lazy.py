@@ -1,7 +1,7 @@
-"""Layers that learn the size of their input from the first input they see.
+"""Layers that infer their input size from their first input.
 
-Until then their parameters are uninitialised. The first call gives them shapes and initial values and makes the layer
-an ordinary one: its class changes.
+Until then their parameters are uninitialized. The first call gives them shapes and initial values, and turns the layer
+into an ordinary one by changing its class.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tensorgrad.tensor import Tensor
 
 
 class _MethodOf:
-    """A method as a hook of its own module, which it does not keep alive. In a pickle it is the method."""
+    """A method used as a hook of its own module, through a weak reference. It is pickled as the method."""
 
     def __init__(self, module: Module, name: str):
         self.module, self.name = weakref.ref(module), name
@@ -35,10 +35,10 @@ class _MethodOf:
 
 
 class LazyModuleMixin(Module):
-    """Makes a layer lazy: a class derived from this and from the layer's defines ``initialize_parameters(input)``.
+    """Mixin for lazy layers: a subclass of it and of the layer's class defines ``initialize_parameters(input)``.
 
-    Its ``__init__`` makes :class:`~tensorgrad.nn.UninitializedParameter` where a shape is not known yet, and
-    ``initialize_parameters`` materialises them. ``cls_to_become`` is the class that the layer then has.
+    Its ``__init__`` creates an :class:`~tensorgrad.nn.UninitializedParameter` where a shape is not known yet, and
+    ``initialize_parameters`` materializes them. The class of the layer then becomes ``cls_to_become``.
     """
 
     cls_to_become: type[Module] | None = None
@@ -53,11 +53,11 @@ class LazyModuleMixin(Module):
             destination[prefix + name] = value if keep_vars or is_lazy(value) else value.detach()
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
-        """Materialises the parameters for the given arguments of ``forward``."""
+        """Materializes the parameters for the given arguments of ``forward``."""
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
     def has_uninitialized_params(self) -> bool:
-        """Whether any parameter or buffer of this layer has no shape yet."""
+        """Returns whether any parameter or buffer of this layer has no shape yet."""
         return any(map(is_lazy, (*self._parameters.values(), *self._buffers.values())))
 
     def _lazy_load_hook(self, state_dict: Any, prefix: str, *rest: Any) -> None:
@@ -68,7 +68,7 @@ class LazyModuleMixin(Module):
                 mine.materialize(given.shape)
 
     def _infer_parameters(self, module: Any, args: tuple, kwargs: Any = None) -> None:
-        """The hook before the first call, which is also the last thing that is lazy about the layer."""
+        """The hook before the first call: initializes the layer and turns it into an ordinary one."""
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {module._get_name()} has not been fully initialized")
@@ -81,10 +81,10 @@ class LazyModuleMixin(Module):
 
 
 class LazyLinear(LazyModuleMixin, linear.Linear):
-    """A :class:`~tensorgrad.nn.Linear` whose ``in_features`` are those of the first input.
+    """A :class:`~tensorgrad.nn.Linear` that takes ``in_features`` from the first input.
 
     Args:
-        out_features: size of the last dimension of the result.
+        out_features: the size of the last dimension of the result.
         bias: whether there is a bias.
 
     Example::
@@ -105,7 +105,7 @@ class LazyLinear(LazyModuleMixin, linear.Linear):
             self.bias = UninitializedParameter(device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
-        """Draws new initial values, once there is something to give them to."""
+        """Draws new initial values, if the shapes are known."""
         if not self.has_uninitialized_params() and self.in_features != 0:
             super().reset_parameters()
 
@@ -127,7 +127,7 @@ class LazyLinear(LazyModuleMixin, linear.Linear):
 
 
 def _materialize(module: Any, **shapes: tuple) -> None:
-    """Gives the named parameters and buffers, as far as there are such, their shapes."""
+    """Gives the named parameters and buffers, those that are not None, their shapes."""
     for name, shape in shapes.items():
         value = getattr(module, name)
         if value is not None:
@@ -135,16 +135,16 @@ def _materialize(module: Any, **shapes: tuple) -> None:
 
 
 class _LazyConvNd(LazyModuleMixin, conv._ConvNd):
-    """A convolution whose ``in_channels`` are those of the first input; the other arguments are the layer's own."""
+    """A convolution that takes ``in_channels`` from the first input; the other arguments are the layer's own."""
 
-    def _put_off(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+    def _defer(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_channels = out_channels
         if bias:
             self.bias = UninitializedParameter(device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
-        """Draws new initial values, once there is something to give them to."""
+        """Draws new initial values, if the shapes are known."""
         if not self.has_uninitialized_params() and self.in_channels != 0:
             super().reset_parameters()
 
@@ -182,7 +182,7 @@ class _LazyConv(_LazyConvNd):
         dtype: Any = None,
     ) -> None:
         super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, bias=False, padding_mode=padding_mode)
-        self._put_off(out_channels, bias, device, dtype)
+        self._defer(out_channels, bias, device, dtype)
 
 
 class _LazyConvTranspose(_LazyConvNd):
@@ -204,11 +204,11 @@ class _LazyConvTranspose(_LazyConvNd):
             0, 0, kernel_size, stride, padding, output_padding, groups, bias=False, dilation=dilation,
             padding_mode=padding_mode,
         )  # fmt: skip
-        self._put_off(out_channels, bias, device, dtype)
+        self._defer(out_channels, bias, device, dtype)
 
 
 class LazyConv1d(_LazyConv, conv.Conv1d):
-    """A :class:`~tensorgrad.nn.Conv1d` without its first argument: it takes the channels of the first input.
+    """A :class:`~tensorgrad.nn.Conv1d` without its first argument: channels come from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConv1d(8, kernel_size=3)
@@ -221,7 +221,7 @@ class LazyConv1d(_LazyConv, conv.Conv1d):
 
 
 class LazyConv2d(_LazyConv, conv.Conv2d):
-    """A :class:`~tensorgrad.nn.Conv2d` without its first argument: it takes the channels of the first input.
+    """A :class:`~tensorgrad.nn.Conv2d` without its first argument: channels come from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConv2d(8, kernel_size=3)
@@ -233,7 +233,7 @@ class LazyConv2d(_LazyConv, conv.Conv2d):
 
 
 class LazyConv3d(_LazyConv, conv.Conv3d):
-    """A :class:`~tensorgrad.nn.Conv3d` without its first argument: it takes the channels of the first input.
+    """A :class:`~tensorgrad.nn.Conv3d` without its first argument: channels come from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConv3d(8, kernel_size=3)
@@ -246,7 +246,7 @@ class LazyConv3d(_LazyConv, conv.Conv3d):
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, conv.ConvTranspose1d):
-    """A :class:`~tensorgrad.nn.ConvTranspose1d` that takes the channels of the first input.
+    """A :class:`~tensorgrad.nn.ConvTranspose1d` that takes its input channels from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConvTranspose1d(8, kernel_size=3)
@@ -259,7 +259,7 @@ class LazyConvTranspose1d(_LazyConvTranspose, conv.ConvTranspose1d):
 
 
 class LazyConvTranspose2d(_LazyConvTranspose, conv.ConvTranspose2d):
-    """A :class:`~tensorgrad.nn.ConvTranspose2d` that takes the channels of the first input.
+    """A :class:`~tensorgrad.nn.ConvTranspose2d` that takes its input channels from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConvTranspose2d(8, kernel_size=3)
@@ -272,7 +272,7 @@ class LazyConvTranspose2d(_LazyConvTranspose, conv.ConvTranspose2d):
 
 
 class LazyConvTranspose3d(_LazyConvTranspose, conv.ConvTranspose3d):
-    """A :class:`~tensorgrad.nn.ConvTranspose3d` that takes the channels of the first input.
+    """A :class:`~tensorgrad.nn.ConvTranspose3d` that takes its input channels from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConvTranspose3d(8, kernel_size=3)
@@ -285,9 +285,9 @@ class LazyConvTranspose3d(_LazyConvTranspose, conv.ConvTranspose3d):
 
 
 class _LazyNorm(LazyModuleMixin, batchnorm._Tracked):
-    """A norm whose ``num_features`` are the channels of the first input; the other arguments are the layer's own."""
+    """A norm that takes ``num_features`` from the first input's channels; the other arguments are the layer's own."""
 
-    def _put_off(self, affine: bool, track: bool, bias: bool, device: Any, dtype: Any) -> None:
+    def _defer(self, affine: bool, track: bool, bias: bool, device: Any, dtype: Any) -> None:
         self.affine, self.track_running_stats = affine, track
         if affine:
             self.weight = UninitializedParameter(device=device, dtype=dtype)
@@ -299,7 +299,7 @@ class _LazyNorm(LazyModuleMixin, batchnorm._Tracked):
             self.num_batches_tracked = torch.zeros((), dtype=torch.int64, device=device)
 
     def reset_parameters(self) -> None:
-        """Sets initial values, once there is something to give them to."""
+        """Sets initial values, if the shapes are known."""
         if not self.has_uninitialized_params() and self.num_features != 0:
             super().reset_parameters()
 
@@ -324,11 +324,11 @@ class _LazyBatchNorm(_LazyNorm):
         bias: bool = True,
     ) -> None:
         super().__init__(0, eps, momentum, False, False, bias=False)
-        self._put_off(affine, track_running_stats, bias, device, dtype)
+        self._defer(affine, track_running_stats, bias, device, dtype)
 
 
 class LazyBatchNorm1d(_LazyBatchNorm, batchnorm.BatchNorm1d):
-    """A :class:`~tensorgrad.nn.BatchNorm1d` without its first argument: it takes the channels of the first input.
+    """A :class:`~tensorgrad.nn.BatchNorm1d` without its first argument: channels come from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyBatchNorm1d()
@@ -341,7 +341,7 @@ class LazyBatchNorm1d(_LazyBatchNorm, batchnorm.BatchNorm1d):
 
 
 class LazyBatchNorm2d(_LazyBatchNorm, batchnorm.BatchNorm2d):
-    """A :class:`~tensorgrad.nn.BatchNorm2d` without its first argument: it takes the channels of the first input.
+    """A :class:`~tensorgrad.nn.BatchNorm2d` without its first argument: channels come from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyBatchNorm2d()
@@ -354,7 +354,7 @@ class LazyBatchNorm2d(_LazyBatchNorm, batchnorm.BatchNorm2d):
 
 
 class LazyBatchNorm3d(_LazyBatchNorm, batchnorm.BatchNorm3d):
-    """A :class:`~tensorgrad.nn.BatchNorm3d` without its first argument: it takes the channels of the first input.
+    """A :class:`~tensorgrad.nn.BatchNorm3d` without its first argument: channels come from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyBatchNorm3d()
@@ -368,7 +368,7 @@ class LazyBatchNorm3d(_LazyBatchNorm, batchnorm.BatchNorm3d):
 
 # PyTorch's lazy instance norms have the defaults of batch norm.
 class LazyInstanceNorm1d(_LazyBatchNorm, batchnorm.InstanceNorm1d):
-    """A :class:`~tensorgrad.nn.InstanceNorm1d` that takes the channels of the first input, and is affine and keeps
+    """A :class:`~tensorgrad.nn.InstanceNorm1d` that takes the channels from its first input. It is affine and keeps
     statistics by default.
 
     >>> import tensorgrad as torch
@@ -382,7 +382,7 @@ class LazyInstanceNorm1d(_LazyBatchNorm, batchnorm.InstanceNorm1d):
 
 
 class LazyInstanceNorm2d(_LazyBatchNorm, batchnorm.InstanceNorm2d):
-    """A :class:`~tensorgrad.nn.InstanceNorm2d` that takes the channels of the first input, and is affine and keeps
+    """A :class:`~tensorgrad.nn.InstanceNorm2d` that takes the channels from its first input. It is affine and keeps
     statistics by default.
 
     >>> import tensorgrad as torch
@@ -396,7 +396,7 @@ class LazyInstanceNorm2d(_LazyBatchNorm, batchnorm.InstanceNorm2d):
 
 
 class LazyInstanceNorm3d(_LazyBatchNorm, batchnorm.InstanceNorm3d):
-    """A :class:`~tensorgrad.nn.InstanceNorm3d` that takes the channels of the first input, and is affine and keeps
+    """A :class:`~tensorgrad.nn.InstanceNorm3d` that takes the channels from its first input. It is affine and keeps
     statistics by default.
 
     >>> import tensorgrad as torch

@@ -1,4 +1,4 @@
-"""Layers that multiply by a matrix."""
+"""Linear and bilinear layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorgrad.tensor import Tensor
 
 
 class Identity(Module):
-    """Returns its input; takes any arguments, so that it can stand in for any layer.
+    """Returns its input. Accepts any arguments, so that it can replace any layer.
 
     Example::
 
@@ -34,11 +34,12 @@ class Linear(Module):
     """y = x Wᵀ + b on the last dimension.
 
     Args:
-        in_features: size of the last dimension of the input.
-        out_features: size of the last dimension of the result.
+        in_features: the size of the last dimension of the input.
+        out_features: the size of the last dimension of the result.
         bias: whether there is a b.
 
-    ``weight`` is (out_features, in_features), ``bias`` (out_features); both start evenly from ±1/√in_features.
+    ``weight`` is (out_features, in_features), ``bias`` (out_features); both are initialized uniformly from
+    ±1/√in_features.
 
     Example::
 
@@ -60,7 +61,7 @@ class Linear(Module):
 
     def reset_parameters(self) -> None:
         """Draws new initial values."""
-        # √5 makes the bound 1/√fan_in, which is how PyTorch has always initialised linear layers.
+        # √5 makes the bound 1/√fan_in, which is how PyTorch has always initialized linear layers.
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
@@ -78,8 +79,8 @@ class Bilinear(Module):
     """y = x₁ᵀ A x₂ + b: one matrix per output feature.
 
     Args:
-        in1_features, in2_features: sizes of the last dimensions of the two inputs.
-        out_features: size of the last dimension of the result.
+        in1_features, in2_features: the sizes of the last dimensions of the two inputs.
+        out_features: the size of the last dimension of the result.
         bias: whether there is a b.
 
     Example::

@@ -1,7 +1,7 @@
-"""Cross-entropy of a linear layer's outputs: whole, or in chunks of the batch that never hold all scores at once.
+"""Cross-entropy of a linear layer's outputs, optionally in chunks of the batch to save memory.
 
-With many classes (the words of a language model) the scores, batch × classes, are the largest tensor of all. In
-chunks, only those of one chunk exist at a time: each is a checkpoint, which backward computes once more.
+With many classes (such as the vocabulary of a language model), the scores, batch × classes, are the largest tensor. In
+chunks, only the scores of one chunk exist at a time: each chunk is a checkpoint, which backward computes again.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _NARROW = (dtypes.float16, dtypes.bfloat16)
 
 @dataclass(frozen=True)
 class LinearCrossEntropyOptions:
-    """How :func:`~tensorgrad.nn.functional.linear_cross_entropy` cuts a batch into chunks.
+    """How :func:`~tensorgrad.nn.functional.linear_cross_entropy` splits a batch into chunks.
 
     Args:
         allow_retain_graph: accepted; backward may always run again.
-        batch_chunk_size: samples per chunk.
-        chunking_method: chooses that number: ``"aspect_ratio"`` makes the scores of a chunk about as large as the
-            whole input, ``"aspect_ratio:N"`` N times smaller; ``"auto"`` is one of these; ``None`` leaves all samples
-            in one chunk.
+        batch_chunk_size: the number of samples per chunk.
+        chunking_method: determines the chunk size: ``"aspect_ratio"`` makes the scores of a chunk about as large as
+            the whole input, ``"aspect_ratio:N"`` N times smaller; ``"auto"`` is one of these; ``None`` keeps all
+            samples in one chunk.
         acc_policy: ``"accurate"``, ``"balanced"``, ``"compact"`` or ``"auto"``: accepted; 16-bit inputs are always
             computed and summed in float32.
-        acc_dtype: ``None``, float32 for 16-bit inputs, or the input's dtype; accepted, as ``acc_policy``.
+        acc_dtype: ``None``, float32 for 16-bit inputs, or the input's dtype; accepted like ``acc_policy``.
 
     Raises:
-        ValueError: a value that is none of these; or, when it is used, a ``batch_chunk_size`` together with a
-            ``chunking_method`` that gives another.
+        ValueError: a value is not one of these; or, when the options are used, ``batch_chunk_size`` and
+            ``chunking_method`` give different sizes.
 
     Example::
 
@@ -72,7 +72,7 @@ class LinearCrossEntropyOptions:
 
 
 def _factor(method: str | None) -> int:
-    """The N of "aspect_ratio:N", 1 without it; 0 for anything else."""
+    """Returns the N of "aspect_ratio:N", 1 for "aspect_ratio", and 0 for anything else."""
     name, colon, factor = str(method).partition(":")
     if name != "aspect_ratio" or (colon and not factor.isdigit()):
         return 0
@@ -80,7 +80,7 @@ def _factor(method: str | None) -> int:
 
 
 def _chunk_size(options: Any, batch: int, in_features: int, classes: int, dtype: dtypes.dtype) -> int:
-    """Samples per chunk. Raises: ValueError if size and method are both given and disagree."""
+    """Returns the samples per chunk. Raises: ValueError if size and method are both given and disagree."""
     given, method = options.batch_chunk_size, options.chunking_method
     if method == "auto":
         method = None if given is not None else "aspect_ratio" if dtype in _NARROW else "aspect_ratio:2"
@@ -108,19 +108,19 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     options: LinearCrossEntropyOptions | None = None,
 ) -> Tensor:
-    """``cross_entropy(linear(input, linear_weight, linear_bias), target)``, on request in chunks of the batch.
+    """``cross_entropy(linear(input, linear_weight, linear_bias), target)``, optionally in chunks of the batch.
 
     Args:
-        input: (N, in_features), or (in_features) of one sample.
-        linear_weight: (C, in_features), or (C, d₁, ..., in_features) for targets of K dimensions.
-        target: class numbers (N, d₁, ...), or probabilities (N, C, d₁, ...).
+        input: (N, in_features), or (in_features) for one sample.
+        linear_weight: (C, in_features), or (C, d₁, ..., in_features) for K-dimensional targets.
+        target: class indices (N, d₁, ...), or probabilities (N, C, d₁, ...).
         linear_bias: (C, d₁, ...).
         weight, reduction, ignore_index, label_smoothing: as in :func:`~tensorgrad.nn.functional.cross_entropy`.
-        options: how to cut into chunks. Only for class numbers without K dimensions and without label smoothing;
-            elsewhere there is a warning and no chunks.
+        options: how to split the batch into chunks. Chunks need class indices without K dimensions and no label
+            smoothing; otherwise the options are ignored with a warning.
 
     Raises:
-        RuntimeError: sizes that do not fit together.
+        RuntimeError: the shapes do not match.
 
     Example::
 
@@ -154,7 +154,7 @@ def linear_cross_entropy(
 
 
 def _check_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, ...]:
-    """(C, d₁, ...). Raises: RuntimeError for sizes that do not fit together."""
+    """Returns (C, d₁, ...). Raises: RuntimeError if the shapes do not match."""
     if input.dim() not in (1, 2):
         raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
     if weight.dim() < 2:
@@ -180,7 +180,7 @@ def _chunked(
     input: Tensor, linear_weight: Tensor, target: Tensor, bias: Tensor | None, weight: Tensor | None, reduction: str,
     ignore_index: int, options: Any,
 ) -> Tensor:  # fmt: skip
-    from tensorgrad.utils.checkpoint import checkpoint  # imported by the few programs that come here
+    from tensorgrad.utils.checkpoint import checkpoint  # rarely needed
 
     if input.dim() == 1:
         alone = _chunked(
@@ -220,20 +220,20 @@ def _chunked(
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
-    """:class:`CrossEntropyLoss` of a linear layer of its own: the last layer of a classifier and its loss in one.
+    """A linear layer followed by :class:`CrossEntropyLoss`: the last layer of a classifier and its loss in one.
 
     Args:
         in_features: the size of each sample.
         num_classes: the number of classes C.
-        out_features: (d₁, ...) for targets of K dimensions.
-        bias: whether the layer has one.
+        out_features: (d₁, ...) for K-dimensional targets.
+        bias: whether the layer has a bias.
         weight, reduction, ignore_index, label_smoothing: as in :class:`CrossEntropyLoss`.
-        options: computes in chunks of the batch; see :class:`LinearCrossEntropyOptions`.
+        options: compute in chunks of the batch; see :class:`LinearCrossEntropyOptions`.
 
     ``linear`` is the layer, with C · d₁ · ... outputs.
 
     Raises:
-        RuntimeError: ``weight`` is not one number per class, or ``label_smoothing`` is not in [0, 1].
+        RuntimeError: ``weight`` is not (C), or ``label_smoothing`` is not in [0, 1].
 
     Example::
 

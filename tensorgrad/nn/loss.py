@@ -1,6 +1,6 @@
-"""Losses: how wrong a prediction is, as one number (or one per sample, with ``reduction="none"``).
+"""Losses: the error of a prediction as a scalar (or one value per sample, with ``reduction="none"``).
 
-All take ``reduction``: ``"mean"``, ``"sum"`` or ``"none"``; ``size_average`` and ``reduce`` are its old spelling.
+All take ``reduction``: ``"mean"``, ``"sum"`` or ``"none"``; ``size_average`` and ``reduce`` are deprecated forms of it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class _WeightedLoss(_Loss):
 class L1Loss(_Loss):
     """The mean of |input - target|.
 
-    Input and target have one shape, whatever it is (others are broadcast, with a warning); the result has none, or
-    theirs with ``reduction="none"``.
+    Input and target have the same shape (other shapes are broadcast, with a warning). The result is a scalar, or has
+    their shape with ``reduction="none"``.
 
     >>> import tensorgrad as torch
     >>> torch.nn.L1Loss()(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 2.0]))
@@ -57,8 +57,8 @@ class L1Loss(_Loss):
 class MSELoss(_Loss):
     """The mean of (input - target)².
 
-    Input and target have one shape, whatever it is (others are broadcast, with a warning); the result has none, or
-    theirs with ``reduction="none"``.
+    Input and target have the same shape (other shapes are broadcast, with a warning). The result is a scalar, or has
+    their shape with ``reduction="none"``.
 
     Example::
 
@@ -76,7 +76,7 @@ class SmoothL1Loss(_Loss):
 
     Args:
         reduction: ``mean``, ``sum`` or ``none``.
-        beta: where the square ends, not negative; 0 makes it :class:`L1Loss`.
+        beta: the d at which the quadratic part ends, not negative; with 0 the loss is :class:`L1Loss`.
 
     Raises:
         RuntimeError: when called, if ``beta`` is negative.
@@ -105,7 +105,7 @@ class HuberLoss(_Loss):
 
     Args:
         reduction: ``mean``, ``sum`` or ``none``.
-        delta: where the square ends, greater than 0.
+        delta: the d at which the quadratic part ends, greater than 0.
 
     Raises:
         TypeError: ``delta`` is not a number.
@@ -127,15 +127,15 @@ class HuberLoss(_Loss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """-log softmax(input)[target]: how surprising the right class is, given unnormalised scores.
+    """-log softmax(input)[target]: the negative log-likelihood of the target class, from unnormalized scores (logits).
 
     Args:
         weight: a factor per class.
-        ignore_index: targets that do not count.
+        ignore_index: the target value to ignore.
         reduction: ``mean`` (weighted), ``sum`` or ``none``.
-        label_smoothing: the share of the target that is spread evenly over all classes.
+        label_smoothing: the fraction of the target that is spread evenly over all classes.
 
-    Called with scores (N, C) or (N, C, d₁, ...) and class numbers (N) or (N, d₁, ...), or probabilities of the
+    Called with scores (N, C) or (N, C, d₁, ...) and class indices (N) or (N, d₁, ...), or probabilities of the
     scores' shape.
 
     Example::
@@ -165,9 +165,9 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class NLLLoss(_WeightedLoss):
-    """-weight[t]·input[t], t the target: for log-probabilities, where :class:`CrossEntropyLoss` takes any scores.
+    """-weight[t]·input[t] for the target t, like :class:`CrossEntropyLoss`, but from log-probabilities.
 
-    The input is (C), (N, C) or (N, C, d₁, ...), the target the class numbers (), (N) or (N, d₁, ...).
+    The input is (C), (N, C) or (N, C, d₁, ...); the target has class indices (), (N) or (N, d₁, ...).
     The arguments are those of :class:`CrossEntropyLoss`; the mean is the weighted one.
 
     >>> import tensorgrad as torch
@@ -194,7 +194,7 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """Deprecated: the same as :class:`NLLLoss`, which takes images too.
+    """Deprecated: the same as :class:`NLLLoss`, which also accepts images.
 
     >>> import tensorgrad as torch, warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
@@ -221,13 +221,13 @@ class NLLLoss2d(NLLLoss):
 
 
 class BCELoss(_WeightedLoss):
-    """-(t log p + (1 - t) log(1 - p)) for probabilities p and targets t in [0, 1], both of one shape.
+    """-(t log p + (1 - t) log(1 - p)) for probabilities p and targets t in [0, 1] of the same shape.
 
     Args:
         weight: a factor per element, of a shape that broadcasts to theirs.
         reduction: ``mean``, ``sum`` or ``none``.
 
-    Logarithms are cut off at -100, so that the loss stays finite.
+    Logarithms are clamped to at least -100, which keeps the loss finite.
 
     Raises:
         RuntimeError: when called, if the input is not between 0 and 1.
@@ -243,7 +243,7 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """-(pos_weight · t log σ(x) + (1 - t) log(1 - σ(x))), σ the sigmoid: :class:`BCELoss` computed without overflow.
+    """-(pos_weight · t log σ(x) + (1 - t) log(1 - σ(x))): sigmoid and :class:`BCELoss`, computed without overflow.
 
     Args:
         weight: a factor per element, of a shape that broadcasts to the input's.
@@ -274,9 +274,9 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """target · (log target - input), for log-probabilities; ``log_target``: the target is one too.
+    """target · (log target - input), where ``input`` has log-probabilities; with ``log_target``, so does ``target``.
 
-    ``reduction="batchmean"`` divides by the batch size, which is the divergence as defined.
+    ``reduction="batchmean"`` divides by the batch size, which gives the mathematical KL divergence.
 
     >>> import tensorgrad as torch
     >>> p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]])
@@ -299,15 +299,15 @@ class KLDivLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """e^input - target·input: minus the log-probability of counts under a Poisson distribution, without log target!.
+    """e^input - target·input: the negative Poisson log-likelihood of counts, without the constant log target!.
 
     Args:
-        log_input: the input is the logarithm of the rate; else it is the rate: input - target·log(input + eps).
+        log_input: the input is the logarithm of the rate; if False, it is the rate: input - target·log(input + eps).
         full: add Stirling's approximation of log target!, t log t - t + log(2πt)/2, where the target t exceeds 1.
         eps: keeps the logarithm finite.
         reduction: ``mean``, ``sum`` or ``none``.
 
-    Input and target have one shape.
+    Input and target have the same shape.
 
     >>> import tensorgrad as torch
     >>> torch.nn.PoissonNLLLoss(log_input=False)(torch.tensor([2.0, 4.0]), torch.tensor([2.0, 3.0]))
@@ -336,11 +336,11 @@ class CTCLoss(_Loss):
     """-log of the probability that a sequence of distributions over labels and a blank spells the target.
 
     Args:
-        blank: the class number of the blank.
-        reduction: ``"mean"`` divides each loss by the length of its target first.
-        zero_infinity: take targets too long for their inputs as a loss of 0 instead of infinity.
+        blank: the class index of the blank.
+        reduction: ``"mean"`` first divides each loss by the length of its target.
+        zero_infinity: use a loss of 0 instead of infinity for targets that are too long for their inputs.
 
-    What it is called with is explained at :func:`~tensorgrad.nn.functional.ctc_loss`.
+    The arguments of a call are explained at :func:`~tensorgrad.nn.functional.ctc_loss`.
 
     Example::
 
@@ -367,19 +367,19 @@ class CTCLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """(log v + (input - target)² / v) / 2, v the larger of ``var`` and ``eps`` (Nix and Weigend, 1994).
+    """(log v + (input - target)² / v) / 2, where v = max(``var``, ``eps``) (Nix and Weigend, 1994).
 
-    Minus the log-density of the target under normal distributions of mean ``input`` and variance ``var``.
+    This is the negative log-density of the target under a normal distribution of mean ``input`` and variance ``var``.
 
     Args:
         full: add the constant log(2π) / 2.
-        eps: the least variance.
+        eps: the lower bound of the variance.
         reduction: ``mean``, ``sum`` or ``none``.
 
-    ``var`` has the input's shape, or 1 as its last size, or lacks the last dimension, or is one number.
+    ``var`` has the input's shape, or that shape with a last size of 1, or without the last dimension, or is a scalar.
 
     Raises:
-        ValueError: when called, if ``var`` is negative somewhere or of another shape.
+        ValueError: when called, if ``var`` has negative values or another shape.
 
     >>> import tensorgrad as torch
     >>> torch.nn.GaussianNLLLoss()(torch.tensor([0.0, 0.0]), torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
@@ -397,8 +397,9 @@ class GaussianNLLLoss(_Loss):
 class HingeEmbeddingLoss(_Loss):
     """x where the target is 1, max(0, margin - x) where it is -1; x is a distance.
 
-    Input and target have one shape, whatever it is.
-    ``reduction``: ``mean``, ``sum`` or ``none``; with ``none`` the result has the shape of the losses.
+    Input and target have the same shape.
+    ``reduction`` is ``mean``, ``sum`` or ``none``; with ``none``, the result has the shape of the losses.
+
     >>> import tensorgrad as torch
     >>> torch.nn.HingeEmbeddingLoss()(torch.tensor([0.5, 0.25]), torch.tensor([1.0, -1.0]))
     tensor(0.6250)
@@ -419,9 +420,10 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + e^(-target·input)), for targets 1 and -1; input and target have one shape.
+    """log(1 + e^(-target·input)) for targets 1 and -1; input and target have the same shape.
 
-    ``reduction``: ``mean``, ``sum`` or ``none``; with ``none`` the result has the shape of the losses.
+    ``reduction`` is ``mean``, ``sum`` or ``none``; with ``none``, the result has the shape of the losses.
+
     >>> import tensorgrad as torch
     >>> torch.nn.SoftMarginLoss()(torch.tensor([0.0, 2.0]), torch.tensor([1.0, -1.0]))
     tensor(1.4100)
@@ -434,10 +436,10 @@ class SoftMarginLoss(_Loss):
 class CosineEmbeddingLoss(_Loss):
     """1 - cos(x₁, x₂) where the target is 1, max(0, cos(x₁, x₂) - margin) where it is -1.
 
-    x₁ and x₂ are vectors (N, D) with targets (N), or (D) with a target without dimensions; the losses are (N) or ().
+    x₁ and x₂ are vectors (N, D) with targets (N), or (D) with a zero-dimensional target; the losses are (N) or ().
 
     Args:
-        margin: the cosine that is small enough, between -1 and 1; best between 0 and 0.5.
+        margin: cosines up to this one cost nothing, between -1 and 1; 0 to 0.5 is recommended.
         reduction: ``mean``, ``sum`` or ``none``.
 
     >>> import tensorgrad as torch
@@ -463,8 +465,9 @@ class CosineEmbeddingLoss(_Loss):
 class MarginRankingLoss(_Loss):
     """max(0, -target · (x₁ - x₂) + margin): x₁ should be larger where the target is 1, smaller where it is -1.
 
-    All three have one shape. ``margin`` is the difference that is wanted;
-    ``reduction``: ``mean``, ``sum`` or ``none``; with ``none`` the result has the shape of the losses.
+    All three have the same shape. ``margin`` is the required difference;
+    ``reduction`` is ``mean``, ``sum`` or ``none``; with ``none``, the result has the shape of the losses.
+
     >>> import tensorgrad as torch
     >>> loss = torch.nn.MarginRankingLoss(margin=0.5, reduction="none")
     >>> loss(torch.tensor([2.0, 2.0]), torch.tensor([1.0, 1.0]), torch.tensor([1.0, -1.0]))
@@ -488,10 +491,11 @@ class MarginRankingLoss(_Loss):
 class MultiLabelMarginLoss(_Loss):
     """Σ max(0, 1 - (x[right] - x[wrong])) / C over all pairs of a right and a wrong class.
 
-    Scores x are (N, C) or (C); so are the targets, which list the right classes first and end the list with -1.
+    Scores x are (N, C) or (C). So are the targets, which list the right classes first, terminated by -1.
     The losses are (N) or ().
 
-    ``reduction``: ``mean``, ``sum`` or ``none``; with ``none`` the result has the shape of the losses.
+    ``reduction`` is ``mean``, ``sum`` or ``none``; with ``none``, the result has the shape of the losses.
+
     >>> import tensorgrad as torch
     >>> torch.nn.MultiLabelMarginLoss()(torch.tensor([0.1, 0.2, 0.4, 0.8]), torch.tensor([3, 0, -1, 1]))
     tensor(0.8500)
@@ -506,7 +510,8 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
     Scores x and targets t, 0 or 1, are (N, C) or (C); the losses are (N) or (). ``weight`` is a factor per class.
 
-    ``reduction``: ``mean``, ``sum`` or ``none``; with ``none`` the result has the shape of the losses.
+    ``reduction`` is ``mean``, ``sum`` or ``none``; with ``none``, the result has the shape of the losses.
+
     >>> import tensorgrad as torch
     >>> torch.nn.MultiLabelSoftMarginLoss()(torch.tensor([[2.0, -1.0, 0.0]]), torch.tensor([[1.0, 0.0, 1.0]]))
     tensor(0.3778)
@@ -517,18 +522,18 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """Σ max(0, margin - x[t] + x[i])ᵖ / C over the classes i other than the target t: a hinge loss of many classes.
+    """Σ max(0, margin - x[t] + x[i])ᵖ / C over the classes i other than the target t: a multi-class hinge loss.
 
-    Scores x are (N, C) or (C), targets (N) or (); the losses too.
+    Scores x are (N, C) or (C); targets and losses are (N) or ().
 
     Args:
         p: 1 or 2.
-        margin: how far the right class should be ahead.
+        margin: the required lead of the right class.
         weight: (C), a factor for each target class, outside the power.
         reduction: ``mean``, ``sum`` or ``none``.
 
     Raises:
-        ValueError: ``p`` is neither 1 nor 2, or ``weight`` is not one number per class.
+        ValueError: ``p`` is neither 1 nor 2, or ``weight`` is not one-dimensional.
 
     >>> import tensorgrad as torch
     >>> torch.nn.MultiMarginLoss()(torch.tensor([[0.1, 0.2, 0.4, 0.8]]), torch.tensor([3]))
@@ -561,9 +566,9 @@ class TripletMarginLoss(_Loss):
     """max(0, ‖anchor - positive‖ - ‖anchor - negative‖ + margin), for vectors (N, D) or (D); the losses are (N) or ().
 
     Args:
-        margin: how much nearer the positive should be.
-        p, eps: of the distance, see :class:`~tensorgrad.nn.PairwiseDistance`.
-        swap: take ‖positive - negative‖ where it is the smaller one (Balntas et al., 2016).
+        margin: how much closer the positive should be.
+        p, eps: those of the distance, see :class:`~tensorgrad.nn.PairwiseDistance`.
+        swap: use ‖positive - negative‖ if it is smaller than ‖anchor - negative‖ (Balntas et al., 2016).
         reduction: ``mean``, ``sum`` or ``none``.
 
     Raises:
@@ -601,9 +606,9 @@ class TripletMarginWithDistanceLoss(_Loss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin): :class:`TripletMarginLoss` with any distance d.
 
     Args:
-        distance_function: d, of two tensors; by default :class:`~tensorgrad.nn.PairwiseDistance`.
-        margin: how much nearer the positive should be.
-        swap: take d(positive, negative) where it is the smaller one.
+        distance_function: d, a function of two tensors; by default :class:`~tensorgrad.nn.PairwiseDistance`.
+        margin: how much closer the positive should be.
+        swap: use d(positive, negative) if it is smaller than d(anchor, negative).
         reduction: ``mean``, ``sum`` or ``none``.
 
     Raises:

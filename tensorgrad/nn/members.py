@@ -1,8 +1,8 @@
 """The tables in which a module keeps its parameters, buffers and submodules.
 
-`_parameters`, `_buffers` and `_modules` are the truth, as in PyTorch. Reading `self.weight` from there through
-`__getattr__`, as PyTorch does, costs 100-350 ns; so each of the three is a `Members`, a dictionary that mirrors what is
-put into it as an ordinary attribute of the module, which is read in 5-25 ns. Whoever writes into the tables directly
+As in PyTorch, `_parameters`, `_buffers` and `_modules` hold the members. Reading `self.weight` from there through
+`__getattr__`, as PyTorch does, costs 100-350 ns. So each of the three is a `Members`, a dictionary that mirrors its
+entries as ordinary attributes of the module, which are read in 5-25 ns. Code that writes to the tables directly
 (`module._parameters["w"] = p`, `del module._modules["head"]`) therefore changes the attribute too.
 """
 
@@ -13,12 +13,12 @@ from typing import Any
 
 
 class Members(dict):
-    """One of a module's tables; what it holds can also be read as the module's attribute of that name."""
+    """One of a module's tables; its entries can also be read as attributes of the module."""
 
     __slots__ = ("__weakref__", "owner")
 
     def __init__(self, owner: Any = None, members: Any = ()):
-        # Weak, so that a model is freed when its last user lets go of it, not when the garbage collector comes by.
+        # Weak, so that a model is freed with its last reference and does not wait for the garbage collector.
         self.owner = None if owner is None else weakref.ref(owner)
         self.update(members)
 
@@ -66,7 +66,7 @@ class Members(dict):
             del self[name]
 
     def move_to_end(self, name: str, last: bool = True) -> None:
-        """As an ``OrderedDict``'s."""
+        """Does what ``OrderedDict.move_to_end`` does."""
         others = [] if last else [(k, v) for k, v in self.items() if k != name]
         for key, value in [(name, self.pop(name)), *others]:
             self.pop(key, None)
@@ -74,7 +74,7 @@ class Members(dict):
 
     @staticmethod
     def adopt(module: Any, tables: tuple[str, ...]) -> None:
-        """Gives a module, whose ``__dict__`` came from another one, tables of its own."""
+        """Gives its own tables to a module whose ``__dict__`` came from another module."""
         for table in tables:
             members = module.__dict__.get(table)
             if members is not None and not (
@@ -83,5 +83,5 @@ class Members(dict):
                 object.__setattr__(module, table, Members(module, members))
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
-        # Copies and pickles are plain dictionaries, as PyTorch's: a module makes its own of those that it finds.
+        # Copies and pickles are plain dictionaries, as in PyTorch; a module converts them when it is restored.
         return dict, (), None, None, iter(self.items())

@@ -15,7 +15,7 @@ from tensorgrad.nn.parameter import Buffer, Parameter
 from tensorgrad.tensor import Tensor
 
 _TABLES = ("_parameters", "_buffers", "_modules")
-# What each of PyTorch's modules has in its `__dict__`, in this order, and how it is made.
+# The entries of a PyTorch module's `__dict__`, in PyTorch's order, each with a function that makes it.
 PYTORCHS_STATE: dict[str, Callable[[], Any]] = {
     "training": lambda: True, "_parameters": dict, "_buffers": dict, "_non_persistent_buffers_set": set,
     "_backward_pre_hooks": OrderedDict, "_backward_hooks": OrderedDict, "_is_full_backward_hook": lambda: None,
@@ -32,7 +32,7 @@ class Module(Hooked, Stateful, Convertible):
     """Base class of everything that has parameters: layers, losses, whole models.
 
     A subclass calls ``super().__init__()``, assigns its parameters (:class:`~tensorgrad.nn.Parameter`) and submodules
-    as attributes, which registers them, and defines ``forward``. The instance is called, ``model(x)``, not its
+    as attributes, which registers them, and defines ``forward``. Call the instance, ``model(x)``, rather than its
     ``forward``, so that hooks run.
 
     Example::
@@ -91,10 +91,10 @@ class Module(Hooked, Stateful, Convertible):
         return self.forward(*args)
 
     def compile(self, *args: Any, **options: Any) -> None:
-        """Accepted, as ``torch.compile`` is: there is nothing to compile, the module runs as it is."""
+        """Does nothing: there is nothing to compile. Accepted for compatibility, as ``torch.compile`` is."""
 
     def _forward_unimplemented(self, *input: Any) -> Any:
-        """What the module computes. Every subclass defines it."""
+        """Computes the module's result. Every subclass defines it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     forward: Callable[..., Any] = _forward_unimplemented
@@ -102,11 +102,11 @@ class Module(Hooked, Stateful, Convertible):
     # --- members ---
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Adds a parameter, as assigning it to ``self.<name>`` does; ``None`` keeps the place without having one.
+        """Adds a parameter, as assigning it to ``self.<name>`` does; ``None`` reserves the name without a parameter.
 
         Raises:
             KeyError: the name is empty, contains a dot, or is taken by something that is not a parameter.
-            TypeError: not a ``Parameter``.
+            TypeError: ``param`` is not a ``Parameter``.
             ValueError: the parameter was computed from other tensors.
         """
         self._check_name("parameter", name, "_parameters")
@@ -126,11 +126,11 @@ class Module(Hooked, Stateful, Convertible):
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Adds state that is not learned: it moves with ``to``, and is saved if ``persistent``, but is no parameter.
+        """Adds a buffer: state that is not learned. ``to`` moves it; it is saved if ``persistent``.
 
         Raises:
             KeyError: the name is empty, contains a dot, or is taken by something that is not a buffer.
-            TypeError: not a tensor.
+            TypeError: ``tensor`` is not a tensor.
         """
         self._check_name("buffer", name, "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor):
@@ -147,7 +147,7 @@ class Module(Hooked, Stateful, Convertible):
         """Adds a submodule, as assigning it to ``self.<name>`` does; here the name may be any string without dots.
 
         Raises:
-            TypeError: not a module.
+            TypeError: ``module`` is not a module.
             KeyError: the name is empty, contains a dot, or is taken by something that is not a module.
         """
         if not isinstance(module, Module) and module is not None:
@@ -193,7 +193,7 @@ class Module(Hooked, Stateful, Convertible):
             if isinstance(value, Buffer):
                 raise AttributeError("cannot assign buffer before Module.__init__() call")
             object.__setattr__(self, name, value)
-            if name == "__dict__":  # a clone made by hand
+            if name == "__dict__":  # user code that clones a module
                 Members.adopt(self, _TABLES)
         elif name in parameters:
             if value is not None:
@@ -226,7 +226,7 @@ class Module(Hooked, Stateful, Convertible):
         self.register_buffer(name, value, persistent)
 
     def _replace_table(self, table: str, members: dict) -> None:
-        """``module._parameters = {...}``: the attributes follow."""
+        """Handles ``module._parameters = {...}``: updates the mirrored attributes too."""
         old = self.__dict__[table]
         for name, value in old.items():
             if self.__dict__.get(name, self) is value:
@@ -234,7 +234,7 @@ class Module(Hooked, Stateful, Convertible):
         object.__setattr__(self, table, Members(self, members))
 
     def _forget(self, name: str) -> None:
-        """Makes room for a new kind of member called ``name``."""
+        """Removes any member called ``name``, so that a member of another kind can take the name."""
         for table in _TABLES:
             members = self.__dict__[table]
             if name in members:
@@ -243,7 +243,7 @@ class Module(Hooked, Stateful, Convertible):
         self.__dict__.pop(name, None)
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only when there is no such attribute: the tables are asked in case somebody removed just the mirror.
+        # Reached only if the attribute is missing. The tables may still have it if only the mirror was removed.
         own = self.__dict__
         if type(own.get("_parameters")) is dict:  # from a pickle or a copy, by a class with its own __setstate__
             self._settle()
@@ -257,9 +257,9 @@ class Module(Hooked, Stateful, Convertible):
                 own["_hooked"] = True
             return own[name]
         hint = ""
-        if name in ("save", "save_to_buffer"):  # asked of what torch.jit.script returned
+        if name in ("save", "save_to_buffer"):  # methods of what torch.jit.script returns in PyTorch
             hint = " (TorchScript files cannot be written: use torch.save(module.state_dict(), file))"
-        # With `name` and `obj` Python says which attribute was probably meant.
+        # With `name` and `obj`, Python suggests similar attribute names.
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'{hint}", name=name, obj=self)
 
     def __delattr__(self, name: str) -> None:
@@ -279,7 +279,7 @@ class Module(Hooked, Stateful, Convertible):
         return self.__dict__.copy()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """As always, but members that `Members` mirrors among the attributes are not also written as such."""
+        """Reduces as usual, but without the attributes that only mirror the tables' members."""
         made: Any = super().__reduce_ex__(protocol)
         if not isinstance(made, tuple) or len(made) < 3 or not isinstance(made[2], dict):
             return made
@@ -294,11 +294,11 @@ class Module(Hooked, Stateful, Convertible):
         self._settle()
 
     def _settle(self) -> None:
-        """Makes a ``__dict__`` that came from elsewhere, possibly from PyTorch, this module's own."""
+        """Adapts a ``__dict__`` that came from elsewhere, possibly from PyTorch, to this module."""
         own = self.__dict__
         for table in (*hooks.CALL_TABLES, *hooks.STATE_TABLES):
             if table in own and not own[table]:
-                del own[table]  # it is made again when it is touched
+                del own[table]  # __getattr__ makes it again when needed
         if any(table in own for table in hooks.CALL_TABLES):
             own["_hooked"] = True
         Members.adopt(self, _TABLES)
@@ -306,10 +306,10 @@ class Module(Hooked, Stateful, Convertible):
     # --- looking members up ---
 
     def get_submodule(self, target: str) -> Module:
-        """The submodule at a dotted path, ``"net.conv"``; the module itself for ``""``.
+        """Returns the submodule at a dotted path such as ``"net.conv"``; the module itself for ``""``.
 
         Raises:
-            AttributeError: nothing there, or something that is not a module.
+            AttributeError: the path leads to nothing, or to something that is not a module.
         """
         module: Any = self
         for name in target.split(".") if target else ():
@@ -321,10 +321,10 @@ class Module(Hooked, Stateful, Convertible):
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Puts ``module`` at a dotted path. ``strict``: only in the place of one that is there.
+        """Puts ``module`` at a dotted path. With ``strict``, only an existing submodule can be replaced.
 
         Raises:
-            ValueError: no path, or not a module.
+            ValueError: the path is empty, or ``module`` is not a module.
             AttributeError: the path leads through, or to, something that is not a module.
         """
         if target == "":
@@ -341,7 +341,11 @@ class Module(Hooked, Stateful, Convertible):
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
-        """The parameter at a dotted path, ``"net.conv.weight"``. Raises AttributeError if there is none."""
+        """Returns the parameter at a dotted path such as ``"net.conv.weight"``.
+
+        Raises:
+            AttributeError: there is none.
+        """
         owner, name = self._owner_of(target)
         parameter = getattr(owner, name)
         if not isinstance(parameter, Parameter):
@@ -349,7 +353,11 @@ class Module(Hooked, Stateful, Convertible):
         return parameter
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a dotted path. Raises AttributeError if there is none."""
+        """Returns the buffer at a dotted path.
+
+        Raises:
+            AttributeError: there is none.
+        """
         owner, name = self._owner_of(target)
         if name not in owner._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
@@ -378,27 +386,33 @@ class Module(Hooked, Stateful, Convertible):
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """``(dotted name, parameter)`` of this module and, if ``recurse``, of all below; a shared one comes once."""
+        """Yields ``(dotted name, parameter)`` of this module and, if ``recurse``, of its descendants.
+
+        Shared parameters come once, unless ``remove_duplicate`` is False.
+        """
         yield from self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """The parameters, each once."""
+        """Yields the parameters, each once."""
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """``(dotted name, buffer)`` of this module and, if ``recurse``, of all below; a shared one comes once."""
+        """Yields ``(dotted name, buffer)`` of this module and, if ``recurse``, of its descendants.
+
+        Shared buffers come once, unless ``remove_duplicate`` is False.
+        """
         yield from self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """The buffers, each once."""
+        """Yields the buffers, each once."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """``(name, submodule)`` of the direct submodules, each once."""
+        """Yields ``(name, submodule)`` for each direct submodule, each once."""
         seen = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -406,14 +420,14 @@ class Module(Hooked, Stateful, Convertible):
                 yield name, module
 
     def children(self) -> Iterator[Module]:
-        """The direct submodules, each once."""
+        """Yields the direct submodules, each once."""
         for _, module in self.named_children():
             yield module
 
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """``(dotted name, module)`` of this module (under the name ``prefix``) and all below, parents first."""
+        """Yields ``(dotted name, module)`` of this module, named ``prefix``, and its descendants, parents first."""
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -425,7 +439,7 @@ class Module(Hooked, Stateful, Convertible):
                 yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
-        """This module and all below, parents first, each once."""
+        """Yields this module and its descendants, parents first, each once."""
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
@@ -461,7 +475,7 @@ class Module(Hooked, Stateful, Convertible):
         """Drops the gradients of all parameters, or fills them with zeros."""
         cls = type(self)
         if cls.parameters is Module.parameters and cls.named_parameters is Module.named_parameters:
-            _zero_grad(self, set_to_none)  # most training loops come here in every step
+            _zero_grad(self, set_to_none)  # faster, and most training loops run it in every step
         else:
             for parameter in self.parameters():
                 clear_grad(parameter, set_to_none)
@@ -472,7 +486,7 @@ class Module(Hooked, Stateful, Convertible):
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What the module's line in ``repr`` says between the parentheses; layers override it."""
+        """Returns the text between the parentheses of the module's ``repr``; layers override it."""
         return ""
 
     def __repr__(self) -> str:
@@ -485,7 +499,7 @@ class Module(Hooked, Stateful, Convertible):
 
 
 def indented(text: str) -> str:
-    """``text`` with every line but the first moved right by two."""
+    """Indents every line of ``text`` but the first by two spaces."""
     return text.replace("\n", "\n  ")
 
 

@@ -1,4 +1,4 @@
-"""Moving and casting a module: `to` and its relatives."""
+"""Moving and casting a module: `to` and related methods."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tensorgrad.tensor import Tensor
 
 
 class Convertible:
-    """The methods of :class:`~tensorgrad.nn.Module` that change where its tensors are, or their dtype."""
+    """The methods of :class:`~tensorgrad.nn.Module` that change the device or dtype of its tensors."""
 
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     children: Callable[[], Iterator[Any]]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Replaces the data of parameters, gradients and buffers by ``fn`` of it. Parameters stay the same objects,
-        unless they move to the meta device or from there.
+        """Applies ``fn`` to the data of parameters, gradients and buffers. Parameters remain the same objects unless
+        they move to or from the meta device.
         """
         if recurse:
             for module in self.children():
@@ -32,7 +32,7 @@ class Convertible:
             with torch.no_grad():
                 new = fn(parameter)
                 if new is not parameter:
-                    grad = parameter._grad  # taken off first: it must never differ from its parameter in dtype
+                    grad = parameter._grad  # removed first: its dtype must never differ from the parameter's
                     parameter._grad = None
                     if new.is_meta != parameter.is_meta:
                         parameter = self._parameters[name] = Parameter(new, parameter.requires_grad)
@@ -46,14 +46,15 @@ class Convertible:
         return self
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Moves and casts parameters and buffers in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``, or both.
+        """Moves and casts parameters and buffers in place: ``to(device)``, ``to(dtype)``, ``to(device, dtype)`` or
+        ``to(tensor)``, which takes both from a tensor.
 
-        Only floating-point and complex members are cast. ``memory_format`` lays out those of four and five dimensions.
-        ``non_blocking`` is accepted.
+        Only floating-point and complex members are cast. ``memory_format`` applies to members of four and five
+        dimensions. ``non_blocking`` is accepted.
 
         Raises:
-            TypeError: a dtype that is neither floating-point nor complex.
-            RuntimeError: `copy` is given, as modules change in place.
+            TypeError: the dtype is neither floating-point nor complex.
+            RuntimeError: ``copy`` is given: modules are changed in place.
         """
         if "copy" in kwargs:
             raise RuntimeError(".to() does not accept copy argument")
@@ -88,7 +89,7 @@ class Convertible:
         return self._apply(convert)
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
-        """Moves to a device without copying values: the memory there is uninitialised."""
+        """Moves to a device without copying values: the new memory is uninitialized."""
         return self._apply(lambda t: torch.empty_like(t, device=device), recurse=recurse)
 
     def cpu(self) -> Any:
@@ -100,15 +101,15 @@ class Convertible:
         return self._apply(lambda t: t.cuda(device))
 
     def xpu(self, device: Any = None) -> Any:
-        """Raises: AssertionError if there is anything to move: there are no such devices here."""
+        """Raises AssertionError if there is anything to move: XPU devices are not supported."""
         return self._apply(lambda t: t.xpu(device))
 
     def mtia(self, device: Any = None) -> Any:
-        """Raises: AssertionError if there is anything to move: there are no such devices here."""
+        """Raises AssertionError if there is anything to move: MTIA devices are not supported."""
         return self._apply(lambda t: t.mtia(device))
 
     def ipu(self, device: Any = None) -> Any:
-        """Raises: RuntimeError if there is anything to move: there are no such devices here."""
+        """Raises RuntimeError if there is anything to move: IPU devices are not supported."""
         return self._apply(lambda t: t.ipu(device))
 
     def type(self, dst_type: Any) -> Any:
@@ -132,12 +133,12 @@ class Convertible:
         return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
 
     def share_memory(self) -> Any:
-        """Moves parameters and buffers to memory that other processes see."""
+        """Moves parameters and buffers to memory that is shared with other processes."""
         return self._apply(lambda t: t.share_memory_())
 
 
 def typename(value: Any) -> str:
-    """The name of a value's type as PyTorch's messages give it: ``torch.FloatTensor``, ``list``."""
+    """Returns the name of a value's type as in PyTorch's messages: ``torch.FloatTensor``, ``list``."""
     if isinstance(value, Tensor):
         return value.type()
     cls = type(value)
@@ -154,7 +155,7 @@ def _target(
     non_blocking: bool = False,
     memory_format: Any = None,
 ) -> tuple[Any, Any]:
-    """(device, dtype) that the arguments of ``to`` ask for."""
+    """Returns (device, dtype) from the arguments of ``to``."""
     for arg in args:
         if isinstance(arg, torch.dtype | type):
             dtype = as_dtype(arg, "to")

@@ -1,8 +1,8 @@
-"""What can be hung around a module's call: the hooks, and the call that runs them.
+"""Module hooks: their registration, and the call that runs them.
 
-`Module.__call__` comes here only when the module (or, through the class, any module at all) has ever had a hook; that
-is what the flag `_hooked` says. The tables of a module's hooks are made when first touched (`Module.__getattr__`), so
-that a module without hooks carries none of them and pays one test.
+`Module.__call__` comes here only if the module has ever had a hook, or if a global hook has ever been registered: the
+flag `_hooked`, on the instance or on the class, records this. A module's hook tables are created on first access
+(`Module.__getattr__`), so a module without hooks stores none of them and pays for one test per call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.tensor import Tensor
 
-# Touching one of the first kind makes calls look at the hooks; the second kind concerns `state_dict` alone.
+# Accessing a call table makes later calls check for hooks; the state tables concern `state_dict` alone.
 CALL_TABLES = (
     "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks",
@@ -37,7 +37,7 @@ class _Tables:
 
 
 class _Global(_Tables):
-    """The hooks common to all modules, laid out as a module's own are."""
+    """The hooks common to all modules, in the same tables as a module's own."""
 
     def __init__(self) -> None:
         for table in CALL_TABLES:
@@ -59,7 +59,7 @@ class Hooked(_Tables):
         """Calls ``hook(module, args)`` before every ``forward``; what it returns, if anything, replaces the arguments.
 
         Args:
-            prepend: run it before the hooks that are there already.
+            prepend: run it before the hooks that are already registered.
             with_kwargs: call ``hook(module, args, kwargs)``, which returns ``None`` or ``(args, kwargs)``.
         """
         handle = _add(self, "_forward_pre_hooks", hook, prepend, self._forward_pre_hooks_with_kwargs)
@@ -73,7 +73,7 @@ class Hooked(_Tables):
         """Calls ``hook(module, args, output)`` after every ``forward``; a result, if any, replaces the output.
 
         Args:
-            prepend: run it before the hooks that are there already.
+            prepend: run it before the hooks that are already registered.
             with_kwargs: call ``hook(module, args, kwargs, output)``.
             always_call: run it also when the call raises.
 
@@ -86,8 +86,8 @@ class Hooked(_Tables):
             torch.Size([1, 3])
             >>> handle.remove()
         """
-        beside = (self._forward_hooks_with_kwargs, self._forward_hooks_always_called)
-        handle = _add(self, "_forward_hooks", hook, prepend, beside)
+        extra = (self._forward_hooks_with_kwargs, self._forward_hooks_always_called)
+        handle = _add(self, "_forward_hooks", hook, prepend, extra)
         if with_kwargs:
             self._forward_hooks_with_kwargs[handle.id] = True
         if always_call:
@@ -128,7 +128,7 @@ class Hooked(_Tables):
 
 
 class _HookedCall:
-    """One call of a module that has hooks. An object, because the hooks that run after an error need its progress."""
+    """One call of a module that has hooks. An object, because the hooks that run after an error depend on its state."""
 
     def __init__(self, module: Any, args: tuple, kwargs: dict):
         self.module, self.args, self.kwargs = module, args, kwargs
@@ -174,7 +174,7 @@ class _HookedCall:
         return self.result
 
     def _hook_last_op(self, hooks: list[Callable]) -> None:
-        """Hangs regular backward hooks on the op that made the result, and says what they will not see."""
+        """Registers regular backward hooks on the op that made the result, and warns of gradients they will miss."""
         last = self.result
         while not isinstance(last, Tensor):
             last = next(v for v in last.values() if isinstance(v, Tensor)) if isinstance(last, dict) else last[0]
@@ -221,7 +221,7 @@ class _HookedCall:
             self.result = given
 
     def _always(self, owner: Any, whose: str) -> None:
-        """After an error: the hooks registered with ``always_call`` that have not run. Their own errors only warn."""
+        """Runs, after an error, the ``always_call`` hooks that have not run yet. Errors in them become warnings."""
         for key, hook in list(owner._forward_hooks.items()):
             if key not in owner._forward_hooks_always_called or key in self.called:
                 continue
@@ -237,7 +237,7 @@ class _HookedCall:
 
 def _add(module: Any, name: str, hook: Callable, prepend: bool = False, extra: Any = None) -> RemovableHandle:
     table = getattr(module, name)
-    module.__dict__["_hooked"] = True  # also where the table came with the module's state
+    module.__dict__["_hooked"] = True  # needed if the table came with the module's state
     handle = RemovableHandle.add(table, hook, extra_dict=extra)
     if prepend:
         table.move_to_end(handle.id, last=False)
@@ -264,7 +264,7 @@ def _backward_hooks_of(module: Any) -> tuple[list[Callable], list[Callable]]:
 
 
 def _not_seen(args: tuple, result: Any, last: Any) -> tuple[str, str] | None:
-    """What a hook on the op `last` does not see of a module's call, as (why, which gradients); None if it sees all."""
+    """Returns which gradients of a call a hook on the op `last` misses, as (why, which), or None if it sees all."""
     results = result if isinstance(result, tuple) else (result,)
     on_module = "non-full backward hooks on a Module that does not"
     if not all(isinstance(r, Tensor) for r in results):
@@ -280,7 +280,7 @@ def _not_seen(args: tuple, result: Any, last: Any) -> tuple[str, str] | None:
 
 
 def _for_all(table: str, hook: Callable, extra: Any = None) -> RemovableHandle:
-    Hooked._hooked = True  # every module's calls now look at the hooks
+    Hooked._hooked = True  # from now on, calls of all modules check for hooks
     return RemovableHandle.add(getattr(_GLOBAL, table), hook, extra_dict=extra)
 
 
@@ -293,8 +293,8 @@ def register_module_forward_hook(
     hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
     """Calls ``hook(module, args, output)`` after the ``forward`` of every module. For debugging and profiling."""
-    beside = (_GLOBAL._forward_hooks_with_kwargs, _GLOBAL._forward_hooks_always_called)
-    handle = _for_all("_forward_hooks", hook, beside)
+    extra = (_GLOBAL._forward_hooks_with_kwargs, _GLOBAL._forward_hooks_always_called)
+    handle = _for_all("_forward_hooks", hook, extra)
     if with_kwargs:
         _GLOBAL._forward_hooks_with_kwargs[handle.id] = True
     if always_call:
@@ -314,12 +314,12 @@ def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
 
 
 def register_module_backward_hook(hook: Callable) -> RemovableHandle:
-    """Deprecated: :func:`register_module_full_backward_hook` sees the gradients of the module's inputs."""
+    """Deprecated: use :func:`register_module_full_backward_hook`, which sees the gradients of the module's inputs."""
     _choose_kind(_GLOBAL, False, "all")
     return _for_all("_backward_hooks", hook)
 
 
-# Hooks on registration, keyed like all others: hook(module, name, what is registered) -> replacement or None.
+# Registration hooks by handle id: hook(module, name, value) -> replacement or None.
 on_parameter: OrderedDict[int, Callable] = OrderedDict()
 on_buffer: OrderedDict[int, Callable] = OrderedDict()
 on_module: OrderedDict[int, Callable] = OrderedDict()
@@ -341,7 +341,7 @@ def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
 
 
 def registered(hooks: OrderedDict, owner: Any, name: str, value: Any) -> Any:
-    """``value`` after the registration hooks have seen it."""
+    """Runs the registration hooks on ``value`` and returns it or its replacement."""
     for hook in hooks.values():
         given = hook(owner, name, value)
         if given is not None:

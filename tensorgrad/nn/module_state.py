@@ -31,7 +31,7 @@ class _IncompatibleKeys(NamedTuple):
 class Stateful:
     """The state methods of :class:`~tensorgrad.nn.Module`."""
 
-    # Saved with every module's state; a layer whose state changes shape raises it and reads the old one on loading.
+    # Saved with the module's state. Layers that change their state's format increment it and can load the old one.
     _version: int = 1
 
     _parameters: dict[str, Parameter | None]
@@ -45,12 +45,12 @@ class Stateful:
     named_buffers: Callable[..., Any]
 
     def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
-        """All parameters and persistent buffers, by name, sharing the module's memory.
+        """Returns all parameters and persistent buffers by name, sharing the module's memory.
 
         Args:
             destination: a dictionary to fill instead of a new one.
-            prefix: put before every name.
-            keep_vars: give the parameters themselves, not tensors detached from the graph.
+            prefix: prepended to every name.
+            keep_vars: return the parameters themselves, not tensors detached from the graph.
 
         Example::
 
@@ -107,16 +107,16 @@ class Stateful:
         """Copies the values of ``state_dict`` into the module's parameters and buffers of the same names.
 
         Args:
-            state_dict: what :meth:`state_dict` gave, possibly of another module of the same structure.
-            strict: names that only one side has are an error.
-            assign: put the given tensors in the place of the module's own (keeping their dtype and device).
+            state_dict: the result of :meth:`state_dict`, possibly of another module of the same structure.
+            strict: raise an error if a name exists on one side only.
+            assign: replace the module's own tensors by the given ones, which keep their dtype and device.
 
         Returns:
             A named tuple ``(missing_keys, unexpected_keys)``.
 
         Raises:
             TypeError: ``state_dict`` is not a mapping.
-            RuntimeError: names or shapes do not match; the text lists all of them.
+            RuntimeError: names or shapes do not match; the message lists all mismatches.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
@@ -148,7 +148,7 @@ class Stateful:
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Takes this module's own state, not its children's, out of ``state_dict``. May be overridden."""
+        """Loads this module's own state, not its children's, from ``state_dict``. May be overridden."""
         for hook in self.__dict__.get("_load_state_dict_pre_hooks", {}).values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         assign = local_metadata.get("assign_to_params_buffers", False)
@@ -179,11 +179,11 @@ class Stateful:
                         unexpected_keys.append(key)
 
     def get_extra_state(self) -> Any:
-        """Override, with :meth:`set_extra_state`, to save something that is not a tensor in the ``state_dict``."""
+        """Returns extra state to save in the ``state_dict``. Override it, with :meth:`set_extra_state`, if needed."""
         raise RuntimeError("get_extra_state() was called on a Module that does not define it")
 
     def set_extra_state(self, state: Any) -> None:
-        """Receives from ``load_state_dict`` what :meth:`get_extra_state` returned."""
+        """Restores the extra state that :meth:`get_extra_state` returned; ``load_state_dict`` calls it."""
         raise RuntimeError("set_extra_state() was called on a Module that does not define it")
 
     def init_from_torch(self, torch_module: Any) -> Any:
@@ -194,9 +194,9 @@ class Stateful:
 
         Raises:
             TypeError: the argument is not a PyTorch module.
-            RuntimeError: names or shapes differ; the text lists all of them.
+            RuntimeError: names or shapes differ; the message lists all differences.
 
-        Example (PyTorch itself is never imported here)::
+        Example (this library never imports PyTorch itself)::
 
             mine = tensorgrad.nn.Linear(2, 3).init_from_torch(torch.nn.Linear(2, 3))
         """
@@ -215,11 +215,11 @@ class Stateful:
     # --- hooks ---
 
     def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, prefix, keep_vars)`` before ``state_dict`` collects."""
+        """Calls ``hook(module, prefix, keep_vars)`` before ``state_dict`` collects the state."""
         return RemovableHandle.add(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, state_dict, prefix, local_metadata)`` after collecting; it may change the dictionary."""
+        """Calls ``hook(module, state_dict, prefix, local_metadata)`` afterwards; it may change the dictionary."""
         hook._from_public_api = True  # type: ignore[attr-defined]
         return RemovableHandle.add(self._state_dict_hooks, hook)
 
@@ -232,7 +232,7 @@ class Stateful:
         return RemovableHandle.add(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors)`` first."""
+        """Calls ``hook(module, state_dict, prefix, metadata, strict, missing, unexpected, errors)`` before loading."""
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
@@ -244,7 +244,7 @@ class Stateful:
 
 
 class _WrappedHook:
-    """A hook that is told its module, which it does not keep alive: that would be a reference cycle."""
+    """A hook that gets its module as first argument, through a weak reference to avoid a reference cycle."""
 
     def __init__(self, hook: Callable, module: Any = None):
         self.hook, self.with_module = hook, module is not None
@@ -294,15 +294,15 @@ def _load(
 
 
 def _restore(module: Any, name: str, key: str, mine: Tensor, given: Any, assign: bool) -> str | None:
-    """Puts ``given`` into ``mine``; the text of what is wrong with it, if anything."""
+    """Copies ``given`` into ``mine``, or assigns it; returns an error message if that fails."""
     if not isinstance(given, Tensor):
         return (
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '
             f"but received {type(given)}"
         )
-    if is_lazy(mine) and is_lazy(given):  # both without a shape: nothing to copy
+    if is_lazy(mine) and is_lazy(given):  # neither has a shape, so there is nothing to copy
         return None
-    if mine.dim() == 0 and given.shape == (1,):  # checkpoints of old PyTorch keep scalars as one-element vectors
+    if mine.dim() == 0 and given.shape == (1,):  # checkpoints of old PyTorch store scalars as one-element vectors
         given = given[0]
     if given.shape != mine.shape:
         return (
@@ -337,7 +337,7 @@ def _restore(module: Any, name: str, key: str, mine: Tensor, given: Any, assign:
 
 
 def _from_torch(value: Any) -> Any:
-    """A tensor with the values of a PyTorch tensor; anything else (extra state) as it is."""
+    """Converts a PyTorch tensor; returns anything else (extra state) unchanged."""
     if not hasattr(value, "detach"):
         return value
     value = value.detach().cpu()

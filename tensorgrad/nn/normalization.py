@@ -1,4 +1,4 @@
-"""Layers that normalise each sample by itself."""
+"""Layers that normalize each sample separately."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tensorgrad.tensor import Tensor
 
 
 class _Scaled(Module):
-    """A normalisation followed by a learned scale (``weight``) and shift (``bias``), either of which may be missing."""
+    """A normalization followed by a learned scale (``weight``) and shift (``bias``), both optional."""
 
     def _make(self, shape: Any, weight: bool, bias: bool | None, device: Any, dtype: Any) -> None:
-        """Makes the parameters; ``bias=None``: the layer has no such thing."""
+        """Creates the parameters; with ``bias=None`` the layer has no attribute ``bias``."""
         for name, wanted in (("weight", weight), ("bias", weight and bias)):
             if name == "weight" or bias is not None:
                 made = Parameter(torch.empty(shape, device=device, dtype=dtype)) if wanted else None
                 self.register_parameter(name, made)
 
     def reset_parameters(self) -> None:
-        """Sets the scale to one and the shift to zero."""
+        """Sets the weight to one and the bias to zero."""
         if self.weight is not None:
             init.ones_(self.weight)
         if getattr(self, "bias", None) is not None:
@@ -38,7 +38,7 @@ class LayerNorm(_Scaled):
     """(x - mean) / √(var + eps) · weight + bias, over the last dimensions (Ba et al., 2016).
 
     Args:
-        normalized_shape: the sizes of the dimensions to normalise over; a number means the last one.
+        normalized_shape: the sizes of the dimensions to normalize over; an int means the last dimension.
         eps: added to the variance.
         elementwise_affine: whether there are a weight and a bias, of shape ``normalized_shape``.
         bias: whether there is a bias.
@@ -76,12 +76,12 @@ class LayerNorm(_Scaled):
 
 
 class RMSNorm(_Scaled):
-    """x / √(mean(x²) + eps) · weight, over the last dimensions (Zhang and Sennrich, 2019); the shape stays.
+    """x / √(mean(x²) + eps) · weight, with the mean over the last dimensions (Zhang and Sennrich, 2019).
 
     Args:
-        normalized_shape: the sizes of the dimensions to normalise over; a number means the last one.
-        eps: added to the mean square; by default the smallest difference that the dtype can tell from 1.
-        elementwise_affine: whether there is a weight, of shape ``normalized_shape``, at first ones.
+        normalized_shape: the sizes of the dimensions to normalize over; an int means the last dimension.
+        eps: added to the mean square; by default the machine epsilon of the dtype.
+        elementwise_affine: whether there is a weight, of shape ``normalized_shape``, initialized to ones.
 
     Raises:
         RuntimeError: when called, if the input does not end in ``normalized_shape``.
@@ -117,10 +117,10 @@ class GroupNorm(_Scaled):
     """(x - mean) / √(var + eps) · weight + bias, over each group of channels of (N, C, *) (Wu and He, 2018).
 
     Args:
-        num_groups: how many groups the channels form.
-        num_channels: C.
+        num_groups: the number of groups of channels.
+        num_channels: C, the number of channels.
         eps: added to the variance.
-        affine: whether there are a weight and a bias, one number per channel.
+        affine: whether there are a weight and a bias, one scalar per channel each.
         bias: whether there is a bias.
 
     Raises:
@@ -162,16 +162,17 @@ class GroupNorm(_Scaled):
 
 
 class LocalResponseNorm(Module):
-    """x / (k + alpha/n · Σ x²)^beta, the sum over n = ``size`` neighbouring channels (Krizhevsky et al., 2012).
+    """x / (k + alpha/n · Σ x²)^beta, summed over n = ``size`` neighboring channels (Krizhevsky et al., 2012).
 
-    Of (N, C, *), and so is the result. The sum for channel c runs from c - ⌊n/2⌋ to c + ⌊(n - 1)/2⌋, where they exist.
+    Input and result are (N, C, *). The sum for channel c runs over the existing channels from c - ⌊n/2⌋ to
+    c + ⌊(n - 1)/2⌋.
 
     Args:
         size: n.
         alpha, beta, k: as in the formula.
 
     Raises:
-        ValueError: when called, if the input has less than three dimensions.
+        ValueError: when called, if the input has fewer than three dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.nn.LocalResponseNorm(3, alpha=3.0, beta=1.0)(torch.ones(1, 4, 1)).flatten()
@@ -190,10 +191,11 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """x / (k + alpha/size · Σ x²)^beta for (N, C, H, W), the sum over the ``size`` channels around each.
+    """x / (k + alpha/size · Σ x²)^beta for (N, C, H, W), summed over the ``size`` channels around each channel.
 
-    Not quite :class:`LocalResponseNorm`: as in PyTorch, an even ``size`` sums over ``size - 1`` channels, and the first
-    channel stays in the sums of all after it. (PyTorch's gradient leaves that out; this one is the derivative.)
+    This is not quite :class:`LocalResponseNorm`: as in PyTorch, an even ``size`` sums over ``size - 1`` channels, and
+    the first channel is part of the sums of all later channels. (PyTorch's gradient ignores the latter; here the
+    gradient is the exact derivative.)
 
     Args:
         size, alpha, beta, k: as in the formula.

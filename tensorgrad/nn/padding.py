@@ -1,6 +1,6 @@
-"""Layers that widen their input at the borders.
+"""Layers that pad their input at the borders.
 
-``padding`` is one number for all sides, or (left, right), (left, right, top, bottom), (left, right, top, bottom, front,
+``padding`` is one int for all sides, or (left, right), (left, right, top, bottom), (left, right, top, bottom, front,
 back) for one, two and three dimensions.
 """
 
@@ -53,8 +53,8 @@ class ConstantPad1d(_ConstantPad):
     """Pads the last dimension with ``value``.
 
     (*, W) becomes (*, left + W + right).
-    ``padding``: a number for both sides, or (left, right).
-    A negative amount cuts elements off instead.
+    ``padding`` is an int for both sides, or (left, right).
+    Negative amounts remove elements.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ConstantPad1d((1, 2), 7.0)(torch.zeros(1, 2))
@@ -68,8 +68,8 @@ class ConstantPad2d(_ConstantPad):
     """Pads the last two dimensions with ``value``.
 
     (*, H, W) becomes (*, top + H + bottom, left + W + right).
-    ``padding``: a number for all sides, or (left, right, top, bottom).
-    A negative amount cuts elements off instead.
+    ``padding`` is an int for all sides, or (left, right, top, bottom).
+    Negative amounts remove elements.
 
     Example::
 
@@ -86,8 +86,8 @@ class ConstantPad3d(_ConstantPad):
     """Pads the last three dimensions with ``value``.
 
     (*, D, H, W) becomes (*, front + D + back, top + H + bottom, left + W + right).
-    ``padding``: a number for all sides, or (left, right, top, bottom, front, back).
-    A negative amount cuts elements off instead.
+    ``padding`` is an int for all sides, or (left, right, top, bottom, front, back).
+    Negative amounts remove elements.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ConstantPad3d((1, 0, 0, 0, 0, 0), 7.0)(torch.zeros(1, 1, 1, 2))
@@ -101,8 +101,8 @@ class ZeroPad1d(_ZeroPad):
     """Pads the last dimension with zeros.
 
     (*, W) becomes (*, left + W + right).
-    ``padding``: a number for both sides, or (left, right).
-    A negative amount cuts elements off instead.
+    ``padding`` is an int for both sides, or (left, right).
+    Negative amounts remove elements.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ZeroPad1d((1, 2))(torch.ones(1, 2))
@@ -116,8 +116,8 @@ class ZeroPad2d(_ZeroPad):
     """Pads the last two dimensions with zeros.
 
     (*, H, W) becomes (*, top + H + bottom, left + W + right).
-    ``padding``: a number for all sides, or (left, right, top, bottom).
-    A negative amount cuts elements off instead.
+    ``padding`` is an int for all sides, or (left, right, top, bottom).
+    Negative amounts remove elements.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ZeroPad2d((1, 0, 0, 1))(torch.ones(1, 1, 2))
@@ -132,8 +132,8 @@ class ZeroPad3d(_ZeroPad):
     """Pads the last three dimensions with zeros.
 
     (*, D, H, W) becomes (*, front + D + back, top + H + bottom, left + W + right).
-    ``padding``: a number for all sides, or (left, right, top, bottom, front, back).
-    A negative amount cuts elements off instead.
+    ``padding`` is an int for all sides, or (left, right, top, bottom, front, back).
+    Negative amounts remove elements.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ZeroPad3d(1)(torch.ones(1, 4, 5, 6)).shape
@@ -148,14 +148,14 @@ class _ReflectionPad(_Pad):
 
 
 class ReflectionPad1d(_ReflectionPad):
-    """Pads the last dimension with its mirror image, the border itself not repeated.
+    """Pads the last dimension with its mirror image, without repeating the border.
 
-    Of (N, C, W) or (C, W): W becomes left + W + right.
-    ``padding``: a number for both sides, or (left, right).
-    A negative amount cuts elements off instead.
+    The input is (N, C, W) or (C, W); W becomes left + W + right.
+    ``padding`` is an int for both sides, or (left, right).
+    Negative amounts remove elements.
 
     Raises:
-        RuntimeError: an amount is not less than the size that it adds to.
+        RuntimeError: an amount is not smaller than the size of its dimension.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ReflectionPad1d(2)(torch.arange(4.0).view(1, 4))
@@ -166,14 +166,14 @@ class ReflectionPad1d(_ReflectionPad):
 
 
 class ReflectionPad2d(_ReflectionPad):
-    """Pads the last two dimensions with their mirror image, the border itself not repeated.
+    """Pads the last two dimensions with their mirror image, without repeating the border.
 
-    Of (N, C, H, W) or (C, H, W): H becomes top + H + bottom, W becomes left + W + right.
-    ``padding``: a number for all sides, or (left, right, top, bottom).
-    A negative amount cuts elements off instead.
+    The input is (N, C, H, W) or (C, H, W); H becomes top + H + bottom, W becomes left + W + right.
+    ``padding`` is an int for all sides, or (left, right, top, bottom).
+    Negative amounts remove elements.
 
     Raises:
-        RuntimeError: an amount is not less than the size that it adds to.
+        RuntimeError: an amount is not smaller than the size of its dimension.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ReflectionPad2d((1, 1, 1, 0))(torch.arange(4.0).view(1, 2, 2))
@@ -186,14 +186,14 @@ class ReflectionPad2d(_ReflectionPad):
 
 
 class ReflectionPad3d(_ReflectionPad):
-    """Pads the last three dimensions with their mirror image, the border itself not repeated.
+    """Pads the last three dimensions with their mirror image, without repeating the border.
 
-    Of (N, C, D, H, W) or (C, D, H, W): D becomes front + D + back, and so on.
-    ``padding``: a number for all sides, or (left, right, top, bottom, front, back).
-    A negative amount cuts elements off instead.
+    The input is (N, C, D, H, W) or (C, D, H, W); D becomes front + D + back, and so on.
+    ``padding`` is an int for all sides, or (left, right, top, bottom, front, back).
+    Negative amounts remove elements.
 
     Raises:
-        RuntimeError: an amount is not less than the size that it adds to.
+        RuntimeError: an amount is not smaller than the size of its dimension.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ReflectionPad3d((1, 1, 0, 0, 0, 0))(torch.arange(8.0).view(1, 2, 2, 2))[0, 1]
@@ -211,9 +211,9 @@ class _ReplicationPad(_Pad):
 class ReplicationPad1d(_ReplicationPad):
     """Pads the last dimension by repeating its border.
 
-    Of (N, C, W) or (C, W): W becomes left + W + right.
-    ``padding``: a number for both sides, or (left, right).
-    A negative amount cuts elements off instead.
+    The input is (N, C, W) or (C, W); W becomes left + W + right.
+    ``padding`` is an int for both sides, or (left, right).
+    Negative amounts remove elements.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ReplicationPad1d((1, 2))(torch.arange(3.0).view(1, 3))
@@ -226,9 +226,9 @@ class ReplicationPad1d(_ReplicationPad):
 class ReplicationPad2d(_ReplicationPad):
     """Pads the last two dimensions by repeating their border.
 
-    Of (N, C, H, W) or (C, H, W): H becomes top + H + bottom, W becomes left + W + right.
-    ``padding``: a number for all sides, or (left, right, top, bottom).
-    A negative amount cuts elements off instead.
+    The input is (N, C, H, W) or (C, H, W); H becomes top + H + bottom, W becomes left + W + right.
+    ``padding`` is an int for all sides, or (left, right, top, bottom).
+    Negative amounts remove elements.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ReplicationPad2d((1, 0, 0, 1))(torch.arange(4.0).view(1, 2, 2))
@@ -243,9 +243,9 @@ class ReplicationPad2d(_ReplicationPad):
 class ReplicationPad3d(_ReplicationPad):
     """Pads the last three dimensions by repeating their border.
 
-    Of (N, C, D, H, W) or (C, D, H, W): D becomes front + D + back, and so on.
-    ``padding``: a number for all sides, or (left, right, top, bottom, front, back).
-    A negative amount cuts elements off instead.
+    The input is (N, C, D, H, W) or (C, D, H, W); D becomes front + D + back, and so on.
+    ``padding`` is an int for all sides, or (left, right, top, bottom, front, back).
+    Negative amounts remove elements.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ReplicationPad3d((2, 1, 0, 0, 0, 0))(torch.arange(8.0).view(1, 2, 2, 2))[0, 1]
@@ -267,15 +267,15 @@ class _CircularPad(_Pad):
 
 
 class CircularPad1d(_CircularPad):
-    """Pads the last dimension as if it went around a circle: with what is at the other end.
+    """Pads the last dimension circularly, with values from its other end.
 
-    Of (N, C, W) or (C, W): W becomes left + W + right.
-    ``padding``: a number for both sides, or (left, right).
-    A negative amount cuts elements off instead.
+    The input is (N, C, W) or (C, W); W becomes left + W + right.
+    ``padding`` is an int for both sides, or (left, right).
+    Negative amounts remove elements.
 
     Raises:
-        ValueError: another number of dimensions.
-        RuntimeError: an amount exceeds the size that it adds to.
+        ValueError: the input has another number of dimensions.
+        RuntimeError: an amount exceeds the size of its dimension.
 
     >>> import tensorgrad as torch
     >>> torch.nn.CircularPad1d((1, 2))(torch.arange(4.0).view(1, 4))
@@ -286,15 +286,15 @@ class CircularPad1d(_CircularPad):
 
 
 class CircularPad2d(_CircularPad):
-    """Pads the last two dimensions as if they went around circles: with what is at the other end.
+    """Pads the last two dimensions circularly, with values from their other ends.
 
-    Of (N, C, H, W) or (C, H, W): H becomes top + H + bottom, W becomes left + W + right.
-    ``padding``: a number for all sides, or (left, right, top, bottom).
-    A negative amount cuts elements off instead.
+    The input is (N, C, H, W) or (C, H, W); H becomes top + H + bottom, W becomes left + W + right.
+    ``padding`` is an int for all sides, or (left, right, top, bottom).
+    Negative amounts remove elements.
 
     Raises:
-        ValueError: another number of dimensions.
-        RuntimeError: an amount exceeds the size that it adds to.
+        ValueError: the input has another number of dimensions.
+        RuntimeError: an amount exceeds the size of its dimension.
 
     >>> import tensorgrad as torch
     >>> torch.nn.CircularPad2d((1, 0, 0, 1))(torch.arange(4.0).view(1, 2, 2))
@@ -307,15 +307,15 @@ class CircularPad2d(_CircularPad):
 
 
 class CircularPad3d(_CircularPad):
-    """Pads the last three dimensions as if they went around circles: with what is at the other end.
+    """Pads the last three dimensions circularly, with values from their other ends.
 
-    Of (N, C, D, H, W) or (C, D, H, W): D becomes front + D + back, and so on.
-    ``padding``: a number for all sides, or (left, right, top, bottom, front, back).
-    A negative amount cuts elements off instead.
+    The input is (N, C, D, H, W) or (C, D, H, W); D becomes front + D + back, and so on.
+    ``padding`` is an int for all sides, or (left, right, top, bottom, front, back).
+    Negative amounts remove elements.
 
     Raises:
-        ValueError: another number of dimensions.
-        RuntimeError: an amount exceeds the size that it adds to.
+        ValueError: the input has another number of dimensions.
+        RuntimeError: an amount exceeds the size of its dimension.
 
     >>> import tensorgrad as torch
     >>> torch.nn.CircularPad3d((1, 0, 0, 1, 0, 0))(torch.arange(8.0).view(1, 2, 2, 2))[0, 1]

@@ -1,4 +1,4 @@
-"""`torch.nn.parallel`: one device is all there is, so wrapped modules run as they are."""
+"""`torch.nn.parallel`: only one device is used, so wrapped modules run unchanged."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tensorgrad.nn.module import Module
 
 
 class DataParallel(Module):
-    """Runs `module` on one device; the `state_dict` has the prefix `module.`, as in PyTorch.
+    """Runs ``module`` on one device. Names in the ``state_dict`` have the prefix ``module.``, as in PyTorch.
 
     Args:
-        module: the model, kept as the attribute `module`.
-        device_ids, output_device: taken and not used: there is one device.
-        dim: kept; the dimension along which PyTorch would split a batch.
+        module: the model, stored as the attribute ``module``.
+        device_ids, output_device: ignored, as only one device is used.
+        dim: stored, but not used; the dimension along which PyTorch splits a batch.
 
     >>> import tensorgrad as torch
     >>> model = torch.nn.DataParallel(torch.nn.Linear(2, 1))
@@ -33,25 +33,25 @@ class DataParallel(Module):
 
 
 class DistributedDataParallel(Module):
-    """Always raises RuntimeError: training in several processes is not included.
+    """Always raises RuntimeError: training in several processes is not supported.
 
     >>> import tensorgrad as torch
     >>> torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
     Traceback (most recent call last):
-    RuntimeError: DistributedDataParallel: training in several processes is not included
+    RuntimeError: DistributedDataParallel: training in several processes is not supported
     """
 
     def __init__(self, module: Module, *args: Any, **kwargs: Any):
-        raise RuntimeError("DistributedDataParallel: training in several processes is not included")
+        raise RuntimeError("DistributedDataParallel: training in several processes is not supported")
 
 
 def data_parallel(module: Module, inputs: Any, device_ids=None, output_device=None, dim=0, module_kwargs=None) -> Any:
-    """`module(*inputs, **module_kwargs)`, on one device.
+    """Returns ``module(*inputs, **module_kwargs)``, computed on one device.
 
     Args:
-        module: what is called.
-        inputs: its positional arguments: a tuple, or one thing that is not a tuple.
-        device_ids, output_device, dim: taken and not used: there is one device.
+        module: the module to call.
+        inputs: its positional arguments, as a tuple, or a single argument that is not a tuple.
+        device_ids, output_device, dim: ignored, as only one device is used.
         module_kwargs: its keyword arguments.
 
     >>> import tensorgrad as torch
@@ -63,5 +63,5 @@ def data_parallel(module: Module, inputs: Any, device_ids=None, output_device=No
 
 
 def is_parallel(model: Module) -> bool:
-    """Whether a model is wrapped in `DataParallel`."""
+    """Returns whether a model is wrapped in `DataParallel`."""
     return isinstance(model, DataParallel)

@@ -10,14 +10,14 @@ from tensorgrad.tensor import Tensor, share
 
 
 class Parameter(Tensor, plain=True):
-    """A tensor that a :class:`~tensorgrad.nn.Module` lists among its ``parameters()`` once it is assigned to it.
+    """A tensor that is registered in ``parameters()`` when it is assigned to a :class:`~tensorgrad.nn.Module`.
 
     Args:
         data: the tensor whose storage the parameter shares (nothing is copied); ``None`` makes an empty one.
-        requires_grad: whether gradients are wanted; true unless told otherwise.
+        requires_grad: whether to compute gradients; by default True.
 
     Raises:
-        RuntimeError: ``requires_grad`` for a dtype that has no gradient (an integer or bool tensor).
+        RuntimeError: ``requires_grad`` is set for a dtype without gradients (integer or bool).
 
     Example::
 
@@ -46,7 +46,7 @@ class Parameter(Tensor, plain=True):
         return "Parameter containing:\n" + super().__repr__(**options)
 
     def __deepcopy__(self, memo: dict) -> Parameter:
-        # Unlike a plain tensor's, PyTorch's copy of a parameter has no gradient and shares memory with no other copy.
+        # As in PyTorch, and unlike for plain tensors, copies have no gradient and do not share memory with each other.
         done = memo.get(id(self))
         if done is None:
             done = memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
@@ -58,7 +58,7 @@ class Buffer(Tensor, plain=True):
 
     Args:
         data: the tensor whose storage the buffer shares; ``None`` makes an empty one.
-        persistent: whether ``state_dict`` contains it.
+        persistent: whether ``state_dict`` includes it.
 
     Example::
 
@@ -84,7 +84,7 @@ class Buffer(Tensor, plain=True):
 
 
 def is_lazy(param: Any) -> bool:
-    """Whether something is an uninitialised parameter or buffer, one whose shape is not known yet.
+    """Returns whether ``param`` is an uninitialized parameter or buffer, whose shape is not known yet.
 
     >>> import tensorgrad as torch
     >>> [torch.nn.parameter.is_lazy(p) for p in (torch.nn.LazyLinear(2).weight, torch.nn.Linear(2, 2).weight)]
@@ -93,7 +93,7 @@ def is_lazy(param: Any) -> bool:
     return isinstance(param, Tensor) and hasattr(type(param), "materialize")
 
 
-_LATER = ("UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin")  # few programs need them
+_LATER = ("UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin")  # rarely needed
 
 
 def __getattr__(name: str) -> Any:

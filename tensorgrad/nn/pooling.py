@@ -1,4 +1,4 @@
-"""Pooling: the largest or the mean value of each window."""
+"""Pooling: the maximum, the mean or the p-norm of each window."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _MaxPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """The largest value of each window of (N, C, L) or (C, L). Arguments: :class:`MaxPool2d`.
+    """The maximum of each window of (N, C, L) or (C, L). Arguments: :class:`MaxPool2d`.
 
     L becomes ⌊(L + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1.
 
@@ -50,20 +50,20 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """The largest value of each window of (N, C, H, W) or (C, H, W).
+    """The maximum of each window of (N, C, H, W) or (C, H, W).
 
     Args:
-        kernel_size: size of the window; like the next three a number or one per dimension.
-        stride: distance from window to window; by default ``kernel_size``, so that they do not overlap.
-        padding: -inf added on both sides, at most half the window.
-        dilation: distance between the window's elements.
-        return_indices: also return where the maxima are, as positions in the flattened H·W.
-        ceil_mode: round the size of the result up: a window may reach beyond the border.
+        kernel_size: the size of the window; an int or one per dimension, as are the next three.
+        stride: the distance between windows; by default ``kernel_size``, so that they do not overlap.
+        padding: how many -inf are added on each side, at most half the window.
+        dilation: the distance between the window's elements.
+        return_indices: also return the indices of the maxima in the flattened H·W.
+        ceil_mode: round the output size up, so that a window may extend beyond the border.
 
     H becomes ⌊(H + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1, and W likewise.
 
     Raises:
-        RuntimeError: when called, if the padding exceeds half the window, or nothing would be left.
+        RuntimeError: when called, if the padding exceeds half the window, or the output would be empty.
 
     Example::
 
@@ -80,7 +80,7 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The largest value of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: :class:`MaxPool2d`.
+    """The maximum of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: :class:`MaxPool2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.MaxPool3d(2, stride=1)(torch.arange(8.0).view(1, 2, 2, 2))
@@ -100,7 +100,7 @@ class _AvgPool(Module):
 
 
 class AvgPool1d(_AvgPool):
-    """The mean of each window of (N, C, L) or (C, L). Arguments: :class:`AvgPool2d`, but for ``divisor_override``.
+    """The mean of each window of (N, C, L) or (C, L). Arguments: :class:`AvgPool2d`, without ``divisor_override``.
 
     L becomes ⌊(L + 2·padding - kernel_size) / stride⌋ + 1.
 
@@ -149,17 +149,17 @@ class AvgPool2d(_AvgPoolNd):
     """The mean of each window of (N, C, H, W) or (C, H, W).
 
     Args:
-        kernel_size: size of the window; like the next two a number or one per dimension.
-        stride: distance from window to window; by default ``kernel_size``, so that they do not overlap.
-        padding: zeros added on both sides, at most half the window.
-        ceil_mode: round the size of the result up: a window may reach beyond the border.
-        count_include_pad: the padding counts as elements of the window.
+        kernel_size: the size of the window; an int or one per dimension, as are the next two.
+        stride: the distance between windows; by default ``kernel_size``, so that they do not overlap.
+        padding: how many zeros are added on each side, at most half the window.
+        ceil_mode: round the output size up, so that a window may extend beyond the border.
+        count_include_pad: whether the padding counts as elements of the window.
         divisor_override: divide by this instead of the number of elements.
 
     H becomes ⌊(H + 2·padding - kernel_size) / stride⌋ + 1, and W likewise.
 
     Raises:
-        RuntimeError: when called, if the padding exceeds half the window, or nothing would be left.
+        RuntimeError: when called, if the padding exceeds half the window, or the output would be empty.
 
     Example::
 
@@ -202,10 +202,10 @@ class _AdaptiveMaxPool(_AdaptivePool):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """Max pooling of (N, C, L) or (C, L) with windows such that the result has ``output_size`` elements.
+    """Max pooling of (N, C, L) or (C, L), with windows chosen so that L becomes ``output_size``.
 
-    Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1 of L, where n is the output size.
-    ``return_indices``: also return where the maxima are.
+    Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1, where n is the output size.
+    ``return_indices`` also returns the indices of the maxima.
 
     >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveMaxPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 2.0, 4.0]]))
@@ -217,13 +217,13 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """Max pooling of (N, C, H, W) or (C, H, W) with windows such that the result has a given size.
+    """Max pooling of (N, C, H, W) or (C, H, W), with windows chosen to give the output size.
 
     Args:
-        output_size: that size, a number or one per dimension; ``None`` keeps a dimension's.
-        return_indices: also return where the maxima are, as positions in the flattened H·W.
+        output_size: an int or one per dimension; ``None`` keeps the size of a dimension.
+        return_indices: also return the indices of the maxima in the flattened H·W.
 
-    The windows are, along each dimension, those of :class:`AdaptiveMaxPool1d`.
+    The windows along each dimension are those of :class:`AdaptiveMaxPool1d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveMaxPool2d((1, 2))(torch.arange(12.0).view(1, 3, 4))
@@ -253,9 +253,9 @@ class _AdaptiveAvgPool(_AdaptivePool):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """Mean pooling of (N, C, L) or (C, L) with windows such that the result has ``output_size`` elements.
+    """Average pooling of (N, C, L) or (C, L), with windows chosen so that L becomes ``output_size``.
 
-    Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1 of L, where n is the output size.
+    Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1, where n is the output size.
 
     >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveAvgPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 7.0]]))
@@ -267,12 +267,12 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """Mean pooling of (N, C, H, W) or (C, H, W) with windows such that the result has a given size.
+    """Average pooling of (N, C, H, W) or (C, H, W), with windows chosen to give the output size.
 
     Args:
-        output_size: that size, a number or one per dimension; ``None`` keeps a dimension's.
+        output_size: an int or one per dimension; ``None`` keeps the size of a dimension.
 
-    The windows are, along each dimension, those of :class:`AdaptiveAvgPool1d`.
+    The windows along each dimension are those of :class:`AdaptiveAvgPool1d`.
 
     Example::
 
@@ -286,7 +286,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """Mean pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: :class:`AdaptiveAvgPool2d`.
+    """Average pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: :class:`AdaptiveAvgPool2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveAvgPool3d(1)(torch.arange(8.0).view(1, 2, 2, 2)).flatten()
@@ -323,14 +323,14 @@ class _FractionalMaxPool(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """The largest value of windows at random distances in (N, C, H, W) or (C, H, W) (Graham, 2014).
+    """The maximum of windows with random spacing in (N, C, H, W) or (C, H, W) (Graham, 2014).
 
     Args:
-        kernel_size: size of the windows; like the next two a number or one per dimension.
-        output_size: how many windows there are.
-        output_ratio: or what part of the input's size that is, between 0 and 1.
-        return_indices: also return where the maxima are.
-        _random_samples: (N, C, 2) numbers between 0 and 1 that decide where the windows are; drawn if not given.
+        kernel_size: the size of the windows; an int or one per dimension, as is ``output_size``.
+        output_size: the output size.
+        output_ratio: alternatively, the output size as a fraction of the input's, between 0 and 1.
+        return_indices: also return the indices of the maxima.
+        _random_samples: (N, C, 2) values between 0 and 1 that determine the windows' positions; drawn if not given.
 
     Raises:
         ValueError: not exactly one of size and ratio is given, or the ratio is not between 0 and 1.
@@ -352,7 +352,7 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """The largest value of windows at random distances in (N, C, D, H, W) or (C, D, H, W) (Graham, 2014).
+    """The maximum of windows with random spacing in (N, C, D, H, W) or (C, D, H, W) (Graham, 2014).
 
     The arguments are those of :class:`FractionalMaxPool2d`; ``_random_samples`` is (N, C, 3).
 
@@ -398,10 +398,10 @@ class LPPool2d(_LPPool):
     """The p-norm of each window of (N, C, H, W) or (C, H, W): (Σ xᵖ)^(1/p).
 
     Args:
-        norm_type: p, not 0; 1 gives sums, infinity would give maxima.
-        kernel_size: size of the window; like the next a number or one per dimension.
-        stride: distance from window to window; by default ``kernel_size``.
-        ceil_mode: round the size of the result up: a window may reach beyond the border.
+        norm_type: p, not 0; 1 gives sums, and the limit at infinity is the maximum.
+        kernel_size: the size of the window; an int or one per dimension, as is ``stride``.
+        stride: the distance between windows; by default ``kernel_size``.
+        ceil_mode: round the output size up, so that a window may extend beyond the border.
 
     H becomes ⌊(H - kernel_size) / stride⌋ + 1, and W likewise.
 
@@ -441,7 +441,7 @@ class _MaxUnpool(Module):
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """Puts the values of :class:`MaxPool1d` back to their places, zeros elsewhere. Arguments: :class:`MaxUnpool2d`.
+    """Puts maxima of :class:`MaxPool1d` back where they came from, zeros elsewhere. Arguments: :class:`MaxUnpool2d`.
 
     >>> import tensorgrad as torch
     >>> values, indices = torch.nn.MaxPool1d(2, return_indices=True)(torch.tensor([[1.0, 3.0, 5.0, 2.0]]))
@@ -456,16 +456,16 @@ class MaxUnpool1d(_MaxUnpool):
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """Puts the values of :class:`MaxPool2d` (with ``return_indices``) back to their places, with zeros elsewhere.
+    """Puts maxima of :class:`MaxPool2d` (with ``return_indices``) back where they came from, with zeros elsewhere.
 
     Args:
         kernel_size, stride, padding: those of the pooling.
 
-    ``forward(input, indices, output_size=None)``: ``output_size`` chooses among the sizes that pool to the input's;
-    without it, H becomes (H - 1)·stride - 2·padding + kernel_size.
+    In ``forward(input, indices, output_size=None)``, ``output_size`` selects one of the sizes that pool to the input's
+    size; without it, H becomes (H - 1)·stride - 2·padding + kernel_size.
 
     Raises:
-        RuntimeError: when called, if the indices have another shape than the input, or lead outside the result.
+        RuntimeError: when called, if the indices have another shape than the input, or are out of range.
         ValueError: when called, if ``output_size`` does not pool to the input's size.
 
     Example::
@@ -484,7 +484,7 @@ class MaxUnpool2d(_MaxUnpool):
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """Puts the values of :class:`MaxPool3d` back to their places, zeros elsewhere. Arguments: :class:`MaxUnpool2d`.
+    """Puts maxima of :class:`MaxPool3d` back where they came from, zeros elsewhere. Arguments: :class:`MaxUnpool2d`.
 
     >>> import tensorgrad as torch
     >>> values, indices = torch.nn.MaxPool3d(2, return_indices=True)(torch.arange(8.0).view(1, 2, 2, 2))

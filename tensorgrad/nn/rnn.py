@@ -17,24 +17,25 @@ from tensorgrad.tensor import Tensor
 
 
 class RNNBase(Module):
-    """What recurrent layers share: weights of all layers and directions, states, padded and packed input.
+    """Base of the recurrent layers: weights of all layers and directions, states, padded and packed input.
 
     Args:
         mode: "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".
-        input_size, hidden_size: features of the input and of the hidden state.
-        num_layers: recurrences stacked on each other.
+        input_size, hidden_size: the numbers of features of the input and of the hidden state.
+        num_layers: the number of stacked recurrent layers.
         bias: whether there are biases.
         batch_first: input and output are (batch, time, features) instead of (time, batch, features).
-        dropout: between the layers, while training.
-        bidirectional: a second recurrence runs backwards in time; the outputs of both are joined.
+        dropout: the dropout probability between layers, in training.
+        bidirectional: add a second recurrence backwards in time; the outputs of both are concatenated.
         proj_size: the hidden state is projected to this size (LSTM only).
 
     Layer k has ``weight_ih_lk``, (G, features of its input), ``weight_hh_lk``, (G, features of its output), and
-    ``bias_ih_lk``, ``bias_hh_lk``, (G), where G is hidden_size times the number of gates: 4 in an LSTM, 3 in a GRU,
-    else 1. With ``proj_size`` there is ``weight_hr_lk``, (proj_size, hidden_size), too. Names of the backward direction
-    end in ``_reverse``.
+    ``bias_ih_lk`` and ``bias_hh_lk``, (G), where G is hidden_size times the number of gates: 4 in an LSTM, 3 in a GRU,
+    and 1 otherwise. With ``proj_size`` it also has ``weight_hr_lk``, (proj_size, hidden_size). The names of the
+    backward direction end in ``_reverse``.
 
-    Raises: TypeError, ValueError for sizes that make no sense.
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or an invalid value.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LSTM(3, 5, num_layers=2)
@@ -75,7 +76,7 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def _shapes(self, layer: int) -> list[tuple[str, tuple[int, ...]]]:
-        """Names and shapes of the weights of one direction of a layer."""
+        """Returns names and shapes of the weights of one direction of a layer."""
         gates, out = _GATES[self.mode] * self.hidden_size, self.proj_size or self.hidden_size
         inside = self.input_size if layer == 0 else out * (2 if self.bidirectional else 1)
         shapes: list[tuple[str, tuple[int, ...]]] = [("weight_ih", (gates, inside)), ("weight_hh", (gates, out))]
@@ -94,7 +95,7 @@ class RNNBase(Module):
 
     @property
     def _flat_weights(self) -> list[Any]:
-        """The weights as ``forward`` takes them; a list that was set holds until one of them is exchanged."""
+        """The weights that ``forward`` uses; a list that was set is used until one of the weights is replaced."""
         own = [getattr(self, name, None) for name in self._flat_weights_names]
         given, instead_of = self.__dict__.get("_given_weights", (None, own))
         return own if given is None or any(a is not b for a, b in zip(own, instead_of, strict=True)) else given
@@ -124,10 +125,10 @@ class RNNBase(Module):
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     def flatten_parameters(self) -> None:
-        """Accepted: the weights need not lie in one piece of memory."""
+        """Does nothing: the weights need not be contiguous in memory. Accepted for compatibility."""
 
     def reset_parameters(self) -> None:
-        """Draws new initial values, evenly from ±1/√hidden_size."""
+        """Draws new initial values, uniformly from ±1/√hidden_size."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
@@ -169,13 +170,14 @@ class RNNBase(Module):
     # --- the run ---
 
     def forward(self, input: Any, hx: Any = None) -> Any:
-        """(output, final state): the outputs of the last layer at all times, and the states of all layers at the end.
+        """Returns the outputs of the last layer at all times, and the final states of all layers.
 
         Args:
-            input: (time, batch, features), or without a batch (time, features), or packed.
-            hx: the first state (layers · directions, batch, hidden), for an LSTM a pair of them; zeros if not given.
+            input: (time, batch, features), (time, features) without a batch, or a packed sequence.
+            hx: the initial state (layers · directions, batch, hidden), or a pair of them for an LSTM; by default zeros.
 
-        Raises: RuntimeError, ValueError for sizes that do not go together.
+        Raises:
+            RuntimeError, ValueError: the shapes or dtypes do not match.
         """
         if isinstance(input, PackedSequence):
             return self._packed(input, hx)
@@ -219,14 +221,18 @@ class RNNBase(Module):
         return PackedSequence(out, sizes, order, back), tuple(final) if self.mode == "LSTM" else final[0]
 
     def _check_dims(self, states: list[Tensor], batched: bool) -> None:
-        want = 3 if batched else 2
-        if all(s.ndim == want for s in states):
+        expected = 3 if batched else 2
+        if all(s.ndim == expected for s in states):
             return
         kind = "batched" if batched else "unbatched"
         if len(states) == 2:
             dims = ", ".join(f"{s.ndim}-D" for s in states)
-            raise RuntimeError(f"For {kind} {want}-D input, hx and cx should also be {want}-D but got ({dims}) tensors")
-        raise RuntimeError(f"For {kind} {want}-D input, hx should also be {want}-D but got {states[0].ndim}-D tensor")
+            raise RuntimeError(
+                f"For {kind} {expected}-D input, hx and cx should also be {expected}-D but got ({dims}) tensors"
+            )
+        raise RuntimeError(
+            f"For {kind} {expected}-D input, hx should also be {expected}-D but got {states[0].ndim}-D tensor"
+        )
 
     def _zeros(self, batch: int, like: Tensor) -> list[Tensor]:
         return [torch.zeros(size, dtype=like.dtype, device=like.device) for size in self._state_sizes(batch)]
@@ -268,7 +274,7 @@ def _check(
 
 
 class RNN(RNNBase):
-    """The plain recurrence h = tanh(W x + b + U h + d) (Elman, 1990), or with max(0, ...) instead of tanh.
+    """The plain recurrent layer h = tanh(W x + b + U h + d) (Elman, 1990), or with max(0, ...) instead of tanh.
 
     Args:
         input_size, hidden_size, num_layers: see :class:`RNNBase`.
@@ -312,10 +318,10 @@ class RNN(RNNBase):
 class LSTM(RNNBase):
     """Long short-term memory (Hochreiter & Schmidhuber, 1997).
 
-    With i, f, o = σ(...) and g = tanh(...) of W x + b + U h + d: c = f c + i g and h = o tanh(c); with `proj_size` h is
-    multiplied by another matrix. Weights are stacked in the order i, f, g, o.
+    With i, f, o = σ(...) and g = tanh(...) of W x + b + U h + d: c = f c + i g and h = o tanh(c). With ``proj_size``,
+    h is multiplied by another matrix. Weights are stacked in the order i, f, g, o.
 
-    Args: see :class:`RNNBase`, from `input_size` on.
+    The arguments are those of :class:`RNNBase` after ``mode``.
 
     Example::
 
@@ -351,7 +357,7 @@ class GRU(RNNBase):
     With r, z = σ(W x + b + U h + d): n = tanh(W x + b + r (U h + d)) and h = (1 - z) n + z h. Weights are stacked in
     the order r, z, n.
 
-    Args: see :class:`RNNBase`, from `input_size` on.
+    The arguments are those of :class:`RNNBase` after ``mode``, without ``proj_size``.
 
     Example::
 

@@ -13,12 +13,12 @@ from tensorgrad.tensor import Tensor
 
 
 class RNNCellBase(Module):
-    """What the cells share: two weights and two biases for so many stacked gates.
+    """Base of the cells: two weights and two biases, stacked over the gates.
 
     Args:
-        input_size, hidden_size: features of the input and of the state.
+        input_size, hidden_size: the numbers of features of the input and of the state.
         bias: whether there are ``bias_ih`` and ``bias_hh``, (num_chunks·hidden_size).
-        num_chunks: how many gates there are: 4 in an LSTM, 3 in a GRU, else 1.
+        num_chunks: the number of gates: 4 in an LSTM, 3 in a GRU, and 1 otherwise.
 
     ``weight_ih`` is (num_chunks·hidden_size, input_size), ``weight_hh`` (num_chunks·hidden_size, hidden_size).
 
@@ -43,7 +43,7 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws new initial values, evenly from ±1/√hidden_size."""
+        """Draws new initial values, uniformly from ±1/√hidden_size."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
@@ -54,7 +54,7 @@ class RNNCellBase(Module):
         return text + ("" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}")
 
     def _step(self, function: Any, input: Tensor, states: tuple | None, count: int) -> Any:
-        """Runs `function` over a batch, which a single input is made for a moment."""
+        """Runs `function` on a batch; a single input is temporarily made a batch of one."""
         name = type(self).__name__
         if input.ndim not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead")
@@ -77,7 +77,7 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of a plain recurrence: h = tanh(W x + b + U h + d), or max(0, ...) with `nonlinearity="relu"`.
+    """One step of a plain recurrence: h = tanh(W x + b + U h + d), or max(0, ...) with ``nonlinearity="relu"``.
 
     Args:
         input_size, hidden_size: features of the input (batch, input_size) and of the state (batch, hidden_size).
@@ -110,7 +110,7 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM (see :class:`~tensorgrad.nn.LSTM`): (h, c) from an input and the last (h, c).
+    """One step of an LSTM (see :class:`~tensorgrad.nn.LSTM`): computes (h, c) from an input and the previous (h, c).
 
     Args:
         input_size, hidden_size: features of the input (batch, input_size) and of the states (batch, hidden_size).

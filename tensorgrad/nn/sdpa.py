@@ -1,4 +1,4 @@
-"""Which kernel computes attention: there is one, so that programs may choose and nothing changes."""
+"""Selection of an attention kernel. There is only one here, so the selection has no effect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class SDPBackend(enum.IntEnum):
-    """PyTorch's kernels for scaled dot product attention, softmax(Q Kᵀ / √d) V; here they are only names.
+    """PyTorch's kernels for scaled dot product attention, softmax(Q Kᵀ / √d) V. Here they are only names.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.attention import SDPBackend
@@ -27,13 +27,13 @@ class SDPBackend(enum.IntEnum):
 
 @contextmanager
 def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[dict]:
-    """Accepted: attention inside is computed as elsewhere.
+    """A context manager without effect: attention inside it is computed as elsewhere.
 
     Args:
-        backends: a :class:`SDPBackend`, or a list of them.
+        backends: an :class:`SDPBackend`, or a list of them.
 
     Raises:
-        AssertionError: anything else.
+        AssertionError: ``backends`` is neither.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""Tables of vectors that are looked up by number."""
+"""Tables of vectors that are looked up by index."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tensorgrad.tensor import Tensor
 
 
 class Embedding(Module):
-    """A vector for each of ``num_embeddings`` numbers.
+    """A table of ``num_embeddings`` vectors, looked up by index: (*) to (*, embedding_dim).
 
     Args:
-        num_embeddings: how many vectors.
-        embedding_dim: the size of each.
-        padding_idx: the number whose vector gets no gradient and starts as zeros.
-        max_norm: vectors longer than this are shortened (in place) when they are looked up.
+        num_embeddings: the number of vectors.
+        embedding_dim: the size of each vector.
+        padding_idx: the index whose vector gets no gradient and is initialized to zeros.
+        max_norm: vectors with a larger norm are scaled down (in place) to this norm when they are looked up.
         norm_type: the degree of the norm for ``max_norm``.
-        scale_grad_by_freq: divide gradients by how often the number occurs in the batch.
+        scale_grad_by_freq: divide gradients by how often the index occurs in the batch.
         sparse: accepted; gradients are always dense.
 
-    ``weight`` is (num_embeddings, embedding_dim) and starts from N(0, 1).
+    ``weight`` is (num_embeddings, embedding_dim), initialized from N(0, 1).
 
     Raises:
         AssertionError: ``padding_idx`` is out of range.
@@ -103,14 +103,14 @@ class Embedding(Module):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Embedding:
-        """An embedding over a given table of vectors, one per row, whose memory it shares.
+        """Returns an embedding over a given table of vectors, one per row, sharing its memory.
 
         Args:
             embeddings: the table.
-            freeze: whether the table stays as it is in training.
+            freeze: whether the table is left unchanged by training.
 
         Raises:
-            AssertionError: the table has not two dimensions.
+            AssertionError: the table is not two-dimensional.
         """
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")

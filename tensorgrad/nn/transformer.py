@@ -25,12 +25,12 @@ Activation = str | Callable[[Tensor], Tensor]
 
 
 def causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
-    """(size, size): minus infinity above the diagonal, so that no position sees a later one, and 0 elsewhere."""
+    """Returns (size, size) with minus infinity above the diagonal, to mask later positions, and 0 elsewhere."""
     return torch.full((size, size), -math.inf, device=device, dtype=dtype).triu(1)
 
 
 def _is_causal(mask: Tensor | None, hint: bool | None, x: Tensor, batch_first: bool) -> bool:
-    """Whether ``mask`` is the causal one: as the caller says or, without a word from him, by looking."""
+    """Returns whether ``mask`` is the causal mask: the caller's hint or, without a hint, by comparison."""
     if hint is not None or mask is None:
         return hint is True
     length = x.shape[0] if x.dim() == 2 else x.shape[1 if batch_first else 0]
@@ -52,7 +52,7 @@ class _Layer(Module):
     attentions: tuple[str, ...]  # the names of the attention blocks
     activation: Callable[[Tensor], Tensor]
     norm_first: bool
-    # Who overrides a block in a subclass finds the parts under PyTorch's names.
+    # Named as in PyTorch, for subclasses that override a block.
     linear1: Linear
     dropout: Dropout
     linear2: Linear
@@ -105,18 +105,18 @@ class TransformerEncoderLayer(_Layer):
     """Self-attention, then a two-layer network on each position; both with a residual connection and a layer norm.
 
     Args:
-        d_model: features of the input and of the result.
-        nhead: heads of the attention; must divide ``d_model``.
-        dim_feedforward: features between the two linear layers.
-        dropout: the probability that a value is dropped, in four places.
+        d_model: the number of features of the input and of the result.
+        nhead: the number of attention heads; must divide ``d_model``.
+        dim_feedforward: the number of features between the two linear layers.
+        dropout: the probability of the four dropouts.
         activation: ``"relu"``, ``"gelu"`` or a function.
-        layer_norm_eps: the layer norms' ``eps``.
+        layer_norm_eps: the ``eps`` of the layer norms.
         batch_first: tensors are (batch, length, features), not (length, batch, features).
-        norm_first: normalise before each block, not after (Xiong et al., 2020).
+        norm_first: normalize before each block, not after it (Xiong et al., 2020).
         bias: whether linear layers and norms have a bias.
 
     Raises:
-        RuntimeError: an ``activation`` of another name.
+        RuntimeError: ``activation`` is another string.
 
     Example::
 
@@ -135,20 +135,20 @@ class TransformerEncoderLayer(_Layer):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """A tensor of the input's shape.
+        """Returns a tensor of the input's shape.
+
+        A mask is True, or minus infinity, at the positions to ignore.
 
         Args:
-            src: (length, batch, d_model), the batch first if ``batch_first``, or absent.
-            src_mask: (length, length) or (batch·heads, length, length): where a position may not look.
-            src_key_padding_mask: (batch, length): positions that nobody may look at.
+            src: (length, batch, d_model). The batch is first with ``batch_first``, and may be absent.
+            src_mask: (length, length) or (batch·heads, length, length), what each position ignores.
+            src_key_padding_mask: (batch, length), what all positions ignore.
             is_causal: a hint that ``src_mask`` is the causal mask.
-
-            A mask is True, or minus infinity, where one may not look.
         """
         padding = additive_mask(src_key_padding_mask, "src_key_padding_mask", src_mask, src.dtype, "src_mask")
         mask = additive_mask(src_mask, "src_mask", None, src.dtype)
         if is_causal and mask is None and _could_be_fused(self, src):
-            is_causal = False  # PyTorch's fused kernel, which only inference runs, does not look at the hint
+            is_causal = False  # PyTorch's fused kernel, used only in inference, ignores the hint
         x = self._residual(src, self.norm1, lambda x: self._sa_block(x, mask, padding, is_causal))
         return self._residual(x, self.norm2, self._ff_block)
 
@@ -187,24 +187,24 @@ class TransformerDecoderLayer(_Layer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """A tensor of ``tgt``'s shape.
+        """Returns a tensor of ``tgt``'s shape.
 
         Args:
-            tgt: (length, batch, d_model), the batch first if ``batch_first``, or absent.
-            memory: (source length, batch, d_model): what the encoder made.
-            tgt_mask, tgt_key_padding_mask, tgt_is_causal: the masks of the self-attention, as the encoder layer's.
-            memory_mask: (length, source length): where a position may not look in ``memory``.
-            memory_key_padding_mask: (batch, source length): positions of ``memory`` that nobody may look at.
+            tgt: (length, batch, d_model). The batch is first with ``batch_first``, and may be absent.
+            memory: (source length, batch, d_model), the encoder's result.
+            tgt_mask, tgt_key_padding_mask, tgt_is_causal: the masks of the self-attention, as in the encoder layer.
+            memory_mask: (length, source length), the positions of ``memory`` that each position ignores.
+            memory_key_padding_mask: (batch, source length), the positions of ``memory`` that all positions ignore.
             memory_is_causal: a hint that ``memory_mask`` is the causal mask.
         """
 
-        def look_at_memory(x: Tensor) -> Tensor:
+        def attend_to_memory(x: Tensor) -> Tensor:
             return self._mha_block(x, memory, memory_mask, memory_key_padding_mask, memory_is_causal)
 
         x = self._residual(
             tgt, self.norm1, lambda x: self._sa_block(x, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
         )  # fmt: skip
-        x = self._residual(x, self.norm2, look_at_memory)
+        x = self._residual(x, self.norm2, attend_to_memory)
         return self._residual(x, self.norm3, self._ff_block)
 
     def _sa_block(
@@ -227,10 +227,10 @@ class TransformerEncoder(Module):
 
     Args:
         encoder_layer: the layer; the copies start with its weights.
-        num_layers: how many.
-        norm: applied to the last one's result.
-        enable_nested_tensor: while not training, leave padding at the end of sequences out: the result is 0 there.
-        mask_check: look whether the padding is at the end.
+        num_layers: the number of copies.
+        norm: applied to the result of the last layer.
+        enable_nested_tensor: in evaluation, skip padding at the end of sequences: the result is 0 there.
+        mask_check: check that the padding is at the end.
 
     Example::
 
@@ -268,9 +268,9 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """A tensor of the input's shape. The arguments are those of the layer's ``forward``.
+        """Returns a tensor of the input's shape. The arguments are those of the layer's ``forward``.
 
-        ``is_causal=None`` means: look whether ``mask`` is the causal mask.
+        With ``is_causal=None``, ``mask`` is compared with the causal mask.
         """
         padding = additive_mask(src_key_padding_mask, "src_key_padding_mask", mask, src.dtype, "mask")
         mask = additive_mask(mask, "mask", None, src.dtype)
@@ -285,7 +285,7 @@ class TransformerEncoder(Module):
         return x if self.norm is None else self.norm(x)
 
     def _hidden(self, src: Tensor, padding: Tensor) -> Tensor | None:
-        """Where PyTorch's nested tensors would leave positions out, (batch, length); None if it would not use them."""
+        """Returns which positions PyTorch's nested tensors would skip, (batch, length), or None if it used none."""
         if not getattr(self, "use_nested_tensor", False) or not _could_be_fused(self.layers[0], src):
             return None
         hidden = padding != 0
@@ -299,8 +299,8 @@ class TransformerDecoder(Module):
 
     Args:
         decoder_layer: the layer; the copies start with its weights.
-        num_layers: how many.
-        norm: applied to the last one's result.
+        num_layers: the number of copies.
+        norm: applied to the result of the last layer.
 
     Example::
 
@@ -327,9 +327,9 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """A tensor of ``tgt``'s shape. The arguments are those of the layer's ``forward``.
+        """Returns a tensor of ``tgt``'s shape. The arguments are those of the layer's ``forward``.
 
-        ``tgt_is_causal=None`` means: look whether ``tgt_mask`` is the causal mask.
+        With ``tgt_is_causal=None``, ``tgt_mask`` is compared with the causal mask.
         """
         first: Any = self.layers[0]
         tgt_is_causal = _is_causal(tgt_mask, tgt_is_causal, tgt, first.self_attn.batch_first)
@@ -349,13 +349,13 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder and a decoder that attends to the encoder's result: from one sequence to another.
+    """A sequence-to-sequence model: an encoder, and a decoder that attends to the encoder's result.
 
     Args:
-        d_model: features of the inputs and of the result.
-        nhead: heads of the attentions; must divide ``d_model``.
-        num_encoder_layers, num_decoder_layers: how many layers each stack has.
-        custom_encoder, custom_decoder: modules to use instead.
+        d_model: the number of features of the inputs and of the result.
+        nhead: the number of attention heads; must divide ``d_model``.
+        num_encoder_layers, num_decoder_layers: the number of layers of each stack.
+        custom_encoder, custom_decoder: modules to use instead of the standard ones.
         dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias: the layers' arguments,
             explained in :class:`TransformerEncoderLayer`.
 
@@ -411,7 +411,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """The causal mask: (sz, sz), minus infinity above the diagonal and 0 elsewhere.
+        """Returns the causal mask: (sz, sz), minus infinity above the diagonal and 0 elsewhere.
 
         >>> import tensorgrad as torch
         >>> torch.nn.Transformer.generate_square_subsequent_mask(3)
@@ -435,10 +435,10 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """A tensor of ``tgt``'s shape.
+        """Returns a tensor of ``tgt``'s shape.
 
         Args:
-            src, tgt: (length, batch, d_model), the batch first if ``batch_first``, or absent.
+            src, tgt: (length, batch, d_model). The batch is first with ``batch_first``, and may be absent.
             others: masks and hints of the encoder (``src_...``) and of the decoder, explained in their layers.
 
         Raises:
@@ -471,7 +471,7 @@ _NORM_FIRST = "encoder_layer.norm_first was True"
 
 
 def _obstacles(layer: Any) -> list[str]:
-    """Why PyTorch would not use nested tensors for stacks of this layer; empty if it would."""
+    """Returns why PyTorch would not use nested tensors for stacks of this layer; empty if it would."""
     name = "encoder_layer"
     if not isinstance(layer, TransformerEncoderLayer):
         return [f"{name} was not TransformerEncoderLayer"]
@@ -492,7 +492,7 @@ def _obstacles(layer: Any) -> list[str]:
 
 
 def _could_be_fused(layer: Any, src: Tensor) -> bool:
-    """Whether PyTorch would run its fused inference kernel for this layer."""
+    """Returns whether PyTorch would run its fused inference kernel for this layer."""
     if layer.training or src.dim() != 3 or any(text != _NORM_FIRST for text in _obstacles(layer)):
         return False
     return not (torch.is_grad_enabled() and (src.requires_grad or any(p.requires_grad for p in layer.parameters())))

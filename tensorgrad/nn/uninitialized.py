@@ -10,9 +10,9 @@ from tensorgrad.nn.parameter import Buffer, Parameter
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share
 
-# The slot in which a tensor keeps its array. Classes below hide it, so that whatever needs elements finds an error.
+# The slot that stores a tensor's array. The classes below hide it, so that any use of the elements raises an error.
 _ARRAY: Any = vars(Tensor)["_array"]
-# What may be asked of a tensor without elements; a tensor that comes out is uninitialised too.
+# Methods that work without elements; tensors that they return are uninitialized too.
 _ALLOWED = (
     "char", "cpu", "cuda", "double", "float", "half", "int", "is_complex", "is_floating_point", "long", "short", "size",
     "to",
@@ -20,7 +20,7 @@ _ALLOWED = (
 
 
 class UninitializedTensorMixin:
-    """What an uninitialised parameter and an uninitialised buffer share.
+    """Base of uninitialized parameters and buffers.
 
     >>> import tensorgrad as torch
     >>> isinstance(torch.nn.LazyLinear(2).weight, torch.nn.parameter.UninitializedTensorMixin)
@@ -46,14 +46,14 @@ class UninitializedTensorMixin:
         """Turns this object, in place, into an ordinary parameter or buffer of ``shape``, with arbitrary values.
 
         Args:
-            device, dtype: other than those chosen when it was made.
+            device, dtype: replace those given when the object was created.
         """
         self.data = torch.empty(shape, device=device or self.device, dtype=dtype or self.dtype)
         self.__class__ = self.cls_to_become
 
     @property
     def shape(self) -> Any:
-        """Raises: RuntimeError. There is no shape yet."""
+        """Raises RuntimeError: there is no shape yet."""
         raise RuntimeError(
             "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
             "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` "
@@ -62,7 +62,7 @@ class UninitializedTensorMixin:
 
     @property
     def data(self) -> Tensor:
-        """An empty tensor of the dtype and device; setting it gives this object an array."""
+        """An empty tensor with the dtype and device; setting it gives this object an array."""
         return share(_ARRAY.__get__(self), None)
 
     @data.setter
@@ -71,18 +71,18 @@ class UninitializedTensorMixin:
 
     @property
     def dtype(self) -> Any:
-        """The element type that it will have."""
+        """The dtype that the tensor will have."""
         return self.data.dtype
 
     @property
     def device(self) -> Any:
-        """Where its data will be."""
+        """The device that the tensor will be on."""
         array = _ARRAY.__get__(self)
         return STORAGES[array.__class__].device_of(array)
 
     @property
     def requires_grad(self: Any) -> bool:
-        """Whether gradients will flow to it."""
+        """Whether the tensor will have gradients."""
         return self._requires_grad
 
     @requires_grad.setter
@@ -90,11 +90,11 @@ class UninitializedTensorMixin:
         self._requires_grad = bool(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Raises: ValueError. Set the attribute ``requires_grad``."""
+        """Raises ValueError. Set the attribute ``requires_grad`` instead."""
         return self._hidden()
 
     def share_memory_(self) -> Any:
-        """Raises: RuntimeError. There is no memory yet."""
+        """Raises RuntimeError: there is no memory yet."""
         raise RuntimeError(
             "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
             "before calling `module.share_memory()`."
@@ -142,12 +142,12 @@ def _made(cls: Any, data: Tensor, requires_grad: bool) -> Any:
 class UninitializedParameter(UninitializedTensorMixin, Parameter, plain=True):  # type: ignore[misc]
     """A parameter without a shape: :meth:`materialize` gives it one and makes it a :class:`~tensorgrad.nn.Parameter`.
 
-    Until then only its dtype and device may be asked for and changed; all else raises ValueError (RuntimeError for
+    Until then only its dtype and device can be read and changed; everything else raises ValueError (RuntimeError for
     ``shape``).
 
     Args:
-        requires_grad: whether gradients will be wanted.
-        device, dtype: where and what it will be.
+        requires_grad: whether the parameter will have gradients.
+        device, dtype: those of the future parameter.
 
     Example::
 
@@ -171,9 +171,9 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer, plain=True):  # type
     """A buffer without a shape: :meth:`materialize` gives it one and makes it an ordinary tensor.
 
     Args:
-        requires_grad: whether gradients will be wanted.
-        device, dtype: where and what it will be.
-        persistent: whether ``state_dict`` contains it.
+        requires_grad: whether the buffer will have gradients.
+        device, dtype: those of the future buffer.
+        persistent: whether ``state_dict`` includes it.
 
     Example::
 

@@ -13,10 +13,10 @@ class Upsample(Module):
     """Resizes (N, C, L), (N, C, H, W) or (N, C, D, H, W) to ``size``, or by ``scale_factor``.
 
     Args:
-        size, scale_factor: one of them, as a number or one for each spatial dimension.
+        size, scale_factor: one of the two, as a scalar or one value per spatial dimension.
         mode: "nearest", "linear", "bilinear", "bicubic", "trilinear", ...: see ``torch.nn.functional.interpolate``.
-        align_corners: keep the centers of the outermost elements where they are, instead of their outer edges.
-        recompute_scale_factor: take the factor from the sizes, which are rounded, instead of the one given.
+        align_corners: align the centers of the outermost elements instead of their outer edges.
+        recompute_scale_factor: compute the factor from the (rounded) sizes instead of using the given one.
 
     Example::
 
@@ -55,11 +55,11 @@ class Upsample(Module):
         return f"{given}, mode={self.mode!r}"
 
     def __setstate__(self, state: dict) -> None:
-        super().__setstate__({"recompute_scale_factor": True, **state})  # what old checkpoints did
+        super().__setstate__({"recompute_scale_factor": True, **state})  # the behavior of old checkpoints
 
 
 class UpsamplingNearest2d(Upsample):
-    """Resizes (N, C, H, W) by taking the nearest neighbours, ``mode="nearest"``. Arguments: :class:`Upsample`.
+    """Resizes (N, C, H, W) by nearest neighbors, ``mode="nearest"``. Arguments: :class:`Upsample`.
 
     out[h, w] = input[⌊h·H/H'⌋, ⌊w·W/W'⌋], where H' and W' are the new sizes.
 
@@ -74,9 +74,9 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Resizes (N, C, H, W) linearly, with aligned corners. Arguments: :class:`Upsample`.
+    """Resizes (N, C, H, W) by bilinear interpolation with aligned corners. Arguments: :class:`Upsample`.
 
-    out[h, w] lies at row h·(H - 1)/(H' - 1) and column w·(W - 1)/(W' - 1), where H' and W' are the new sizes.
+    out[h, w] is at row h·(H - 1)/(H' - 1) and column w·(W - 1)/(W' - 1), where H' and W' are the new sizes.
 
     >>> import tensorgrad as torch
     >>> torch.nn.UpsamplingBilinear2d(size=(1, 4))(torch.tensor([[[[0.0, 3.0]]]]))

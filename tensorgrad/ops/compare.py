@@ -1,4 +1,4 @@
-"""Comparisons, logic, bits, and choices made by them: `eq`, `isnan`, `logical_and`, `where`, `masked_fill`."""
+"""Comparisons, logic, bitwise ops, and selection by condition: `eq`, `isnan`, `logical_and`, `where`, `masked_fill`."""
 
 from __future__ import annotations
 
@@ -22,24 +22,27 @@ from tensorgrad.tensor import PLAIN, Tensor
 
 # --- comparisons ---------------------------------------------------------------------------------------------------
 
-eq = pointwise("eq(input, other)", "equal", operator="eq", doc="input == other, as booleans.")
-ne = pointwise("ne(input, other)", "not_equal", operator="ne", doc="input != other, as booleans.")
-lt = pointwise("lt(input, other)", "pointwise.lt", operator="lt", doc="input < other, as booleans.")
-le = pointwise("le(input, other)", "pointwise.le", operator="le", doc="input <= other, as booleans.")
-gt = pointwise("gt(input, other)", "pointwise.gt", operator="gt", doc="input > other, as booleans.")
-ge = pointwise("ge(input, other)", "pointwise.ge", operator="ge", doc="input >= other, as booleans.")
+eq = pointwise("eq(input, other)", "equal", operator="eq", doc="Whether input == other, elementwise.")
+ne = pointwise("ne(input, other)", "not_equal", operator="ne", doc="Whether input != other, elementwise.")
+lt = pointwise("lt(input, other)", "pointwise.lt", operator="lt", doc="Whether input < other, elementwise.")
+le = pointwise("le(input, other)", "pointwise.le", operator="le", doc="Whether input <= other, elementwise.")
+gt = pointwise("gt(input, other)", "pointwise.gt", operator="gt", doc="Whether input > other, elementwise.")
+ge = pointwise("ge(input, other)", "pointwise.ge", operator="ge", doc="Whether input >= other, elementwise.")
 
-isnan = pointwise("isnan(input)", "pointwise.isnan", in_place=False, doc="Whether an element is not a number.")
-isinf = pointwise("isinf(input)", "pointwise.isinf", in_place=False, doc="Whether an element is infinite.")
+isnan = pointwise("isnan(input)", "pointwise.isnan", in_place=False, doc="Whether each element is NaN.")
+isinf = pointwise("isinf(input)", "pointwise.isinf", in_place=False, doc="Whether each element is infinite.")
 isfinite = pointwise("isfinite(input)", "pointwise.isfinite", in_place=False,
-                     doc="Whether an element is neither infinite nor nan.")  # fmt: skip
+                     doc="Whether each element is finite (neither infinite nor NaN).")  # fmt: skip
 signbit = pointwise("signbit(input)", "pointwise.signbit", in_place=False,
-                    doc="Whether the sign is negative, that of -0. included.")  # fmt: skip
+                    doc="Whether each element's sign bit is set, including that of -0.")  # fmt: skip
 
 
 @composite()
 def isposinf(input: Tensor, *, out=None) -> Tensor:
-    """Whether an element is +∞. Raises: RuntimeError for complex tensors.
+    """Returns a boolean tensor: whether each element is +∞.
+
+    Raises:
+        RuntimeError: If the tensor is complex.
 
     >>> import tensorgrad as torch
     >>> torch.isposinf(torch.tensor([torch.inf, -torch.inf, 0.0]))
@@ -50,7 +53,10 @@ def isposinf(input: Tensor, *, out=None) -> Tensor:
 
 @composite()
 def isneginf(input: Tensor, *, out=None) -> Tensor:
-    """Whether an element is -∞. Raises: RuntimeError for complex tensors.
+    """Returns a boolean tensor: whether each element is -∞.
+
+    Raises:
+        RuntimeError: If the tensor is complex.
 
     >>> import tensorgrad as torch
     >>> torch.isneginf(torch.tensor([torch.inf, -torch.inf, 0.0]))
@@ -67,9 +73,10 @@ def _real_only(name: str, input: Tensor) -> Tensor:
 
 @composite()
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Whether |input - other| <= atol + rtol · |other|, elementwise.
+    """Returns a boolean tensor: whether |input - other| <= atol + rtol · |other|, elementwise.
 
-    Raises: RuntimeError for different dtypes or negative tolerances.
+    Raises:
+        RuntimeError: If the dtypes differ or a tolerance is negative.
 
     >>> import tensorgrad as torch
     >>> torch.isclose(torch.tensor([1.0, 2.0]), torch.tensor([1.0 + 1e-9, 2.1]))
@@ -94,7 +101,7 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
 
 @composite()
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether `isclose` holds everywhere.
+    """Returns whether `isclose` holds for all elements.
 
     >>> import tensorgrad as torch
     >>> torch.allclose(torch.zeros(2), torch.full((2,), 1e-9))
@@ -105,7 +112,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 
 @composite()
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have one shape and the same elements.
+    """Returns whether two tensors have the same shape and equal elements.
 
     >>> import tensorgrad as torch
     >>> torch.equal(torch.tensor([1, 2]), torch.tensor([1.0, 2.0]))
@@ -117,28 +124,28 @@ def equal(input: Tensor, other: Tensor) -> bool:
 # --- logic and bits ------------------------------------------------------------------------------------------------
 
 logical_and = pointwise("logical_and(input, other)", "logical_and", numbers=(),
-                        doc="Whether both are nonzero, as booleans.")  # fmt: skip
+                        doc="Whether both elements are nonzero.")  # fmt: skip
 logical_or = pointwise("logical_or(input, other)", "logical_or", numbers=(),
-                       doc="Whether at least one is nonzero, as booleans.")  # fmt: skip
+                       doc="Whether at least one of the elements is nonzero.")  # fmt: skip
 logical_xor = pointwise("logical_xor(input, other)", "logical_xor", numbers=(),
-                        doc="Whether exactly one is nonzero, as booleans.")  # fmt: skip
-logical_not = pointwise("logical_not(input)", "logical_not", doc="Whether an element is 0, as booleans.")
+                        doc="Whether exactly one of the elements is nonzero.")  # fmt: skip
+logical_not = pointwise("logical_not(input)", "logical_not", doc="Whether each element is 0.")
 bitwise_and = pointwise("bitwise_and(input, other)", "bitwise_and", numbers="all", operator="and",
-                        doc="Bits set in both integers (booleans: logical and).")  # fmt: skip
+                        doc="Bitwise AND of integers; logical AND of booleans.")  # fmt: skip
 bitwise_or = pointwise("bitwise_or(input, other)", "bitwise_or", numbers="all", operator="or",
-                       doc="Bits set in at least one integer (booleans: logical or).")  # fmt: skip
+                       doc="Bitwise OR of integers; logical OR of booleans.")  # fmt: skip
 bitwise_xor = pointwise("bitwise_xor(input, other)", "bitwise_xor", numbers="all", operator="xor",
-                        doc="Bits set in exactly one integer (booleans: exclusive or).")  # fmt: skip
-bitwise_not = pointwise("bitwise_not(input)", "invert", doc="All bits inverted (booleans: logical not).")
+                        doc="Bitwise XOR of integers; logical XOR of booleans.")  # fmt: skip
+bitwise_not = pointwise("bitwise_not(input)", "invert", doc="Bitwise NOT of integers; logical NOT of booleans.")
 bitwise_left_shift = pointwise("bitwise_left_shift(input, other)", "pointwise.left_shift", numbers="all",
                                operator="lshift",
-                               doc="input · 2 ** other of integers, dropping bits that leave them.")  # fmt: skip
+                               doc="input · 2 ** other for integers; bits shifted out are dropped.")  # fmt: skip
 bitwise_right_shift = pointwise("bitwise_right_shift(input, other)", "pointwise.right_shift", numbers="all",
-                                operator="rshift", doc="⌊input / 2 ** other⌋ of integers.")  # fmt: skip
+                                operator="rshift", doc="⌊input / 2 ** other⌋ for integers.")  # fmt: skip
 
 
 def _invert(self):
-    """`~tensor`. Raises: TypeError unless integers or booleans."""
+    """`~tensor`. Raises: TypeError unless the dtype is integer or boolean."""
     if self._array.dtype.kind not in "iub":
         raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
     return bitwise_not(self)
@@ -151,7 +158,7 @@ reflected("rrshift", bitwise_right_shift)
 for _name, _row in (("iand", bitwise_and), ("ior", bitwise_or), ("ixor", bitwise_xor),
                     ("ilshift", bitwise_left_shift), ("irshift", bitwise_right_shift)):  # fmt: skip
     setattr(Tensor, f"__{_name}__", inplace.make(_row.op))
-Tensor.__hash__ = object.__hash__  # type: ignore  # == compares elements; a tensor as a key is itself
+Tensor.__hash__ = object.__hash__  # type: ignore  # == compares elements, so hash by identity
 
 for _new, _function, _old in (
     ("greater", gt, "gt"), ("greater_equal", ge, "ge"), ("less", lt, "lt"), ("less_equal", le, "le"),
@@ -160,7 +167,7 @@ for _new, _function, _old in (
     alias(_new, _function, in_place_of=_old)
 
 
-# --- choices -------------------------------------------------------------------------------------------------------
+# --- selection -----------------------------------------------------------------------------------------------------
 
 
 def _prepare_where(condition, x, y):
@@ -185,11 +192,12 @@ _where = op("where(condition, input, other)", "pointwise.where", where="", prepa
 
 @composite("function")
 def where(condition: Tensor, input=None, other=None, *, out=None):
-    """`input` where `condition` (boolean) holds, else `other`: tensors or numbers, broadcast together.
+    """Returns `input` where `condition` (boolean) is true, else `other`: tensors or numbers, broadcast together.
 
-    With `condition` alone: the indices at which it holds, one tensor per dimension.
+    With `condition` alone, returns the indices where it is true, one tensor per dimension.
 
-    Raises: RuntimeError if `condition` is not boolean.
+    Raises:
+        RuntimeError: If `condition` is not boolean.
 
     >>> import tensorgrad as torch
     >>> torch.where(torch.tensor([True, False]), torch.zeros(2), 1)
@@ -203,7 +211,7 @@ def where(condition: Tensor, input=None, other=None, *, out=None):
 
 
 def _as_tensor(value, partner, condition: Tensor):
-    """A number as a 0-dimensional tensor in the dtype that it and its partner give."""
+    """Converts a number to a 0-dimensional tensor of the dtype that it and its partner promote to."""
     if isinstance(value, Tensor):
         return value
     value, partner = plain_number(value), plain_number(partner)
@@ -213,7 +221,7 @@ def _as_tensor(value, partner, condition: Tensor):
 
 @composite("method", name="where")
 def _where_method(self: Tensor, condition: Tensor, other) -> Tensor:
-    """This tensor where `condition` holds, else `other`.
+    """Returns this tensor's elements where `condition` is true, else those of `other`.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([-1.0, 2.0])
@@ -243,9 +251,10 @@ _masked_fill = op("masked_fill(input, mask, value: number)", "pointwise.masked_f
 
 @composite()
 def masked_fill(input: Tensor, mask: Tensor, value) -> Tensor:
-    """`input` with `value` (a number or 0-dimensional tensor) where `mask` (boolean, broadcast) holds.
+    """Returns `input` with `value` (a number or 0-dimensional tensor) where `mask` (boolean, broadcast) is true.
 
-    Raises: RuntimeError if `mask` is not boolean, or `value` has dimensions or a category above `input`'s.
+    Raises:
+        RuntimeError: If `mask` is not boolean, `value` is not 0-dimensional, or its category is above that of `input`.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(2).masked_fill(torch.tensor([True, False]), -1)
@@ -277,7 +286,7 @@ def _checked_number(input: Tensor, value):
 
 @composite("method")
 def masked_fill_(self: Tensor, mask: Tensor, value) -> Tensor:
-    """Writes `value` (a number or 0-dimensional tensor) where `mask` (boolean, broadcast) holds."""
+    """Writes `value` (a number or 0-dimensional tensor) in place where `mask` (boolean, broadcast) is true."""
     array = self._array
     xp = STORAGES[array.__class__].xp
     if (

@@ -1,6 +1,6 @@
-"""Complex numbers: their parts, as views; conjugates, angles, and tensors made from parts.
+"""Complex numbers: real and imaginary parts as views, conjugates, angles, and construction from parts.
 
-PyTorch conjugates lazily, by a flag on a view; here `conj` computes a new tensor at once. `resolve_conj` and
+PyTorch conjugates lazily, with a flag on a view; here `conj` computes a new tensor immediately. `resolve_conj` and
 `resolve_neg` therefore have nothing to do.
 """
 
@@ -27,7 +27,7 @@ _view_as_complex = view("view_as_complex(input)", "pointwise.as_complex", where=
 
 @composite("function")
 def real(input: Tensor) -> Tensor:
-    """The real part, as a view; a real tensor itself.
+    """Returns the real part as a view; a real tensor is returned unchanged.
 
     >>> import tensorgrad as torch
     >>> torch.real(torch.tensor([1 + 2j]))
@@ -38,7 +38,10 @@ def real(input: Tensor) -> Tensor:
 
 @composite("function")
 def imag(input: Tensor) -> Tensor:
-    """The imaginary part, as a view. Raises: RuntimeError for real tensors.
+    """Returns the imaginary part as a view.
+
+    Raises:
+        RuntimeError: If the tensor is real.
 
     >>> import tensorgrad as torch
     >>> torch.imag(torch.tensor([1 + 2j]))
@@ -59,9 +62,10 @@ def _write_part(part: Tensor, value) -> None:
 
 @composite("function")
 def view_as_real(input: Tensor) -> Tensor:
-    """Complex numbers as pairs (real, imaginary) in a last dimension of size 2, as a view.
+    """Returns a view of a complex tensor as pairs (real, imaginary) in a new last dimension of size 2.
 
-    Raises: RuntimeError for real tensors.
+    Raises:
+        RuntimeError: If the tensor is real.
 
     >>> import tensorgrad as torch
     >>> torch.view_as_real(torch.tensor([1 + 2j]))
@@ -74,9 +78,11 @@ def view_as_real(input: Tensor) -> Tensor:
 
 @composite("function")
 def view_as_complex(input: Tensor) -> Tensor:
-    """The pairs in the last dimension (of size 2) as complex numbers, as a view.
+    """Returns a view of the pairs in the last dimension (of size 2) as complex numbers.
 
-    Raises: RuntimeError for another last dimension, for strides that no complex tensor can have, or another dtype.
+    Raises:
+        RuntimeError: If the dtype is not float32 or float64, the last dimension does not have size 2, or the strides or
+            the storage offset do not fit complex elements.
 
     >>> import tensorgrad as torch
     >>> torch.view_as_complex(torch.tensor([[1.0, 2.0]]))
@@ -109,7 +115,7 @@ _conj_physical = pointwise("conj_physical(input)", "conjugate", where="", input=
 
 @composite()
 def conj(input: Tensor) -> Tensor:
-    """The complex conjugate, as a new tensor; a real tensor itself.
+    """Returns the complex conjugate as a new tensor; a real tensor is returned unchanged.
 
     >>> import tensorgrad as torch
     >>> torch.conj(torch.tensor([1 + 2j]))
@@ -120,7 +126,7 @@ def conj(input: Tensor) -> Tensor:
 
 @composite(in_place=_conj_physical)
 def conj_physical(input: Tensor, *, out=None) -> Tensor:
-    """The complex conjugate; a real tensor itself.
+    """Returns the complex conjugate; a real tensor is returned unchanged.
 
     >>> import tensorgrad as torch
     >>> torch.conj_physical(torch.tensor([1 + 2j]))
@@ -134,7 +140,7 @@ export("conj_physical_", Tensor.conj_physical_, "function")
 
 @composite()
 def resolve_conj(input: Tensor) -> Tensor:
-    """`input`: no conjugate is pending here.
+    """Returns `input`: conjugation is never pending, because `conj` is computed immediately.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([1 + 2j])
@@ -147,7 +153,7 @@ def resolve_conj(input: Tensor) -> Tensor:
 
 @composite()
 def resolve_neg(input: Tensor) -> Tensor:
-    """`input`: no negation is pending here.
+    """Returns `input`: negation is never pending, because it is computed immediately.
 
     >>> import tensorgrad as torch
     >>> torch.resolve_neg(torch.tensor([1 + 2j]).conj().imag)
@@ -159,7 +165,7 @@ def resolve_neg(input: Tensor) -> Tensor:
 
 @composite()
 def is_conj(input: Tensor) -> bool:
-    """Always False: conjugates are computed at once.
+    """Returns False always: conjugates are computed immediately.
 
     >>> import tensorgrad as torch
     >>> torch.is_conj(torch.tensor([1 + 2j]))
@@ -171,7 +177,7 @@ def is_conj(input: Tensor) -> bool:
 
 @composite()
 def is_neg(input: Tensor) -> bool:
-    """Always False: negations are computed at once.
+    """Returns False always: negations are computed immediately.
 
     >>> import tensorgrad as torch
     >>> torch.is_neg(torch.tensor([1.0]))
@@ -181,15 +187,15 @@ def is_neg(input: Tensor) -> bool:
     return False
 
 
-# --- size and direction --------------------------------------------------------------------------------------------
+# --- magnitude and angle -------------------------------------------------------------------------------------------
 
 angle = pointwise("angle(input)", "pointwise.angle", rule="float", in_place=False,
                   input=lambda g, input: _angle_slope(g, input),
-                  doc="The argument of a complex number, in [-π, π] (radians); 0 or π for real numbers.")  # fmt: skip
+                  doc="The argument of a complex number in radians, in [-π, π]; 0 or π for real numbers.")  # fmt: skip
 
 
 def _angle_slope(g, z):
-    """Across z, and the more the smaller |z|: g · i / conj(z). Nothing for real numbers."""
+    """g · i / conj(z): perpendicular to z, of length 1 / |z|. Zero for real numbers."""
     if z._array.dtype.kind != "c":
         return zero(g)
     return (g * 1j / z.conj()).masked_fill(z == 0, 0)
@@ -197,7 +203,7 @@ def _angle_slope(g, z):
 
 @composite()
 def isreal(input: Tensor) -> Tensor:
-    """Whether the imaginary part is 0.
+    """Returns a boolean tensor: whether the imaginary part of each element is 0.
 
     >>> import tensorgrad as torch
     >>> torch.isreal(torch.tensor([1 + 0j, 1j]))
@@ -227,9 +233,10 @@ _complex = pointwise("complex(real, imag)", "pointwise.join_parts", numbers=(), 
 
 @composite("function", name="complex")
 def complex_(real: Tensor, imag: Tensor, *, out=None) -> Tensor:
-    """A complex tensor from its parts, which must have one floating-point dtype.
+    """Builds a complex tensor from its real and imaginary parts, which must have the same floating-point dtype.
 
-    Raises: RuntimeError for other or different dtypes.
+    Raises:
+        RuntimeError: If the dtypes differ or are not floating-point.
 
     >>> import tensorgrad as torch
     >>> torch.complex(torch.tensor([1.0]), torch.tensor([2.0]))
@@ -241,7 +248,7 @@ def complex_(real: Tensor, imag: Tensor, *, out=None) -> Tensor:
 
 @composite("function")
 def polar(abs: Tensor, angle: Tensor, *, out=None) -> Tensor:
-    """`abs · (cos angle + i sin angle)`; both of one floating-point dtype.
+    """Computes `abs · (cos angle + i sin angle)`, with `angle` in radians; both of the same floating-point dtype.
 
     >>> import tensorgrad as torch
     >>> torch.polar(torch.tensor([2.0]), torch.tensor([0.0]))

@@ -19,7 +19,7 @@ from tensorgrad.tensor import Tensor, wrap
 
 
 def _copied(xp, x, memory_format):
-    """A fresh array: dense in the order of the strides, in row order, or with the channels innermost."""
+    """Makes a copy: dense in the order of the strides, row-major, or with the channels innermost."""
     if memory_format == "contiguous":
         return xp.array(x, order="C")
     if memory_format is not None:
@@ -35,7 +35,7 @@ def _keep_layout(xp, x):
 
 
 def _copied_on_meta(x, memory_format):
-    """The geometry of `_copied`."""
+    """The meta version of `_copied`: computes its shape and strides."""
     if memory_format == "channels_last":
         return made_in_order(lambda shape: x.empty(shape, x.dtype), x.shape, (0, *range(2, x.ndim), 1))
     return x.astype(x.dtype, "K" if memory_format is None and 0 not in x.strides else "C")
@@ -47,7 +47,7 @@ _clone = op("clone_copy(input, memory_format: str)", _copied, input=lambda g: g,
 
 @composite()
 def clone(input: Tensor, *, memory_format=None) -> Tensor:
-    """A copy in fresh memory through which gradients flow.
+    """Returns a copy in new memory; gradients flow through it.
 
     >>> import tensorgrad as torch
     >>> x = torch.zeros(2); y = x.clone(); y[0] = 1
@@ -58,7 +58,7 @@ def clone(input: Tensor, *, memory_format=None) -> Tensor:
 
 
 def _format_of(input: Tensor, memory_format) -> str | None:
-    """What the kernel of `clone` is told. Raises: RuntimeError for channels that tensors of this rank do not have."""
+    """Returns the format for `clone`'s kernel. Raises: RuntimeError for channels_last on a tensor of another rank."""
     name = str(memory_format)
     if memory_format is None or "preserve" in name:
         return None
@@ -71,7 +71,7 @@ def _format_of(input: Tensor, memory_format) -> str | None:
 
 
 def _cast_kernel(xp, x, dtype):
-    order = "C" if 0 in x.strides else "K"  # an expanded array becomes dense
+    order = "C" if 0 in x.strides else "K"  # expanded arrays become dense
     return STORAGES[x.__class__].cast(x, dtype.numpy, order)
 
 
@@ -80,12 +80,12 @@ _cast = op("to_copy(input, dtype: dtype)", _cast_kernel, input=lambda g: g, back
 
 
 def cast(input: Tensor, dtype: dtypes.dtype) -> Tensor:
-    """`input` in another dtype; itself if it has that dtype already."""
+    """Casts `input` to another dtype; returns it unchanged if it already has that dtype."""
     return input if input.dtype is dtype else _cast(input, dtype)
 
 
 def _sent(source: Storage, array, device: devices.device, non_blocking: bool):
-    """A copy of an array on another device: by the way that one of both knows, or else by way of the host."""
+    """Copies an array to another device: directly if either side supports it, else through the host."""
     target = storage_class(device)
     if hasattr(source, "send"):
         return source.send(array, device, non_blocking)
@@ -95,7 +95,7 @@ def _sent(source: Storage, array, device: devices.device, non_blocking: bool):
 
 
 def _transfer(input: Tensor, device: devices.device, non_blocking: bool = False) -> Tensor:
-    """A copy on another device. (The gradient comes back by the same way.)"""
+    """Copies a tensor to another device; the gradient is copied back the same way."""
     if not (input._requires_grad and GRAD.enabled):
         return wrap(_sent(input._storage, input._array, device, non_blocking))
     from tensorgrad.autograd.function import Function
@@ -115,9 +115,9 @@ def _transfer(input: Tensor, device: devices.device, non_blocking: bool = False)
 
 @composite("method")
 def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=False, memory_format=None) -> Tensor:
-    """This tensor with another dtype and / or device: `to(dtype)`, `to(device, dtype)`, `to(other)`.
+    """Converts this tensor to another dtype and/or device: `to(dtype)`, `to(device, dtype)`, `to(other)`.
 
-    Returns the tensor itself if nothing changes (unless `copy=True`).
+    Returns the tensor itself if nothing changes, unless `copy=True`.
 
     >>> import tensorgrad as torch
     >>> torch.ones(1, dtype=torch.int64).to(torch.float32)
@@ -158,7 +158,7 @@ def _caster(name: str, dtype: dtypes.dtype) -> None:
         return contiguous(result, memory_format)
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"""This tensor as {dtype}; itself if it is that already.
+    method.__doc__ = f"""Casts this tensor to {dtype}; returns it unchanged if it already has that dtype.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2).{name}().dtype{"  # needs the package ml_dtypes" if name == "bfloat16" else ""}
@@ -175,7 +175,7 @@ _caster("char", dtypes.int8)
 
 @composite("method")
 def cpu(self: Tensor, memory_format=None) -> Tensor:
-    """This tensor in main memory.
+    """Returns this tensor on the CPU.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2).cpu().device
@@ -186,9 +186,10 @@ def cpu(self: Tensor, memory_format=None) -> Tensor:
 
 @composite("method")
 def cuda(self: Tensor, device=None, non_blocking=False, memory_format=None) -> Tensor:
-    """This tensor on a CUDA device (the current one unless `device` names another).
+    """Returns this tensor on a CUDA device: `device`, or the current one if it is not given.
 
-    Raises: RuntimeError if there is none.
+    Raises:
+        RuntimeError: If no CUDA device is available.
 
     >>> import tensorgrad as torch
     >>> x = torch.ones(2)
@@ -199,9 +200,12 @@ def cuda(self: Tensor, device=None, non_blocking=False, memory_format=None) -> T
 
 @composite("method")
 def contiguous(self: Tensor, memory_format=None) -> Tensor:
-    """This tensor with its elements dense in row order, or in that of `memory_format`; itself if they are.
+    """Returns this tensor with its elements dense in row-major order, or in the order given by `memory_format`.
 
-    Raises: RuntimeError for a memory format that tensors of this rank do not have.
+    Returns the tensor itself if it already has that layout.
+
+    Raises:
+        RuntimeError: If tensors of this rank do not support the memory format.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([[1, 2], [3, 4]]).t()
@@ -213,7 +217,7 @@ def contiguous(self: Tensor, memory_format=None) -> Tensor:
 
 @composite("method")
 def is_contiguous(self: Tensor, memory_format=None) -> bool:
-    """Whether the elements lie dense in row order (for `channels_last`: with the channels innermost).
+    """Returns whether the elements are dense in row-major order (for `channels_last`, with the channels innermost).
 
     >>> import tensorgrad as torch
     >>> x = torch.zeros(2, 3)
@@ -225,7 +229,7 @@ def is_contiguous(self: Tensor, memory_format=None) -> bool:
         if array.ndim != (5 if "3d" in str(memory_format) else 4):
             return False
         step = array.itemsize
-        for d in (1, *range(array.ndim - 1, 1, -1), 0):  # as PyTorch does, also where there is no element
+        for d in (1, *range(array.ndim - 1, 1, -1), 0):  # as in PyTorch, even for empty tensors
             if array.shape[d] != 1 and array.strides[d] != step:
                 return False
             step *= array.shape[d]
@@ -234,7 +238,7 @@ def is_contiguous(self: Tensor, memory_format=None) -> bool:
 
 
 def in_format_of(input: Tensor, result: Tensor) -> Tensor:
-    """A result laid out in channels_last if the input is."""
+    """Returns `result` in channels_last layout if the input has that layout."""
     given = format_of(input._array.shape, input._array.strides)
     if given is None or result.stride() == memory_strides(result._array.shape, given):
         return result
@@ -243,7 +247,7 @@ def in_format_of(input: Tensor, result: Tensor) -> Tensor:
 
 @composite("method")
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor with the dtype and device of `other`.
+    """Returns this tensor with the dtype and device of `other`.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1.7, -2.0]).type_as(torch.tensor(0))
@@ -254,7 +258,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 @composite("method")
 def type(self: Tensor, dtype=None, non_blocking=False):
-    """PyTorch's legacy name of the tensor's type, or (with `dtype`) this tensor cast to it.
+    """Returns PyTorch's legacy type name of the tensor or, given `dtype`, this tensor cast to it.
 
     >>> import tensorgrad as torch
     >>> torch.ones(1).type(), torch.ones(1).type(torch.int64)
@@ -290,9 +294,10 @@ _copy = op("copy(input, src)", _broadcast_copy, backward_name="CopyBackwards",
 
 @composite("method")
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Writes `src`, broadcast and cast, into this tensor; gradients flow to `src`.
+    """Copies `src`, broadcast and cast, into this tensor in place; gradients flow to `src`.
 
-    Raises: RuntimeError if `src` does not broadcast to this tensor's shape.
+    Raises:
+        RuntimeError: If `src` cannot be broadcast to this tensor's shape.
 
     >>> import tensorgrad as torch
     >>> x = torch.zeros(2, 2)
@@ -305,9 +310,9 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {src.__class__.__name__}")
     if src._array.__class__ is not self._array.__class__ or (self._storage.several and src.device != self.device):
-        if non_blocking and _copy_soon(self, src):
+        if non_blocking and _queue_copy(self, src):
             return self
-        src = _transfer(src, self.device, non_blocking and not self.is_cpu)  # the host reads it at once
+        src = _transfer(src, self.device, non_blocking and not self.is_cpu)  # the host reads it immediately
     check_broadcast(src._array.shape, self._array.shape)
     if inplace._tracked(self, (src,)) or self._storage.version is None:
         if self._array.dtype.kind in "biu":  # integers have no gradients
@@ -327,8 +332,8 @@ def _begun(source: Storage, array, target) -> bool:
     return hasattr(source, "fetch") and source.fetch(array, target)
 
 
-def _copy_soon(target: Tensor, src: Tensor) -> bool:
-    """A copy to the host that is only queued; False where it cannot be, and nothing was done."""
+def _queue_copy(target: Tensor, src: Tensor) -> bool:
+    """Queues a copy to the host. Returns False, having done nothing, if it cannot be queued."""
     x, y = target._array, src._array
     if x.dtype != y.dtype or x.shape != y.shape or inplace._tracked(target, (src,)) or not _begun(src._storage, y, x):
         return False
@@ -358,7 +363,7 @@ _fill = op("fill(input, value)", lambda xp, x, value: xp.full_like(x, value.asty
 
 @composite()
 def fill(input: Tensor, value) -> Tensor:
-    """A tensor like `input` with every element `value`, a number or a 0-dimensional tensor.
+    """Returns a tensor like `input` with every element set to `value`, a number or a 0-dimensional tensor.
 
     >>> import tensorgrad as torch
     >>> torch.fill(torch.zeros(2), 7)
@@ -369,7 +374,7 @@ def fill(input: Tensor, value) -> Tensor:
 
 @composite("method function")
 def fill_(self: Tensor, value) -> Tensor:
-    """Sets every element to `value`, a number or a 0-dimensional tensor."""
+    """Sets every element to `value`, a number or a 0-dimensional tensor, in place."""
     return _fill_in_place(self, value)
 
 
@@ -398,7 +403,7 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
 
 @composite("method function")
 def zero_(self: Tensor) -> Tensor:
-    """Sets every element to 0.
+    """Sets every element to 0 in place.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 2.0])
@@ -412,11 +417,12 @@ def zero_(self: Tensor) -> Tensor:
 
 @composite("method")
 def fill_diagonal_(self: Tensor, fill_value, wrap: bool = False) -> Tensor:
-    """Sets the elements whose indices are all equal to a number.
+    """Sets the elements on the main diagonal, whose indices are all equal, to a number.
 
-    With `wrap` the diagonal of a tall matrix begins anew below its end, one row further down.
+    With `wrap`, the diagonal of a tall matrix starts again below its end, one row further down.
 
-    Raises: RuntimeError for a vector or a number, and unless all dimensions of more than two are equal.
+    Raises:
+        RuntimeError: If there are fewer than two dimensions, or more than two that are not all equal.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(2, 3).fill_diagonal_(5)
@@ -446,12 +452,12 @@ def fill_diagonal_(self: Tensor, fill_value, wrap: bool = False) -> Tensor:
     return self
 
 
-# --- out of the graph, into a module -------------------------------------------------------------------------------
+# --- detaching and loading -----------------------------------------------------------------------------------------
 
 
 @composite("function")
 def detach(input: Tensor) -> Tensor:
-    """The same memory and version counter, outside the graph.
+    """Returns a tensor that shares memory and version counter but is detached from the graph.
 
     >>> import tensorgrad as torch
     >>> torch.detach(torch.ones(2, requires_grad=True))
@@ -462,14 +468,19 @@ def detach(input: Tensor) -> Tensor:
 
 @composite("function")
 def detach_(input: Tensor) -> Tensor:
-    """Cuts the tensor out of the graph in place. Raises: RuntimeError for a view."""
+    """Detaches the tensor from the graph in place.
+
+    Raises:
+        RuntimeError: If the tensor is a view.
+    """
     return input.detach_()
 
 
 @composite("method")
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
-    """What `Module.load_state_dict` puts in the place of this tensor: `other` if it is to `assign`, else this tensor
-    with the values of `other`; in both cases outside the graph.
+    """Returns the tensor with which `Module.load_state_dict` replaces this one, detached from the graph.
+
+    This is `other` if `assign` is true, else this tensor with the values of `other`.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(2).module_load(torch.tensor([1, 2]))

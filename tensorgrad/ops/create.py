@@ -1,4 +1,4 @@
-"""New tensors from Python values, arrays, and shapes."""
+"""Creation of tensors from Python values, arrays and shapes."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from tensorgrad.tensor import Tensor, share, wrap
 
 
 class _DefaultDevice(PerThread):
-    """Where this thread makes tensors without `device=`."""
+    """The device, per thread, of tensors made without `device=`."""
 
     device = devices.CPU
-    outer: tuple = ()  # the devices that `with` blocks put aside, the innermost last
+    outer: tuple = ()  # the devices that enclosing `with` blocks replaced, innermost last
 
 
 DEFAULT_DEVICE = _DefaultDevice()
 
 
 def _enter(self: devices.device) -> devices.device:
-    """`with torch.device("meta"):` makes tensors there unless they say otherwise."""
+    """Makes `with torch.device("meta"):` set the default device of new tensors."""
     DEFAULT_DEVICE.outer = (*DEFAULT_DEVICE.outer, DEFAULT_DEVICE.device)
     DEFAULT_DEVICE.device = self
     return self
@@ -56,14 +56,14 @@ devices.device.__exit__ = _exit  # type: ignore[attr-defined]
 
 
 def resolve_device(device) -> devices.device:
-    """The device object for what a user wrote (None, string, index, object)."""
+    """Returns the device object for a user's argument (None, string, index or device)."""
     if device is None:
         return DEFAULT_DEVICE.device
     return device if device.__class__ is devices.device else devices.device(device)
 
 
 def resolve_shape(size: tuple | list) -> tuple[int, ...]:
-    """A shape from `f(2, 3)` or `f((2, 3))`. Raises: TypeError for what is no integer, RuntimeError if negative."""
+    """Returns the shape from `f(2, 3)` or `f((2, 3))`. Raises: TypeError if not integers, RuntimeError if negative."""
     if len(size) == 1 and isinstance(size[0], tuple | list):
         size = size[0]
     shape = tuple(n if n.__class__ is int else as_integer(n, "size", "tuple of ints") for n in size)
@@ -74,7 +74,7 @@ def resolve_shape(size: tuple | list) -> tuple[int, ...]:
 
 
 def given_size(name: str, size: tuple, named: dict) -> tuple:
-    """`size` by position or as a keyword. Raises: TypeError if it is missing, or for an unknown keyword."""
+    """Returns `size`, given by position or keyword. Raises: TypeError if it is missing or a keyword is unknown."""
     if "size" in named and not size:
         size = (named.pop("size"),)
     elif not size:
@@ -85,13 +85,13 @@ def given_size(name: str, size: tuple, named: dict) -> tuple:
 
 
 def check_tensor(name: str, value) -> None:
-    """For functions that may not look at their argument. Raises: TypeError if it is no tensor."""
+    """For functions that may not otherwise inspect their argument. Raises: TypeError if it is not a tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(value).__name__}")
 
 
 def finish(array, requires_grad: bool, device) -> Tensor:
-    """A NumPy array that nobody else holds, as a tensor on `device`."""
+    """Wraps a newly made NumPy array as a tensor on `device`; on the CPU without a copy."""
     device = resolve_device(device)
     if device.type != "cpu":
         array = storage_class(device).from_host(array, device)
@@ -104,7 +104,7 @@ def finish(array, requires_grad: bool, device) -> Tensor:
 
 
 def _pinned(made: Tensor) -> Tensor:
-    """A new tensor moved to pinned memory. Raises: RuntimeError without a GPU, and for a tensor that is on one."""
+    """Moves a new tensor to pinned memory. Raises: RuntimeError without a GPU, or if the tensor is on one."""
     if made.is_meta:
         return made
     if not made.is_cpu:
@@ -125,8 +125,10 @@ def _pinned(made: Tensor) -> Tensor:
 
 
 def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
-    """A fresh array of Python numbers, nested sequences, NumPy values, tensors or a storage, with PyTorch's inferred
-    dtype."""
+    """Makes a new array from Python numbers, nested sequences, NumPy values, tensors or a storage.
+
+    Without `dtype`, the dtype is inferred as in PyTorch.
+    """
     if data.__class__ not in _COMMON:
         memory = over_storage(data, dtype)
         data = data if memory is None else memory
@@ -134,7 +136,7 @@ def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
         array = np.array(STORAGES[data._array.__class__].to_host(data._array))
         return array if dtype is None else array.astype(dtype.numpy, copy=False)
     if hasattr(data, "__array__") and not isinstance(data, np.ndarray | np.generic):
-        data = np.asarray(data.__array__())  # another library's tensor, a table's column: its dtype counts
+        data = np.asarray(data.__array__())  # another library's tensor or a data frame's column: keep its dtype
     if isinstance(data, np.ndarray):
         found = dtypes.from_numpy_dtype(data.dtype)
         _check_layout(data)
@@ -142,7 +144,7 @@ def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
             return np.array(data, (dtype or found).numpy)
     kinds: set = set()
     shape = _first_lengths(data)
-    if 0 in shape:  # what stands beside an empty sequence is not looked at
+    if 0 in shape:  # the siblings of an empty sequence are not checked
         return np.empty(shape, (dtype or dtypes.DEFAULT.floating).numpy)
     if shape:
         if data.__class__ is list and isinstance(data[0], np.ndarray):
@@ -180,18 +182,18 @@ _COMMON = frozenset({list, tuple, int, float, bool, Tensor, np.ndarray})
 
 
 def elements(storage: Storage, dtype: dtypes.dtype) -> Tensor:
-    """All the memory as a vector of that dtype."""
+    """Returns the whole memory of a storage as a vector of that dtype."""
     size = storage.nbytes() // dtype.itemsize
     return share(storage.strided((size,), (dtype.itemsize,), 0, dtype.numpy), storage)
 
 
-# class of storages -> a vector over one, of the dtype that was asked for (None: of the usual one). The classes, which
-# are made of tensors, register themselves (ops/pytorch/storage_values.py).
+# class of storages -> makes a vector of the requested dtype (None: the default) over one. The classes are built on
+# tensors, so they register themselves (ops/pytorch/storage_values.py).
 OVER_STORAGE: dict[type, Callable[[Any, dtypes.dtype | None], Tensor]] = {}
 
 
 def over_storage(data, dtype: dtypes.dtype | None) -> Tensor | None:
-    """A vector over the memory of a storage; None for what is no storage. Raises: RuntimeError for a typed one of
+    """Returns a vector over the memory of a storage, None for other data. Raises: RuntimeError for a typed storage of
     another dtype."""
     found = next((over for cls, over in OVER_STORAGE.items() if isinstance(data, cls)), None)
     return None if found is None else found(data, dtype)
@@ -207,9 +209,9 @@ def _is_sequence(data) -> bool:
 
 
 def _first_lengths(data) -> tuple[int, ...]:
-    """The shape of nested sequences, read off the first item of each; up to the first that is empty.
+    """Infers the shape of nested sequences from the first item of each, up to the first that is empty.
 
-    A tensor is an item, however deep it lies: only beside sequences does it count as one.
+    A tensor is an item at any depth; it counts as a sequence only when its siblings are sequences.
     """
     lengths: list[int] = []
     while _is_sequence(data):
@@ -221,7 +223,7 @@ def _first_lengths(data) -> tuple[int, ...]:
         if len(lengths) > 128:
             raise ValueError(f"too many dimensions '{type(data).__name__}'")
         data = data[0]
-    if isinstance(data, str) and lengths:  # a text is a sequence of texts
+    if isinstance(data, str) and lengths:  # a string is a sequence of strings
         raise ValueError("too many dimensions 'str'")
     if isinstance(data, str | bytes) and not lengths:
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
@@ -231,7 +233,7 @@ def _first_lengths(data) -> tuple[int, ...]:
 def _check_integers(array: np.ndarray, dtype: dtypes.dtype | None, kinds: set) -> None:
     """Raises: ValueError, OverflowError or RuntimeError for integers that `dtype` (int64 if None) cannot hold.
 
-    NumPy has made an array of another kind of Python integers that do not fit into int64.
+    NumPy gives arrays of Python integers that do not fit into int64 another dtype kind.
     """
     if dtype is dtypes.uint64:
         if array.min() < 0:
@@ -249,10 +251,12 @@ def _check_integers(array: np.ndarray, dtype: dtypes.dtype | None, kinds: set) -
 
 
 def _plain(data, shape: tuple, dim: int, kinds: set, dtype: dtypes.dtype | None):
-    """Nested sequences as lists of Python numbers, dimension `dim` and what is in it. `kinds` collects the types of the
-    elements; of tensors and arrays the dtypes."""
+    """Converts dimension `dim` of nested sequences, and all below it, to lists of Python numbers.
+
+    `kinds` collects the types of the elements, or the dtypes of tensors and arrays.
+    """
     types = set(map(type, data))
-    if types <= dtypes.NUMBERS and (dtype is None or complex not in types):  # found out without a Python loop
+    if types <= dtypes.NUMBERS and (dtype is None or complex not in types):  # checked without a Python loop
         kinds |= types
         return data if isinstance(data, list | tuple) else list(data)
     dim += 1
@@ -260,7 +264,7 @@ def _plain(data, shape: tuple, dim: int, kinds: set, dtype: dtypes.dtype | None)
         return [_element(x, kinds, dtype) for x in data]
     made = []
     for x in data:
-        if isinstance(x, Tensor) and x.ndim:  # beside sequences it is one
+        if isinstance(x, Tensor) and x.ndim:  # next to sequences, a tensor counts as one
             if len(x) != shape[dim]:
                 raise ValueError(f"expected sequence of length {shape[dim]} at dim {dim} (got {len(x)})")
             x = x.unbind()
@@ -269,7 +273,7 @@ def _plain(data, shape: tuple, dim: int, kinds: set, dtype: dtypes.dtype | None)
 
 
 def _element(x, kinds: set, dtype: dtypes.dtype | None):
-    """One element as a Python number. Raises: ValueError, TypeError or RuntimeError for what is none of `dtype`."""
+    """Converts one element to a Python number. Raises: ValueError, TypeError or RuntimeError unless it fits `dtype`."""
     if isinstance(x, Tensor):
         kinds.add(x.dtype)
         if dtype is not None and dtype.category < dtypes.FLOATING and x.dtype.category >= dtypes.FLOATING:
@@ -298,9 +302,9 @@ def _element(x, kinds: set, dtype: dtypes.dtype | None):
 
 
 def _check_lengths(data) -> None:
-    """Raises: ValueError or TypeError, in PyTorch's words, for nested sequences that are no table."""
+    """Raises: ValueError or TypeError, with PyTorch's messages, for nested sequences that are not rectangular."""
     row, dim = data, 0
-    level = [data]  # the sequences at one depth, which must be as the first of them
+    level = [data]  # the sequences at one depth, all of which must have the length of the first
     while isinstance(row, list | tuple):
         for other in level:
             if not isinstance(other, list | tuple):
@@ -318,7 +322,7 @@ def _check_lengths(data) -> None:
 
 
 def _first_non_number(data):
-    """The first item of nested sequences that is no number; 0 if all are."""
+    """Returns the first item of nested sequences that is not a number; 0 if all are numbers."""
     if not isinstance(data, list | tuple):
         return data
     found = (_first_non_number(x) for x in data)
@@ -326,7 +330,7 @@ def _first_non_number(data):
 
 
 def _inferred(array: np.ndarray, kinds: set) -> dtypes.dtype:
-    """The dtype of new data: NumPy's values and tensors in lists keep theirs, as in PyTorch, and are promoted."""
+    """Infers the dtype of new data: as in PyTorch, NumPy values and tensors in lists keep their dtypes and promote."""
     carried = [k for k in kinds if k.__class__ is dtypes.dtype or issubclass(k, np.generic)]
     if carried:
         found = [k if k.__class__ is dtypes.dtype else dtypes.from_numpy_dtype(np.dtype(k)) for k in carried]
@@ -341,11 +345,13 @@ def _inferred(array: np.ndarray, kinds: set) -> dtypes.dtype:
 
 @composite("function")
 def tensor(data, *, dtype=None, device=None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
-    """A new leaf with a copy of `data`: a number, nested sequences of numbers, an array, or a tensor.
+    """Returns a new leaf tensor with a copy of `data`: a number, nested sequences of numbers, an array, or a tensor.
 
-    Without `dtype`, floats become the default dtype, integers int64, booleans bool, and arrays keep theirs.
+    Without `dtype`, floats get the default dtype, integers int64, booleans bool, and arrays keep their own.
 
-    Raises: ValueError for ragged sequences, TypeError or RuntimeError for what holds no numbers.
+    Raises:
+        ValueError: If sequences at the same depth differ in length.
+        TypeError, RuntimeError: If `data` contains anything but numbers.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[1, 2], [3, 4]])
@@ -369,7 +375,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad: bool = False, pin_me
 
 @composite("function", name="as_tensor")
 def as_tensor(data, dtype=None, device=None) -> Tensor:
-    """`data` as a tensor, sharing memory with an array or tensor where dtype and device allow it.
+    """Converts `data` to a tensor, sharing memory with an array or tensor if the dtype and device allow it.
 
     >>> import numpy as np, tensorgrad as torch
     >>> a = np.zeros(2); t = torch.as_tensor(a); t[0] = 5
@@ -387,15 +393,15 @@ def as_tensor(data, dtype=None, device=None) -> Tensor:
 
 
 def _on_gpu(array) -> Tensor:
-    """A tensor that shares the memory of another library's array on a GPU."""
-    storage_class(devices.device("cuda"))  # says what is missing
+    """Wraps another library's GPU array as a tensor that shares its memory."""
+    storage_class(devices.device("cuda"))  # raises if something is missing
     import cupy
 
     return wrap(cupy.asarray(array))
 
 
 def _check_layout(ndarray: np.ndarray) -> None:
-    """Raises: ValueError for strides, or an order of bytes, that tensors cannot have."""
+    """Raises: ValueError for strides or a byte order that tensors do not support."""
     size = ndarray.itemsize
     whole = ndarray.dtype.isnative
     for stride in ndarray.strides:
@@ -414,9 +420,11 @@ def _check_layout(ndarray: np.ndarray) -> None:
 
 @composite("function")
 def from_numpy(ndarray: np.ndarray) -> Tensor:
-    """A tensor that shares the memory of a NumPy array.
+    """Returns a tensor that shares the memory of a NumPy array.
 
-    Raises: TypeError for what is no array or has no PyTorch dtype, ValueError for negative strides.
+    Raises:
+        TypeError: If `ndarray` is not an array or its dtype does not exist in PyTorch.
+        ValueError: If a stride is negative.
 
     >>> import numpy as np
     >>> import tensorgrad as torch
@@ -434,15 +442,18 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 
 
 def legacy_tensor(args: tuple, device, dtype: dtypes.dtype | None = None) -> Tensor:
-    """What `torch.Tensor(...)` and (with `dtype`) `torch.LongTensor(...)` make: of sizes uninitialised memory, of a
-    sequence a copy, of a tensor a view. Raises: TypeError for anything else, and for a tensor of another dtype."""
+    """Implements `torch.Tensor(...)` and (with `dtype`) `torch.LongTensor(...)`.
+
+    Sizes give uninitialized memory, a sequence gives a copy, and a tensor gives a view. Raises: TypeError for anything
+    else, and for a tensor of another dtype.
+    """
     (data,) = args if len(args) == 1 else (None,)
     if isinstance(data, Tensor):
         if dtype is not None and data.dtype is not dtype:
             raise TypeError(f"expected a tensor of {dtype}, but got one of {data.dtype}: convert it with .to()")
         return _alias(data)
     dtype = dtype or dtypes.DEFAULT.floating
-    if isinstance(data, Size):  # also one without dimensions
+    if isinstance(data, Size):  # even an empty one
         return empty(data, dtype=dtype, device=device)
     if len(args) == 1 and (data.__class__ is bool or not isinstance(data, int | np.integer)):
         if isinstance(data, str | bytes):
@@ -457,7 +468,7 @@ def legacy_tensor(args: tuple, device, dtype: dtypes.dtype | None = None) -> Ten
 
 
 def _constructed(cls, *args, device=None, **kwargs):
-    """`Tensor(2, 3)`, and the same for subclasses."""
+    """Implements `Tensor(2, 3)`, also for subclasses."""
     made = legacy_tensor(args, device)
     return made if cls is Tensor else made.as_subclass(cls)
 
@@ -469,7 +480,7 @@ Tensor.__new__ = staticmethod(_constructed)  # type: ignore[assignment]
 
 
 def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Tensor:
-    """A tensor of one value, which NumPy makes with `maker` and a device fills in; uninitialised for None."""
+    """Makes a tensor filled with `value` (None: uninitialized), with `maker` in NumPy or directly on a device."""
     dtype = dtype or dtypes.DEFAULT.floating
     if dtype.__class__ is not dtypes.dtype:
         dtype = dtypes.as_dtype(dtype, maker.__name__)
@@ -482,7 +493,7 @@ def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Te
     if device.type == "cpu":
         try:
             array = maker(shape, dtype=dtype.numpy)
-        except ValueError:  # NumPy: too big, whatever the memory
+        except ValueError:  # NumPy: larger than any address space
             raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}") from None
     elif device.type == "meta":
         array = storage_class(device).empty(shape, dtype.numpy, device)
@@ -497,16 +508,16 @@ def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Te
 
 
 def unset(dtype: dtypes.dtype):
-    """What stands in memory that nobody has written, where that must always be the same."""
+    """Returns the fill value of uninitialized memory where results must be deterministic."""
     if dtype.category >= dtypes.FLOATING:
         return math.nan
     return True if dtype is dtypes.bool else dtypes.iinfo(dtype).max
 
 
 def _out(name: str, out, made: Tensor, fills: bool = False) -> Tensor:
-    """A tensor of given shape and numbers, or `out` with them, which then requires grad if the new one would.
+    """Returns the newly made tensor, or `out` with its values; `out` then requires grad if the new tensor would.
 
-    `fills`: whether an `out` of as many elements keeps its shape.
+    `fills`: whether an `out` with the same number of elements keeps its shape.
     """
     if out is None:
         return made
@@ -517,7 +528,7 @@ def _out(name: str, out, made: Tensor, fills: bool = False) -> Tensor:
 
 
 def _dtype_of(out: Tensor, dtype):
-    """The dtype to make what `out` is to hold. Raises: RuntimeError if another one was asked for."""
+    """Returns the dtype of the values to be stored in `out`. Raises: RuntimeError if `dtype` differs from it."""
     if dtype is not None and dtype is not out.dtype:
         raise RuntimeError(f"dtype {scalar_type(dtype)} does not match dtype of out parameter ({scalar_type(out)})")
     return out.dtype
@@ -527,7 +538,7 @@ def _dtype_of(out: Tensor, dtype):
 def zeros(
     *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, **named
 ) -> Tensor:
-    """A tensor of zeros.
+    """Returns a tensor filled with zeros.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(2, 2)
@@ -543,7 +554,7 @@ def zeros(
 def ones(
     *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, **named
 ) -> Tensor:
-    """A tensor of ones.
+    """Returns a tensor filled with ones.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2, 3)
@@ -567,7 +578,7 @@ def empty(
     memory_format=None,
     **named,
 ) -> Tensor:
-    """An uninitialised tensor: its values are whatever the memory held.
+    """Returns an uninitialized tensor: its values are whatever the memory contained.
 
     >>> import tensorgrad as torch
     >>> torch.empty(2, 3).shape
@@ -583,7 +594,7 @@ def empty(
 
 
 def reach(size: tuple, stride: tuple) -> int:
-    """How many elements of memory a tensor of that shape and strides reaches over."""
+    """Returns the number of elements that memory must have for a tensor of that shape and strides."""
     return 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
 
 
@@ -591,9 +602,10 @@ def reach(size: tuple, stride: tuple) -> int:
 def empty_strided(
     size, stride, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ) -> Tensor:
-    """An uninitialised tensor with the strides (in elements) that are asked for, over memory that just holds it.
+    """Returns an uninitialized tensor with the given shape and strides (in elements), in memory just large enough.
 
-    Raises: RuntimeError for another number of strides than sizes, or for negative ones.
+    Raises:
+        RuntimeError: If `size` and `stride` differ in length or a stride is negative.
 
     >>> import tensorgrad as torch
     >>> torch.empty_strided((2, 3), (1, 2)).stride()
@@ -615,15 +627,15 @@ def empty_strided(
 
 
 def strided(storage: Storage, size: tuple, stride: tuple, offset: int, dtype: np.dtype):
-    """An array over a storage's memory; offset and strides in elements."""
-    if 0 in size and storage.array_type is np.ndarray:  # no memory is looked at, so there need be none
+    """Returns an array over a storage's memory; the offset and strides are in elements."""
+    if 0 in size and storage.array_type is np.ndarray:  # no memory is accessed, so none is needed
         return strided_nothing(size, stride, dtype)
     strides = tuple(s * dtype.itemsize for s in stride)
     return storage.strided(size, strides, offset * dtype.itemsize, dtype)
 
 
 def wrapped(value, dtype: dtypes.dtype):
-    """A Python number as what an unsigned element makes of it: a negative one wraps."""
+    """Wraps a negative number as an unsigned dtype does; other numbers are unchanged."""
     if value.__class__ is bool or dtype.is_signed or dtype.category != dtypes.INTEGER:
         return value
     return int(value) % 2 ** (8 * dtype.itemsize)
@@ -633,7 +645,7 @@ def wrapped(value, dtype: dtypes.dtype):
 def full(
     size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ) -> Tensor:
-    """A tensor filled with one value; the dtype follows the value unless given.
+    """Returns a tensor filled with `fill_value`, whose type determines the dtype if none is given.
 
     >>> import tensorgrad as torch
     >>> torch.full((2, 3), 7)
@@ -653,7 +665,7 @@ def full(
 
 
 def _like(name: str, function, fills: bool):
-    """`zeros_like` from `zeros`: shape, dtype and device of another tensor, its strides too where it is dense."""
+    """Makes `zeros_like` from `zeros`: with the shape, dtype and device of a tensor and, if dense, its strides."""
 
     def like(
         input: Tensor, *fill, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, **kw
@@ -672,7 +684,7 @@ def _like(name: str, function, fills: bool):
                 ordered = empty_strided(array.shape, strides, dtype=made.dtype, device=made.device)
                 made = ordered.copy_(made.detach()).requires_grad_(requires_grad)
         elif array.__class__ is np.ndarray and array.ndim > 1 and not array.flags.c_contiguous:
-            # PyTorch keeps the layout of a dense tensor; an expanded one becomes dense in row order
+            # PyTorch keeps the layout of a dense tensor; an expanded one becomes dense in row-major order
             order = np.empty_like(array, order="C" if 0 in array.strides else "K")
             if order.strides != made._array.strides:
                 fresh = order.astype(made._array.dtype, copy=False)
@@ -720,7 +732,7 @@ _new("new_tensor", tensor, "[1, 2]", "tensor([1., 2.], dtype=torch.float64)")
 
 @composite("method")
 def new(self, *args, device=None) -> Tensor:
-    """PyTorch's legacy constructor with this tensor's dtype: sizes, or data to copy.
+    """PyTorch's legacy constructor with this tensor's dtype: takes sizes, or data to copy.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(1, dtype=torch.int64).new([1, 2]), torch.zeros(1).new(2, 3).shape
@@ -733,7 +745,9 @@ def new(self, *args, device=None) -> Tensor:
 def arange(
     start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ) -> Tensor:
-    """`start, start + step, ...` up to but without `end`. Integers give int64, any float the default dtype.
+    """Returns the values `start, start + step, ...` up to but excluding `end`.
+
+    Integer arguments give int64; if any is a float, the default dtype.
 
     >>> import tensorgrad as torch
     >>> torch.arange(3), torch.arange(1, 2, 0.5)
@@ -755,7 +769,7 @@ def arange(
         dtype = dtypes.int64 if whole else dtypes.DEFAULT.floating
     if dtype is dtypes.bool or dtype.is_complex:
         raise NotImplementedError(f"\"arange_cpu\" not implemented for '{scalar_type(dtype)}'")
-    if dtype is dtypes.int64:  # everything is truncated first
+    if dtype is dtypes.int64:  # the arguments are truncated first
         start, end, step, whole = int(start), int(end), int(step), True
         if step == 0:
             raise ValueError("step must be nonzero")
@@ -769,7 +783,7 @@ def arange(
 
 @composite("function", name="range")
 def range_(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
-    """Like `arange`, with `end` included and always floating-point (deprecated in PyTorch).
+    """Like `arange`, but includes `end` and is always floating-point (deprecated in PyTorch).
 
     >>> import tensorgrad as torch
     >>> torch.range(1, 2, 0.5)
@@ -785,9 +799,9 @@ def range_(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devi
 
 @composite("function")
 def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
-    """`steps` evenly spaced values from `start` to `end`, both included.
+    """Returns `steps` evenly spaced values from `start` to `end`, both included.
 
-    Each half is computed from its own end, as PyTorch does, so the result is symmetric.
+    As in PyTorch, each half is computed from its own end, so the result is symmetric.
 
     >>> import tensorgrad as torch
     >>> torch.linspace(0, 1, 5)
@@ -804,7 +818,7 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
 
 
 def _dtype_of_ends(name: str, start, end, dtype: dtypes.dtype | None) -> dtypes.dtype:
-    """The dtype of evenly spaced values. Raises: RuntimeError for a real one between complex ends."""
+    """Returns the dtype of evenly spaced values. Raises: RuntimeError for a real dtype with complex ends."""
     default = dtypes.DEFAULT
     if not isinstance(start, complex) and not isinstance(end, complex):
         return dtype or default.floating
@@ -818,7 +832,7 @@ def _dtype_of_ends(name: str, start, end, dtype: dtypes.dtype | None) -> dtypes.
 
 
 def _ends(name: str, start, end, steps, device):
-    """Start, end and number of steps as Python numbers, and the device: a tensor's, unless given."""
+    """Returns start, end and number of steps as Python numbers, and the device: that of a tensor unless given."""
     if not isinstance(steps, int | np.integer):
         steps = steps.item() if isinstance(steps, Tensor) else steps
         if not isinstance(steps, int):
@@ -843,7 +857,7 @@ def _ends(name: str, start, end, steps, device):
 
 
 def _spaced(start, end, steps: int, dtype) -> np.ndarray:
-    """Evenly spaced values, not yet rounded to `dtype`; integers start and end on whole numbers."""
+    """Computes evenly spaced values, not yet rounded to `dtype`; for integers the ends are truncated first."""
     work: np.dtype = np.dtype("float64")
     if dtype.category < dtypes.FLOATING:
         start, end = int(start), int(end)
@@ -861,7 +875,7 @@ def _spaced(start, end, steps: int, dtype) -> np.ndarray:
 
 @composite("function")
 def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None, requires_grad=False) -> Tensor:
-    """`base` raised to `linspace(start, end, steps)`.
+    """Returns `base` raised to the powers `linspace(start, end, steps)`.
 
     >>> import tensorgrad as torch
     >>> torch.logspace(0, 3, 4)
@@ -879,7 +893,7 @@ def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None,
 
 @composite("function")
 def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
-    """Ones on the diagonal, zeros elsewhere, `n` by `m` (by `n` unless given).
+    """Returns an `n` by `m` matrix (`n` by `n` if `m` is not given) with ones on the diagonal and zeros elsewhere.
 
     >>> import tensorgrad as torch
     >>> torch.eye(2, 3)
@@ -895,7 +909,10 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_g
 
 @composite("function")
 def scalar_tensor(s, *, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
-    """A 0-dimensional tensor in the default dtype unless given. Raises: TypeError for what is no number.
+    """Returns a 0-dimensional tensor, in the default dtype unless `dtype` is given.
+
+    Raises:
+        TypeError: If `s` is not a number.
 
     >>> import tensorgrad as torch
     >>> torch.scalar_tensor(2)

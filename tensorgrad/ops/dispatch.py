@@ -1,4 +1,4 @@
-"""The registry of kernels under its public name: `from tensorgrad.ops.dispatch import OpDispatch`."""
+"""The kernel registry under its public name: `from tensorgrad.ops.dispatch import OpDispatch`."""
 
 from tensorgrad.dispatch.kernel_tables import OpDispatch
 

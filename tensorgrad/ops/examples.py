@@ -1,7 +1,7 @@
-"""What `help(torch.exp)` says beside the row's own sentence: the rule of the row's kind, and an example.
+"""Completes the docstrings that `help(torch.exp)` shows for ops: adds the rule of the row's kind, and an example.
 
-A function whose `doc` or docstring has an example says everything itself. Here are the examples of the others, made
-from rows and in loops, where they can be read in one go; each belongs to the function that its last line calls.
+A function whose `doc` or docstring has an example needs nothing more. The examples of the others, which are made from
+rows and in loops, are collected here; each belongs to the function that its last line calls.
 """
 
 from __future__ import annotations
@@ -334,7 +334,7 @@ tensor([0.0000, 0.5652])
 >>> torch.special.i1e(torch.tensor([1.0, 100.0]))
 tensor([0.2079, 0.0397])
 
-# running sums and products
+# cumulative sums and products
 
 >>> torch.cumsum(torch.tensor([[1, 2, 3], [4, 5, 6]]), dim=1)
 tensor([[ 1,  3,  6],
@@ -346,7 +346,7 @@ tensor([ 1,  2,  6, 24])
 >>> torch.logcumsumexp(torch.zeros(3), dim=0)
 tensor([0.0000, 0.6931, 1.0986])
 
-# views and picking
+# views and gathering
 
 >>> torch.unsqueeze(torch.tensor([1, 2]), -1)
 tensor([[1],
@@ -414,7 +414,7 @@ tensor([[3., 4.],
 >>> torch.grid_sampler_3d(torch.tensor([[[[[1.0, 3.0]]]]]), torch.zeros(1, 1, 1, 1, 3), 0, 0, False).item()
 2.0
 
-# tensors like others, and numbers
+# tensors like others, and scalars
 
 >>> torch.zeros_like(torch.tensor([[1, 2, 3]]))
 tensor([[0, 0, 0]])
@@ -428,7 +428,7 @@ torch.int64
 >>> torch.full_like(torch.zeros(2), 7)
 tensor([7., 7.])
 
-# at least so many dimensions, and parts
+# minimum number of dimensions, and parts
 
 >>> torch.atleast_1d(torch.tensor(5))
 tensor([5])
@@ -482,7 +482,7 @@ tensor([[[-0.7792, -0.7792],
          [-0.7792, -0.7792],
          [ 0.7792,  0.7792]]])
 
-# views, copied
+# copies of views
 
 >>> torch.alias_copy(torch.tensor([1, 2]))
 tensor([1, 2])
@@ -553,31 +553,32 @@ tensor([[1., 2.]])
 
 
 def rule(op: Op) -> str:
-    """What holds for all ops of a kind, in a sentence or two."""
+    """Returns what holds for all ops of a kind, in a sentence or two."""
     if op.kind == "pointwise":
         if sum(p.is_tensor for p in op.params) == 1:
             text = f"Elementwise: the result has the shape of `{op.params[0].name}`."
         else:
             text = "Elementwise: the arguments broadcast to one shape (RuntimeError if they cannot) and one dtype."
-        return f"{text} Integers count as floating-point numbers." if op.rule == "float" else text
+        return f"{text} Integers are converted to floating point." if op.rule == "float" else text
     if op.kind == "reduction":
         return (
-            "`dim` is one dimension, several, or None for all; with `keepdim` they stay, of size 1. Raises: IndexError "
-            "for a dimension that is out of range."
+            "`dim` is one dimension, several, or None for all; with `keepdim` they are kept with size 1. Raises "
+            "IndexError if a dimension is out of range."
         )
-    return "Raises: IndexError for a dimension that is out of range." if "dim" in op.signature else ""
+    return "Raises IndexError if a dimension is out of range." if "dim" in op.signature else ""
 
 
 def complete() -> None:
     """Adds the rules and examples to the docstrings of the functions."""
     for op in OPS.values():
+        function = op.compiled.call
         if "\n    " in op.doc:
-            op.call.__doc__ = op.call.__doc__.replace("\n    ", "\n")  # as help() does with other docstrings
+            function.__doc__ = function.__doc__.replace("\n    ", "\n")  # dedent as help() does with other docstrings
         elif op.doc and ">>>" not in op.doc:
-            op.call.__doc__ = f"{op.call.__doc__.removeprefix('special_')}\n\n{rule(op)}".rstrip()
+            function.__doc__ = f"{function.__doc__.removeprefix('special_')}\n\n{rule(op)}".rstrip()
     for example in EXAMPLES.strip().split("\n\n"):
         called = re.match(r" torch\.(special\.)?(\w+)", example.rpartition(">>>")[2])
-        if called:  # else it is a heading
+        if called:  # otherwise it is a heading
             function = (SPECIAL if called[1] else FUNCTIONS)[called[2]]
             function.__doc__ = f"{function.__doc__}\n\n>>> import tensorgrad as torch\n{example}"
 

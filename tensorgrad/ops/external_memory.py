@@ -1,4 +1,4 @@
-"""Tensors over memory that somebody else made: buffers, files, other libraries' arrays, storages, and given strides."""
+"""Tensors over external memory: buffers, files, other libraries' arrays, storages, and explicit strides."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from tensorgrad.storage.files import mapped_file
 from tensorgrad.storage.stubs import Storage, storage_class
 from tensorgrad.tensor import Tensor, wrap
 
-# --- strides of one's own ------------------------------------------------------------------------------------------
+# --- explicit strides ----------------------------------------------------------------------------------------------
 
 
 @composite("function")
 def empty_permuted(
     size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ) -> Tensor:
-    """An uninitialised dense tensor whose dimensions lie in memory in the order `physical_layout`, outermost first.
+    """Returns an uninitialized dense tensor with its dimensions in the memory order `physical_layout`, outermost first.
 
-    Raises: RuntimeError unless `physical_layout` is a permutation of the dimensions.
+    Raises:
+        RuntimeError: If `physical_layout` is not a permutation of the dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.empty_permuted((2, 3, 4), (0, 2, 1)).stride()
@@ -79,14 +80,15 @@ def new_empty_strided(
 
 @composite("function")
 def frombuffer(buffer, *, dtype, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A vector that shares the memory of a `bytearray`, `array.array`, `memoryview` or anything else with a buffer.
+    """Returns a vector that shares the memory of a `bytearray`, `array.array`, `memoryview` or any other buffer.
 
     Args:
-        dtype: what the bytes are taken for.
-        count: how many elements; all that there are if negative.
-        offset: how many bytes to skip at the beginning.
+        dtype: the dtype of the elements.
+        count: the number of elements; all if negative.
+        offset: the number of bytes to skip at the start.
 
-    Raises: ValueError for what is no buffer, for an empty one, and where `count` and `offset` do not fit into it.
+    Raises:
+        ValueError: If `buffer` is not a buffer or is empty, or `count` and `offset` do not fit into it.
 
     >>> import tensorgrad as torch
     >>> torch.frombuffer(bytearray(b"ab"), dtype=torch.uint8)
@@ -115,11 +117,11 @@ def frombuffer(buffer, *, dtype, count: int = -1, offset: int = 0, requires_grad
         )
     if view.readonly:
         warn(
-            "The given buffer is not writable, and PyTorch does not support non-writable tensors. Here an attempt to "
-            "write into the tensor raises an error. You may want to copy the buffer to protect its data or make it "
+            "The given buffer is not writable, and PyTorch does not support non-writable tensors. Here, writing to the "
+            "tensor raises an error. You may want to copy the buffer to protect its data or make it "
             "writable before converting it to a tensor."
         )
-    # Bytes first: NumPy's own reading refuses types that it does not know.
+    # As bytes first: NumPy's frombuffer rejects dtypes that are not its own.
     array = np.frombuffer(view, np.uint8, count * size if count > 0 else -1, offset).view(dtype.numpy)
     return finish(array, requires_grad, "cpu")
 
@@ -129,14 +131,16 @@ def from_file(
     filename: str, shared: bool | None = None, size: int | None = 0, *, dtype=None, layout=None, device=None,
     pin_memory=False, requires_grad=False,
 ) -> Tensor:  # fmt: skip
-    """A vector whose memory is a file, read as it is needed.
+    """Returns a vector backed by a memory-mapped file.
 
     Args:
-        shared: whether writing to the tensor writes to the file, which is then made, or made longer, as needed;
-            otherwise what is written stays in this tensor.
-        size: how many elements.
+        shared: whether writing to the tensor writes to the file, which is created or extended as needed; otherwise
+            changes stay in this tensor.
+        size: the number of elements.
 
-    Raises: RuntimeError for a file that is missing or too short (unless `shared`), TypeError for a name that is none.
+    Raises:
+        RuntimeError: If the file is missing or too short (unless `shared`).
+        TypeError: If `filename` is not a string.
 
     >>> import tempfile, tensorgrad as torch
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -153,9 +157,9 @@ def from_file(
 
 @composite("method")
 def __array_wrap__(self: Tensor, array, context=None, return_scalar: bool = False) -> Tensor:
-    """What NumPy's functions return when they are given tensors: `np.sin(tensor)` is a tensor.
+    """Converts the results of NumPy functions called on tensors: `np.sin(tensor)` is a tensor.
 
-    As in PyTorch, truth values come as uint8.
+    As in PyTorch, booleans become uint8.
     """
     array = np.asarray(array)
     return wrap(array.astype(np.uint8) if array.dtype.kind == "b" else array)
@@ -175,8 +179,8 @@ def __dlpack__(self: Tensor, **options):
 
 
 def _check_dlpack(self: Tensor, stream) -> None:
-    """Raises: TypeError for what is no stream (the consumer's; -1: it waits for nothing), BufferError for a tensor of
-    another GPU than the current one."""
+    """Raises: TypeError if `stream` is not the consumer's stream (-1: do not synchronize), BufferError if the tensor is
+    not on the current GPU."""
     if stream is not None and type(stream) is not int:
         raise TypeError("stream must be ``int`` or ``none``")
     current = self._storage.current_device().index
@@ -188,9 +192,9 @@ def _check_dlpack(self: Tensor, stream) -> None:
 
 
 def _cuda_array_interface(self: Tensor) -> dict:
-    """What other libraries for GPUs (CuPy, Numba) read to share the tensor's memory.
+    """The CUDA array interface, through which other GPU libraries (CuPy, Numba) share the tensor's memory.
 
-    Raises: AttributeError for a tensor that is not on a GPU, RuntimeError for one that requires grad.
+    Raises: AttributeError if the tensor is not on a GPU, RuntimeError if it requires grad.
 
     >>> import tensorgrad as torch
     >>> hasattr(torch.ones(2), "__cuda_array_interface__")
@@ -222,7 +226,7 @@ def __dlpack_device__(self: Tensor) -> tuple[int, int]:
 
 
 class _Writable:
-    """Shows NumPy an array's memory as writable. A bare capsule does not say whether it is, so NumPy assumes not."""
+    """Exposes an array's memory to NumPy as writable: a bare capsule does not say so, and NumPy assumes read-only."""
 
     def __init__(self, array: np.ndarray):
         self.owner, interface = array, array.__array_interface__
@@ -231,12 +235,13 @@ class _Writable:
 
 @composite("function")
 def from_dlpack(ext_tensor, *, device=None, copy: bool | None = None) -> Tensor:
-    """A tensor that shares the memory of another library's array, or of a DLPack capsule.
+    """Returns a tensor that shares the memory of another library's array, or of a DLPack capsule.
 
     Args:
-        copy: True always copies, False raises where a copy is needed, None copies only if it must.
+        copy: True always copies, False raises if a copy is needed, None copies only if needed.
 
-    Raises: RuntimeError for what does not follow the DLPack protocol.
+    Raises:
+        RuntimeError: If `ext_tensor` does not implement the DLPack protocol.
 
     >>> import numpy as np, tensorgrad as torch
     >>> array = np.arange(3)
@@ -252,7 +257,7 @@ def from_dlpack(ext_tensor, *, device=None, copy: bool | None = None) -> Tensor:
         )
     source = Relabelled(ext_tensor)
     if device_of(ext_tensor)[0] in (CUDA, CUDA_MANAGED):
-        storage_class(devices.device("cuda"))  # says what is missing
+        storage_class(devices.device("cuda"))  # raises if something is missing
         import cupy
 
         array = cupy.from_dlpack(source)
@@ -267,9 +272,10 @@ def from_dlpack(ext_tensor, *, device=None, copy: bool | None = None) -> Tensor:
 
 @composite("function")
 def to_dlpack(tensor: Tensor):
-    """A DLPack capsule of the tensor's memory, which another library may take over once.
+    """Returns a DLPack capsule of the tensor's memory, which another library may consume once.
 
-    Raises: BufferError for a tensor that requires grad.
+    Raises:
+        BufferError: If the tensor requires grad.
 
     >>> import tensorgrad as torch
     >>> torch.from_dlpack(torch.to_dlpack(torch.ones(2)))
@@ -280,10 +286,10 @@ def to_dlpack(tensor: Tensor):
 
 @composite("function")
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool | None = None) -> Tensor:
-    """`obj` as a tensor; `copy=True` always copies, `copy=False` raises where a copy is needed.
+    """Converts `obj` to a tensor; `copy=True` always copies, `copy=False` raises if a copy is needed.
 
-    A tensor that requires grad stays one, with a warning, unless `requires_grad` says otherwise. Anything else with a
-    buffer (`bytes`, `array.array`, `memoryview`) is taken for elements of `dtype`, in the same memory.
+    A tensor that requires grad keeps doing so, with a warning, unless `requires_grad` is given. Other objects with a
+    buffer (`bytes`, `array.array`, `memoryview`) are interpreted as elements of `dtype`, in the same memory.
 
     >>> import tensorgrad as torch
     >>> torch.asarray([1.0, 2.0])
@@ -314,7 +320,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool | No
 
 @composite("method")
 def untyped_storage(self: Tensor) -> UntypedStorage:
-    """The memory behind the tensor, shared by its views.
+    """Returns the storage of the tensor, which its views share.
 
     >>> import tensorgrad as torch
     >>> x = torch.zeros(2, 3)
@@ -326,7 +332,7 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
 
 @composite("method")
 def storage(self: Tensor) -> TypedStorage:
-    """The memory behind the tensor as elements of its dtype (PyTorch's legacy view of `untyped_storage()`).
+    """Returns the storage as elements of the tensor's dtype (PyTorch's legacy form of `untyped_storage()`).
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]])[1].storage().tolist()
@@ -343,7 +349,7 @@ def _typed_storage(self: Tensor) -> TypedStorage:
 
 @composite("method")
 def storage_type(self: Tensor):
-    """PyTorch's name for the kind of `storage()`.
+    """Returns PyTorch's class for the type of `storage()`.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2).storage_type()
@@ -354,7 +360,7 @@ def storage_type(self: Tensor):
 
 @composite("method")
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
-    """Whether both tensors are the same elements of the same memory, in the same order.
+    """Returns whether both tensors are the same elements of the same memory, in the same order.
 
     >>> import tensorgrad as torch
     >>> x = torch.ones(2)
@@ -369,7 +375,7 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 
 
 class _Set(Function):
-    """What stands in the graph where a tensor was set to other memory: nothing flows through."""
+    """The graph node of a tensor that was set to other memory: no gradient flows through it."""
 
     @staticmethod
     def forward(ctx, input):
@@ -382,12 +388,14 @@ class _Set(Function):
 
 @composite("method")
 def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=None) -> Tensor:
-    """Lets this tensor be other memory: a tensor's, or a storage's from `storage_offset` on (in elements).
+    """Makes this tensor refer to other memory: a tensor's, or a storage's from `storage_offset` on (in elements).
 
-    Without `size` it is all of the source, with one but no `stride` dense in row order; without a source it is empty.
+    Without `size`, the tensor covers all of the source; with `size` but no `stride`, it is dense in row-major order.
+    Without a source it becomes empty.
 
-    Raises: RuntimeError for another dtype, for what reaches beyond the storage, or if this is a leaf that requires
-    grad.
+    Raises:
+        RuntimeError: If the dtype differs, the geometry extends beyond the storage, or this is a leaf that requires
+            grad.
 
     >>> import tensorgrad as torch
     >>> x, y = torch.zeros(2), torch.arange(6.0)
@@ -415,7 +423,7 @@ def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=N
 
 
 def _source(self: Tensor, source, storage_offset, size, stride):
-    """The array and storage that `set_` is asked for."""
+    """Returns the array and storage for `set_`."""
     if isinstance(source, Tensor):
         if source.dtype is not self.dtype:
             names = (c_type(t) for t in (source, self))
@@ -448,7 +456,7 @@ def _source(self: Tensor, source, storage_offset, size, stride):
 
 
 def _check_geometry(memory: Storage, size: tuple, stride: tuple, offset: int, itemsize: int) -> None:
-    """Raises: RuntimeError unless sizes and strides lie within a storage."""
+    """Raises: RuntimeError unless the geometry fits into the storage."""
     if offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
     if len(size) != len(stride):
@@ -466,12 +474,12 @@ def _check_geometry(memory: Storage, size: tuple, stride: tuple, offset: int, it
         )
 
 
-# --- who else sees it ----------------------------------------------------------------------------------------------
+# --- shared and pinned memory --------------------------------------------------------------------------------------
 
 
 @composite("method")
 def const_data_ptr(self: Tensor) -> int:
-    """The address of the first element, for reading.
+    """Returns the address of the first element, for reading.
 
     >>> import tensorgrad as torch
     >>> x = torch.ones(2)
@@ -483,10 +491,11 @@ def const_data_ptr(self: Tensor) -> int:
 
 @composite("method")
 def share_memory_(self: Tensor) -> Tensor:
-    """Would move the tensor to memory that other processes can see; a tensor on a GPU stays as it is, as in PyTorch.
+    """Moves the tensor to shared memory: not supported on the CPU; a GPU tensor is returned unchanged, as in PyTorch.
 
-    Raises: NotImplementedError, until there are worker processes to share it with (threads share every tensor);
-    RuntimeError on the meta device.
+    Raises:
+        NotImplementedError: On the CPU, as there are no worker processes to share it with (threads share every tensor).
+        RuntimeError: On the meta device.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2).share_memory_()
@@ -500,7 +509,7 @@ def share_memory_(self: Tensor) -> Tensor:
 
 @composite("method")
 def is_shared(self: Tensor) -> bool:
-    """Whether the memory is shared with other processes: on the CPU it never is, on CUDA it can be.
+    """Returns whether the memory is shared with other processes: never on the CPU; on CUDA it can be.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2).is_shared()
@@ -511,7 +520,7 @@ def is_shared(self: Tensor) -> bool:
 
 @composite("method")
 def is_pinned(self: Tensor, device=None) -> bool:
-    """Whether the memory is locked in place for fast copies to an accelerator.
+    """Returns whether the memory is page-locked for fast copies to an accelerator.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2).is_pinned()
@@ -524,10 +533,12 @@ def is_pinned(self: Tensor, device=None) -> bool:
 
 @composite("method")
 def record_stream(self: Tensor, stream) -> None:
-    """Says that a queue other than the one the tensor was made in uses it: its memory is given to nobody else before
-    that queue has done what it has to do when the tensor goes.
+    """Marks the tensor as used by a stream other than the one it was made in.
 
-    Raises: RuntimeError for a tensor that is not on a GPU.
+    When the tensor is freed, its memory is not reused before that stream has finished the work queued so far.
+
+    Raises:
+        NotImplementedError: If the tensor is not on a GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -536,7 +547,7 @@ def record_stream(self: Tensor, stream) -> None:
     if not self.is_cuda:
         raise NotImplementedError(
             f"Could not run 'aten::record_stream' with arguments from the '{self.device.type.upper()}' backend: only "
-            "tensors on GPUs are used by streams"
+            "tensors on GPUs can be recorded on a stream"
         )
     from tensorgrad.storage.cuda.memory import used_by
 
@@ -545,9 +556,10 @@ def record_stream(self: Tensor, stream) -> None:
 
 @composite("method")
 def pin_memory(self: Tensor, device=None) -> Tensor:
-    """A copy in memory that is locked in place for fast copies to the GPU; itself if it is there already.
+    """Returns a copy in page-locked memory for fast copies to the GPU; itself if it is already pinned.
 
-    Raises: RuntimeError if there is no GPU, or for a tensor that is on one.
+    Raises:
+        RuntimeError: If there is no GPU, or the tensor is on one.
 
     >>> import tensorgrad as torch
     >>> x = torch.ones(2)
@@ -573,7 +585,7 @@ def _deprecated_device(name: str, device) -> None:
 
 
 def _cuda():
-    """The storage of CUDA devices; None where there are none."""
+    """Returns the storage class of CUDA devices, or None if there are none."""
     try:
         return storage_class(devices.device("cuda"))
     except RuntimeError:

@@ -1,7 +1,8 @@
-"""`x[...]` and `x[...] = v`: what users write between brackets, translated into views and the op `index`.
+"""`x[...]` and `x[...] = v`: translates the index into views and the op `index`.
 
-Integers, slices, None and Ellipsis make a view, in one op. What is left, integer tensors and masks, then indexes that
-view. (NumPy counts an integer among the index arrays where PyTorch takes the slice first; hence the two steps.)
+Integers, slices, None and Ellipsis make a view, in one op. The remaining integer tensors and masks then index that
+view. (The two steps are needed because NumPy treats an integer as an index array where PyTorch applies the slice
+first.)
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ _index_put = op("index_put(input, indices: tensors, values, pattern: any, accumu
                 shape=lambda x, *rest: (x.shape, x.dtype), where="")  # fmt: skip
 _nonzero = op("nonzero(input)", "advanced.nonzero", where="")
 
-# --- what stands between the brackets ------------------------------------------------------------------------------
+# --- translating the index -----------------------------------------------------------------------------------------
 
 
 _INTS = {int, type(None)}
 
 
 def _plain_slice(s: slice) -> slice:
-    """The slice with ints or None inside. Raises: ValueError unless its step is positive, TypeError for no integer."""
+    """Converts the parts to int or None. Raises: ValueError unless the step is positive, TypeError for no integer."""
     if s.step is None and s.start.__class__ in _INTS and s.stop.__class__ in _INTS:
         return s
     parts = []
@@ -68,7 +69,7 @@ def _plain_slice(s: slice) -> slice:
 
 
 def _view(x: Tensor, index: tuple) -> Tensor:
-    """Basic indexing, in one op; `grad_fn` is named after the last thing done, as in PyTorch."""
+    """Basic indexing, in one op; as in PyTorch, `grad_fn` is named after the last step."""
     row, integer, ellipsis = None, False, False
     for i in index:
         if i.__class__ is int:
@@ -85,7 +86,7 @@ def _view(x: Tensor, index: tuple) -> Tensor:
 
 
 def _simple(index: tuple):
-    """The tuple, its slices checked, if integers, slices, None and one Ellipsis are all it has; else None."""
+    """Returns the index, normalized, if it has only integers, slices, None and at most one Ellipsis; else None."""
     ellipsis, odd = False, False
     for i in index:
         cls = i.__class__
@@ -105,7 +106,7 @@ def _simple(index: tuple):
 
 
 def _is_number(index) -> bool:
-    """Whether an index array is one whole number at hand."""
+    """Returns whether an index array is a single integer in host memory."""
     return index.dtype is _INT64 and not index.ndim and index.__class__ is np.ndarray
 
 
@@ -114,7 +115,7 @@ def _number(item):
 
 
 def _items(index) -> tuple:
-    """The index as a tuple. A short list with more than numbers in it counts as a tuple, as it once did in NumPy."""
+    """Returns the index as a tuple. As in old NumPy, a short list that holds more than numbers counts as a tuple."""
     if isinstance(index, tuple):
         return index
     if isinstance(index, list) and len(index) < 32:
@@ -125,7 +126,7 @@ def _items(index) -> tuple:
 
 
 def _plain_item(item):
-    """What one item means: an int, a slice, None, Ellipsis, a bool, or a tensor of indices or a mask.
+    """Converts one item of the index to an int, a slice, None, Ellipsis, a bool, or a tensor of indices or a mask.
 
     Raises: IndexError for anything else.
     """
@@ -151,7 +152,7 @@ def _plain_item(item):
 
 
 def _index_list(items):
-    """A list or array of indices, or of bools, as a tensor."""
+    """Converts a list or array of indices or bools to a tensor."""
     if not len(items):
         return _no_indices()
     if isinstance(items, list) and items[0].__class__ is int:
@@ -166,13 +167,13 @@ def _no_indices() -> Tensor:
 
 
 def _no_bytes(mask: Tensor) -> Tensor:
-    """A mask of bytes, which PyTorch had once, as one of truth values."""
+    """Converts a uint8 mask, which old PyTorch versions used, to a boolean one."""
     warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
     return mask.bool()
 
 
 def _index_tensor(item: Tensor):
-    """A tensor between the brackets: an int or bool if it has no dimensions, else indices or a mask."""
+    """Converts an index tensor: to an int or bool if it is 0-dimensional, else returns it as indices or a mask."""
     if item._array.dtype is _INT64:
         return item if item.ndim else item.item()
     name = item._array.dtype.name
@@ -184,9 +185,9 @@ def _index_tensor(item: Tensor):
 
 
 def _translate(x: Tensor, index):
-    """The view that the basic part of `index` makes of `x`, and the index tensors for it with their pattern.
+    """Returns the view of `x` that the basic part of `index` makes, the index tensors into it, and their pattern.
 
-    Raises: IndexError for what is no index, for too many, and for masks of the wrong shape.
+    Raises: IndexError for an invalid index, too many indices, or a mask of the wrong shape.
     """
     items = [_plain_item(i) for i in _items(index)]
     taken = 0
@@ -200,7 +201,7 @@ def _translate(x: Tensor, index):
         raise_index_error(x._array.shape, (0,) * taken)
     basic: list = []
     advanced: list[tuple[int, Tensor]] = []
-    dim = 0  # of the view
+    dim = 0  # dimension of the view
     for i in items:
         if i.__class__ is bool:
             basic.append(None)
@@ -227,7 +228,7 @@ def _translate(x: Tensor, index):
 
 
 def _pattern(view: Tensor, advanced: list[tuple[int, Tensor]]):
-    """Index tensors on the view's device, and for each leading dimension of the view which of them stands there."""
+    """Returns the index tensors on the view's device and, per leading dimension, which of them (or None) indexes it."""
     tensors: list[Tensor] = []
     pattern: list = []
     at = 0
@@ -251,7 +252,7 @@ def _pattern(view: Tensor, advanced: list[tuple[int, Tensor]]):
 
 
 def _getitem(self: Tensor, index) -> Tensor:
-    """`x[index]`: a view for integers, slices, None and Ellipsis; a copy where index tensors or masks are involved."""
+    """`x[index]`: a view for integers, slices, None and Ellipsis; a copy if index tensors or masks are involved."""
     cls = index.__class__
     if cls is int:
         return select_at(self, (index, Ellipsis))
@@ -275,7 +276,7 @@ def _getitem(self: Tensor, index) -> Tensor:
 
 
 def _indexes_directly(index, array) -> bool:
-    """Whether an index array is the whole story: indices for, or a mask over, the first dimensions."""
+    """Returns whether an index array indexes (or masks) just the leading dimensions, with nothing else to do."""
     if not index.ndim or index.__class__ is not array.__class__:
         return False
     if index.dtype.kind == "b":
@@ -292,7 +293,7 @@ _NUMBERS = (bool, int, float, complex)
 
 
 def _setitem(self: Tensor, index, value) -> None:
-    """`x[index] = value`, a number or a tensor, which is broadcast and cast. Nothing is written before an error."""
+    """`x[index] = value`, for a number or a tensor, broadcast and cast. Errors come before any write."""
     number = isinstance(value, _NUMBERS)
     if not number and not isinstance(value, Tensor):
         if not isinstance(value, np.integer):
@@ -314,14 +315,14 @@ def _setitem(self: Tensor, index, value) -> None:
         check_number(value, self.dtype)
         value = tensor(wrapped(value, self.dtype), dtype=self.dtype, device=self.device)
     elif len(tensors) == 1 and not value.ndim and tensors[0]._array.dtype.kind == "b":
-        value = value.to(self.dtype)  # PyTorch fills a mask with a single number whatever its type
+        value = value.to(self.dtype)  # PyTorch casts a single element written to a mask
     if value._array.__class__ is not view._array.__class__ and value.numel() == 1:
         value = value.to(view.device)
     _put(view, tensors, pattern, _without_leading_ones(value, 0), False)
 
 
 def _written(x: Tensor, index, plain, value, number: bool) -> bool:
-    """Writes straight into the array in the simple cases: basic indexing or a mask, and a value that fits as it is."""
+    """Writes directly into the array in simple cases: basic indexing or a mask, and a value that needs no cast."""
     array = x._array
     if plain is not None:
         part = at(np, array, plain if Ellipsis in plain else (*plain, Ellipsis))
@@ -346,7 +347,7 @@ def _written(x: Tensor, index, plain, value, number: bool) -> bool:
 
 
 def _untracked(x: Tensor) -> bool:
-    """Whether NumPy may write straight into the tensor."""
+    """Returns whether NumPy may write directly into the tensor."""
     return (
         (x._requires_grad is False or not (GRAD.enabled and x.requires_grad))
         and x._array.__class__ is np.ndarray
@@ -357,7 +358,7 @@ def _untracked(x: Tensor) -> bool:
 
 
 def _without_leading_ones(value: Tensor, ndim: int) -> Tensor:
-    """`value` without leading dimensions of size 1, down to `ndim` dimensions."""
+    """Removes leading dimensions of size 1 from `value`, down to `ndim` dimensions."""
     shape = value._array.shape
     extra = 0
     while len(shape) - extra > ndim and shape[extra] == 1:
@@ -375,7 +376,7 @@ def _assign(view: Tensor, value, number: bool) -> None:
 
 
 def _put(x: Tensor, tensors, pattern, values: Tensor, accumulate: bool) -> Tensor:
-    """Writes (or adds) `values` to `x` where the index tensors point, in place."""
+    """Writes (or adds) `values` in place to the elements of `x` selected by the index tensors."""
     _check_same_dtype(x, tensors, pattern, values)
     array = x._array
     if (
@@ -440,9 +441,13 @@ def _put_arguments(name: str, input: Tensor, indices, values: Tensor):
 
 @composite()
 def index_put(input: Tensor, indices, values: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy of `input` with `values` written (or, with `accumulate`, added) where the tuple `indices` points.
+    """Returns a copy of `input` with `values` written (`accumulate`: added) at the positions given by `indices`.
 
-    Raises: IndexError for indices outside, RuntimeError for values of another dtype or that do not broadcast.
+    `indices` is a tuple of index tensors or masks, as in `input[indices]`.
+
+    Raises:
+        IndexError: If an index is out of range.
+        RuntimeError: If `values` has another dtype or cannot be broadcast.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(3).index_put((torch.tensor([0, 2]),), torch.tensor(1.0))
@@ -464,19 +469,21 @@ def _check_same_dtype(input: Tensor, tensors, pattern, values: Tensor) -> None:
 
 @composite("method function")
 def index_put_(self: Tensor, indices, values: Tensor, accumulate: bool = False) -> Tensor:
-    """In-place version of `index_put`."""
+    """In-place version of `index_put`: writes `values` into this tensor and returns it."""
     tensors, pattern = _put_arguments("index_put_", self, indices, values)
     return _put(self, tensors, pattern, values, accumulate)
 
 
-# --- where elements are ----------------------------------------------------------------------------------------------
+# --- nonzero elements ------------------------------------------------------------------------------------------------
 
 
 @composite()
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out=None) -> Tensor:
-    """The indices of the elements that are not zero as `size` rows: the first of them, or filled up with `fill_value`.
+    """Returns the indices of nonzero elements as exactly `size` rows, truncated or padded with `fill_value`.
 
-    Raises: RuntimeError for a negative `size`, TypeError without one.
+    Raises:
+        RuntimeError: If `size` is negative.
+        TypeError: If `size` is missing.
 
     >>> import tensorgrad as torch
     >>> torch.nonzero_static(torch.tensor([0, 3, 4]), size=3)
@@ -501,9 +508,11 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out=None) 
 
 @composite()
 def nonzero(input: Tensor, *, as_tuple: bool = False, out=None):
-    """The positions of the elements that are not zero: a row each, or (`as_tuple`) a tensor for each dimension.
+    """Returns the indices of the nonzero elements: one row each or, with `as_tuple`, one tensor per dimension.
 
-    Raises: RuntimeError for an `out` that is not of int64, or beside `as_tuple`; TypeError for one that is no tensor.
+    Raises:
+        RuntimeError: If `out` is not int64, or is given together with `as_tuple`.
+        TypeError: If `out` is not a tensor.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([0, 3, 4]).nonzero()
@@ -525,7 +534,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out=None):
 
 @composite()
 def argwhere(input: Tensor) -> Tensor:
-    """The positions of the elements that are not zero, a row each.
+    """Returns the indices of the nonzero elements, one row each.
 
     >>> import tensorgrad as torch
     >>> torch.argwhere(torch.tensor([[0, 4], [5, 0]]))
@@ -537,7 +546,7 @@ def argwhere(input: Tensor) -> Tensor:
 
 @composite()
 def masked_select(input: Tensor, mask: Tensor, *, out=None) -> Tensor:
-    """The elements of `input` where `mask` (broadcast with it) is True, as one dimension.
+    """Returns the elements of `input` where `mask` (broadcast with it) is True, as a vector.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([1, 5, 3])

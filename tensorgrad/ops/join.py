@@ -1,4 +1,4 @@
-"""Several tensors as one: `cat`, `stack` and their relatives."""
+"""Joining several tensors into one: `cat`, `stack` and their relatives."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tensorgrad.tensor import Tensor
 
 
 def one_dtype(name: str, arrays: list) -> list:
-    """The arrays in the dtype to which all of them promote.
+    """Casts the arrays to the dtype to which all of them promote.
 
-    Raises: RuntimeError if they are not on one device.
+    Raises: RuntimeError if they are not on the same device.
     """
     first = arrays[0]
     target = first.dtype
@@ -31,7 +31,7 @@ def one_dtype(name: str, arrays: list) -> list:
     return [x if x.dtype == target else x.astype(target) for x in arrays]
 
 
-# --- behind one another ----------------------------------------------------------------------------------------------
+# --- concatenation ---------------------------------------------------------------------------------------------------
 
 
 def _prepare_cat(arrays, dim):
@@ -51,14 +51,14 @@ def _prepare_cat(arrays, dim):
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
         if x.shape != (0,) and shape is None:
             shape = x.shape
-    if shape is None:  # nothing but PyTorch's oldest empty tensors, for which every dimension will do
+    if shape is None:  # only legacy empty tensors of shape (0,), for which any `dim` is valid
         return one_dtype("cat", arrays), 0
     dim = wrap_dim(dim, len(shape))
     arrays = one_dtype("cat", arrays)
     kept = []
     for i, x in enumerate(arrays):
         if x.shape == (0,) and shape != (0,):
-            continue  # PyTorch's oldest empty tensor: it goes with every shape
+            continue  # a legacy empty tensor of shape (0,) fits every shape
         if x.ndim != len(shape):
             raise RuntimeError(f"Tensors must have same number of dimensions: got {len(shape)} and {x.ndim}")
         if x.shape[:dim] != shape[:dim] or x.shape[dim + 1 :] != shape[dim + 1 :]:
@@ -77,7 +77,7 @@ def _cat_shape(arrays, dim):
 
 
 def _parts(g, tensors_shape, dim):
-    """The gradients of the joined tensors: each its window of `g`."""
+    """Returns the gradients of the joined tensors: each one's slice of `g`."""
     from tensorgrad.ops.shape import window
 
     sizes = [0 if shape == (0,) and g.ndim > 1 else shape[dim] for shape in tensors_shape]
@@ -94,9 +94,11 @@ _cat = op("cat(tensors: tensors, dim: int = 0)", "join.cat", prepare=_prepare_ca
 
 @composite("function")
 def cat(tensors, dim: int = 0, *, out=None) -> Tensor:
-    """The tensors behind one another along `dim`, in the dtype to which they promote.
+    """Concatenates tensors along `dim`, in the dtype to which they promote.
 
-    Raises: ValueError for an empty list, RuntimeError for shapes that differ in another dimension.
+    Raises:
+        ValueError: If the list is empty.
+        RuntimeError: If the shapes differ in another dimension.
 
     >>> import tensorgrad as torch
     >>> torch.cat([torch.zeros(1, 2), torch.ones(1, 2)])
@@ -113,7 +115,7 @@ def _listed(tensors):
 alias("concat", cat, "function")
 alias("concatenate", cat, "function")
 
-# --- side by side ----------------------------------------------------------------------------------------------------
+# --- stacking --------------------------------------------------------------------------------------------------------
 
 
 def _prepare_stack(arrays, dim):
@@ -144,9 +146,10 @@ _stack = op("stack(tensors: tensors, dim: int = 0)", "join.stack", prepare=_prep
 
 @composite("function")
 def stack(tensors, dim: int = 0, *, out=None) -> Tensor:
-    """The tensors, all of one shape, side by side along a new dimension.
+    """Stacks tensors of the same shape along a new dimension.
 
-    Raises: RuntimeError for an empty list, or shapes that differ.
+    Raises:
+        RuntimeError: If the list is empty or the shapes differ.
 
     >>> import tensorgrad as torch
     >>> torch.stack([torch.tensor([1, 2]), torch.tensor([3, 4])], 1)
@@ -163,7 +166,7 @@ gradients.STACK = stack
 
 
 def _at_least(x: Tensor, ndim: int) -> Tensor:
-    """A view of `x` with at least so many dimensions, where NumPy's `atleast_*d` functions put the new ones."""
+    """Returns a view of `x` with at least `ndim` dimensions, adding new ones where NumPy's `atleast_*d` do."""
     have = x._array.ndim
     if have >= ndim:
         return x
@@ -182,7 +185,7 @@ def _atleast(name: str, ndim: int) -> None:
         return tuple(_at_least(x, ndim) for x in tensors)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The tensor (or tensors, as a tuple) as views with at least {ndim} dimension{'s' * (ndim > 1)}."
+    function.__doc__ = f"Views of the tensor (or tensors, as a tuple) with at least {ndim} dimension{'s' * (ndim > 1)}."
     composite("function")(function)
 
 
@@ -202,7 +205,7 @@ def _all(name: str, tensors, ndim: int) -> list[Tensor]:
 
 @composite("function")
 def hstack(tensors, *, out=None) -> Tensor:
-    """The tensors joined along their columns (vectors: behind one another).
+    """Joins tensors along dimension 1 (vectors: along dimension 0).
 
     >>> import tensorgrad as torch
     >>> torch.hstack([torch.tensor([1, 2]), torch.tensor([3])])
@@ -214,7 +217,7 @@ def hstack(tensors, *, out=None) -> Tensor:
 
 @composite("function")
 def vstack(tensors, *, out=None) -> Tensor:
-    """The tensors joined along their rows; vectors are rows.
+    """Joins tensors along dimension 0; vectors count as rows.
 
     >>> import tensorgrad as torch
     >>> torch.vstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
@@ -229,7 +232,7 @@ alias("row_stack", vstack, "function")
 
 @composite("function")
 def dstack(tensors, *, out=None) -> Tensor:
-    """The tensors joined along their third dimension.
+    """Joins tensors along the third dimension.
 
     >>> import tensorgrad as torch
     >>> torch.dstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
@@ -241,7 +244,7 @@ def dstack(tensors, *, out=None) -> Tensor:
 
 @composite("function")
 def column_stack(tensors, *, out=None) -> Tensor:
-    """The tensors joined along their columns; vectors are columns.
+    """Joins tensors along dimension 1; vectors count as columns.
 
     >>> import tensorgrad as torch
     >>> torch.column_stack([torch.tensor([1, 2]), torch.tensor([3, 4])])
@@ -275,7 +278,7 @@ _block_diag = op("block_diag(tensors: tensors)", "join.block_diag", where="",
 
 @composite("function")
 def block_diag(*tensors) -> Tensor:
-    """The matrices along the diagonal of one matrix of zeros; vectors are rows.
+    """Builds a block-diagonal matrix from matrices; vectors count as rows.
 
     >>> import tensorgrad as torch
     >>> torch.block_diag(torch.tensor([[1]]), torch.tensor([2, 3]))

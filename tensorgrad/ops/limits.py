@@ -1,4 +1,4 @@
-"""The larger or smaller of two, values kept between limits, and numbers in the place of nan and infinities."""
+"""Elementwise maxima and minima, clamping, and replacement of NaN and infinities."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from tensorgrad.tensor import Tensor
 maximum = pointwise("maximum(input, other)", "pointwise.maximum", numbers=(), in_place=False,
                     input=lambda g, input, other: _share(g, input == other, input < other),
                     other=lambda g, input, other: _share(g, input == other, input > other),
-                    doc="The larger of the two; nan if either is. A tie shares the gradient.")  # fmt: skip
+                    doc="The elementwise maximum; NaN if either is NaN. Ties split the gradient evenly.")  # fmt: skip
 minimum = pointwise("minimum(input, other)", "pointwise.minimum", numbers=(), in_place=False,
                     input=lambda g, input, other: _share(g, input == other, input > other),
                     other=lambda g, input, other: _share(g, input == other, input < other),
-                    doc="The smaller of the two; nan if either is. A tie shares the gradient.")  # fmt: skip
+                    doc="The elementwise minimum; NaN if either is NaN. Ties split the gradient evenly.")  # fmt: skip
 fmax = pointwise("fmax(input, other)", "pointwise.fmax", numbers=(), in_place=False,
                  input=lambda g, input, other: g.masked_fill(~((input >= other) | (other != other)), 0),
                  other=lambda g, input, other: g.masked_fill((input >= other) | (other != other), 0),
-                 doc="The larger of the two; if one is nan, the other.")  # fmt: skip
+                 doc="The elementwise maximum; if one element is NaN, the other.")  # fmt: skip
 fmin = pointwise("fmin(input, other)", "pointwise.fmin", numbers=(), in_place=False,
                  input=lambda g, input, other: g.masked_fill(~((input <= other) | (other != other)), 0),
                  other=lambda g, input, other: g.masked_fill((input <= other) | (other != other), 0),
-                 doc="The smaller of the two; if one is nan, the other.")  # fmt: skip
+                 doc="The elementwise minimum; if one element is NaN, the other.")  # fmt: skip
 clamp_min = pointwise("clamp_min(input, min)", "pointwise.maximum",
                       input=lambda g, input, min: g.masked_fill(~(input >= min), 0),
                       min=lambda g, input, min: g.masked_fill(~(input < min), 0),
-                      doc="input, but at least `min` (a number or tensor).")  # fmt: skip
+                      doc="input limited to values of at least `min` (a number or tensor).")  # fmt: skip
 clamp_max = pointwise("clamp_max(input, max)", "pointwise.minimum",
                       input=lambda g, input, max: g.masked_fill(~(input <= max), 0),
                       max=lambda g, input, max: g.masked_fill(~(input > max), 0),
-                      doc="input, but at most `max` (a number or tensor).")  # fmt: skip
+                      doc="input limited to values of at most `max` (a number or tensor).")  # fmt: skip
 _clamp_between = pointwise("clamp_between(input, min, max)", "pointwise.clamp_between", where="", in_place=False,
                            backward_name="ClampBackward1",
                            input=lambda g, input, min, max: g.masked_fill(~((input >= min) & (input <= max)), 0),
@@ -45,12 +45,12 @@ clamp_grad: Callable = pointwise("clamp_grad(grad, input, low: number, high: num
 
 
 def _share(g, tie, loses):
-    """A tie gives each side half of the gradient; the loser gets none."""
+    """Ties give each side half of the gradient; the loser gets none."""
     return (g / 2).where(tie, g).masked_fill(loses, 0)
 
 
 def _prepare_clamp(x, low, high):
-    """x in the dtype of the result, the limits in its kind of number."""
+    """Casts x to the dtype of the result and converts the limits to Python numbers of its category."""
     if x.dtype is dtypes.F32 and low.__class__ in _REAL_OR_NONE and high.__class__ in _REAL_OR_NONE:
         return x, low, high
     if x.dtype.kind == "c" or low.__class__ is complex or high.__class__ is complex:
@@ -63,7 +63,7 @@ def _prepare_clamp(x, low, high):
 
 
 def _limit(value, dtype):
-    """A limit as a number that the dtype has: small negative ones wrap in unsigned integers, as in PyTorch."""
+    """Converts a limit to a number that fits the dtype: as in PyTorch, negative ones wrap for unsigned integers."""
     if dtype.category == dtypes.FLOATING:
         return float(value)
     check_number(value, dtype)
@@ -78,9 +78,12 @@ _clamp = pointwise("clamp(input, min: number = None, max: number = None)", "poin
 
 @composite()
 def clamp(input: Tensor, min=None, max=None, *, out=None) -> Tensor:
-    """`input` limited to [min, max]: numbers or tensors, either may be missing; `max` wins where they cross.
+    """Limits the elements of `input` to [min, max]. Each limit is a number or a tensor, and one may be omitted.
 
-    Raises: RuntimeError if both are missing.
+    Where `min` is greater than `max`, the result is `max`.
+
+    Raises:
+        RuntimeError: If both limits are omitted.
 
     >>> import tensorgrad as torch
     >>> torch.clamp(torch.tensor([-2.0, 0.5, 3.0]), 0, 1)
@@ -114,7 +117,7 @@ def _prepare_nan_to_num(x, nan, posinf, neginf):
 nan_to_num = pointwise("nan_to_num(input, nan: number = 0.0, posinf: number = None, neginf: number = None)",
                        "pointwise.nan_to_num", prepare=_prepare_nan_to_num,
                        input=lambda g, input: g.masked_fill(~input.isfinite(), 0),
-                       doc="nan and infinities replaced by numbers (the dtype's limits unless given).")  # fmt: skip
+                       doc="Replaces NaN (by default with 0) and infinities (with the dtype's limits).")  # fmt: skip
 
 alias("clip", clamp, in_place_of="clamp")
 export("clip_", clamp_, "function")

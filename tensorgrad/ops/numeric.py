@@ -1,4 +1,4 @@
-"""Small numerics: integrals and slopes of samples, covariance, histograms of points, limits on norms, hashes."""
+"""Numerical helpers: integrals and gradients of samples, covariance, histograms, norm limits, hashes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tensorgrad.tensor import Tensor
 
 
 def _check_samples(name: str, y: Tensor, x: Tensor | None, dx) -> None:
-    """Raises: RuntimeError for booleans and steps that are not real, TypeError for both places and a step."""
+    """Raises: RuntimeError for booleans and for a step that is not real, TypeError if both `x` and `dx` are given."""
     if x is not None:
         if dx is not None:
             raise TypeError(f"{name}() received an invalid combination of arguments - got both x and dx")
@@ -37,15 +37,15 @@ def _check_samples(name: str, y: Tensor, x: Tensor | None, dx) -> None:
 
 
 def _pairs(y: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """All but the first and all but the last element along `dim`."""
+    """Returns all but the first and all but the last element along `dim`."""
     n = max(y.shape[dim] - 1, 0)
     return y.narrow(dim, y.shape[dim] - n, n), y.narrow(dim, 0, n)
 
 
 def _steps(name: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
-    """The distances between samples at places `x`, in a shape that broadcasts with y's pairs along `dim`.
+    """Returns the distances between the sample points `x`, in a shape that broadcasts with y's pairs along `dim`.
 
-    Raises: RuntimeError unless there is a place for each sample.
+    Raises: RuntimeError unless there is one point per sample.
     """
     if x.ndim == 1 and y.ndim > 1:
         if len(x) != y.shape[dim]:
@@ -65,12 +65,13 @@ def _sample_dim(y: Tensor, dim: int) -> int:
 
 @composite("function")
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx=None, dim: int = -1) -> Tensor:
-    """The integral along `dim` of the function that is linear between samples `y`, by the trapezoidal rule.
+    """Integrates samples `y` along `dim` by the trapezoidal rule.
 
-    The samples lie at places `x` (one per sample, or of a shape that broadcasts with y's) or at distance `dx`
-    (default: 1). The result has y's shape without `dim`.
+    The samples are at points `x` (one per sample, or of a shape that broadcasts with that of `y`) or `dx` apart
+    (default: 1). The result has the shape of `y` without `dim`.
 
-    Raises: RuntimeError for booleans, for a `dx` that is not real, and if x does not fit y.
+    Raises:
+        RuntimeError: If the dtype is boolean, `dx` is not real, or `x` does not fit `y`.
 
     >>> import tensorgrad as torch
     >>> torch.trapezoid(torch.tensor([1.0, 5.0, 10.0]))
@@ -94,7 +95,7 @@ def _trapezoid(name: str, y, x, dx, dim):
 
 @composite("function")
 def trapz(y: Tensor, x: Tensor | None = None, *, dx=None, dim: int = -1) -> Tensor:
-    """`trapezoid` under its old name.
+    """Alias of `trapezoid`.
 
     >>> import tensorgrad as torch
     >>> torch.trapz(torch.tensor([1.0, 5.0, 10.0]), dx=2)
@@ -105,9 +106,10 @@ def trapz(y: Tensor, x: Tensor | None = None, *, dx=None, dim: int = -1) -> Tens
 
 @composite("function")
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx=None, dim: int = -1) -> Tensor:
-    """The integrals of `trapezoid` up to the second, the third, ... and the last sample along `dim`.
+    """Integrates cumulatively along `dim` with `trapezoid`: up to the second, the third, ... and the last sample.
 
-    Raises: as `trapezoid`.
+    Raises:
+        RuntimeError: As for `trapezoid`.
 
     >>> import tensorgrad as torch
     >>> torch.cumulative_trapezoid(torch.tensor([1.0, 5.0, 10.0]))
@@ -121,20 +123,20 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx=None, dim: in
     return (_steps("cumulative_trapezoid", y, x, dim) * (right + left)).cumsum(dim) / 2.0
 
 
-# --- slopes of samples ---------------------------------------------------------------------------------------------
+# --- gradients of samples ------------------------------------------------------------------------------------------
 
 
 @composite("function")
 def gradient(input: Tensor, *, spacing=None, dim=None, edge_order: int = 1) -> tuple[Tensor, ...]:
-    """The slopes of a function given by samples, along each of the dimensions `dim` (default: all), by central
-    differences of second order; at the edges by differences of order `edge_order` (1 or 2).
+    """Estimates the gradient of a sampled function along the dimensions `dim` (default: all).
 
-    `spacing`: the distance between samples (a number; default: 1), one such number per dimension, or for each
-    dimension a one-dimensional tensor of the samples' coordinates. Returns a tuple with one tensor of the input's
-    shape per dimension.
+    Uses second-order central differences, and differences of order `edge_order` (1 or 2) at the edges. `spacing` is the
+    distance between samples (default: 1), one such number per dimension, or one vector of coordinates per dimension.
+    Returns a tuple with one tensor of the input's shape per dimension.
 
-    Raises: RuntimeError if spacing and dim have different lengths, for a dimension that is named twice or has fewer
-    than edge_order + 1 samples, and for uint8.
+    Raises:
+        RuntimeError: If `spacing` and `dim` differ in length, a dimension is repeated or has fewer than `edge_order` +
+            1 samples, or the dtype is uint8.
 
     >>> import tensorgrad as torch
     >>> torch.gradient(torch.tensor([1.0, 4.0, 9.0, 16.0]))
@@ -166,7 +168,7 @@ def gradient(input: Tensor, *, spacing=None, dim=None, edge_order: int = 1) -> t
 
 
 def _check_spacing(input: Tensor, spacing, dim, dims) -> None:
-    """Raises: RuntimeError unless there is one number per dimension, or one vector of coordinates."""
+    """Raises: RuntimeError unless there is one number, or one vector of coordinates, per dimension."""
     if len(spacing) != len(dims):
         expected = "torch.gradient expected spacing to be unspecified, a scalar"
         if dim is None:
@@ -197,10 +199,10 @@ def _check_spacing(input: Tensor, spacing, dim, dims) -> None:
 
 
 def _slope(f: Tensor, dim: int, h, edge_order: int) -> Tensor:
-    """The slopes along one dimension; `h` is the distance or the coordinates.
+    """Computes the slopes along one dimension; `h` is the distance or the coordinates.
 
-    Inside, and at the edges for order 2, it is the slope of the parabola through three neighbours; for equal distances
-    that is the central difference.
+    Interior slopes, and those at the edges for order 2, are those of the parabola through three neighbors; for equal
+    distances that is the central difference.
     """
     n = f.shape[dim]
 
@@ -224,7 +226,7 @@ def _slope(f: Tensor, dim: int, h, edge_order: int) -> Tensor:
     if edge_order == 1:
         return cat([(at(1) - at(0)) / first, inner, (at(n - 1) - at(n - 2)) / last], dim)
 
-    def end(x, y, z, a, b):  # the slope at x, where y is at distance a, and z at b from y
+    def end(x, y, z, a, b):  # the slope at x; y is at distance a from x, z at distance b from y
         return -x * ((a * 2 + b) / (a * (a + b))) + y * ((a + b) / (a * b)) - z * (a / (b * (a + b)))
 
     low = end(at(0), at(1), at(2), first, steps.narrow(dim, 1, 1))
@@ -236,7 +238,7 @@ def _slope(f: Tensor, dim: int, h, edge_order: int) -> Tensor:
 
 
 def _check_weights(name: str, weights: Tensor, observations: int, kind: str, fits: bool) -> None:
-    """Raises: RuntimeError unless there is a weight of the right kind, not negative, for every observation."""
+    """Raises: RuntimeError unless there is a nonnegative weight of the right kind for every observation."""
     if weights.ndim > 1:
         raise RuntimeError(
             f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.ndim} dimensions"
@@ -258,12 +260,14 @@ def _check_weights(name: str, weights: Tensor, observations: int, kind: str, fit
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
-    """The covariance matrix of the variables in the rows of `input`, whose columns are observations.
+    """Computes the covariance matrix of the variables in the rows of `input`, whose columns are observations.
 
-    `correction`: what is taken from the number of observations (1: unbiased). `fweights`: how often each observation
-    occurred (integers); `aweights`: how important each is (floats). One variable gives a 0-dimensional tensor.
+    `correction` is subtracted from the number of observations (1: unbiased). `fweights` are integer frequencies of the
+    observations, `aweights` their floating-point importance weights. A single variable gives a 0-dimensional tensor.
 
-    Raises: RuntimeError for more than two dimensions, booleans, and weights of the wrong dtype, size or sign.
+    Raises:
+        RuntimeError: If there are more than two dimensions, the dtype is boolean, or weights have the wrong dtype, size
+            or sign.
 
     >>> import tensorgrad as torch
     >>> torch.cov(torch.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
@@ -316,9 +320,10 @@ def _warn_of_freedom() -> None:
 
 @composite()
 def corrcoef(input: Tensor) -> Tensor:
-    """Pearson's correlation coefficients of the variables in the rows of `input`: `cov` divided by their deviations.
+    """Computes Pearson's correlation coefficients of the variables in the rows of `input`.
 
-    Raises: RuntimeError for more than two dimensions.
+    Raises:
+        RuntimeError: If there are more than two dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.corrcoef(torch.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
@@ -353,15 +358,17 @@ _histogramdd = op("histogramdd_(input, edges: tensors, weight=None, density: boo
 
 @composite("function")
 def histogramdd(input: Tensor, bins, range=None, weight: Tensor | None = None, density: bool = False):
-    """How many of the points in the last dimension of `input` lie in each cell of a grid; the last cell of each
-    dimension is closed.
+    """Counts the points in the last dimension of `input` in each cell of a grid; the last cell per dimension is closed.
 
-    `bins`: for each dimension the number of equal parts of `range` (low, high for each in turn; default: of the
-    data's range), one number for all, or a list of ascending tensors of edges. `weight` (the input's shape without
-    its last dimension) is summed instead of counted; `density` makes the integral over the grid 1.
+    `bins` is, for each dimension, the number of equal intervals of `range` (low, high for each in turn; default: the
+    data's range), one number for all, or a list of ascending tensors of edges. `weight` (of the input's shape without
+    its last dimension) is summed instead of counted; `density` normalizes the integral over the grid to 1.
 
-    Returns a named tuple (hist, bin_edges). Raises: RuntimeError if the numbers of dimensions differ, for a range
-    that is not finite or reversed, and for a weight of another shape or dtype.
+    Returns a named tuple (hist, bin_edges).
+
+    Raises:
+        RuntimeError: If the numbers of dimensions differ, the range is infinite or reversed, or `weight` has the wrong
+            shape or dtype.
 
     >>> import tensorgrad as torch
     >>> torch.histogramdd(torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]]), bins=[2, 2]).hist
@@ -433,7 +440,7 @@ def _check_count(count: int, d: int) -> None:
 
 
 def _equal_edges(input: Tensor, counts: list[int], range) -> list[Tensor]:
-    """The edges of equal bins, a tensor for each dimension."""
+    """Computes the edges of equal bins, one tensor per dimension."""
     n = input.shape[-1]
     if len(counts) != n:
         raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
@@ -470,9 +477,10 @@ def _equal_edges(input: Tensor, counts: list[int], range) -> list[Tensor]:
 
 @composite(in_place=True)
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out=None) -> Tensor:
-    """Each slice along `dim` scaled down to the p-norm `maxnorm` where its own is larger.
+    """Scales down each slice along `dim` whose p-norm is larger than `maxnorm` to that norm.
 
-    Raises: RuntimeError for fewer than two dimensions, a `p` that is not positive, or a negative maxnorm.
+    Raises:
+        RuntimeError: If there are fewer than two dimensions, `p` is not positive, or `maxnorm` is negative.
 
     >>> import tensorgrad as torch
     >>> torch.renorm(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 2, 0, 1.0)
@@ -492,16 +500,17 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out=None) -> Te
     others = [d for d in range(input.ndim) if d != dim]
     half = input.dtype.itemsize == 2
     norm = vector_norm(input, p, others, True, dtype=dtypes.float32 if half else None)
-    scale = (maxnorm / (norm + 1e-7)).masked_fill(~(norm > maxnorm), 1.0)  # also where it is nan
+    scale = (maxnorm / (norm + 1e-7)).masked_fill(~(norm > maxnorm), 1.0)  # also for NaN
     result = input * scale.to(input.dtype)
     return store_out("renorm", out, result)
 
 
 @composite("function")
 def frobenius_norm(input: Tensor, dim, keepdim: bool = False, *, out=None) -> Tensor:
-    """√(Σ |x|²) over one or two dimensions `dim` (an empty list: over all).
+    """Computes √(Σ |x|²) over one or two dimensions `dim` (an empty list: over all).
 
-    Raises: RuntimeError for integers, and for more than two dimensions.
+    Raises:
+        RuntimeError: If the dtype is integral, or there are more than two dimensions in `dim`.
 
     >>> import tensorgrad as torch
     >>> torch.frobenius_norm(torch.tensor([[3.0, 4.0]]), dim=(0, 1))
@@ -523,9 +532,10 @@ def _check_norm_dtype(input: Tensor) -> None:
 
 @composite("function")
 def nuclear_norm(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
-    """The sum of the singular values of the matrices in the two dimensions `dim` (default: the last two).
+    """Sums the singular values of the matrices in the two dimensions `dim` (default: the last two).
 
-    Raises: RuntimeError for integers, and for fewer than two dimensions.
+    Raises:
+        RuntimeError: If the dtype is integral, or there are fewer than two dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.nuclear_norm(torch.tensor([[3.0, 0.0], [0.0, -4.0]]))
@@ -548,9 +558,11 @@ def nuclear_norm(input: Tensor, dim=None, keepdim: bool = False, *, out=None) ->
 
 @composite("function")
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
-    """The `pow`-norm of each slice of `v` along `dim`, in a shape that broadcasts with v; of all for dim -1.
+    """Computes the `pow`-norm of each slice of `v` along `dim` (-1: of all), in a shape that broadcasts with `v`.
 
-    Raises: RuntimeError for integers, IndexError for a dimension that is not there.
+    Raises:
+        RuntimeError: If the dtype is integral.
+        IndexError: If the dimension does not exist.
 
     >>> import tensorgrad as torch
     >>> torch.norm_except_dim(torch.tensor([[3.0, 4.0], [6.0, 8.0]]))
@@ -564,7 +576,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     dim = wrap_dim(dim, v.ndim)
     others = [d for d in range(v.ndim) if d != dim]
-    if not others:  # a slice is one number
+    if not others:  # each slice is a single element
         return v.abs() if pow else (v != 0).to(v.dtype)
     return vector_norm(v, pow, others, True)
 
@@ -589,7 +601,7 @@ def _check_hash(x, dim, keepdim, mode):
 hash_tensor = reduction(
     "hash_tensor(input, dim: dims = (), *, keepdim: bool = False, mode: int = 0)", "numeric.hash_tensor",
     prepare=_check_hash,
-    doc="The exclusive or of the elements' bits (of float64 or int64) over `dim`, as uint64: a cheap hash.\n\n"
+    doc="A cheap hash: the XOR over `dim` of the elements' bits (as float64 or int64), as uint64.\n\n"
         ">>> import tensorgrad as torch\n>>> torch.hash_tensor(torch.tensor([1, 2, 4]))\n"
         "tensor(7, dtype=torch.uint64)",
 )  # fmt: skip

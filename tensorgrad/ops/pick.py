@@ -1,4 +1,4 @@
-"""Elements by their places along one dimension, and back: the derivative of all that selects (max, sort, ...)."""
+"""Gathers elements by index along one dimension, and scatters them back: the derivative of max, sort and the like."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ pick = op(
     "pick(input, index, dim: int, folded: bool)", "reduce.pick", where="", backward_name="GatherBackward0",
     shape=lambda x, index, dim, folded: (index.shape, x.dtype),
     input=lambda g, index, input_shape, dim, folded: place(g, index, input_shape, dim, folded, True),
-    doc="The elements that `index` names along `dim`; `folded`: the dimension is gone from `index` and result.",
+    doc="The elements at `index` along `dim`; `folded`: `index` and the result lack that dimension.",
 )  # fmt: skip
 place = op(
     "place(input, index, shape: shape, dim: int, folded: bool, repeats: bool)", "reduce.place", where="",
     shape=lambda x, index, shape, *rest: (shape, x.dtype), backward_name="ScatterAddBackward0",
     input=lambda g, index, dim, folded: pick(g, index, dim, folded),
-    doc="Zeros of `shape` with `input` where `pick` would take it from; `repeats`: places may occur twice.",
+    doc="Zeros of `shape`, with `input` at the positions `pick` reads; `repeats`: indices may repeat.",
 )  # fmt: skip

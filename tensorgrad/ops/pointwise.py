@@ -1,7 +1,7 @@
-"""Arithmetic on corresponding elements: sums, products, powers, exponentials, trigonometry, rounding.
+"""Elementwise arithmetic: sums, products, powers, exponentials, trigonometry, rounding.
 
-Limits (`maximum`, `clamp`) are in `limits`, comparisons and choices in `compare`, complex parts in `complex`,
-functions with names of their own in `special`.
+Limits (`maximum`, `clamp`) are in `limits`, comparisons and selection in `compare`, complex parts in `complex`,
+special functions in `special`.
 
 Gradients of complex functions follow PyTorch's convention: the gradient of a real loss with respect to z is
 ∂L/∂Re z + i ∂L/∂Im z, so a holomorphic function f contributes g · conj(f′(z)).
@@ -31,19 +31,19 @@ LN2, LN10 = math.log(2), math.log(10)
 
 
 def conj(value):
-    """The complex conjugate of a tensor or number; a real one itself."""
+    """Returns the complex conjugate of a tensor or number; a real one is returned unchanged."""
     if isinstance(value, Tensor):
         return value.conj() if value._array.dtype.kind == "c" else value
     return value.conjugate()
 
 
 def category_of(value) -> int:
-    """The category (bool, integer, floating, complex) of a tensor or number."""
+    """Returns the category (bool, integer, floating, complex) of a tensor or number."""
     return (value.dtype if isinstance(value, Tensor) else dtypes.of_number(value)).category
 
 
 def zero(g):
-    """The gradient of a step function: 0 wherever it exists."""
+    """Returns the gradient of a step function: 0 wherever it exists."""
     return zeros_like(g)
 
 
@@ -67,17 +67,17 @@ _rdiv = pointwise("rdiv(input, other)", "pointwise.divide_into", rule="float", o
                   other=lambda g, input: g / conj(input))  # fmt: skip
 floor_divide = pointwise("floor_divide(input, other)", "pointwise.floor_divide", numbers="all", operator="floordiv",
                          input=no_derivative("floor_divide"), other=no_derivative("floor_divide"),
-                         doc="⌊input / other⌋. Raises: RuntimeError for integers divided by zero.")  # fmt: skip
+                         doc="⌊input / other⌋. Raises RuntimeError for integer division by zero.")  # fmt: skip
 _div_floor = pointwise("div_floor(input, other)", "pointwise.floor_divide", numbers="all", where="",
                        in_place=False, backward_name="DivBackward2", input=zero, other=zero)  # fmt: skip
 _div_trunc = pointwise("div_trunc(input, other)", "pointwise.trunc_divide", numbers="all", where="",
                        in_place=False, backward_name="DivBackward2", input=zero, other=zero)  # fmt: skip
 remainder = pointwise("remainder(input, other)", "pointwise.remainder", numbers="all", operator="mod",
                       input=lambda g: g, other=lambda g, input, other: -g * _div_floor(input, other),
-                      doc="input - other · ⌊input / other⌋: the divisor's sign, as Python's %.")  # fmt: skip
+                      doc="input - other · ⌊input / other⌋, with the divisor's sign, like Python's %.")  # fmt: skip
 fmod = pointwise("fmod(input, other)", "pointwise.fmod",
                  input=lambda g: g, other=lambda g, input, other: -g * _div_trunc(input, other),
-                 doc="What the quotient rounded towards zero leaves: the dividend's sign, as C's fmod.")  # fmt: skip
+                 doc="The remainder with the dividend's sign, like C's fmod.")  # fmt: skip
 neg = pointwise("neg(input)", "negative", input=lambda g: -g, doc="-input.")
 reciprocal = pointwise("reciprocal(input)", "reciprocal", rule="float", input=lambda g, out: -g * conj(out * out),
                        doc="1 / input; ±∞ at ±0.")  # fmt: skip
@@ -90,7 +90,7 @@ addcdiv = pointwise("addcdiv(input, tensor1, tensor2, *, value: number = 1)", "p
                     input=lambda g: g,
                     tensor1=lambda g, tensor2, value: g * conj(value / tensor2),
                     tensor2=lambda g, tensor1, tensor2, value: -g * conj(value * tensor1 / (tensor2 * tensor2)),
-                    doc="input + value · tensor1 / tensor2; RuntimeError for integers.")  # fmt: skip
+                    doc="input + value · tensor1 / tensor2. Raises RuntimeError for integers.")  # fmt: skip
 _lerp = pointwise("lerp(input, end, weight)", "pointwise.lerp", where="", numbers=("weight",),
                   input=lambda g, weight: g * conj(1 - weight), end=lambda g, weight: g * conj(weight),
                   weight=lambda g, input, end: g * conj(end - input))  # fmt: skip
@@ -98,16 +98,16 @@ _lerp_by_number = pointwise("lerp_by_number(input, end, weight: float)", "pointw
                             in_place=False, backward_name="LerpBackward0", numbers=(),
                             input=lambda g, weight: g * (1 - weight), end=lambda g, weight: g * weight)  # fmt: skip
 gcd = pointwise("gcd(input, other)", "pointwise.gcd", numbers=(),
-                doc="The greatest common divisor. Raises: NotImplementedError unless both are integers.")  # fmt: skip
+                doc="The greatest common divisor. Raises NotImplementedError unless both are integers.")  # fmt: skip
 lcm = pointwise("lcm(input, other)", "pointwise.lcm", numbers=(),
-                doc="The least common multiple. Raises: NotImplementedError unless both are integers.")  # fmt: skip
+                doc="The least common multiple. Raises NotImplementedError unless both are integers.")  # fmt: skip
 
 _add_in_place, _sub_in_place, _div_in_place = Tensor.add_, Tensor.sub_, Tensor.div_
 
 
 @composite()
 def add(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
-    """`input + alpha · other`, elementwise with broadcasting.
+    """Computes `input + alpha · other`, elementwise with broadcasting.
 
     >>> import tensorgrad as torch
     >>> torch.add(torch.tensor([1, 2]), 10, alpha=2)
@@ -120,7 +120,7 @@ def add(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
 
 @composite()
 def sub(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
-    """`input - alpha · other`, elementwise with broadcasting.
+    """Computes `input - alpha · other`, elementwise with broadcasting.
 
     >>> import tensorgrad as torch
     >>> torch.sub(torch.tensor([1, 2]), 10, alpha=2)
@@ -133,7 +133,7 @@ def sub(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
 
 @composite("function")
 def rsub(input: Tensor, other, *, alpha=1) -> Tensor:
-    """`other - alpha · input`.
+    """Computes `other - alpha · input`, elementwise with broadcasting.
 
     >>> import tensorgrad as torch
     >>> torch.rsub(torch.tensor([1, 2]), 10)
@@ -143,9 +143,9 @@ def rsub(input: Tensor, other, *, alpha=1) -> Tensor:
 
 
 def _scaled(input, other, alpha):
-    """`alpha · other`. Raises: RuntimeError if alpha's category is above that of both operands."""
+    """Returns `alpha · other`. Raises: RuntimeError if alpha's category is above that of both operands."""
     if isinstance(other, Tensor) and isinstance(input, Tensor) and other._array.dtype is not input._array.dtype:
-        other = other.to(dtypes.result_type_of([input._array, other._array]))  # the product, too, is in this dtype
+        other = other.to(dtypes.result_type_of([input._array, other._array]))  # the product has this dtype, too
     if alpha.__class__ is float and isinstance(other, Tensor) and other._array.dtype.kind == "f":
         return other * alpha
     category = max(category_of(v) for v in (input, other))
@@ -178,9 +178,10 @@ def sub_(self: Tensor, other, *old, alpha=1) -> Tensor:
 
 @composite()
 def div(input: Tensor, other, *, rounding_mode: str | None = None, out=None) -> Tensor:
-    """The quotient; `rounding_mode` "floor" or "trunc" rounds it and keeps integers integers.
+    """Divides elementwise; `rounding_mode` "floor" or "trunc" rounds the quotient and keeps integer dtypes.
 
-    Raises: RuntimeError for another rounding mode, or for an integer division by zero.
+    Raises:
+        RuntimeError: If the rounding mode is unknown, or integers are divided by zero with rounding.
 
     >>> import tensorgrad as torch
     >>> torch.div(torch.tensor([-7, 7]), 2, rounding_mode="trunc")
@@ -201,7 +202,7 @@ def _rounded_division(mode: str):
 
 @composite("method")
 def div_(self: Tensor, other, *, rounding_mode: str | None = None) -> Tensor:
-    """Divides in place."""
+    """Divides this tensor in place."""
     if rounding_mode is None:
         return _div_in_place(self, other)
     return inplace.replace(self, _rounded_division(rounding_mode), (other,), {})
@@ -209,7 +210,7 @@ def div_(self: Tensor, other, *, rounding_mode: str | None = None) -> Tensor:
 
 @composite()
 def true_divide(input: Tensor, other, *, out=None) -> Tensor:
-    """The quotient, always floating-point or complex.
+    """Divides elementwise; the quotient is always floating-point or complex.
 
     >>> import tensorgrad as torch
     >>> torch.true_divide(torch.tensor([3, 4]), 2)
@@ -220,9 +221,10 @@ def true_divide(input: Tensor, other, *, out=None) -> Tensor:
 
 @composite()
 def lerp(input: Tensor, end: Tensor, weight, *, out=None) -> Tensor:
-    """`input + weight · (end - input)`; `weight` a number or tensor.
+    """Interpolates linearly: `input + weight · (end - input)`, where `weight` is a number or tensor.
 
-    Raises: RuntimeError if the dtypes differ.
+    Raises:
+        RuntimeError: If the dtypes differ.
 
     >>> import tensorgrad as torch
     >>> torch.lerp(torch.zeros(2), torch.ones(2), 0.25)
@@ -231,7 +233,7 @@ def lerp(input: Tensor, end: Tensor, weight, *, out=None) -> Tensor:
     if input.dtype.category < dtypes.FLOATING:
         unsupported("lerp", input._array)
     if isinstance(weight, Tensor) and not weight._array.ndim and weight.dtype.category <= input.dtype.category:
-        weight = weight.to(input.dtype)  # a number in a tensor may have any dtype
+        weight = weight.to(input.dtype)  # a 0-dimensional weight may have any dtype
     for name, value in (("end", end), ("weight", weight)):
         if isinstance(value, Tensor) and value.dtype is not input.dtype:
             raise RuntimeError(f"expected dtype {short_name(input)} for `{name}` but got dtype {short_name(value)}")
@@ -242,19 +244,22 @@ def lerp(input: Tensor, end: Tensor, weight, *, out=None) -> Tensor:
 
 @composite("method")
 def lerp_(self: Tensor, end: Tensor, weight) -> Tensor:
-    """Moves this tensor towards `end` in place."""
+    """Moves this tensor towards `end` by linear interpolation, in place."""
     return inplace.replace(self, lerp, (end, weight), {})
 
 
 def short_name(tensor: Tensor) -> str:
-    """The name of a tensor's dtype in those messages that say `double` and `long`."""
+    """Returns the dtype's C++ name, for those messages that say `double` and `long`."""
     names = {"float32": "float", "float64": "double", "float16": "c10::Half", "int64": "long", "int32": "int"}
     return names.get(tensor.dtype.name, tensor.dtype.name)
 
 
 @composite()
 def positive(input: Tensor) -> Tensor:
-    """`input` itself. Raises: RuntimeError for booleans.
+    """Returns `input` itself.
+
+    Raises:
+        RuntimeError: If the tensor is boolean.
 
     >>> import tensorgrad as torch
     >>> torch.positive(torch.tensor([-1.0, 2.0]))
@@ -278,44 +283,44 @@ square = pointwise("square(input)", lambda xp, x: xp.multiply(x, x), backward_na
                    prepare=lambda x: (x.astype(np.int64) if x.dtype.kind == "b" else x,),
                    input=lambda g, input: g * conj(input * 2), doc="input².")  # fmt: skip
 sqrt = pointwise("sqrt(input)", "sqrt", rule="float", on_arrays=True, input=lambda g, out: g / conj(out * 2),
-                 doc="√input; nan below 0.")  # fmt: skip
+                 doc="The square root; NaN below 0.")  # fmt: skip
 rsqrt = pointwise("rsqrt(input)", "pointwise.rsqrt", rule="float",
                   input=lambda g, out: g * conj(out * out * out) * -0.5,
-                  doc="1 / √input; ∞ at 0, nan below.")  # fmt: skip
+                  doc="The reciprocal square root 1 / √input; ∞ at 0, NaN below.")  # fmt: skip
 exp = pointwise("exp(input)", "exp", rule="float", on_arrays=True, input=lambda g, out: g * conj(out),
-                doc="e to the power `input`.")  # fmt: skip
+                doc="The exponential: e to the power `input`.")  # fmt: skip
 exp2 = pointwise("exp2(input)", "exp2", rule="float", input=lambda g, out: g * conj(out) * LN2,
                  doc="2 to the power `input`.")  # fmt: skip
 expm1 = pointwise("expm1(input)", "expm1", rule="float", input=lambda g, out: g * conj(out + 1),
                   doc="exp(input) - 1, accurate near 0.")  # fmt: skip
 log = pointwise("log(input)", "log", rule="float", on_arrays=True, input=lambda g, input: g / conj(input),
-                doc="The natural logarithm; -∞ at 0, nan below.")  # fmt: skip
+                doc="The natural logarithm; -∞ at 0, NaN below.")  # fmt: skip
 log2 = pointwise("log2(input)", "log2", rule="float", input=lambda g, input: g / conj(input * LN2),
-                 doc="The logarithm in base 2; -∞ at 0, nan below.")  # fmt: skip
+                 doc="The logarithm in base 2; -∞ at 0, NaN below.")  # fmt: skip
 log10 = pointwise("log10(input)", "log10", rule="float", input=lambda g, input: g / conj(input * LN10),
-                  doc="The logarithm in base 10; -∞ at 0, nan below.")  # fmt: skip
+                  doc="The logarithm in base 10; -∞ at 0, NaN below.")  # fmt: skip
 log1p = pointwise("log1p(input)", "log1p", rule="float", input=lambda g, input: g / conj(input + 1),
                   doc="log(1 + input), accurate near 0.")  # fmt: skip
 logaddexp = pointwise("logaddexp(input, other)", "pointwise.logaddexp", numbers=(), in_place=False,
                       input=lambda g, input, other: g / conj((other - input).exp() + 1),
                       other=lambda g, input, other: g / conj((input - other).exp() + 1),
-                      doc="log(exp(input) + exp(other)), without overflow.")  # fmt: skip
+                      doc="log(exp(input) + exp(other)), computed without overflow.")  # fmt: skip
 logaddexp2 = pointwise("logaddexp2(input, other)", lambda xp, x, y: kernels.logaddexp(xp, x, y, 2), numbers=(),
                        in_place=False,
                        input=lambda g, input, other: g / ((other - input).exp2() + 1),
                        other=lambda g, input, other: g / ((input - other).exp2() + 1),
-                       doc="log2(2 ** input + 2 ** other), without overflow.")  # fmt: skip
+                       doc="log2(2 ** input + 2 ** other), computed without overflow.")  # fmt: skip
 
 
 def _power_slope(x, n):
-    """The derivative of x**n by x; 0 where n is 0, also at x = 0."""
+    """The derivative of x**n with respect to x; 0 where n is 0, also at x = 0."""
     if isinstance(n, Tensor):
         return (n * _pow(x, n - 1)).masked_fill(n == 0, 0)
     return zeros_like(x) if n == 0 else _pow(x, n - 1) * n
 
 
 def _exponent_slope(x, n, power):
-    """The derivative of x**n by n: x**n · log x (complex where n is), and 0 where x = 0 and n >= 0."""
+    """The derivative of x**n with respect to n: x**n · log x (complex if n is), and 0 where x = 0 and n >= 0."""
     flat = n.real >= 0
     if n.is_complex():
         flat = flat & (n.imag == 0)
@@ -329,9 +334,10 @@ def _exponent_slope(x, n, power):
 
 @composite()
 def pow(input, exponent, *, out=None) -> Tensor:
-    """`input` to the power `exponent`, elementwise; either may be a number.
+    """Raises `input` to the power `exponent`, elementwise with broadcasting; either may be a number.
 
-    Raises: RuntimeError for an integer tensor with a negative integer as exponent.
+    Raises:
+        RuntimeError: If `input` is an integer tensor and `exponent` a negative integer.
 
     >>> import tensorgrad as torch
     >>> torch.pow(2, torch.arange(4))
@@ -352,7 +358,7 @@ _pow_in_place, _pow_operator = Tensor.pow_, Tensor.__pow__
 
 @composite("method")
 def pow_(self: Tensor, exponent) -> Tensor:
-    """Raises to the power `exponent` in place."""
+    """Raises this tensor to the power `exponent` in place."""
     if exponent.__class__ is int and exponent < 0:
         _check_integer_power(self)
     return _pow_in_place(self, exponent)
@@ -369,7 +375,7 @@ Tensor.__pow__ = _pow_checked
 
 @composite()
 def float_power(input, exponent, *, out=None) -> Tensor:
-    """`input` to the power `exponent` in float64 (complex128, if either is complex).
+    """Raises `input` to the power `exponent` in float64, or in complex128 if either is complex.
 
     >>> import tensorgrad as torch
     >>> torch.float_power(torch.tensor([2, 3]), -1)
@@ -385,7 +391,11 @@ def float_power(input, exponent, *, out=None) -> Tensor:
 
 @composite("method")
 def float_power_(self: Tensor, exponent) -> Tensor:
-    """Raises to the power `exponent` in place. Raises: RuntimeError unless this tensor has the result's dtype."""
+    """Raises this tensor to the power `exponent` in place.
+
+    Raises:
+        RuntimeError: If this tensor's dtype is not that of the result (float64 or complex128).
+    """
     complex_result = dtypes.COMPLEX in (category_of(self), category_of(exponent))
     needed = dtypes.complex128 if complex_result else dtypes.float64
     if self.dtype is not needed:
@@ -398,7 +408,7 @@ def float_power_(self: Tensor, exponent) -> Tensor:
 
 @composite(in_place=True)
 def ldexp(input: Tensor, other: Tensor, *, out=None) -> Tensor:
-    """`input · 2 ** other`.
+    """Computes `input · 2 ** other`.
 
     >>> import tensorgrad as torch
     >>> torch.ldexp(torch.tensor([1.0]), torch.arange(3))
@@ -424,9 +434,10 @@ FrexpResult = return_type("frexp", "mantissa", "exponent")
 
 @composite()
 def frexp(input: Tensor, *, out=None):
-    """Mantissas in ±[0.5, 1) and exponents (int32) with `input = mantissa · 2 ** exponent`.
+    """Decomposes `input` into mantissas in ±[0.5, 1) and int32 exponents: `input = mantissa · 2 ** exponent`.
 
-    Raises: RuntimeError unless `input` is floating-point.
+    Raises:
+        RuntimeError: If `input` is not floating-point.
 
     >>> import tensorgrad as torch
     >>> torch.frexp(torch.tensor([9.0]))
@@ -449,17 +460,17 @@ tan = pointwise("tan(input)", "tan", rule="float", input=lambda g, out: g * conj
                 doc="The tangent of an angle in radians.")  # fmt: skip
 asin = pointwise("asin(input)", "arcsin", rule="float",
                  input=lambda g, input: g * conj((1 - input * input).rsqrt()),
-                 doc="The angle in [-π/2, π/2] (radians) with this sine; nan outside of [-1, 1].")  # fmt: skip
+                 doc="The arcsine in radians, in [-π/2, π/2]; NaN outside [-1, 1].")  # fmt: skip
 acos = pointwise("acos(input)", "arccos", rule="float",
                  input=lambda g, input: -g * conj((1 - input * input).rsqrt()),
-                 doc="The angle in [0, π] (radians) with this cosine; nan outside of [-1, 1].")  # fmt: skip
+                 doc="The arccosine in radians, in [0, π]; NaN outside [-1, 1].")  # fmt: skip
 atan = pointwise("atan(input)", "arctan", rule="float",
                  input=lambda g, input: g / conj(input * input + 1),
-                 doc="The angle in [-π/2, π/2] (radians) with this tangent.")  # fmt: skip
+                 doc="The arctangent in radians, in [-π/2, π/2].")  # fmt: skip
 atan2 = pointwise("atan2(input, other)", "arctan2", numbers=(), rule="float",
                   input=lambda g, input, other: g * other * _inverse_square(input, other),
                   other=lambda g, input, other: -g * input * _inverse_square(input, other),
-                  doc="The angle in [-π, π] (radians) of the point x = other, y = input.")  # fmt: skip
+                  doc="The angle in radians, in [-π, π], of the point x = other, y = input.")  # fmt: skip
 sinh = pointwise("sinh(input)", "sinh", rule="float", input=lambda g, input: g * conj(input.cosh()),
                  doc="The hyperbolic sine (eˣ - e⁻ˣ) / 2.")  # fmt: skip
 cosh = pointwise("cosh(input)", "cosh", rule="float", input=lambda g, input: g * conj(input.sinh()),
@@ -470,16 +481,16 @@ tanh = pointwise("tanh(input)", "tanh", rule="float", backward_kernel="pointwise
 asinh = pointwise("asinh(input)", "arcsinh", rule="float", input=lambda g, input: g * conj((input * input + 1).rsqrt()),
                   doc="The inverse hyperbolic sine log(x + √(x² + 1)).")  # fmt: skip
 acosh = pointwise("acosh(input)", "arccosh", rule="float", input=lambda g, input: g * conj((input * input - 1).rsqrt()),
-                  doc="The inverse hyperbolic cosine log(x + √(x² - 1)); nan below 1.")  # fmt: skip
+                  doc="The inverse hyperbolic cosine log(x + √(x² - 1)); NaN below 1.")  # fmt: skip
 atanh = pointwise("atanh(input)", "arctanh", rule="float", input=lambda g, input: g / conj(1 - input * input),
-                  doc="The inverse hyperbolic tangent ½ log((1 + x) / (1 - x)); ±∞ at ±1, nan beyond.")  # fmt: skip
+                  doc="The inverse hyperbolic tangent ½ log((1 + x) / (1 - x)); ±∞ at ±1, NaN beyond.")  # fmt: skip
 hypot = pointwise("hypot(input, other)", kernels.floats_only("hypot"), numbers=(),
                   input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out),
-                  doc="√(input² + other²), without overflow.")  # fmt: skip
+                  doc="The hypotenuse √(input² + other²), computed without overflow.")  # fmt: skip
 deg2rad = pointwise("deg2rad(input)", lambda xp, x: xp.multiply(x, x.dtype.type(math.pi / 180)), rule="float",
-                    input=lambda g: g * (math.pi / 180), doc="Degrees as radians.")  # fmt: skip
+                    input=lambda g: g * (math.pi / 180), doc="Converts degrees to radians.")  # fmt: skip
 rad2deg = pointwise("rad2deg(input)", lambda xp, x: xp.multiply(x, x.dtype.type(180 / math.pi)), rule="float",
-                    input=lambda g: g * (180 / math.pi), doc="Radians as degrees.")  # fmt: skip
+                    input=lambda g: g * (180 / math.pi), doc="Converts radians to degrees.")  # fmt: skip
 
 
 def _inverse_square(x, y):
@@ -491,29 +502,29 @@ def _inverse_square(x, y):
 # --- sign and rounding ---------------------------------------------------------------------------------------------
 
 abs_ = pointwise("abs(input)", "absolute", input=lambda g, input: g * input.sgn(),
-                 doc="The absolute value; real for complex input.")  # fmt: skip
+                 doc="The absolute value; complex input gives a real result.")  # fmt: skip
 sign = pointwise("sign(input)", "pointwise.sign", input=zero,
-                 doc="-1, 0 or 1. Raises: NotImplementedError for complex tensors.")  # fmt: skip
+                 doc="The sign: -1, 0 or 1. Raises NotImplementedError for complex tensors.")  # fmt: skip
 sgn = pointwise("sgn(input)", "pointwise.sgn", input=lambda g, input, out: _sgn_slope(g, input, out),
-                doc="input / |input|, 0 at 0: the sign, and the direction of a complex number.")  # fmt: skip
+                doc="The sign input / |input|, 0 at 0; for complex numbers, the direction.")  # fmt: skip
 copysign = pointwise("copysign(input, other)", "copysign", rule="float", other=zero,
                      input=lambda g, input, out: (g * (out / input)).masked_fill(input == 0, 0),
-                     doc="The size of `input` with the sign of `other`.")  # fmt: skip
+                     doc="The magnitude of `input` with the sign of `other`.")  # fmt: skip
 nextafter = pointwise("nextafter(input, other)", kernels.floats_only("nextafter"), numbers=(),
                       input=lambda g, input, other: g.masked_fill(input == other, 0), other=zero,
-                      doc="The next floating-point number after `input` towards `other`.")  # fmt: skip
+                      doc="The next representable floating-point number after `input` towards `other`.")  # fmt: skip
 _heaviside = pointwise("heaviside(input, values)", "pointwise.heaviside", numbers=(), where="",
                        input=no_derivative("heaviside"), values=no_derivative("heaviside"))  # fmt: skip
-floor = pointwise("floor(input)", kernels.whole("floor"), input=zero, doc="The largest integer <= input.")
-ceil = pointwise("ceil(input)", kernels.whole("ceil"), input=zero, doc="The smallest integer >= input.")
-trunc = pointwise("trunc(input)", kernels.whole("trunc"), input=zero, doc="input without its fraction.")
+floor = pointwise("floor(input)", kernels.whole("floor"), input=zero, doc="The floor: the largest integer <= input.")
+ceil = pointwise("ceil(input)", kernels.whole("ceil"), input=zero, doc="The ceiling: the smallest integer >= input.")
+trunc = pointwise("trunc(input)", kernels.whole("trunc"), input=zero, doc="The integer part: rounds towards zero.")
 round_ = pointwise("round(input, *, decimals: int = 0)", "pointwise.round_decimals", input=zero,
-                   doc="Rounded to `decimals` places (negative: before the point), halves to even.")  # fmt: skip
+                   doc="Rounds to `decimals` decimal places, which may be negative; halves go to even.")  # fmt: skip
 frac = pointwise("frac(input)", "pointwise.frac", input=lambda g: g, doc="input - trunc(input).")
 
 
 def _sgn_slope(g, x, direction):
-    """Only the part of g across the direction turns it, and the more the smaller |x| is. For real x: nothing."""
+    """Only the component of g perpendicular to the direction rotates it, by 1 / |x|. Zero for real x."""
     if x._array.dtype.kind != "c":
         return zeros_like(g)
     along = (direction.conj() * g).real * direction
@@ -524,7 +535,11 @@ _abs_in_place = Tensor.abs_
 
 
 def _abs_(self):
-    """Takes the absolute value in place. Raises: RuntimeError for complex tensors."""
+    """Takes the absolute value in place.
+
+    Raises:
+        RuntimeError: If the tensor is complex.
+    """
     if self._array.dtype.kind == "c":
         raise RuntimeError("In-place abs is not supported for complex tensors.")
     return _abs_in_place(self)
@@ -535,7 +550,10 @@ composite("method function", name="abs_")(_abs_)
 
 @composite(in_place=True)
 def heaviside(input: Tensor, values: Tensor, *, out=None) -> Tensor:
-    """0 below 0, 1 above, `values` at 0. Raises: RuntimeError if the dtypes differ.
+    """Computes the Heaviside step function: 0 below 0, 1 above, `values` at 0.
+
+    Raises:
+        RuntimeError: If the dtypes differ.
 
     >>> import tensorgrad as torch
     >>> torch.heaviside(torch.tensor([-1.0, 0.0, 2.0]), torch.tensor([0.5]))
@@ -546,7 +564,7 @@ def heaviside(input: Tensor, values: Tensor, *, out=None) -> Tensor:
     return _heaviside(input, values, out=out)
 
 
-# --- second names --------------------------------------------------------------------------------------------------
+# --- aliases -------------------------------------------------------------------------------------------------------
 
 for _new, _function, _row in (
     ("absolute", abs_, "abs"), ("arccos", acos, "acos"), ("arccosh", acosh, "acosh"), ("arcsin", asin, "asin"),
@@ -569,7 +587,7 @@ for _name, _row_function in (("iadd", _add), ("isub", _sub), ("imul", mul), ("it
 
 
 def reflected(name: str, function):
-    """Gives tensors the operator `__name__`, for a number (or NumPy array) on the left: `function(number, tensor)`."""
+    """Adds the operator `__name__` for a number or NumPy array on the left: `function(number, tensor)`."""
 
     def method(self, other):
         if other.__class__ in dtypes.NUMBERS or isinstance(other, Tensor | bool | int | float | complex):

@@ -1,4 +1,4 @@
-"""What one asks a tensor: its kind of numbers, its device, its shape, how it lies in memory, where it comes from."""
+"""Properties of a tensor: the category of its dtype, its device, shape, memory order and origin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorgrad.tensor import Tensor
 
 @composite()
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the dtype is a floating-point one.
+    """Returns whether the dtype is floating-point.
 
     >>> import tensorgrad as torch
     >>> torch.is_floating_point(torch.ones(1)), torch.is_floating_point(torch.tensor([1]))
@@ -25,7 +25,7 @@ def is_floating_point(input: Tensor) -> bool:
 
 @composite()
 def is_complex(input: Tensor) -> bool:
-    """Whether the dtype is complex.
+    """Returns whether the dtype is complex.
 
     >>> import tensorgrad as torch
     >>> torch.is_complex(torch.tensor([1j])), torch.is_complex(torch.ones(1))
@@ -36,7 +36,7 @@ def is_complex(input: Tensor) -> bool:
 
 @composite()
 def is_signed(input: Tensor) -> bool:
-    """Whether the dtype can hold negative numbers.
+    """Returns whether the dtype can represent negative numbers.
 
     >>> import tensorgrad as torch
     >>> torch.is_signed(torch.tensor([-1])), torch.is_signed(torch.tensor([True]))
@@ -47,9 +47,10 @@ def is_signed(input: Tensor) -> bool:
 
 @composite()
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the only element is not zero.
+    """Returns whether the tensor's only element is nonzero.
 
-    Raises: RuntimeError if there is not exactly one element.
+    Raises:
+        RuntimeError: If there is not exactly one element.
 
     >>> import tensorgrad as torch
     >>> torch.is_nonzero(torch.tensor([0.5]))
@@ -64,7 +65,7 @@ def is_nonzero(input: Tensor) -> bool:
 
 @composite("function")
 def numel(input: Tensor) -> int:
-    """The number of elements.
+    """Returns the number of elements.
 
     >>> import tensorgrad as torch
     >>> torch.numel(torch.zeros(2, 3))
@@ -75,7 +76,7 @@ def numel(input: Tensor) -> int:
 
 @composite()
 def is_inference(input: Tensor) -> bool:
-    """Whether the tensor was made in inference mode.
+    """Returns whether the tensor was made in inference mode.
 
     >>> import tensorgrad as torch
     >>> with torch.inference_mode():
@@ -88,7 +89,7 @@ def is_inference(input: Tensor) -> bool:
 
 @composite()
 def get_device(input: Tensor) -> int:
-    """The index of the CUDA device; -1 on the CPU.
+    """Returns the index of the CUDA device, or -1 on the CPU.
 
     >>> import tensorgrad as torch
     >>> torch.get_device(torch.ones(2))
@@ -99,7 +100,7 @@ def get_device(input: Tensor) -> int:
 
 @composite()
 def is_distributed(input: Tensor) -> bool:
-    """Always False: PyTorch itself has no such tensors any more.
+    """Returns False always: PyTorch itself no longer has such tensors.
 
     >>> import tensorgrad as torch
     >>> torch.is_distributed(torch.ones(2))
@@ -111,7 +112,7 @@ def is_distributed(input: Tensor) -> bool:
 
 @composite()
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same shape.
+    """Returns whether two tensors have the same shape.
 
     >>> import tensorgrad as torch
     >>> torch.is_same_size(torch.ones(2, 3), torch.ones(3, 2))
@@ -122,13 +123,15 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 @composite("method")
 def dim_order(self: Tensor, *, ambiguity_check=False) -> tuple[int, ...]:
-    """The dimensions in the order in which they lie in memory, outermost first.
+    """Returns the dimensions in memory order, outermost first.
 
     Args:
-        ambiguity_check: True to refuse strides that several orders explain; or a list of memory formats, exactly one
-            of which must then fit.
+        ambiguity_check: True to raise if the strides fit several orders; or a list of memory formats, exactly one of
+            which must fit.
 
-    Raises: RuntimeError where that is so, TypeError for another `ambiguity_check`.
+    Raises:
+        RuntimeError: If the order is ambiguous.
+        TypeError: If `ambiguity_check` is anything else.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2, 3).t().dim_order()
@@ -148,7 +151,7 @@ def dim_order(self: Tensor, *, ambiguity_check=False) -> tuple[int, ...]:
     if dense is not last or len(shape) < 2:
         return tuple(range(len(shape))) if not last else (0, 2, 3, 1)
     inwards = list(reversed(range(len(shape))))
-    laid = [d for d in inwards if stride[d]]  # an expanded dimension lies nowhere: it keeps its place
+    laid = [d for d in inwards if stride[d]]  # an expanded dimension has no order in memory: it keeps its position
     ordered = iter(sorted(laid, key=lambda d: (stride[d], shape[d])))
     outwards = [next(ordered) if stride[d] else d for d in inwards]
     steps = [stride[d] for d in outwards]

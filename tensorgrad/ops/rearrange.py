@@ -1,4 +1,4 @@
-"""Copies with the elements elsewhere: flipped, rolled, repeated, masked to a triangle, on a diagonal, surrounded."""
+"""Copies with rearranged elements: flips, rolls, repeats, triangles, diagonals, padding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _roll = op("roll(input, shifts: any, dims: any)", "rearrange.roll", kind="same s
 
 @composite("function")
 def flip(input: Tensor, dims) -> Tensor:
-    """A copy with the order of the elements along `dims` reversed.
+    """Returns a copy with the order of the elements along `dims` reversed.
 
     >>> import tensorgrad as torch
     >>> torch.flip(torch.arange(3), (0,))
@@ -44,7 +44,7 @@ variadic("flip", flip, "dims", needed=True)
 
 @composite()
 def fliplr(input: Tensor) -> Tensor:
-    """A copy with the columns (dimension 1) in reverse order.
+    """Returns a copy with the columns (dimension 1) in reverse order.
 
     >>> import tensorgrad as torch
     >>> torch.fliplr(torch.tensor([[1, 2], [3, 4]]))
@@ -58,7 +58,7 @@ def fliplr(input: Tensor) -> Tensor:
 
 @composite()
 def flipud(input: Tensor) -> Tensor:
-    """A copy with the rows (dimension 0) in reverse order.
+    """Returns a copy with the rows (dimension 0) in reverse order.
 
     >>> import tensorgrad as torch
     >>> torch.flipud(torch.tensor([[1, 2], [3, 4]]))
@@ -72,7 +72,7 @@ def flipud(input: Tensor) -> Tensor:
 
 @composite()
 def rot90(input: Tensor, k: int = 1, dims=(0, 1)) -> Tensor:
-    """A copy turned by 90 degrees `k` times in the plane of `dims`, from the first towards the second.
+    """Rotates by 90 degrees `k` times in the plane of `dims`, from the first towards the second dimension.
 
     >>> import tensorgrad as torch
     >>> torch.arange(4).view(2, 2).rot90()
@@ -98,9 +98,9 @@ def rot90(input: Tensor, k: int = 1, dims=(0, 1)) -> Tensor:
 
 @composite()
 def roll(input: Tensor, shifts, dims=()) -> Tensor:
-    """A copy shifted by `shifts` places along `dims`; what falls out at the end comes in at the front.
+    """Shifts the elements by `shifts` positions along `dims`; elements shifted past the end reappear at the front.
 
-    Without `dims` the tensor is rolled as if it were flat.
+    Without `dims`, the tensor is rolled as if it were flat.
 
     >>> import tensorgrad as torch
     >>> torch.arange(4).roll(1)
@@ -120,7 +120,7 @@ def roll(input: Tensor, shifts, dims=()) -> Tensor:
 
 
 def _folded(g, input_shape, repeats):
-    """The sum over all repetitions: each dimension is (repetitions, elements)."""
+    """Sums over all repetitions, by viewing each dimension as (repetitions, elements)."""
     sizes = (1,) * (len(repeats) - len(input_shape)) + tuple(input_shape)
     pairs = [n for pair in zip(repeats, sizes, strict=True) for n in pair]
     return g.reshape(pairs).sum(tuple(range(0, len(pairs), 2))).reshape(input_shape)
@@ -133,7 +133,7 @@ _repeat = op("repeat(input, repeats: any)", "rearrange.repeat", where="",
 
 
 def repeat(self: Tensor, repeats) -> Tensor:
-    """A copy laid out `repeats[d]` times along each dimension d; more repeats than dimensions add some in front.
+    """Repeats the tensor `repeats[d]` times along each dimension d; extra repeats add dimensions in front.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1, 2]).repeat(2, 2)
@@ -155,7 +155,7 @@ variadic("repeat", repeat, "repeats")
 
 @composite("function")
 def tile(input: Tensor, dims) -> Tensor:
-    """A copy laid out `dims[d]` times along each dimension d, counted from the last one; missing ones count as 1.
+    """Repeats the tensor `dims[d]` times along each dimension d, aligned to the last one; missing ones count as 1.
 
     >>> import tensorgrad as torch
     >>> torch.tile(torch.tensor([1, 2]), (2, 2))
@@ -171,10 +171,10 @@ variadic("tile", tile, "dims")
 
 @composite()
 def repeat_interleave(input: Tensor, repeats=None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
-    """A copy with each slice along `dim` (without it: each element) repeated in place.
+    """Repeats each slice along `dim`, or each element if `dim` is not given, consecutively.
 
-    `repeats` is a number or an integer tensor with one for each slice. With `repeats` alone: the index of every slice,
-    repeated.
+    `repeats` is a number, or an integer tensor with a count for each slice. With `repeats` alone, returns the
+    repeated index of each slice.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1, 2]).repeat_interleave(2)
@@ -245,7 +245,7 @@ _triu = op("triu(input, diagonal: int = 0)", "rearrange.triu", kind="same shape"
 
 @composite(in_place=True)
 def tril(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
-    """A copy with everything above a diagonal of the last two dimensions set to 0.
+    """Returns a copy in which the last two dimensions are lower triangular: 0 above the given diagonal.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2, 2).tril()
@@ -257,7 +257,7 @@ def tril(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
 
 @composite(in_place=True)
 def triu(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
-    """A copy with everything below a diagonal of the last two dimensions set to 0.
+    """Returns a copy in which the last two dimensions are upper triangular: 0 below the given diagonal.
 
     >>> import tensorgrad as torch
     >>> torch.triu(torch.tensor([[1, 2], [3, 4]]))
@@ -279,7 +279,7 @@ def _triangle_indices(name: str, kernel) -> None:
 
     function.__name__ = function.__qualname__ = name
     side = "below" if name[3] == "l" else "above"
-    function.__doc__ = f"Rows and columns, as a (2, n) tensor, of the elements on and {side} a diagonal of a matrix."
+    function.__doc__ = f"Row and column indices, shape (2, n), of the elements on and {side} a diagonal of a matrix."
     composite("function")(function)
 
 
@@ -289,7 +289,7 @@ _triangle_indices("triu_indices", kernels.triu_indices)
 
 @composite()
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """Matrices of zeros with the last dimension of `input` on a diagonal; their dimensions are `dim1` and `dim2`.
+    """Returns matrices of zeros with the last dimension of `input` on a diagonal; their dimensions are `dim1`, `dim2`.
 
     >>> import tensorgrad as torch
     >>> torch.diag_embed(torch.tensor([1, 2]), 1)
@@ -312,7 +312,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 @composite()
 def diag(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
-    """A vector on the diagonal of a matrix of zeros; or a copy of the diagonal of a matrix.
+    """Returns a matrix with a vector on its diagonal or, given a matrix, a copy of its diagonal.
 
     >>> import tensorgrad as torch
     >>> torch.diag(torch.tensor([1, 2]))
@@ -334,7 +334,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
 
 @composite()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """All elements, in row order, on the diagonal of a matrix of zeros.
+    """Returns a matrix of zeros with all elements, in row-major order, on its diagonal.
 
     >>> import tensorgrad as torch
     >>> torch.diagflat(torch.tensor([1, 2]), offset=1)
@@ -347,9 +347,10 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 @composite()
 def trace(input: Tensor) -> Tensor:
-    """The sum of the diagonal of a matrix.
+    """Sums the diagonal of a matrix.
 
-    Raises: RuntimeError for anything but two dimensions.
+    Raises:
+        RuntimeError: If the input does not have two dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.trace(torch.tensor([[1, 2], [3, 4]]))
@@ -376,7 +377,7 @@ _pad_around_grad = op("pad_around_grad(g, pads: any, mode: str, shape: any)", "r
 
 
 def _pads(pad, ndim: int) -> tuple:
-    """(before, after) for every dimension, from PyTorch's flat list, which starts with the last dimension."""
+    """Returns (before, after) for every dimension, from PyTorch's flat list, which starts with the last dimension."""
     if len(pad) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
     if len(pad) > 2 * ndim:
@@ -390,7 +391,7 @@ def _pads(pad, ndim: int) -> tuple:
 
 @composite("function")
 def constant_pad_nd(input: Tensor, pad, value=0) -> Tensor:
-    """`input` surrounded by `value`; see `torch.nn.functional.pad`.
+    """Pads `input` with `value`; see `torch.nn.functional.pad`.
 
     >>> import tensorgrad as torch
     >>> torch.constant_pad_nd(torch.tensor([1, 2]), (1, 2), value=9)
@@ -416,12 +417,15 @@ _COMBINATIONS = (
 
 @composite("functional")
 def pad(input: Tensor, pad, mode: str = "constant", value: float | None = None) -> Tensor:
-    """`input` made larger (or, by negative numbers, smaller) at the ends of its last dimensions.
+    """Pads `input` at both ends of its last dimensions; negative padding crops.
 
     `pad` is (before, after) for the last dimension, then for the one before it, and so on. `mode` is "constant" (filled
     with `value`), "reflect" (mirrored at the outermost element), "replicate" (the outermost element repeated), or
     "circular" (wrapped around).
-    Raises: RuntimeError for pads that do not fit, NotImplementedError for another mode.
+
+    Raises:
+        RuntimeError: If the padding does not fit the input.
+        NotImplementedError: If the mode is unknown.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.pad(torch.tensor([1, 2, 3]), (1, 2), value=9)
@@ -474,9 +478,9 @@ def _check_pad(mode: str, shape: tuple, d: int, a: int, b: int) -> None:
 
 @composite("function functional")
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(..., C·r², H, W) as (..., C, H·r, W·r): every r² channels become an r×r block of pixels.
+    """Rearranges (..., C·r², H, W) to (..., C, H·r, W·r): every r² channels become an r×r block of pixels.
 
-    (Shi et al., "Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel CNN", 2016.)
+    Source: Shi et al., "Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel CNN", 2016.
 
     >>> import tensorgrad as torch
     >>> torch.pixel_shuffle(torch.arange(4.0).reshape(1, 4, 1, 1), 2)
@@ -504,7 +508,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @composite("function functional")
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(..., C, H·r, W·r) as (..., C·r², H, W): the inverse of `pixel_shuffle`.
+    """Rearranges (..., C, H·r, W·r) to (..., C·r², H, W): the inverse of `pixel_shuffle`.
 
     >>> import tensorgrad as torch
     >>> torch.pixel_unshuffle(torch.arange(4.0).reshape(1, 1, 2, 2), 2).shape
@@ -532,9 +536,12 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 @composite("function functional")
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """The channels (dimension 1) of `groups` groups interleaved.
+    """Interleaves the channels (dimension 1) of `groups` groups.
 
-    Source: Zhang et al., "ShuffleNet", arXiv:1707.01083. Raises: RuntimeError if `groups` does not divide the channels.
+    Source: Zhang et al., "ShuffleNet", arXiv:1707.01083.
+
+    Raises:
+        RuntimeError: If the number of channels is not divisible by `groups`.
 
     >>> import tensorgrad as torch
     >>> torch.channel_shuffle(torch.arange(6).reshape(1, 6, 1), 2).flatten()
@@ -558,9 +565,9 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 @composite("function")
 def meshgrid(*tensors, indexing: str | None = None) -> tuple[Tensor, ...]:
-    """Coordinates of the points of a grid: each vector as a view expanded along the dimensions of all the others.
+    """Returns the coordinates of the points of a grid: each vector expanded, as a view, along all other dimensions.
 
-    `indexing` "ij" counts rows first, "xy" columns first.
+    With `indexing` "ij" the first vector varies along dimension 0, with "xy" along dimension 1.
 
     >>> import tensorgrad as torch
     >>> torch.meshgrid(torch.tensor([1, 2]), torch.tensor([3, 4]), indexing="ij")[0]
@@ -596,7 +603,7 @@ def _check_vectors(tensors) -> None:
 
 @composite("function")
 def cartesian_prod(*tensors) -> Tensor:
-    """All tuples of one element of each vector, as rows; of a single vector, itself.
+    """Returns all tuples with one element of each vector, as rows; a single vector is returned unchanged.
 
     >>> import tensorgrad as torch
     >>> torch.cartesian_prod(torch.tensor([1, 2]), torch.tensor([3, 4]))
@@ -616,7 +623,7 @@ def cartesian_prod(*tensors) -> Tensor:
 
 @composite("function")
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """All combinations of `r` elements of a vector, as rows.
+    """Returns all combinations of `r` elements of a vector, as rows.
 
     >>> import tensorgrad as torch
     >>> torch.combinations(torch.tensor([1, 2, 3]))
@@ -638,7 +645,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 @composite("function")
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
-    """The powers 0 to N - 1 of the elements of a vector, as columns, the highest first unless `increasing`.
+    """Returns the powers 0 to N - 1 of a vector's elements as columns, the highest first unless `increasing`.
 
     >>> import tensorgrad as torch
     >>> torch.vander(torch.tensor([2, 3]), N=3)

@@ -1,4 +1,4 @@
-"""Ops that fold dimensions away: sums, means, products, extrema, variances, norms."""
+"""Reductions: sums, means, products, extrema, variances, norms."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tensorgrad.return_types import return_type
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
-# A reduction's result (or gradient) back in the input's shape, as an expanded view: what is `sum` going backwards.
+# A reduction's result (or gradient) back in the input's shape, as an expanded view: the backward of `sum`.
 spread = view("spread(input, shape: shape, dim: dims, keepdim: bool)", "reduce.spread", where="",
               input=lambda g, dim, keepdim: sum(g, dim, keepdim), backward_name="ExpandBackward0",
-              doc="`input`, reduced over `dim` (None: all), expanded to `shape`.")  # fmt: skip
+              doc="Expands `input`, which was reduced over `dim` (None: all), to `shape`.")  # fmt: skip
 
 # --- sums and products ---------------------------------------------------------------------------------------------
 
@@ -32,12 +32,12 @@ sum = reduction(
     "sum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.sum_",
     backward_kernel="reduce.sum_backward",
     input=lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim),
-    doc="Σ x over `dim`; integers are summed in int64 unless `dtype` says otherwise.",
+    doc="The sum over `dim`; integers are summed in int64 unless `dtype` is given.",
 )  # fmt: skip
 mean = reduction(
     "mean(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.mean",
     input=lambda g, input_shape, dim, keepdim: spread(g / count(input_shape, dim), input_shape, dim, keepdim),
-    doc="Σ x / n over `dim`. Raises: RuntimeError for integers, unless a floating `dtype` is given.",
+    doc="The mean over `dim`. Raises RuntimeError for integers unless a floating `dtype` is given.",
 )  # fmt: skip
 _nansum = reduction(
     "nansum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.nansum", where="",
@@ -47,9 +47,10 @@ _nansum = reduction(
 
 @composite()
 def nansum(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
-    """Σ x over `dim`, nan counting as 0; integers are summed in int64 unless `dtype` says otherwise.
+    """Sums over `dim`, treating NaN as 0; integers are summed in int64 unless `dtype` is given.
 
-    Raises: RuntimeError for complex numbers.
+    Raises:
+        RuntimeError: If the input is complex.
 
     >>> import tensorgrad as torch
     >>> torch.nansum(torch.tensor([1.0, torch.nan, 2.0]))
@@ -66,7 +67,7 @@ def nansum(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=No
 
 @composite()
 def nanmean(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
-    """The mean of what is not nan; nan where there is nothing else.
+    """Returns the mean over `dim` of the elements that are not NaN; NaN if there are none.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1.0, float("nan"), 3.0]).nanmean()
@@ -89,7 +90,7 @@ def nanmean(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=N
 
 _prod_of_others = op(
     "prod_of_others(input, dim: int)", "reduce.prod_of_others", where="", kind="same shape",
-    twin=lambda input, dim: _others(input, dim), doc="For each element the product of all the others along `dim`.",
+    twin=lambda input, dim: _others(input, dim), doc="For each element, the product of all others along `dim`.",
 )  # fmt: skip
 _prod = reduction("prod_(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.prod",
                   input=lambda g, input, dim, keepdim: _prod_slope(g, input.to(g.dtype), dim, keepdim), where="",
@@ -97,7 +98,7 @@ _prod = reduction("prod_(input, dim: dims = None, keepdim: bool = False, *, dtyp
 
 
 def _others(x: Tensor, dim: int) -> Tensor:
-    """`prod_of_others` in simpler ops: products from both ends, each without the element itself."""
+    """Computes `prod_of_others` with simpler ops: exclusive cumulative products from both ends."""
     if not x.ndim:
         return x * 0 + 1
     before = shift(cumprod(x, dim), dim, 1, 1)
@@ -106,14 +107,14 @@ def _others(x: Tensor, dim: int) -> Tensor:
 
 def _prod_slope(g, input, dim, keepdim):
     shape = input._array.shape
-    if not dim:  # all of them, or the one element of a 0-dimensional tensor
+    if not dim:  # all dimensions, or a 0-dimensional tensor
         return spread(g, shape, dim, keepdim) * conj(_prod_of_others(input.reshape(-1), 0).reshape(shape))
     return spread(g, shape, dim, keepdim) * conj(_prod_of_others(input, dim[0]))
 
 
 @composite()
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
-    """Π x over one dimension or all; integers are multiplied in int64 unless `dtype` says otherwise.
+    """Returns the product over one dimension or all; integers are multiplied in int64 unless `dtype` is given.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[1, 2], [3, 4]]).prod(1)
@@ -128,7 +129,7 @@ _all = reduction("all_(input, dim: dims = None, keepdim: bool = False)", "reduce
 
 @composite(name="any")
 def any_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
-    """Whether any element along `dim` is not zero; `dim=()` asks it of each element.
+    """Returns whether any element along `dim` is nonzero; with `dim=()`, whether each element is.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[0, 0], [0, 3]]).any(dim=1)
@@ -139,7 +140,7 @@ def any_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
 
 @composite(name="all")
 def all_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
-    """Whether no element along `dim` is zero; `dim=()` asks it of each element.
+    """Returns whether all elements along `dim` are nonzero; with `dim=()`, whether each element is.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[True, False], [True, True]]).all(dim=1)
@@ -163,7 +164,7 @@ _count_nonzero = reduction("count_nonzero_(input, dim: dims = None)", "reduce.co
 
 @composite()
 def count_nonzero(input: Tensor, dim=None) -> Tensor:
-    """How many elements along `dim` are not zero.
+    """Counts the nonzero elements along `dim`, or all if `dim` is not given.
 
     >>> import tensorgrad as torch
     >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=0)
@@ -184,13 +185,13 @@ def _tie(g, input, out, dim, keepdim):
 
 def _tie_of_all(g, input, out):
     hit = input.isnan() if out.isnan() else input == out
-    return (g / sum(hit)).where(hit, 0)  # not times `hit`: a gradient that is nan stays where it belongs
+    return (g / sum(hit)).where(hit, 0)  # not `hit *`, which would spread a NaN gradient
 
 
 amax = reduction("amax(input, dim: dims = None, keepdim: bool = False)", "reduce.amax", input=_tie,
-                 doc="The largest element along `dim`; equal ones share the gradient.")  # fmt: skip
+                 doc="The maximum over `dim`; ties split the gradient evenly.")  # fmt: skip
 amin = reduction("amin(input, dim: dims = None, keepdim: bool = False)", "reduce.amin", input=_tie,
-                 doc="The smallest element along `dim`; equal ones share the gradient.")  # fmt: skip
+                 doc="The minimum over `dim`; ties split the gradient evenly.")  # fmt: skip
 _scalar: dict[str, Any] = {"where": "", "shape": lambda x, *rest: ((), x.dtype)}
 _max_all = op("max_all(input)", "reduce.max_all", input=_tie_of_all, backward_name="MaxBackward1", **_scalar)
 _min_all = op("min_all(input)", "reduce.min_all", input=_tie_of_all, backward_name="MinBackward1", **_scalar)
@@ -208,10 +209,12 @@ AMinMax = return_type("aminmax", "min", "max")
 
 @composite(name="max")
 def max_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None):
-    """The largest element of all; with `dim` the largest along it and their places; with a tensor, `maximum`.
+    """Returns the largest element; with `dim`, the maxima along it and their indices; with a tensor, `maximum`.
 
-    Of equal elements the first is named, and gets the gradient; without `dim` they share it.
-    Raises: RuntimeError or IndexError for no elements.
+    With `dim`, the index and the gradient go to the first of equal elements; without `dim`, ties split the gradient.
+
+    Raises:
+        RuntimeError, IndexError: If there are no elements to reduce.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[1.0, 5.0], [7.0, 3.0]]).max(1).indices
@@ -222,7 +225,7 @@ def max_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None
 
 @composite(name="min")
 def min_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None):
-    """The smallest element of all; with `dim` the smallest along it and their places; with a tensor, `minimum`.
+    """Returns the smallest element; with `dim`, the minima along it and their indices; with a tensor, `minimum`.
 
     >>> import tensorgrad as torch
     >>> torch.min(torch.tensor([[4.0, 2.0], [1.0, 3.0]]), dim=1)
@@ -247,7 +250,7 @@ def _extremum(input, dim, keepdim, other, out, name, elementwise, of_all, result
 
 @composite()
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out=None):
-    """The smallest and the largest element, of all or along `dim`.
+    """Returns the smallest and the largest element, of all or along `dim`.
 
     >>> import tensorgrad as torch
     >>> torch.aminmax(torch.tensor([3.0, 1.0, 2.0]))
@@ -271,7 +274,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
 
 @composite()
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None) -> Tensor:
-    """The place of the first largest element along `dim`, or in the flattened tensor.
+    """Returns the index of the largest element along `dim`, or in the flattened tensor; the first one among ties.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([[1.0, 5.0], [7.0, 2.0]])
@@ -283,7 +286,7 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=
 
 @composite()
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None) -> Tensor:
-    """The place of the first smallest element along `dim`, or in the flattened tensor.
+    """Returns the index of the smallest element along `dim`, or in the flattened tensor; the first one among ties.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[1.0, 5.0], [7.0, 2.0]]).argmin(dim=1)
@@ -310,7 +313,7 @@ def _degrees(x, dim, correction, keepdim, name: str, of: str = "std and var"):
 
 
 def _var_slope(g, input, dim, correction, keepdim):
-    """2 (x - mean) / (n - correction) · g."""
+    """The derivative of the variance: 2 (x - mean) / (n - correction) · g."""
     shape = input._array.shape
     freedom = count(shape, dim) - correction
     away = input - mean(input, dim, True)
@@ -324,7 +327,7 @@ _var = reduction("var_(input, dim: dims, correction: number, keepdim: bool)", "r
 
 
 def _std_slope(g, input, out, dim, correction, keepdim):
-    """(x - mean) / ((n - correction) · std) · g, and 0 where the deviation is 0."""
+    """The derivative of the deviation: (x - mean) / ((n - correction) · std) · g, and 0 where the deviation is 0."""
     return _var_slope((g / (out * 2)).masked_fill(out == 0, 0), input, dim, correction, keepdim)
 
 
@@ -333,7 +336,7 @@ _std = reduction("std_(input, dim: dims, correction: number, keepdim: bool)", "r
 
 
 def _and_mean(so_far, of_mean, input, dim, keepdim):
-    """The gradient `so_far` (or None) and that by way of the mean."""
+    """Adds the gradient through the mean to the gradient `so_far` (which may be None)."""
     if of_mean is None:
         return so_far
     shape = input._array.shape
@@ -368,7 +371,7 @@ _std_mean = reduction(
 
 
 def _arguments(dim, unbiased, correction):
-    """`dim` and `correction` from PyTorch's two signatures; `var(False)` means biased."""
+    """Returns `dim` and `correction` from PyTorch's two signatures; `var(False)` means biased."""
     if dim.__class__ is bool:
         dim, unbiased = None, dim
     if unbiased is not None:
@@ -378,9 +381,12 @@ def _arguments(dim, unbiased, correction):
 
 @composite()
 def var(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None, out=None) -> Tensor:
-    """Σ (x - mean)² / (n - correction) along `dim`; `unbiased=False` means `correction=0`.
+    """Computes the variance Σ (x - mean)² / (n - correction) along `dim`; `unbiased=False` means `correction=0`.
 
-    Raises: RuntimeError for integers. Warns when n is not larger than the correction.
+    Warns if n is not larger than the correction.
+
+    Raises:
+        RuntimeError: If the dtype is integral.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1.0, 2.0, 3.0]).var(), torch.tensor([1.0, 2.0, 3.0]).var(correction=0)
@@ -392,7 +398,7 @@ def var(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
 
 @composite()
 def std(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None, out=None) -> Tensor:
-    """The square root of `var`; its gradient is 0 where the deviation is 0.
+    """Computes the standard deviation, the square root of `var`; its gradient is 0 where the deviation is 0.
 
     >>> import tensorgrad as torch
     >>> torch.std(torch.tensor([1.0, 2.0, 3.0, 4.0]))
@@ -404,7 +410,7 @@ def std(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
 
 @composite()
 def var_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None):
-    """`(var, mean)` along `dim`.
+    """Returns the variance and the mean along `dim`.
 
     >>> import tensorgrad as torch
     >>> torch.var_mean(torch.tensor([1.0, 2.0, 3.0]))
@@ -416,7 +422,7 @@ def var_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, c
 
 @composite()
 def std_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None):
-    """`(std, mean)` along `dim`.
+    """Returns the standard deviation and the mean along `dim`.
 
     >>> import tensorgrad as torch
     >>> torch.std_mean(torch.tensor([1.0, 2.0, 3.0]))
@@ -452,7 +458,7 @@ def _norm_arguments(x, ord, dim, keepdim, dtype):
 
 
 def _norm_slope(g, input, out, ord, dim, keepdim):
-    """The derivative of a norm; a subgradient, 0, where the norm is 0 and has a kink."""
+    """The derivative of a norm; where the norm is 0 and has a kink, the subgradient 0."""
     if ord == 0:
         return None
     shape = input._array.shape
@@ -461,7 +467,7 @@ def _norm_slope(g, input, out, ord, dim, keepdim):
     if ord == 1:
         return input.sgn() * g
     if ord == 2:
-        return (input / size).masked_fill(size == 0, 0) * g  # in this order nothing overflows
+        return (input / size).masked_fill(size == 0, 0) * g  # this order avoids overflow
     if ord in (math.inf, -math.inf):
         hit = (input.abs() == size).logical_or(input.isnan().logical_and(size.isnan()))
         return input.sgn() * hit * (g / spread(sum(hit, dim, keepdim), shape, dim, keepdim))
@@ -480,10 +486,13 @@ _vector_norm = reduction(
 
 
 def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
-    """(Σ |x|^ord)^(1/ord) over `dim` (one, several, or None for all); inf and -inf give the extreme sizes, 0 counts
-    nonzeros.
+    """Computes the vector norm (Σ |x|^ord)^(1/ord) over `dim`: one dimension, several, or None for all.
 
-    Raises: RuntimeError for integers, and for extreme sizes of nothing; TypeError for a name.
+    inf and -inf give the largest and smallest absolute value, 0 the number of nonzero elements.
+
+    Raises:
+        RuntimeError: If the dtype is integral, or `ord` is inf or -inf and there are no elements.
+        TypeError: If `ord` is a string.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, -2.0])
@@ -492,13 +501,13 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
     """
     if isinstance(ord, str):
         raise TypeError("linalg_vector_norm(): argument 'ord' (position 2) must be Number, not str")
-    # `()` is all dimensions too, and unlike None has the arguments checked
+    # `()` also means all dimensions, but unlike None it makes the op check its arguments
     return _vector_norm(input, float(ord), () if dim is None else dim, keepdim, dtype, out=out)
 
 
 @composite()
 def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) -> Tensor:
-    """The `p`-norm over `dim`, of all elements by default; "fro" is 2, "nuc" the sum of singular values.
+    """Computes the `p`-norm over `dim`, by default of all elements; "fro" is 2, "nuc" the sum of singular values.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([3.0, 4.0]).norm()
@@ -513,11 +522,11 @@ def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtyp
 
 
 def _nuclear_norm(input: Tensor, dim, keepdim: bool) -> Tensor:
-    """The sum of the singular values of the matrices in the two dimensions `dim`."""
+    """Sums the singular values of the matrices in the two dimensions `dim`."""
     dims = wrap_dims((0, 1) if dim is None else dim, input.ndim)
     if len(dims) != 2 or (dim is None and input.ndim != 2):
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim} for a {input.ndim}-D tensor")
-    from tensorgrad.ops.linalg.decompose import svdvals  # loaded late: it builds on this file
+    from tensorgrad.ops.linalg.decompose import svdvals  # imported late: it depends on this file
 
     values = sum(svdvals(input.movedim(dims, (-2, -1))), -1)
     if keepdim:
@@ -528,7 +537,7 @@ def _nuclear_norm(input: Tensor, dim, keepdim: bool) -> Tensor:
 
 @composite()
 def dist(input: Tensor, other: Tensor, p=2) -> Tensor:
-    """The `p`-norm of `input - other`.
+    """Computes the `p`-norm of `input - other`.
 
     >>> import tensorgrad as torch
     >>> torch.dist(torch.tensor([0.0, 0.0]), torch.tensor([3.0, 4.0]))
@@ -539,7 +548,7 @@ def dist(input: Tensor, other: Tensor, p=2) -> Tensor:
 
 @composite()
 def logsumexp(input: Tensor, dim, keepdim: bool = False, *, out=None) -> Tensor:
-    """log Σ exp x along `dim`, without overflow; integers are computed in the default dtype.
+    """Computes log Σ exp x along `dim` without overflow; integers are computed in the default dtype.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([100.0, 100.0]).logsumexp(0)
@@ -571,9 +580,12 @@ _logsumexp = reduction(
 
 @composite("method")
 def sum_to_size(self: Tensor, *size) -> Tensor:
-    """The sum over the dimensions that broadcasting would add to, or stretch from, `size`; itself if it has that size.
+    """Sums over the dimensions that broadcasting `size` to this tensor's shape adds or expands.
 
-    Raises: RuntimeError if `size` does not broadcast to this tensor's shape.
+    Returns the tensor itself if it already has that size.
+
+    Raises:
+        RuntimeError: If `size` does not broadcast to this tensor's shape.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2, 3).sum_to_size(1, 3)

@@ -1,4 +1,4 @@
-"""Any strides over a tensor's storage (`as_strided`), and changes of shape that concern the tensor itself (`t_`)."""
+"""Arbitrary strides over a tensor's storage (`as_strided`), and in-place changes of a tensor's shape (`t_`)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ _strided_again = op("as_strided_again(g, size: any, stride: any, delta: int, geo
 
 @composite()
 def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -> Tensor:
-    """A view of the storage with any shape and strides (in elements), from `storage_offset` on.
+    """Returns a view of the storage with the given shape, strides (in elements) and storage offset.
 
-    Raises: RuntimeError if it would reach beyond the storage.
+    Raises:
+        RuntimeError: If the view would extend beyond the storage.
 
     >>> import tensorgrad as torch
     >>> torch.as_strided(torch.arange(6), (2, 2), (1, 2))
@@ -61,14 +62,14 @@ def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -
             strides = tuple(s * array.itemsize for s in stride)
             return share(storage.strided(size, strides, offset * array.itemsize, array.dtype), storage)
     result = _strided(input, size, stride, offset - own, (array.shape, input.stride()))
-    if input._view is not None and result._view is not None:  # it is a place in the storage, however one came there
+    if input._view is not None and result._view is not None:  # depends on the storage only, not on other views
         base, _, *rest = result._view
-        place = (size, stride, offset - base.storage_offset(), (base._array.shape, base.stride()))
-        result._view = (base, (None, _strided.op, place), *rest)
+        geometry = (size, stride, offset - base.storage_offset(), (base._array.shape, base.stride()))
+        result._view = (base, (None, _strided.op, geometry), *rest)
     return result
 
 
-# --- in place: the tensor itself gets another shape ------------------------------------------------------------------
+# --- in-place changes of shape ---------------------------------------------------------------------------------------
 
 
 def _in_place(name: str, function) -> None:
@@ -77,7 +78,7 @@ def _in_place(name: str, function) -> None:
             check_writable(self)
         result = function(self, *args, **kwargs)
         self._array = result._array
-        if self._view is not None:  # as it was made, with or without grad mode, it stays
+        if self._view is not None:  # keeps the grad mode of its creation
             self._view, self._edge = (*result._view[:3], self._view[3]), result._edge
         else:
             self.__dict__[RESHAPED] = True
@@ -87,7 +88,7 @@ def _in_place(name: str, function) -> None:
         return self
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"In-place version of `{function.__name__}`: this tensor itself gets the new shape."
+    method.__doc__ = f"In-place version of `{function.__name__}`: changes the shape of this tensor itself."
     export(name, method, "method")
 
 
@@ -99,9 +100,10 @@ export("as_strided_", Tensor.as_strided_, "function")
 
 @composite("method")
 def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
-    """Gives the tensor another shape in place, with as much of the old memory as there is; new memory is uninitialised.
+    """Changes the shape in place. Existing memory is kept as far as it reaches; new memory is uninitialized.
 
-    Raises: RuntimeError if the tensor requires grad, or for a memory format that the new rank does not have.
+    Raises:
+        RuntimeError: If the tensor requires grad, or the new rank does not support the memory format.
 
     >>> import tensorgrad as torch
     >>> x = torch.arange(4)
@@ -143,7 +145,7 @@ def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
 
 @composite()
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format=None) -> Tensor:
-    """Gives the tensor the shape of another one, in place.
+    """Changes the shape in place to that of another tensor.
 
     >>> import tensorgrad as torch
     >>> torch.arange(4).resize_as_(torch.zeros(2, 2))
@@ -169,7 +171,7 @@ def _deprecated_resize(name: str, self: Tensor, size: tuple) -> Tensor:
 
 @composite("method")
 def resize(self: Tensor, *sizes) -> Tensor:
-    """The tensor in another shape of as many elements (deprecated: use `reshape`).
+    """Returns the tensor in another shape with as many elements (deprecated: use `reshape`).
 
     >>> import tensorgrad as torch
     >>> torch.arange(4).resize(2, 2)
@@ -181,7 +183,7 @@ def resize(self: Tensor, *sizes) -> Tensor:
 
 @composite("method")
 def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
-    """The tensor in the shape of another one of as many elements (deprecated: use `reshape_as`).
+    """Returns the tensor in the shape of another tensor with as many elements (deprecated: use `reshape_as`).
 
     >>> import tensorgrad as torch
     >>> torch.arange(4).resize_as(torch.zeros(2, 2))
@@ -193,10 +195,12 @@ def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
 
 @composite()
 def slice_inverse(input: Tensor, src: Tensor, dim: int = 0, start=None, end=None, step: int = 1) -> Tensor:
-    """The view of `input`'s memory with the geometry of `src`, of which `input` is a slice (the other arguments say
-    which).
+    """Returns the view of `input`'s memory with the geometry of `src`, where `input` is a slice of that geometry.
 
-    Raises: RuntimeError if `input` has less memory than `src` needs.
+    The other arguments define the slice.
+
+    Raises:
+        RuntimeError: If `input` has less memory than `src` needs.
 
     >>> import tensorgrad as torch
     >>> x = torch.arange(6.0)

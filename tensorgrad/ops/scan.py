@@ -1,4 +1,4 @@
-"""Running sums, products and extrema, and differences between neighbours."""
+"""Cumulative sums, products and extrema, and differences between neighbors."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def _running_shape(x, dim, dtype):
     return x.shape, dtypes.I64 if whole else x.dtype
 
 
-# Three linear maps that are each other's derivatives: running sums from either end, and a shift by one place.
+# Three linear maps that are each other's derivatives: cumulative sums from either end, and a shift by one position.
 _cumsum_reversed = op("cumsum_reversed(input, dim: int)", "scan.cumsum_reversed", where="", kind="same shape",
                       backward_name="CumsumBackward0", input=lambda g, dim: _cumsum(g, dim))  # fmt: skip
 _cumsum: Callable = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum",
              prepare=_wrap_and_cast("cumsum"), shape=_running_shape, input=lambda g, dim: _cumsum_reversed(g, dim),
-             doc="The sum of each element and all before along `dim`; integers in int64 (or `dtype`).")  # fmt: skip
+             doc="The cumulative sum along `dim`; integers add up in int64 unless `dtype` is given.")  # fmt: skip
 cumsum = _cumsum
 shift: Callable = op("shift(input, dim: int, by: int, fill: number)", "scan.shift", where="", kind="same shape",
            input=lambda g, dim, by: shift(g, dim, -by, 0),
-           doc="Elements moved `by` places (1 or -1) along `dim`; `fill` comes in.")  # fmt: skip
+           doc="Shifts elements by `by` (1 or -1) positions along `dim`; `fill` enters at the end.")  # fmt: skip
 
-# y[i] = b[i] + a[i] y[i±1]: the derivative of running products. Its own derivatives are recurrences the other way.
+# y[i] = b[i] + a[i] y[i±1]: the derivative of cumulative products. Its own derivatives are recurrences in reverse.
 _recurrence: Callable = op(
     "recurrence(b, a, dim: int, backwards: bool)", "scan.recurrence", where="", kind="same shape",
     b=lambda g, a, dim, backwards: _recurrence(g, _towards(conj(a), dim, backwards), dim, not backwards),
@@ -56,7 +56,7 @@ _recurrence: Callable = op(
 
 
 def _towards(x: Tensor, dim: int, backwards: bool) -> Tensor:
-    """Each element's next one (`backwards`: its previous one); 0 beyond the end."""
+    """Returns each element's successor along `dim` (`backwards`: its predecessor); 0 beyond the end."""
     return shift(x, dim, 1 if backwards else -1, 0)
 
 
@@ -68,7 +68,7 @@ def _cumprod_slope(g, input, out, dim):
 
 cumprod = op("cumprod(input, dim: int, *, dtype: dtype = None)", "scan.cumprod", prepare=_wrap_and_cast("cumprod"),
              shape=_running_shape, input=_cumprod_slope,
-             doc="The product of each element and all before along `dim`; integers in int64 (or `dtype`).")  # fmt: skip
+             doc="The cumulative product along `dim`; integers in int64 unless `dtype` is given.")  # fmt: skip
 
 _running_extreme = op(
     "running_extreme(input, dim: int, largest: bool)", "scan.running_extreme", where="",
@@ -82,7 +82,7 @@ CumMax, CumMin = return_type("cummax", "values", "indices"), return_type("cummin
 
 @composite()
 def cummax(input: Tensor, dim: int, *, out=None):
-    """The largest element so far along `dim`, and its place (the last one among equals).
+    """Returns the cumulative maximum along `dim` and its indices (the last one among equal elements).
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1, 3, 2]).cummax(0).values
@@ -93,7 +93,7 @@ def cummax(input: Tensor, dim: int, *, out=None):
 
 @composite()
 def cummin(input: Tensor, dim: int, *, out=None):
-    """The smallest element so far along `dim`, and its place (the last one among equals).
+    """Returns the cumulative minimum along `dim` and its indices (the last one among equal elements).
 
     >>> import tensorgrad as torch
     >>> torch.cummin(torch.tensor([3.0, 1.0, 2.0]), dim=0)
@@ -114,7 +114,7 @@ def _logcumsumexp_slope(g, input, out, dim):
 
 logcumsumexp = op("logcumsumexp(input, dim: int)", "scan.logcumsumexp", prepare=_wrap, kind="same shape",
                   input=_logcumsumexp_slope,
-                  doc="log Σ exp x of each element and all before it along `dim`.")  # fmt: skip
+                  doc="The logarithm of the cumulative sum of exponentials along `dim`.")  # fmt: skip
 
 
 def _in_place(name: str, function) -> None:
@@ -134,7 +134,7 @@ _in_place("cumprod_", cumprod)
 
 @composite()
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend=None, append=None, *, out=None) -> Tensor:
-    """Differences between neighbours along `dim`, taken `n` times; `prepend` and `append` are joined on first.
+    """Computes the `n`-th differences between neighbors along `dim`, after joining `prepend` and `append` to the ends.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1, 3, 6]).diff()

@@ -1,4 +1,4 @@
-"""Reading and writing by tensors of indices: `gather`, `scatter`, `index_select`, `index_add`, `take`, ..."""
+"""Indexed reads and writes along a dimension: `gather`, `scatter`, `index_select`, `index_add`, `take`, ..."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _check_gather(x, dim, index):
 
 
 def _larger(shape, limits, dim=None):
-    """The first dimension (but for `dim`) in which `shape` is larger than `limits`; None if there is none."""
+    """Returns the first dimension (except `dim`) in which `shape` is larger than `limits`, or None."""
     if shape != limits:
         for d, n in enumerate(shape):
             if n > limits[d] and d != dim:
@@ -63,15 +63,15 @@ def _check_scatter(x, dim, index, src, *rest):
     if index.size:
         if max(index.ndim, 1) != max(x.ndim, 1):
             raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
-        single = not src.ndim and index.ndim  # a number for all places
+        single = not src.ndim and index.ndim  # one scalar for all indices
         if not single and max(src.ndim, 1) != max(index.ndim, 1):
             raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
         too_large = _larger(index.shape, x.shape or (1,), dim) is not None
         if too_large or (not single and _larger(index.shape, src.shape or (1,)) is not None):
-            beside = "" if single else f" and to be no larger size than src {list(src.shape)}"
+            limit = "" if single else f" and to be no larger size than src {list(src.shape)}"
             raise RuntimeError(
                 f"Expected index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension "
-                f"{dim}{beside}"
+                f"{dim}{limit}"
             )
     return (x, dim, index, src, *rest)
 
@@ -92,10 +92,10 @@ _scatter_add = op("scatter_add(input, dim: int, index, src)", "scatter.scatter_a
 
 
 def _reduce_gradients(g, out, input, dim, index, src, reduce, include_self):
-    """The gradients of `scatter_reduce` for `input` and `src`.
+    """Returns the gradients of `scatter_reduce` for `input` and `src`.
 
-    Of several equal extrema each gets the same share. In a product, a factor's derivative is the product of the others,
-    which is 0 if one of them is.
+    Equal extrema share the gradient evenly. In a product, a factor's derivative is the product of the others, which is
+    0 if one of them is.
     """
     if reduce == "sum":
         to_input, to_src = g, g.gather(dim, index)
@@ -117,12 +117,15 @@ def _reduce_gradients(g, out, input, dim, index, src, reduce, include_self):
         to_input, to_src = shared * from_input, shared.gather(dim, index) * from_src
     if not include_self:
         to_input = to_input.scatter(dim, index, 0)
-    return to_input, _placed(to_src, src.shape)
+    return to_input, _padded(to_src, src.shape)
 
 
 def _product_of_others(input, dim, index, src, include_self):
-    """For each element of `src` the product of all others that meet in its place, as a formula that can be
-    differentiated at zeros too: the factors that are not 0, times the one other that is (more of them make 0)."""
+    """Computes, for each element of `src`, the product of all others with the same index.
+
+    The formula is differentiable at zeros, too: the product of the nonzero factors, times the one zero among the others
+    (two or more of them make the product 0).
+    """
     src = _covered(src, index)
     zero, start_zero = (src == 0).to(src.dtype), (input == 0).to(input.dtype)
     start, count, at_zero = input.masked_fill(input == 0, 1), start_zero, input * start_zero
@@ -143,29 +146,31 @@ _scatter_reduce = op(
 
 
 def _covered(src: Tensor, index: Tensor) -> Tensor:
-    """The part of `src` that an index of that shape reads."""
+    """Returns the part of `src` that an index of that shape reads."""
     if src.shape == index.shape or not index.ndim:
         return src
     return src[tuple(slice(0, n) for n in index.shape)]
 
 
-def _placed(g: Tensor, shape: tuple) -> Tensor:
-    """A gradient for the covered part of a source, with zeros for the rest."""
+def _padded(g: Tensor, shape: tuple) -> Tensor:
+    """Pads the gradient of the covered part of a source with zeros for the rest."""
     if tuple(g.shape) == tuple(shape) or not g.ndim:
         return g
     return shapes.place(g, tuple(shape), shapes.slice_at, (tuple(slice(0, n) for n in g.shape),))
 
 
 def _read_back(g, dim, index, src_shape):
-    return _placed(g.gather(dim, index), src_shape)
+    return _padded(g.gather(dim, index), src_shape)
 
 
 @composite()
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out=None) -> Tensor:
-    """`out[i, j] = input[index[i, j], j]` for `dim` 0, `input[i, index[i, j]]` for `dim` 1, and so on.
+    """Gathers along `dim`: `out[i, j] = input[index[i, j], j]` for `dim` 0, `input[i, index[i, j]]` for 1, etc.
 
-    `index` (int64 or int32) has as many dimensions as `input`; the result has its shape.
-    Raises: RuntimeError for an index outside the dimension, or a shape that does not fit.
+    `index` (int64 or int32) has as many dimensions as `input`; the result has the shape of `index`.
+
+    Raises:
+        RuntimeError: If an index is out of range or the shapes do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[1, 2], [3, 4]]).gather(1, torch.tensor([[0, 0], [1, 0]]))
@@ -176,7 +181,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
 
 
 def _source(input: Tensor, src, value, index: Tensor):
-    """What is written: the tensor given, or the number as a tensor of the input's dtype."""
+    """Returns the values to write: the given tensor, or the number as a tensor of the input's dtype."""
     given = value if src is None else src
     if isinstance(given, Tensor):
         return given
@@ -195,9 +200,10 @@ _REDUCTIONS = {"add": "sum", "multiply": "prod"}
 def scatter(
     input: Tensor, dim: int, index: Tensor, src=None, *, value=None, reduce: str | None = None, out=None
 ) -> Tensor:
-    """A copy of `input` with `src` (a tensor, or a number for all places) written where `gather` would read.
+    """Returns a copy of `input` with `src` (a tensor, or a number for all indices) written where `gather` would read.
 
-    Where an index occurs twice one of the values stays. `reduce` "add" or "multiply" combines with what is there.
+    If indices repeat, one of the values is kept. With `reduce` "add" or "multiply", values are combined with the
+    existing ones instead.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(2, 3).scatter(1, torch.tensor([[2], [0]]), 1.0)
@@ -221,7 +227,7 @@ def scatter(
 
 @composite(in_place=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out=None) -> Tensor:
-    """A copy of `input` with `src` added where `gather` would read; indices may repeat.
+    """Returns a copy of `input` with `src` added where `gather` would read; indices may repeat.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(2).scatter_add(0, torch.tensor([1, 1, 0]), torch.tensor([1.0, 2.0, 3.0]))
@@ -238,10 +244,10 @@ def _check_reduce(reduce: str) -> None:
 @composite(in_place=True)
 def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True,
                    out=None) -> Tensor:  # fmt: skip
-    """A copy of `input` with `src` folded into the places where `gather` would read.
+    """Returns a copy of `input` with `src` reduced into the elements where `gather` would read.
 
-    `reduce` is "sum", "prod", "mean", "amax" or "amin"; without `include_self` the old value of a place that is
-    written does not count.
+    `reduce` is "sum", "prod", "mean", "amax" or "amin". Without `include_self`, the old values of elements that are
+    written are ignored.
 
     >>> import tensorgrad as torch
     >>> x, index = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 1, 0])
@@ -275,12 +281,12 @@ def _select_shape(x, dim, index):
 _index_select = op("index_select(input, dim: int, index)", "scatter.index_select", prepare=_check_index_select,
                    input=lambda g, input_shape, dim, index:
                    g.new_zeros(input_shape).index_add(dim, index, g), shape=_select_shape,
-                   doc="The slices of `input` along `dim` that the vector `index` (of int64 or int32) names. Raises: "
+                   doc="The slices of `input` along `dim` at the indices in `index` (an integer vector). Raises "
                    "IndexError for an index out of range.")  # fmt: skip
 
 
 def _check_slices(name: str, x, dim, index, src):
-    """Whether slice k of `src` along `dim` can go to slice `index[k]` of `x`."""
+    """Checks that slice k of `src` along `dim` can be written to slice `index[k]` of `x`."""
     if index.ndim > 1:
         raise IndexError(
             f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim} with type: {_name(index)} and "
@@ -328,9 +334,10 @@ def _slices_back(g, dim, index, alpha, source_shape):
 
 @composite(in_place=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha=1, out=None) -> Tensor:
-    """A copy of `input` with `alpha` times slice k of `source` along `dim` added to slice `index[k]`.
+    """Returns a copy of `input` with `alpha` times slice k of `source` along `dim` added to slice `index[k]`.
 
-    Raises: RuntimeError for an index outside the dimension, or shapes that do not fit.
+    Raises:
+        RuntimeError: If an index is out of range or the shapes do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(3).index_add(0, torch.tensor([0, 0, 2]), torch.ones(3))
@@ -380,9 +387,11 @@ _index_copy = op("index_copy(input, dim: int, index, source)", "scatter.index_co
 
 @composite(in_place=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out=None) -> Tensor:
-    """A copy of `input` with slice k of `source` along `dim` in the place of slice `index[k]`.
+    """Returns a copy of `input` with slice `index[k]` along `dim` replaced by slice k of `source`.
 
-    Raises: IndexError for an index outside the dimension, RuntimeError for shapes that do not fit.
+    Raises:
+        IndexError: If an index is out of range.
+        RuntimeError: If the shapes do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(3).index_copy(0, torch.tensor([2, 0]), torch.tensor([5.0, 6.0]))
@@ -407,7 +416,7 @@ _index_fill = op("index_fill(input, dim: int, index, value)", "scatter.index_fil
 
 @composite(in_place=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value) -> Tensor:
-    """A copy of `input` with the slices `index` along `dim` set to `value`, a number or a 0-dimensional tensor.
+    """Returns a copy of `input` with the slices `index` along `dim` set to `value`, a number or a 0-dimensional tensor.
 
     >>> import tensorgrad as torch
     >>> torch.index_fill(torch.tensor([[1, 2, 3], [4, 5, 6]]), 1, torch.tensor([0, 2]), -1)
@@ -430,7 +439,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value) -> Tensor:
 @composite(in_place=True)
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,
                  out=None) -> Tensor:  # fmt: skip
-    """A copy of `input` with slice k of `source` along `dim` folded into slice `index[k]`.
+    """Returns a copy of `input` with slice k of `source` along `dim` reduced into slice `index[k]`.
 
     `reduce` is "prod", "mean", "amax" or "amin".
 
@@ -442,18 +451,18 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     _check_index_add(input._array, dim, index._array, source._array, 1)
     dim = wrap_dim(dim, input._array.ndim)
-    place = [1] * max(source._array.ndim, 1)
-    place[dim] = -1
-    index = index.reshape(place).expand(source._array.shape or (1,))
+    shape = [1] * max(source._array.ndim, 1)
+    shape[dim] = -1
+    index = index.reshape(shape).expand(source._array.shape or (1,))
     source = source if source._array.ndim else source.reshape(1)
     return _scatter_reduce(input, dim, index, source, reduce, include_self, out=out)
 
 
-# --- flat positions --------------------------------------------------------------------------------------------------
+# --- flat indices ----------------------------------------------------------------------------------------------------
 
 
 def _flat_index(name: str, input: Tensor, index: Tensor) -> Tensor:
-    """`index` with its negative elements counted from the end."""
+    """Makes negative elements of `index` count from the end."""
     array, n = index._array, input._array.size
     if array.dtype.name != "int64":
         raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {_name(array)}")
@@ -475,9 +484,10 @@ def _flat_index(name: str, input: Tensor, index: Tensor) -> Tensor:
 
 @composite()
 def take(input: Tensor, index: Tensor, *, out=None) -> Tensor:
-    """The elements of `input`, counted through in row order, at the places `index`.
+    """Returns the elements of `input`, flattened in row-major order, at the indices `index`.
 
-    Raises: IndexError for a place outside.
+    Raises:
+        IndexError: If an index is out of range.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[4, 3], [5, 1]]).take(torch.tensor([0, 3]))
@@ -490,7 +500,7 @@ def take(input: Tensor, index: Tensor, *, out=None) -> Tensor:
 
 @composite(in_place=True)
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy of `input` with `source` written (or added) to the places `index`, counted through in row order.
+    """Returns a copy of `input` with `source` written (`accumulate`: added) at flat, row-major indices `index`.
 
     >>> import tensorgrad as torch
     >>> torch.put(torch.zeros(2, 2), torch.tensor([0, 3]), torch.tensor([5.0, 6.0]))
@@ -514,7 +524,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
 @composite()
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out=None) -> Tensor:
-    """Elements of `input` along `dim` at `indices`, broadcast against each other elsewhere.
+    """Returns the elements of `input` at `indices` along `dim`; the other dimensions broadcast against each other.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([[3, 1, 2]])
@@ -534,7 +544,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     dim = wrap_dim(dim, ndim)
     a, b = input._array.shape, indices._array.shape
     if not indices.is_meta and indices._array.size and int(indices.min()) < 0:
-        indices = indices + (indices < 0) * a[dim]  # counted from the end
+        indices = indices + (indices < 0) * a[dim]  # count from the end
     if a[:dim] != b[:dim] or a[dim + 1 :] != b[dim + 1 :]:
         common = shapes._broadcast_two((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :]))
         input = input.expand((*common[:dim], a[dim], *common[dim + 1 :]))
@@ -544,9 +554,11 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
 
 @composite("function")
 def unravel_index(indices: Tensor, shape) -> tuple[Tensor, ...]:
-    """The coordinates in a tensor of `shape` of elements counted through in row order.
+    """Converts flat, row-major indices into a tensor of `shape` to a tuple of coordinates, one tensor per dimension.
 
-    Raises: TypeError for indices that are no integers, or a shape that is none, ValueError for a negative size.
+    Raises:
+        TypeError: If `indices` or `shape` are not integers.
+        ValueError: If a size is negative.
 
     >>> import tensorgrad as torch
     >>> torch.unravel_index(torch.tensor([1, 5]), (2, 3))
@@ -587,9 +599,10 @@ _masked_scatter = op("masked_scatter(input, mask, source)", "scatter.masked_scat
 
 @composite(in_place=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """A copy of `input` with its elements under `mask` replaced, in order, by those of `source`.
+    """Returns a copy of `input` whose elements where `mask` is True are replaced, in order, by those of `source`.
 
-    Raises: RuntimeError if `source` has too few.
+    Raises:
+        RuntimeError: If `source` has too few elements.
 
     >>> import tensorgrad as torch
     >>> x = torch.zeros(3)
@@ -608,7 +621,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return _masked_scatter(input, mask, source)
 
 
-# --- a view of a copy, replaced --------------------------------------------------------------------------------------
+# --- replacing a view of a copy --------------------------------------------------------------------------------------
 
 
 def _replaced(input: Tensor, src: Tensor, view) -> Tensor:
@@ -625,7 +638,7 @@ def _replaced(input: Tensor, src: Tensor, view) -> Tensor:
 
 @composite()
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """A copy of `input` with `src` in the place of `input.select(dim, index)`.
+    """Returns a copy of `input` with `input.select(dim, index)` replaced by `src`.
 
     >>> import tensorgrad as torch
     >>> torch.select_scatter(torch.zeros(2, 2), torch.tensor([1.0, 2.0]), dim=1, index=0)
@@ -637,7 +650,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
 @composite()
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start=None, end=None, step: int = 1, *, out=None) -> Tensor:
-    """A copy of `input` with `src` in the place of `input[..., start:end:step]` at dimension `dim`.
+    """Returns a copy of `input` with `input[..., start:end:step]` at dimension `dim` replaced by `src`.
 
     >>> import tensorgrad as torch
     >>> torch.slice_scatter(torch.zeros(4), torch.tensor([1.0, 2.0]), start=0, end=4, step=2)
@@ -658,7 +671,7 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start=None, end=None
 
 @composite()
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A copy of `input` with `src` in the place of `input.diagonal(offset, dim1, dim2)`.
+    """Returns a copy of `input` with `input.diagonal(offset, dim1, dim2)` replaced by `src`.
 
     >>> import tensorgrad as torch
     >>> torch.diagonal_scatter(torch.zeros(2, 2), torch.tensor([1.0, 2.0]))
@@ -670,7 +683,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 
 @composite()
 def as_strided_scatter(input: Tensor, src: Tensor, size, stride, storage_offset: int | None = None) -> Tensor:
-    """A copy of `input` with `src` in the place of `input.as_strided(size, stride, storage_offset)`.
+    """Returns a copy of `input` with `input.as_strided(size, stride, storage_offset)` replaced by `src`.
 
     >>> import tensorgrad as torch
     >>> torch.as_strided_scatter(torch.zeros(2, 3), torch.tensor([1.0, 2.0]), (2,), (2,))

@@ -1,4 +1,4 @@
-"""`torch.segment_reduce`: sums, means, products and extremes of consecutive parts of a dimension."""
+"""`torch.segment_reduce`: sums, means, products and extrema of consecutive segments of a dimension."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ def segment_reduce(
     data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
     offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: float | None = None,
 ) -> Tensor:  # fmt: skip
-    """Reduces consecutive segments of dimension `axis` of `data`, each to one slice.
+    """Reduces consecutive segments of dimension `axis` of `data` to one slice each.
 
     Args:
         reduce: "sum", "mean", "prod", "max" or "min".
-        lengths: the length of each segment: (*outer, S), where outer are the dimensions of `data` before `axis`.
-        offsets: instead of lengths, (*outer, S + 1), where each segment starts, and the end of the last one.
-        unsafe: lets `lengths` cover less than the whole dimension.
-        initial: where each reduction starts. Without it an empty segment has the neutral element, a mean nan.
+        lengths: the length of each segment, shape (*outer, S), where outer are the dimensions of `data` before `axis`.
+        offsets: instead of lengths, shape (*outer, S + 1): where each segment starts, and the end of the last one.
+        unsafe: allows `lengths` to cover less than the whole dimension.
+        initial: the initial value of each reduction; by default the neutral element, but NaN for an empty mean.
 
-    Raises: RuntimeError for segments that do not fit the data.
+    Raises:
+        RuntimeError: If the segments do not fit the data.
 
     >>> import tensorgrad as torch
     >>> torch.segment_reduce(torch.tensor([1.0, 2.0, 4.0]), "sum", lengths=torch.tensor([2, 1]))
@@ -61,19 +62,21 @@ def segment_reduce(
                 "!unsafe."
             )
     if bool((ends.diff() < 0).any() | (ends < 0).any() | (ends > size).any()):
-        raise RuntimeError(f"segment_reduce(): offsets must ascend from 0 to at most {size}, the size of axis {axis}")
+        raise RuntimeError(
+            f"segment_reduce(): offsets must be in ascending order from 0 to at most {size}, the size of axis {axis}"
+        )
     result = _reduced(data.reshape(-1, size, math.prod(inner)), ends.reshape(-1, count + 1), reduce, initial)
     return result.reshape((*outer, count, *inner))
 
 
 def _check_cuts(data: Tensor, cuts: Tensor, axis: int, name: str) -> None:
     if data.ndim < cuts.ndim:
-        raise RuntimeError(f"segment_reduce(): {name} of {cuts.ndim} dimensions for data of {data.ndim}")
+        raise RuntimeError(f"segment_reduce(): {name} has {cuts.ndim} dimensions, data only {data.ndim}")
     if axis != cuts.ndim - 1:
         raise RuntimeError(f"segment_reduce(): Expected axis to be the last dimension of {name} but got {axis}.")
     if cuts._array.shape[:axis] != data._array.shape[:axis]:
         raise RuntimeError(
-            f"segment_reduce(): {name} of shape {list(cuts.shape)} for data of shape {list(data.shape)}: the "
+            f"segment_reduce(): {name} of shape {list(cuts.shape)} does not fit data of shape {list(data.shape)}: all "
             f"dimensions before the last one must be the same"
         )
     if cuts._array.dtype.kind not in "iu":
@@ -82,16 +85,16 @@ def _check_cuts(data: Tensor, cuts: Tensor, axis: int, name: str) -> None:
 
 
 def _reduced(blocks: Tensor, ends: Tensor, reduce: str, initial: float | None) -> Tensor:
-    """Segments of `blocks` (N, size, width) cut at `ends` (N, S + 1), one after another: (N · S, width)."""
+    """Reduces the segments of `blocks` (N, size, width) cut at `ends` (N, S + 1), to (N · S, width)."""
     number, size, width = blocks._array.shape
-    ends = ends + (_numbers(number, ends) * size).unsqueeze(1)
+    ends = ends + (_range(number, ends) * size).unsqueeze(1)
     starts, sizes = ends[:, :-1].reshape(-1), ends.diff().reshape(-1)
     count = sizes._array.shape[0]
-    bags = _numbers(count, sizes).repeat_interleave(sizes)
+    bags = _range(count, sizes).repeat_interleave(sizes)
     rows = blocks.reshape(-1, width)
     if bags._array.shape[0] != rows._array.shape[0]:  # there are gaps between the segments
-        places = (starts - (sizes.cumsum(0) - sizes)).repeat_interleave(sizes)
-        rows = rows[places + _numbers(places._array.shape[0], places)]
+        indices = (starts - (sizes.cumsum(0) - sizes)).repeat_interleave(sizes)
+        rows = rows[indices + _range(indices._array.shape[0], indices)]
     if reduce == "prod":
         result = _products(rows, sizes)
         return result if initial is None else result * initial
@@ -111,15 +114,15 @@ def _reduced(blocks: Tensor, ends: Tensor, reduce: str, initial: float | None) -
 
 
 def _products(rows: Tensor, sizes: Tensor) -> Tensor:
-    """The product of each segment's rows, all segments of one length at a time."""
+    """Computes the product of each segment's rows, for all segments of one length at a time."""
     starts = sizes.cumsum(0) - sizes
-    products, places = [rows[:0]], [sizes[:0]]
+    products, indices = [rows[:0]], [sizes[:0]]
     for size in sizes.unique().tolist():
         same = (sizes == size).nonzero().squeeze(1)
-        products.append(rows[starts[same].unsqueeze(1) + _numbers(size, sizes)].prod(1))
-        places.append(same)
-    return cat(products)[cat(places).argsort()]
+        products.append(rows[starts[same].unsqueeze(1) + _range(size, sizes)].prod(1))
+        indices.append(same)
+    return cat(products)[cat(indices).argsort()]
 
 
-def _numbers(count: int, like: Tensor) -> Tensor:
+def _range(count: int, like: Tensor) -> Tensor:
     return arange(count, device=like.device)

@@ -1,8 +1,8 @@
-"""Views: the same memory under another shape. Writing to a view writes to its base; gradients flow both ways.
+"""Views: the same memory with another shape. Writing to a view writes to its base; gradients flow both ways.
 
-Basic indexing (`x[1:, None]`) is here as the rows `select`, `slice` and `unsqueeze`; ops/index.py translates what
-users write into them. Several views at once (`split`, `unbind`, ...) are in ops/split.py; `as_strided`, and what
-changes a tensor's shape in place, in ops/restride.py.
+Basic indexing (`x[1:, None]`) is here as the rows `select`, `slice` and `unsqueeze`; ops/index.py translates user
+syntax to them. Ops that return several views (`split`, `unbind`, ...) are in ops/split.py; `as_strided` and in-place
+changes of shape are in ops/restride.py.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tensorgrad.tensor import Tensor, share
 
 
 def ints(values) -> tuple[int, ...]:
-    """A shape or list of dimensions as a tuple of ints, from `(2, 3)`, `((2, 3),)`, `([2, 3],)` or one number.
+    """Returns a shape or list of dimensions as a tuple of ints, from `(2, 3)`, `((2, 3),)`, `([2, 3],)` or a number.
 
-    Raises: TypeError for what is no integer.
+    Raises: TypeError if anything is not an integer.
     """
     if values.__class__ is int:
         return (values,)
@@ -39,7 +39,7 @@ def ints(values) -> tuple[int, ...]:
 
 
 def variadic(name: str, function, keyword: str, needed: bool = False) -> None:
-    """Makes `function(input, values)` the method `x.name(2, 3)`, `x.name((2, 3))` and `x.name(keyword=(2, 3))`.
+    """Makes `function(input, values)` a method called as `x.name(2, 3)`, `x.name((2, 3))` or `x.name(keyword=(2, 3))`.
 
     `needed`: whether `x.name()` is an error.
     """
@@ -59,9 +59,9 @@ def variadic(name: str, function, keyword: str, needed: bool = False) -> None:
 
 
 def infer_size(size: tuple[int, ...], numel: int) -> tuple[int, ...]:
-    """`size` with its -1 replaced by what makes `numel` elements.
+    """Returns `size` with its -1 replaced so that there are `numel` elements.
 
-    Raises: RuntimeError if no size does, or more than one.
+    Raises: RuntimeError if no size fits, or any would.
     """
     if math.prod(size) == numel and (not size or min(size) >= 0):
         return size
@@ -92,7 +92,7 @@ _view = view("view(input, size: shape)", "shape.view", where="",
 _expand = view("expand(input, size: shape)", "shape.expand", where="", input=lambda g: g)
 _unsqueeze = view("unsqueeze(input, dim: int)", "shape.unsqueeze",
                   prepare=lambda x, dim: (x, wrap_dim(dim, x.ndim + 1)), input=lambda g, dim: g.squeeze(dim),
-                  doc="A view with a new dimension of size 1 at place `dim`, at most one beyond the last.")  # fmt: skip
+                  doc="A view with a new dimension of size 1 at `dim`, which is at most `input.ndim`.")  # fmt: skip
 _squeeze = view("squeeze_dims(input, dims: any)", "shape.squeeze", where="", backward_name="SqueezeBackward1",
                 input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
 _squeeze_all = view("squeeze(input, dims: any)", "shape.squeeze", where="",
@@ -102,7 +102,7 @@ _permute = view("permute(input, dims: dims)", "shape.permute", where="",
 _transpose = view("transpose(input, dim0: int, dim1: int)", "shape.transpose",
                   prepare=lambda x, a, b: (x, wrap_dim(a, x.ndim), wrap_dim(b, x.ndim)),
                   input=lambda g, dim0, dim1: _transpose(g, dim0, dim1),
-                  doc="A view with two dimensions exchanged.")  # fmt: skip
+                  doc="A view with two dimensions swapped.")  # fmt: skip
 _alias = view("alias(input)", "shape.alias", where="", input=lambda g: g)
 _diagonal = view("diagonal(input, offset: int, dim1: int, dim2: int)", "shape.diagonal", where="",
                  input=lambda g, input_shape, offset, dim1, dim2:
@@ -119,10 +119,10 @@ def _check_matrix(x):
 
 
 t = view("t(input)", "shape.transposed", prepare=_check_matrix, input=lambda g: g.t(),
-         doc="A view of the transposed matrix, (m, n) of (n, m); a tensor of fewer dimensions as it is. Raises: "
+         doc="A view of the transposed matrix, (n, m) to (m, n); a tensor of fewer dimensions unchanged. Raises "
          "RuntimeError for more than 2 dimensions.")  # fmt: skip
 
-# Basic indexing: three rows with one kernel, so that `grad_fn` has the name that PyTorch gives it.
+# Basic indexing: three rows with one kernel, so that `grad_fn` has PyTorch's name.
 select_at, slice_at, new_axes_at = (
     view(f"{name}(input, index: any)", "shape.at", where="", backward_name=backward_name,
          input=lambda g, input_shape, index: place(g, input_shape, slice_at, (index,)))
@@ -133,9 +133,9 @@ select_at, slice_at, new_axes_at = (
 # --- the rows of their derivatives ---------------------------------------------------------------------------------
 
 place = op("embed_view(g, shape: any, shown: any, args: any)",
-           lambda xp, g, shape, shown, args: kernels.place(xp, g, shape, shown.op.kernels[g.__class__], args),
+           lambda xp, g, shape, shown, args: kernels.place(xp, g, shape, shown.op.compiled.kernels[g.__class__], args),
            g=lambda g, shown, args: shown(g, *args), shape=lambda g, shape, shown, args: (shape, g.dtype), where="",
-           doc="Zeros of `shape` with `g` where the view shows it: a view's derivative.")  # fmt: skip
+           doc="Zeros of `shape` with `g` at the elements of the view: a view's derivative.")  # fmt: skip
 _unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad",
                   g=lambda g, dimension, size, step: _unfold(g, dimension, size, step),
                   shape=lambda g, shape, dimension, size, step: (shape, g.dtype), where="")  # fmt: skip
@@ -144,14 +144,17 @@ _reshaped_copy = op("reshape(input, size: any)", lambda xp, x, size: xp.array(x,
                     shape=lambda x, size: (size, x.dtype), where="")  # fmt: skip
 
 
-# --- another shape -------------------------------------------------------------------------------------------------
+# --- reshaping -----------------------------------------------------------------------------------------------------
 
 
 @composite("method", name="view")
 def view_(self: Tensor, *shape, dtype=None, size=None) -> Tensor:
-    """The same elements under another shape, or (`view(dtype)`) the same bytes as another type.
+    """Returns a view with another shape or, as `view(dtype)`, of the same bytes as another dtype.
 
-    One size may be -1: it follows from the others. Raises: RuntimeError if the shape does not fit, or needs a copy.
+    One size may be -1, to be inferred from the others.
+
+    Raises:
+        RuntimeError: If the number of elements does not fit the shape, or the strides would require a copy.
 
     >>> import tensorgrad as torch
     >>> torch.arange(6).view(2, -1)
@@ -173,7 +176,7 @@ def _view_as_dtype(self: Tensor, dtype: dtypes.dtype) -> Tensor:
         return share(array, self._storage)
     if target.itemsize != array.itemsize:
         _check_bytes(self, array, dtype)
-    if not array.size and array.__class__ is np.ndarray:  # NumPy forgets the strides of what has no elements
+    if not array.size and array.__class__ is np.ndarray:  # NumPy drops the strides of empty arrays
         ratio = array.itemsize / target.itemsize
         shape, stride = list(array.shape), [int(s * ratio) for s in self.stride()]
         if shape:
@@ -184,7 +187,7 @@ def _view_as_dtype(self: Tensor, dtype: dtypes.dtype) -> Tensor:
 
 
 def _check_bytes(self: Tensor, array, dtype: dtypes.dtype) -> None:
-    """Whether the last dimension can be cut up or joined into elements of another size."""
+    """Checks that the last dimension can be split or merged into elements of another size."""
     names = f"{scalar_type(self)} as {scalar_type(dtype)} (different element sizes)"
     if not array.ndim:
         raise RuntimeError(f"self.dim() cannot be 0 to view {names}")
@@ -213,9 +216,12 @@ def _reshape(input: Tensor, size: tuple[int, ...]) -> Tensor:
 
 @composite("function")
 def reshape(input: Tensor, shape) -> Tensor:
-    """The same elements, in row order, under another shape: a view where possible, else a copy.
+    """Returns the elements, in row-major order, with another shape: a view if possible, else a copy.
 
-    One size may be -1: it follows from the others. Raises: RuntimeError if the numbers of elements differ.
+    One size may be -1, to be inferred from the others.
+
+    Raises:
+        RuntimeError: If the number of elements does not fit the shape.
 
     >>> import tensorgrad as torch
     >>> torch.reshape(torch.arange(4), (2, 2)).t().reshape(-1)
@@ -226,7 +232,7 @@ def reshape(input: Tensor, shape) -> Tensor:
 
 @composite("method", name="reshape")
 def _reshape_method(self: Tensor, *shape, **named) -> Tensor:
-    """The same elements, in row order, under another shape: a view where possible, else a copy.
+    """Returns the elements, in row-major order, with another shape: a view if possible, else a copy.
 
     >>> import tensorgrad as torch
     >>> torch.arange(6).reshape(2, -1)
@@ -238,7 +244,7 @@ def _reshape_method(self: Tensor, *shape, **named) -> Tensor:
 
 @composite("method")
 def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """A view in the shape of `other`.
+    """Returns a view with the shape of `other`.
 
     >>> import tensorgrad as torch
     >>> torch.arange(4).view_as(torch.zeros(2, 2))
@@ -250,7 +256,7 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
 
 @composite("method")
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor in the shape of `other`.
+    """Returns this tensor with the shape of `other`: a view if possible, else a copy.
 
     >>> import tensorgrad as torch
     >>> torch.arange(4).reshape_as(torch.zeros(2, 2))
@@ -262,7 +268,7 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
 
 @composite()
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """The dimensions from `start_dim` to `end_dim` (inclusive) as one.
+    """Flattens the dimensions from `start_dim` to `end_dim` (inclusive) into one.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(2, 3, 4).flatten(1).shape
@@ -281,7 +287,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 @composite()
 def ravel(input: Tensor) -> Tensor:
-    """All elements in row order as one dimension.
+    """Flattens all elements into one dimension, in row-major order.
 
     >>> import tensorgrad as torch
     >>> torch.ravel(torch.tensor([[1, 2], [3, 4]]))
@@ -293,9 +299,10 @@ def ravel(input: Tensor) -> Tensor:
 
 @composite()
 def unflatten(input: Tensor, dim: int, sizes) -> Tensor:
-    """Dimension `dim` as several ones of the given sizes, one of which may be -1.
+    """Splits dimension `dim` into several with the given sizes, one of which may be -1.
 
-    Raises: RuntimeError unless the sizes multiply up to that of the dimension.
+    Raises:
+        RuntimeError: If the product of the sizes is not the size of the dimension.
 
     >>> import tensorgrad as torch
     >>> torch.arange(6).unflatten(0, (2, 3))
@@ -325,7 +332,7 @@ def unflatten(input: Tensor, dim: int, sizes) -> Tensor:
 
 @composite()
 def squeeze(input: Tensor, dim=None) -> Tensor:
-    """A view without the dimensions of size 1, or without those of `dim` (one or several) that have size 1.
+    """Returns a view without the dimensions of size 1; with `dim` (one or several), only those of them are removed.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(1, 2, 1).squeeze().shape, torch.zeros(1, 2, 1).squeeze(0).shape
@@ -340,7 +347,7 @@ def squeeze(input: Tensor, dim=None) -> Tensor:
 
 
 def _expanded_size(shape: tuple, size: tuple, array) -> tuple:
-    """`size` with each -1 replaced by the size that is there."""
+    """Returns `size` with each -1 replaced by the existing size."""
     lead = len(size) - len(shape)
     if lead < 0:
         raise RuntimeError(
@@ -356,9 +363,12 @@ def _expanded_size(shape: tuple, size: tuple, array) -> tuple:
 
 
 def expand(input: Tensor, size) -> Tensor:
-    """A view in which dimensions of size 1 are repeated without copying, and new ones are added in front.
+    """Returns a view in which dimensions of size 1 are repeated without copying, and new ones are added in front.
 
-    A size of -1 keeps a dimension. Raises: RuntimeError if a dimension that is not 1 would change.
+    A size of -1 keeps a dimension.
+
+    Raises:
+        RuntimeError: If a dimension of a size other than 1 would change.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[1], [2]]).expand(2, 3)
@@ -379,7 +389,7 @@ variadic("expand", expand, "size")
 
 @composite("method")
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
-    """A view of this tensor in the shape of `other`, its dimensions of size 1 repeated.
+    """Returns a view of this tensor expanded to the shape of `other`.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[1], [2]]).expand_as(torch.zeros(2, 3))
@@ -391,7 +401,7 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 @composite()
 def broadcast_to(input: Tensor, size) -> Tensor:
-    """A view of `input` repeated to the shape `size`, as operands of arithmetic are.
+    """Returns a view of `input` broadcast to the shape `size`.
 
     >>> import tensorgrad as torch
     >>> torch.broadcast_to(torch.tensor([1, 2]), (2, 2))
@@ -403,9 +413,10 @@ def broadcast_to(input: Tensor, size) -> Tensor:
 
 @composite("function")
 def broadcast_shapes(*shapes):
-    """The shape to which all `shapes` broadcast.
+    """Returns the shape to which all `shapes` broadcast.
 
-    Raises: RuntimeError if there is none.
+    Raises:
+        RuntimeError: If the shapes are not compatible.
 
     >>> import tensorgrad as torch
     >>> torch.broadcast_shapes((2, 1), (3,), (1, 1, 1))
@@ -431,9 +442,10 @@ def broadcast_shapes(*shapes):
 
 @composite("function")
 def broadcast_tensors(*tensors) -> tuple[Tensor, ...]:
-    """All tensors as views of the one shape to which they broadcast.
+    """Returns views of all tensors, broadcast to their common shape.
 
-    Raises: RuntimeError if there is none.
+    Raises:
+        RuntimeError: If the shapes are not compatible.
 
     >>> import tensorgrad as torch
     >>> a, b = torch.broadcast_tensors(torch.ones(3), torch.ones(2, 1))
@@ -461,14 +473,15 @@ def _broadcast_two(a: tuple, b: tuple) -> tuple:
     return tuple([m if n == 1 else n for m, n in zip(a, b, strict=True)])
 
 
-# --- another order of dimensions -----------------------------------------------------------------------------------
+# --- permuting dimensions ------------------------------------------------------------------------------------------
 
 
 @composite("function")
 def permute(input: Tensor, dims) -> Tensor:
-    """A view with the dimensions in the order `dims`.
+    """Returns a view with the dimensions in the order `dims`.
 
-    Raises: RuntimeError unless each dimension is named once.
+    Raises:
+        RuntimeError: If `dims` does not contain each dimension exactly once.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(2, 3, 4).permute(2, 0, 1).shape
@@ -494,7 +507,7 @@ alias("swapdims", _transpose)
 
 @composite()
 def movedim(input: Tensor, source, destination) -> Tensor:
-    """A view with the dimensions `source` moved to the places `destination`; the others keep their order.
+    """Returns a view with the dimensions `source` moved to the positions `destination`; the others keep their order.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(2, 3, 4).movedim(0, -1).shape
@@ -529,7 +542,7 @@ def _deprecated(message: str) -> None:
 
 
 def _matrices(self: Tensor, name: str) -> bool:
-    """Whether there are matrices to transpose: a 0-dimensional tensor is left as it is, with PyTorch's warning."""
+    """Returns whether there are matrices to transpose; a 0-dimensional tensor only gets PyTorch's warning."""
     if self._array.ndim == 1:
         raise RuntimeError(f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor.")
     if not self._array.ndim:
@@ -543,7 +556,7 @@ def _matrices(self: Tensor, name: str) -> bool:
 
 
 def _T(self: Tensor) -> Tensor:
-    """The matrix transposed (deprecated for other than two dimensions: all of them reversed).
+    """The transposed matrix, as a view (deprecated for other than two dimensions: reverses all of them).
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[1, 2], [3, 4]]).T
@@ -563,7 +576,7 @@ def _T(self: Tensor) -> Tensor:
 
 
 def _mT(self: Tensor) -> Tensor:
-    """The last two dimensions exchanged.
+    """A view with the last two dimensions swapped.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(5, 2, 3).mT.shape
@@ -573,7 +586,7 @@ def _mT(self: Tensor) -> Tensor:
 
 
 def _mH(self: Tensor) -> Tensor:
-    """The last two dimensions exchanged and the elements conjugated.
+    """The conjugate transpose of the last two dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[1 + 2j, 3j]]).mH
@@ -584,7 +597,7 @@ def _mH(self: Tensor) -> Tensor:
 
 
 def _H(self: Tensor) -> Tensor:
-    """The matrix transposed and conjugated.
+    """The conjugate transpose of a matrix.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[1 + 2j, 3j]]).H
@@ -605,7 +618,7 @@ for _name, _get in (("T", _T), ("mT", _mT), ("mH", _mH), ("H", _H)):
 
 @composite()
 def adjoint(input: Tensor) -> Tensor:
-    """The last two dimensions exchanged and the elements conjugated.
+    """Returns the conjugate transpose of the last two dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.adjoint(torch.tensor([[1 + 2j, 3j]]))
@@ -615,14 +628,15 @@ def adjoint(input: Tensor) -> Tensor:
     return _transpose(input, -2, -1).conj() if _matrices(input, "adjoint()") else input.conj()
 
 
-# --- parts ---------------------------------------------------------------------------------------------------------
+# --- selecting parts -----------------------------------------------------------------------------------------------
 
 
 @composite()
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """The view `input[..., index, ...]` at dimension `dim`, which disappears.
+    """Returns the view of the slice at `index` along `dim`; that dimension is removed.
 
-    Raises: IndexError for an index outside the dimension.
+    Raises:
+        IndexError: If the index is out of range.
 
     >>> import tensorgrad as torch
     >>> torch.select(torch.tensor([[1, 2], [3, 4]]), 1, 0)
@@ -638,15 +652,17 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 
 def window(input: Tensor, dim: int, start: int | None, stop: int | None, step: int = 1) -> Tensor:
-    """The view `input[..., start:stop:step, ...]` at dimension `dim`; all arguments as the kernel wants them."""
+    """Returns the view `input[..., start:stop:step, ...]` at dimension `dim`; all arguments are already normalized."""
     return slice_at(input, (slice(None),) * dim + (slice(start, stop, None if step == 1 else step),))
 
 
 @composite()
 def narrow(input: Tensor, dim: int, start, length: int) -> Tensor:
-    """The view of `length` elements from `start` on at dimension `dim`.
+    """Returns the view of `length` elements along `dim`, starting at `start`.
 
-    Raises: RuntimeError if they reach beyond the end, IndexError if even `start` does.
+    Raises:
+        RuntimeError: If the elements extend beyond the end.
+        IndexError: If `start` itself is out of range.
 
     >>> import tensorgrad as torch
     >>> torch.arange(5).narrow(0, 1, 3)
@@ -671,7 +687,7 @@ def narrow(input: Tensor, dim: int, start, length: int) -> Tensor:
 
 @composite()
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The diagonal of the matrices in dimensions `dim1` and `dim2`, as the last dimension of a view.
+    """Returns a view of the diagonals of the matrices in dimensions `dim1` and `dim2`, as the last dimension.
 
     >>> import tensorgrad as torch
     >>> torch.arange(9).view(3, 3).diagonal(1)
@@ -686,7 +702,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
 @composite("method", name="unfold")
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """All windows of `size` elements along `dimension`, `step` apart, as a new last dimension of a view.
+    """Returns a view of all windows of `size` elements along `dimension`, `step` apart, in a new last dimension.
 
     >>> import tensorgrad as torch
     >>> torch.arange(5).unfold(0, 2, 2)

@@ -1,7 +1,7 @@
-"""Order: sorting, ranks, medians, quantiles, searching, distinct values and counts.
+"""Sorting, ranks, medians, quantiles, binary search, unique values and counts.
 
-Sorts are stable and nan counts as the largest value, as in PyTorch. Everything that selects elements sends its
-gradient back to the places the elements came from (`place` in ops/pick.py).
+Sorts are stable and NaN counts as the largest value, as in PyTorch. Everything that selects elements scatters its
+gradient back to their indices (`place` in ops/pick.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _sort = op("sort_(input, dim: int, descending: bool)", "sort.sort", prepare=_wra
 
 @composite()
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out=None):
-    """The elements along `dim` in order, and the places they had. Always stable; nan is the largest.
+    """Sorts the elements along `dim` and returns them with their original indices. Stable; NaN is the largest.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([3, 1, 2]).sort()
@@ -51,7 +51,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
 
 @composite()
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
-    """The places of the elements along `dim`, in order of their values.
+    """Returns the indices that sort the elements along `dim`.
 
     >>> import tensorgrad as torch
     >>> torch.argsort(torch.tensor([3.0, 1.0, 2.0]))
@@ -62,7 +62,7 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
 
 @composite()
 def msort(input: Tensor, *, out=None) -> Tensor:
-    """`input` sorted along its first dimension.
+    """Sorts `input` along its first dimension.
 
     >>> import tensorgrad as torch
     >>> torch.msort(torch.tensor([[3, 1], [2, 4]]))
@@ -93,10 +93,13 @@ def _resized(shape, dim, n):
 
 @composite()
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out=None):
-    """The `k` largest (or smallest) elements along `dim` in order, and their places.
+    """Returns the `k` largest (or smallest) elements along `dim` in order, and their indices.
 
-    Which of several equal elements are taken, and in what order, is left open, as in PyTorch; here the first ones
-    come first. Raises: RuntimeError for a `k` larger than the dimension.
+    As in PyTorch, which of several equal elements are taken, and in what order, is unspecified; this implementation
+    prefers earlier ones.
+
+    Raises:
+        RuntimeError: If `k` is larger than the dimension.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1, 5, 3]).topk(2).values
@@ -117,7 +120,7 @@ def _selected_shape(x, dim, keepdim, *rest):
 
 
 def _selection(signature: str, kernel: str, backward_name: str):
-    """A reduction that selects one element along `dim` and says where it was."""
+    """Declares a reduction that selects one element along `dim` and also returns its index."""
     return reduction(
         signature, kernel, backward_name=backward_name, shape=_selected_shape,
         input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
@@ -134,7 +137,7 @@ _median_all = op("median_all(input, ignore_nan: bool)", "sort.median_all", where
 
 @composite()
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out=None):
-    """The `k`-th smallest element along `dim` (counted from 1), and its place.
+    """Returns the `k`-th smallest element along `dim` (counted from 1) and its index.
 
     >>> import tensorgrad as torch
     >>> torch.kthvalue(torch.tensor([3.0, 1.0, 2.0]), 2)
@@ -147,7 +150,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
 
 @composite()
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out=None):
-    """The most frequent element along `dim` (of several the smallest), and the last place where it is.
+    """Returns the most frequent element along `dim` (the smallest among ties) and the last index where it occurs.
 
     >>> import tensorgrad as torch
     >>> torch.mode(torch.tensor([1, 2, 2, 3]))
@@ -160,7 +163,9 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out=None):
 
 @composite()
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None):
-    """The lower of the middle elements, of all, or along `dim` with its place. A nan makes the median nan.
+    """Returns the median: the lower of the two middle elements. With `dim`, also its index.
+
+    If any element is NaN, so is the median.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([4.0, 1.0, 3.0, 2.0]).median()
@@ -173,7 +178,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=
 
 @composite()
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None):
-    """`median` of what is not nan.
+    """Returns the `median` of the elements that are not NaN.
 
     >>> import tensorgrad as torch
     >>> torch.nanmedian(torch.tensor([1.0, torch.nan, 3.0]))
@@ -189,11 +194,13 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 @composite()
 def quantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation="linear", out=None):
-    """The values below which the fractions `q` (a number, or a tensor of them) of the elements along `dim` lie.
+    """Computes the quantiles `q` (a number, or a tensor of them) of the elements along `dim`.
 
-    Between two elements it is interpolated: "linear", "lower", "higher", "midpoint" or "nearest". A tensor `q` puts
-    its dimension first. Raises: RuntimeError for other dtypes than float32 and float64, an empty input, or a `q`
-    outside [0, 1].
+    `interpolation` chooses the value between two elements: "linear", "lower", "higher", "midpoint" or "nearest". If `q`
+    is a vector, the first dimension of the result corresponds to it.
+
+    Raises:
+        RuntimeError: If the dtype is not float32 or float64, the input is empty, or `q` is outside [0, 1].
 
     >>> import tensorgrad as torch
     >>> torch.tensor([0.0, 1.0, 2.0, 3.0]).quantile(0.5)
@@ -205,7 +212,7 @@ def quantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *,
 
 @composite()
 def nanquantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation="linear", out=None):
-    """`quantile` of what is not nan.
+    """Computes the `quantile` of the elements that are not NaN.
 
     >>> import tensorgrad as torch
     >>> torch.nanquantile(torch.tensor([1.0, torch.nan, 2.0, 4.0]), 0.25)
@@ -216,7 +223,7 @@ def nanquantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False,
 
 
 def _check_quantile(name, input, q, interpolation):
-    """Raises what PyTorch raises for unsuitable arguments; returns `q` as a tensor."""
+    """Checks the arguments as PyTorch does; returns `q` as a tensor."""
     if not input.numel():
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if input.dtype not in (dtypes.float32, dtypes.float64):
@@ -255,7 +262,7 @@ def _quantile(name, input, q, dim, keepdim, interpolation, ignore_nan):
         known = values.isnan().logical_not().sum(-1, True)
         rank = q * (known - 1).clamp(min=0).to(q.dtype)
     else:
-        # a nan, sorted last, makes the whole row nan: every rank then points at it
+        # NaN sorts last and makes the whole row NaN: point every rank at it
         rank = (q * last).masked_fill(values.narrow(-1, last, 1).isnan(), last)
     result = _at_rank(values, rank, interpolation)
     if q.ndim:
@@ -264,7 +271,7 @@ def _quantile(name, input, q, dim, keepdim, interpolation, ignore_nan):
 
 
 def _at_rank(values: Tensor, rank: Tensor, interpolation: str) -> Tensor:
-    """Sorted rows at fractional places `rank` (broadcast over the rows, in the last dimension)."""
+    """Reads sorted rows at the fractional indices `rank` (broadcast over the rows, in the last dimension)."""
     if not rank.ndim:
         rank = rank.reshape(1)
     if interpolation == "nearest":
@@ -290,10 +297,10 @@ _searchsorted = op("searchsorted_(boundaries, input, sorter=None, right: bool = 
 def searchsorted(
     sorted_sequence: Tensor, input, *, out_int32: bool = False, right: bool = False, side=None, sorter=None, out=None
 ) -> Tensor:
-    """For each element of `input` the place where it keeps `sorted_sequence` sorted.
+    """Returns, for each element of `input`, the index where inserting it keeps `sorted_sequence` sorted.
 
-    "left" (the default) is before equal ones, "right" after. Boundaries of several dimensions serve row by row;
-    `sorter` holds the order of boundaries that are not sorted.
+    Side "left" (the default) is before equal elements, "right" after. A `sorted_sequence` of several dimensions is
+    searched row by row; `sorter` holds the indices that sort a sequence that is not sorted.
 
     >>> import tensorgrad as torch
     >>> torch.searchsorted(torch.tensor([1, 3, 5]), torch.tensor([3, 4]))
@@ -346,7 +353,7 @@ def _check_sorter(sorter, bounds) -> None:
 
 @composite("function")
 def bucketize(input, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out=None) -> Tensor:
-    """The bucket of each element between sorted `boundaries`: `searchsorted` with its arguments turned round.
+    """Returns the index of each element's bucket between sorted `boundaries`; see `searchsorted`.
 
     >>> import tensorgrad as torch
     >>> torch.bucketize(torch.tensor([0.5, 3.0]), torch.tensor([1.0, 2.0, 3.0]))
@@ -363,7 +370,7 @@ _isin = op("isin_(elements, test_elements, invert: bool)", "sort.isin", where=""
 
 @composite("function")
 def isin(elements, test_elements, *, assume_unique: bool = False, invert: bool = False, out=None) -> Tensor:
-    """Which `elements` are among `test_elements` (either may be a number); `invert`: which are not.
+    """Returns whether each of `elements` is among `test_elements` (either may be a number); `invert` negates that.
 
     >>> import tensorgrad as torch
     >>> torch.isin(torch.tensor([1, 2, 3]), torch.tensor([2, 5]))
@@ -376,7 +383,7 @@ def isin(elements, test_elements, *, assume_unique: bool = False, invert: bool =
     return _isin(elements, test_elements, invert, out=out)
 
 
-# --- distinct values and counts ------------------------------------------------------------------------------------
+# --- unique values and counts --------------------------------------------------------------------------------------
 
 _SET: dict[str, Any] = {"where": "", "outputs": ("values", "inverse", "counts")}
 _unique = op("unique_all(input, with_inverse: bool)", "sort.unique", backward_name="Unique2Backward0",
@@ -396,9 +403,9 @@ def _chosen(found, return_inverse, return_counts):
 
 @composite()
 def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim=None):
-    """The distinct elements (or slices along `dim`) in order; on request also where each element went, and counts.
+    """Returns the sorted unique elements, or slices along `dim`; optionally also inverse indices and counts.
 
-    Every nan is distinct.
+    Every NaN counts as distinct.
 
     >>> import tensorgrad as torch
     >>> torch.unique(torch.tensor([3, 1, 3]), return_counts=True)
@@ -410,7 +417,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 
 @composite()
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim=None):
-    """`input` (or its slices along `dim`) with each run of equal elements reduced to one.
+    """Returns `input` (or its slices along `dim`) with each run of equal elements collapsed to one.
 
     >>> import tensorgrad as torch
     >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 1]))
@@ -425,7 +432,9 @@ _bincount = op("bincount_(input, weights=None, minlength: int = 0)", "sort.binco
 
 @composite()
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each number 0, 1, ... occurs in `input`, or the sum of its `weights`; at least `minlength` entries.
+    """Counts how often each of the numbers 0, 1, ... occurs in `input`, or sums the `weights` of its occurrences.
+
+    The result has at least `minlength` entries.
 
     >>> import tensorgrad as torch
     >>> torch.bincount(torch.tensor([0, 2, 2]))
@@ -448,7 +457,7 @@ _histc = op("histc_(input, bins: int, min: number, max: number)", "sort.histc", 
 
 @composite()
 def histc(input: Tensor, bins: int = 100, min=0, max=0, *, out=None) -> Tensor:
-    """How many elements lie in each of `bins` equal parts of [min, max] (of the data's range if both are the same).
+    """Counts the elements in each of `bins` equal intervals of [min, max] (the data's range if both are equal).
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1.0, 2.0, 1.0]).histc(bins=4, min=0, max=3)
@@ -475,9 +484,12 @@ _histogram = op("histogram_(input, edges, weight=None, density: bool = False)", 
 
 @composite()
 def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, density: bool = False, out=None):
-    """Counts (or sums of `weight`) in `bins`: a number of equal parts of `range`, or a sorted tensor of edges.
+    """Counts the elements, or sums their `weight`, in each of `bins`.
 
-    Raises: RuntimeError for integer input, or a range that is not finite.
+    `bins` is a number of equal intervals of `range`, or a sorted tensor of edges.
+
+    Raises:
+        RuntimeError: If the dtype is integral or the range is not finite.
 
     >>> import tensorgrad as torch
     >>> torch.histogram(torch.tensor([1.0, 2.0, 1.0]), bins=2, range=(0.0, 3.0))

@@ -1,7 +1,7 @@
-"""Several views at once: `split`, `chunk`, `unbind` and their relatives.
+"""Ops that return several views: `split`, `chunk`, `unbind` and their relatives.
 
-All views that one call makes share one node, whose backward joins their gradients: otherwise n parts would cost n
-gradients of the size of the whole. PyTorch forbids writing to such views in place while recording, and so do we.
+All views made by one call share one node, whose backward joins their gradients: otherwise n parts would require n
+gradients of the size of the whole. Like PyTorch, we forbid writing to such views in place while recording.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tensorgrad.autograd.refused_views import MULTI
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.kinds import composite
-from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.op import row
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import wrap_dim
@@ -24,15 +24,18 @@ from tensorgrad.tensor import PLAIN, VIEW, Tensor
 
 
 def _several(signature: str, step, windows, backward_name: str, formula):
-    """An op that makes several views. `windows(shape, dim, *args)` gives an index tuple for each, which the row
-    `step` (basic indexing) turns into a view; `formula` joins the gradients."""
-    row = Op(signature, None, kind="views", formulas={"input": formula}, backward_name=backward_name)
-    generate.declare(row)
-    names = [p.name for p in row.params[1:]]
+    """Declares an op that makes several views.
+
+    `windows(shape, dim, *args)` returns an index tuple for each view, which the row `step` (basic indexing) turns into
+    the view; `formula` joins the gradients.
+    """
+    op = row(signature, None, kind="views", formulas={"input": formula}, backward_name=backward_name)
+    generate.declare(op)
+    names = [p.name for p in op.params[1:]]
 
     def plain(input: Tensor, *args) -> tuple[Tensor, ...]:
         array, storage = input._array, input._storage
-        kernel = step.op.kernels[array.__class__]
+        kernel = step.op.compiled.kernels[array.__class__]
         base, steps = (input, None) if input._view is None else input._view[:2]
         recorded = (MULTI if input._view is None or input._view[3] else input._view[3]) if GRAD.enabled else False
         indices = windows(array.shape, *args)
@@ -41,9 +44,9 @@ def _several(signature: str, step, windows, backward_name: str, formula):
         node = None
         if edge is not None:
             node = object.__new__(Node)
-            node.op, node.edges, node.saved, node.hooks = row, (edge,), (), None
+            node.op, node.edges, node.saved, node.hooks = op, (edge,), (), None
             values = {"input_shape": array.shape, **dict(zip(names, args, strict=True))}
-            node.args = tuple(values[name] for name in row.kept)
+            node.args = tuple(values[name] for name in op.kept)
             node.sequence_nr = next_sequence_nr()
             node.outputs = tuple((part.shape, part.dtype, part.__class__) for part in parts)
         results = []
@@ -57,15 +60,15 @@ def _several(signature: str, step, windows, backward_name: str, formula):
         return tuple(results)
 
     def call(input: Tensor, *args) -> tuple[Tensor, ...]:
-        return generate.slowly(row, (input, *args)) if SLOW or input.__class__ not in PLAIN else plain(input, *args)
+        return generate.slowly(op, (input, *args)) if SLOW or input.__class__ not in PLAIN else plain(input, *args)
 
-    row.plain, row.call = plain, call
-    call.op = row  # type: ignore[attr-defined]
+    op.compiled.plain, op.compiled.call = plain, call
+    call.op = op  # type: ignore[attr-defined]
     return call
 
 
 def _present(grads, shapes):
-    """The gradients of the parts; zeros for those that got none."""
+    """Returns the gradients of the parts, with zeros for missing ones."""
     some = next(g for g in grads if g is not None)
     return [some.new_zeros(shape) if g is None else g for g, shape in zip(grads, shapes, strict=False)]
 
@@ -103,7 +106,7 @@ _split_with_sizes = _several("split_with_sizes(input, dim: int, sizes: any)", sl
 
 @composite()
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """The slices along `dim`, as a tuple of views without that dimension.
+    """Returns the slices along `dim` as a tuple of views without that dimension.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([[1, 2], [3, 4]]).unbind()
@@ -116,9 +119,10 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @composite()
 def split(tensor: Tensor, split_size_or_sections, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of consecutive parts along `dim`: of one size (the last may be smaller), or of the sizes in a list.
+    """Splits a tensor into views along `dim`: of one size (the last may be smaller), or of the sizes in a list.
 
-    Raises: RuntimeError for sizes that do not fit.
+    Raises:
+        RuntimeError: If the sizes do not fit the dimension.
 
     >>> import tensorgrad as torch
     >>> torch.arange(5).split(2)
@@ -143,7 +147,7 @@ def split(tensor: Tensor, split_size_or_sections, dim: int = 0) -> tuple[Tensor,
 
 @composite("method", name="split")
 def _split_method(self: Tensor, split_size, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of consecutive parts along `dim`: of one size (the last may be smaller), or of the sizes in a list.
+    """Splits this tensor into views along `dim`: of one size (the last may be smaller), or of the sizes in a list.
 
     >>> import tensorgrad as torch
     >>> torch.arange(3).split(split_size=2)
@@ -154,7 +158,7 @@ def _split_method(self: Tensor, split_size, dim: int = 0) -> tuple[Tensor, ...]:
 
 @composite()
 def split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of consecutive parts along `dim`, of the given sizes, which must sum to that of the dimension.
+    """Splits a tensor into views along `dim` with the given sizes, which must sum to the size of the dimension.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1, 2, 3]).split_with_sizes((1, 2))
@@ -176,8 +180,8 @@ def split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, 
     return _split_with_sizes(input, dim, sizes)
 
 
-def _apart(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The parts as tensors that autograd takes for no views: each may be written in place."""
+def _separate(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Returns the parts as tensors that autograd does not treat as views: each may be written in place."""
     for part in parts:
         memory = part._storage
         part._memory = memory.of(memory.array, memory.version and 0)
@@ -187,29 +191,29 @@ def _apart(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 @composite()
 def unsafe_split(tensor: Tensor, split_size, dim: int = 0) -> tuple[Tensor, ...]:
-    """As `split`; each part may be written in place, if the whole is not used any more.
+    """Like `split`, but each part may be written in place, provided the whole is no longer used.
 
     >>> import tensorgrad as torch
     >>> torch.arange(2).unsafe_split(1)[1].add_(1)
     tensor([2])
     """
-    return _apart(split(tensor, split_size, dim))
+    return _separate(split(tensor, split_size, dim))
 
 
 @composite()
 def unsafe_split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, ...]:
-    """As `split_with_sizes`; each part may be written in place, if the whole is not used any more.
+    """Like `split_with_sizes`, but each part may be written in place, provided the whole is no longer used.
 
     >>> import tensorgrad as torch
     >>> torch.arange(2).unsafe_split_with_sizes((1, 1))[1].add_(1)
     tensor([2])
     """
-    return _apart(split_with_sizes(input, split_sizes, dim))
+    return _separate(split_with_sizes(input, split_sizes, dim))
 
 
 @composite()
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` views of consecutive parts along `dim`, all of one size except the last, which may be smaller.
+    """Splits a tensor into at most `chunks` views along `dim`, equal in size except that the last may be smaller.
 
     >>> import tensorgrad as torch
     >>> [len(part) for part in torch.arange(5).chunk(3)]
@@ -230,18 +234,18 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 @composite()
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """As `chunk`; each part may be written in place, if the whole is not used any more.
+    """Like `chunk`, but each part may be written in place, provided the whole is no longer used.
 
     >>> import tensorgrad as torch
     >>> torch.arange(2).unsafe_chunk(2)[1].add_(1)
     tensor([2])
     """
-    return _apart(chunk(input, chunks, dim))
+    return _separate(chunk(input, chunks, dim))
 
 
 @composite()
 def tensor_split(input: Tensor, indices_or_sections, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of consecutive parts along `dim`: so many of nearly one size, or those between the given indices.
+    """Splits a tensor into views along `dim`: a number of nearly equal parts, or at the given indices.
 
     >>> import tensorgrad as torch
     >>> [len(part) for part in torch.arange(5).tensor_split(3)]
@@ -297,8 +301,8 @@ def _direction(name: str, least: int, dim_of) -> None:
     function.__name__ = function.__qualname__ = name
     along = {"hsplit": "1 (0 if it is the only one)", "vsplit": "0", "dsplit": "2"}[name]
     function.__doc__ = (
-        f"Views of parts along dimension {along}: equal ones, if their number is given, or those between the indices "
-        f"of a list.\n\nRaises: RuntimeError for fewer than {least} dimension{'s' * (least > 1)}, or parts that would "
+        f"Splits a tensor into views along dimension {along}: a number of equal parts, or at the indices of a list.\n\n"
+        f"Raises:\n    RuntimeError: If there are fewer than {least} dimension{'s' * (least > 1)}, or the parts would "
         "not be equal."
     )
     composite()(function)

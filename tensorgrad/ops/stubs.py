@@ -1,4 +1,4 @@
-"""The interface of kernels that bring their derivative, by its public name: `from tensorgrad.ops.stubs import Op`."""
+"""The interface of kernels that define their own derivative, under its public name: `tensorgrad.ops.stubs.Op`."""
 
 from tensorgrad.dispatch.interface import Op
 

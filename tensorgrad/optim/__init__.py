@@ -1,4 +1,4 @@
-"""Optimizers: how parameters move along their gradients, and how the learning rate moves with time."""
+"""Optimizers and learning rate schedules."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ from tensorgrad.optim.optimizer import Optimizer
 from tensorgrad.optim.sgd import SGD
 from tensorgrad.system.lazy_modules import whole
 
-# Not every program has one of these: loaded when it is first asked for.
+# Not every program needs these, so they are loaded on first access.
 _ELSEWHERE = {
     "ASGD": "asgd", "Adadelta": "adadelta", "Adafactor": "_adafactor", "Adagrad": "adagrad", "Adamax": "adamax",
     "LBFGS": "lbfgs", "Muon": "_muon", "NAdam": "nadam", "RAdam": "radam", "RMSprop": "rmsprop", "Rprop": "rprop",
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tensorgrad.optim.rmsprop import RMSprop
     from tensorgrad.optim.rprop import Rprop
     from tensorgrad.optim.sparse_adam import SparseAdam
-else:  # so that a misspelt name does not pass for one of these
+else:  # hidden from type checkers, which would otherwise accept any misspelled name
 
     def __getattr__(name: str) -> Any:
         from importlib import import_module

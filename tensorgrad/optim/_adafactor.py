@@ -7,35 +7,36 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.optim.optimizer import Optimizer
-from tensorgrad.optim.settings import number
-from tensorgrad.optim.state import count, single_number
+from tensorgrad.optim.settings import as_scalar
+from tensorgrad.optim.state import count, state_scalar
 from tensorgrad.tensor import Tensor
 
 __all__ = ["Adafactor"]
 
 
 class Adafactor(Optimizer):
-    """Divides each gradient by the root of its mean square, of which only the means over rows and columns are kept.
+    """Divides each gradient by the root of its mean square, which is stored as its means over rows and columns only.
 
     For a matrix G, R = β R + (1 - β) mean(G², over columns) and C = β C + (1 - β) mean(G², over rows), where
-    1 - β = t^beta2_decay in step t, and V = R C / mean(R) estimates the mean square; of a vector V itself is kept.
-    With U = G / √V, p -= α U / max(1, rms(U) / d), where α = max(eps₂, rms(p)) · min(lr, 1 / √t) makes a step as large
-    as its parameter is (Shazeer and Stern, 2018, *Adafactor: Adaptive Learning Rates with Sublinear Memory Cost*).
+    1 - β = t^beta2_decay in step t, and V = R C / mean(R) estimates the mean square. For a vector, V itself is stored.
+    With U = G / √V, p -= α U / max(1, rms(U) / d), where α = max(eps₂, rms(p)) · min(lr, 1 / √t) makes the step
+    proportional to the size of the parameter (Shazeer and Stern, 2018, *Adafactor: Adaptive Learning Rates with
+    Sublinear Memory Cost*).
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
-        lr: the largest learning rate.
-        beta2_decay: the power of 1 - β.
-        eps: (eps₁, eps₂): eps₁² is the least V (``None``: eps₁ is the dtype's precision), eps₂ the least size of a
-            parameter.
-        d: how large U may be.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        lr: the maximum learning rate.
+        beta2_decay: the exponent of 1 - β.
+        eps: (eps₁, eps₂): eps₁² is the minimum of V (``None``: eps₁ is the machine epsilon of the dtype), eps₂ that
+            of rms(p).
+        d: the maximum rms(U).
         weight_decay: shrinks the parameter: p *= 1 - lr · weight_decay.
-        foreach: accepted and ignored: there is one implementation.
+        foreach: accepted and ignored: there is only one implementation.
         maximize: move along the gradient instead of against it.
 
     Raises:
-        ValueError: a setting out of its range.
-        RuntimeError: in ``step``, a complex parameter.
+        ValueError: a setting is out of range.
+        RuntimeError: in ``step``, if a parameter is complex.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, 2, requires_grad=True)
@@ -85,17 +86,17 @@ class Adafactor(Optimizer):
             for p in group["params"]:
                 kept = self.state.get(p)
                 if kept and not isinstance(kept["step"], Tensor):
-                    kept["step"] = single_number(kept["step"], p, group)
+                    kept["step"] = state_scalar(kept["step"], p, group)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Moves the parameters that have a gradient by one step.
 
         Args:
-            closure: computes the loss anew, with its gradients, and returns it.
+            closure: computes the loss and its gradients, and returns the loss.
 
         Returns:
-            What ``closure`` returned, or ``None``.
+            The result of ``closure``, or ``None``.
         """
         loss = None
         if closure is not None:
@@ -117,7 +118,7 @@ class Adafactor(Optimizer):
 def _begin(state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
     grad: Any = p.grad
     shape = list(grad.shape)
-    state["step"] = single_number(0, p, group)
+    state["step"] = state_scalar(0, p, group)
     if grad.dim() > 1:
         state["row_var"] = grad.new_zeros([*shape[:-1], 1])
         state["col_var"] = grad.new_zeros([*shape[:-2], 1, shape[-1]])
@@ -126,7 +127,7 @@ def _begin(state: dict[str, Any], p: Tensor, group: dict[str, Any]) -> None:
 
 
 def _move(p: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-    lr, decay, (least, least_size) = number(group["lr"]), group["weight_decay"], group["eps"]
+    lr, decay, (least, least_size) = as_scalar(group["lr"]), group["weight_decay"], group["eps"]
     if least is None:
         least = torch.finfo(p.dtype).eps
     step = count(state)
@@ -143,7 +144,7 @@ def _move(p: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any])
 
 
 def _mean_square(grad: Tensor, rows: Tensor, columns: Tensor, taken: float, least: float) -> Tensor:
-    """The estimate of the mean of ``grad`` squared from its means over rows and columns, which are updated."""
+    """Updates the means of ``grad`` squared over rows and columns, and returns the estimate of its mean."""
     for means, dim in ((rows, -1), (columns, -2)):
         norm = torch.norm(grad, dim=dim, keepdim=True)
         means.lerp_(norm.square_().div_(grad.size(dim)), taken)

@@ -1,4 +1,4 @@
-"""The functions of all element-wise optimizers, where older programs import them from."""
+"""The functions of all element-wise optimizers, for older programs that import them from here."""
 
 from tensorgrad.optim.adadelta import adadelta
 from tensorgrad.optim.adagrad import adagrad

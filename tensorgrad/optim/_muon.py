@@ -10,7 +10,7 @@ import numpy as np
 
 import tensorgrad as torch
 from tensorgrad.optim.optimizer import Optimizer
-from tensorgrad.optim.settings import number
+from tensorgrad.optim.settings import as_scalar
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
 
@@ -18,31 +18,31 @@ __all__ = ["Muon"]
 
 
 class Muon(Optimizer):
-    """Moves matrices by their momentum made orthogonal: all its singular values are brought near to 1.
+    """Moves matrices by their orthogonalized momentum, whose singular values are all close to 1.
 
     B = momentum · B + (1 - momentum) · G, M = B (or (1 - momentum) · G + momentum · B, if ``nesterov``), X = M / ‖M‖,
     then ``ns_steps`` times X = a X + b (X Xᵀ) X + c (X Xᵀ)² X, which pushes the singular values towards 1, and
     p = (1 - lr · weight_decay) p - lr · ratio · X (Jordan et al., 2024, *Muon: An optimizer for hidden layers in neural
     networks*; Liu et al., 2025, *Muon is Scalable for LLM Training*).
 
-    As PyTorch does, X is rounded to bfloat16 after every product.
+    As in PyTorch, X is rounded to bfloat16 after every product.
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`: weights of hidden layers. Vectors, and the
-            first and last layers, are for another optimizer.
+        params: the weights of hidden layers, see :class:`~tensorgrad.optim.Optimizer`. Use another optimizer for
+            vectors and for the first and last layers.
         lr: the learning rate.
-        weight_decay: how much the parameter shrinks.
-        momentum: how much of B is kept.
-        nesterov: mix the gradient into B once more.
+        weight_decay: the coefficient of the decoupled weight decay.
+        momentum: the fraction of B that is kept.
+        nesterov: mix the gradient into B a second time.
         ns_coefficients: (a, b, c).
-        eps: the least norm that is divided by.
-        ns_steps: how often X is improved, less than 100.
-        adjust_lr_fn: the ratio for a matrix of A × B: ``"original"`` (or ``None``): √max(1, A / B); or
-            ``"match_rms_adamw"``: 0.2 · √max(A, B), with which :class:`AdamW`'s learning rate fits.
+        eps: the minimum of the norm that M is divided by.
+        ns_steps: the number of iterations on X, less than 100.
+        adjust_lr_fn: the ratio for a matrix of A × B: ``"original"`` (or ``None``) is √max(1, A / B), and
+            ``"match_rms_adamw"`` is 0.2 · √max(A, B), which allows the learning rate of :class:`AdamW`.
 
     Raises:
-        ValueError: a setting out of its range, or a parameter that is no matrix.
-        RuntimeError: in ``step``, a complex parameter.
+        ValueError: a setting is out of range, or a parameter is not a matrix.
+        RuntimeError: in ``step``, if a parameter is complex.
 
     >>> import tensorgrad as torch
     >>> w = torch.zeros(2, 2, requires_grad=True)
@@ -92,10 +92,10 @@ class Muon(Optimizer):
         """Moves the parameters that have a gradient by one step.
 
         Args:
-            closure: computes the loss anew, with its gradients, and returns it.
+            closure: computes the loss and its gradients, and returns the loss.
 
         Returns:
-            What ``closure`` returned, or ``None``.
+            The result of ``closure``, or ``None``.
         """
         loss = None
         if closure is not None:
@@ -118,32 +118,32 @@ class Muon(Optimizer):
             state["momentum_buffer"] = torch.zeros_like(grad)
         buffer = state["momentum_buffer"].lerp_(grad, 1 - momentum)
         update = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
-        lr, (rows, columns) = number(group["lr"]), p.shape
+        lr, (rows, columns) = as_scalar(group["lr"]), p.shape
         if group["adjust_lr_fn"] == "match_rms_adamw":
             ratio = 0.2 * math.sqrt(max(rows, columns))
         else:
             ratio = math.sqrt(max(1, rows / columns))
         xp = STORAGES[update._array.__class__].xp
-        if xp is None:  # on the meta device there is nothing to compute
+        if xp is None:  # the meta device, which has nothing to compute
             return
         with np.errstate(all="ignore"):
             orthogonal = update._storage.guard(_orthogonal)
             array = orthogonal(xp, update._array, group["ns_coefficients"], group["ns_steps"], group["eps"])
         p.mul_(1 - lr * group["weight_decay"])
-        if p.dtype is torch.float64:  # otherwise PyTorch, too, adds in float32
+        if p.dtype is torch.float64:  # otherwise PyTorch also adds in float32
             array = array.astype("float64")
         p.add_(wrap(array), alpha=-lr * ratio)
 
 
 def _orthogonal(xp: Any, x: Any, coefficients: tuple[float, float, float], steps: int, eps: float) -> Any:
-    """A matrix with its singular values brought near to 1 by Newton-Schulz steps, float32 holding bfloat16 numbers."""
+    """Brings the singular values of a matrix close to 1 by Newton-Schulz steps, with bfloat16 values in float32."""
     if steps >= 100:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")
     if len(coefficients) != 3:
         raise ValueError("Coefficients must be a tuple of exactly 3 values")
     a, b, c = (np.float32(coefficient) for coefficient in coefficients)
     tall = x.shape[0] > x.shape[1]
-    x = _rounded(xp, x.T if tall else x)  # the smaller of the two products of X with its transpose
+    x = _rounded(xp, x.T if tall else x)  # so that X Xᵀ is the smaller of the two products
     x = _rounded(xp, x / xp.maximum(_rounded(xp, xp.sqrt((x * x).sum())), _rounded(xp, xp.asarray(eps))))
     for _ in range(steps):
         gram = _rounded(xp, x @ x.T)
@@ -153,6 +153,6 @@ def _orthogonal(xp: Any, x: Any, coefficients: tuple[float, float, float], steps
 
 
 def _rounded(xp: Any, x: Any) -> Any:
-    """Float32 numbers rounded to those that bfloat16 has: their upper 16 bits, ties to even."""
+    """Rounds float32 values to bfloat16, their upper 16 bits, with ties to even."""
     bits = xp.ascontiguousarray(x, dtype="float32").view("uint32")
     return ((bits + (((bits >> 16) & 1) + 0x7FFF)) & 0xFFFF0000).view("float32").reshape(x.shape)

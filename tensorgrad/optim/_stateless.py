@@ -1,4 +1,4 @@
-"""Other parameters and state in an optimizer's place for a while."""
+"""Temporarily replacing the parameters and state of an optimizer."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ NAME = "swap_in_optimizer_params_and_state"
 def swap_in_optimizer_params_and_state(
     optimizer: Optimizer, swapin_parameters: dict[str, Tensor], swapin_optim_state: dict[str, Any]
 ) -> Iterator[None]:
-    """While the block runs, ``optimizer`` moves other parameters, with other settings and state.
+    """A context manager in which ``optimizer`` updates other parameters, with other settings and state.
 
     Args:
-        optimizer: one that has made a step.
-        swapin_parameters: the parameters, in the order of the optimizer's.
-        swapin_optim_state: their state and settings, as :meth:`~tensorgrad.optim.Optimizer.state_dict` returns them.
+        optimizer: an optimizer that has made a step.
+        swapin_parameters: the parameters, in the order of the optimizer's own.
+        swapin_optim_state: their state and settings, as returned by :meth:`~tensorgrad.optim.Optimizer.state_dict`.
 
     Raises:
-        RuntimeError: these do not fit the optimizer.
+        RuntimeError: the parameters, settings or state do not match the optimizer.
 
     >>> import tensorgrad as torch
     >>> w, other = torch.ones(1, requires_grad=True), torch.zeros(1, requires_grad=True)
@@ -44,8 +44,8 @@ def swap_in_optimizer_params_and_state(
         optimizer.state = defaultdict(dict)
         for group, given, tensors in zip(groups, swapin_optim_state["param_groups"], params, strict=True):
             group.update(given, params=tensors)
-            for number, tensor in zip(given["params"], tensors, strict=True):
-                optimizer.state[tensor] = dict(state.get(number, {}))
+            for id_, tensor in zip(given["params"], tensors, strict=True):
+                optimizer.state[tensor] = dict(state.get(id_, {}))
         yield
     finally:
         for group, own in zip(groups, own_groups, strict=True):
@@ -55,7 +55,7 @@ def swap_in_optimizer_params_and_state(
 
 
 def _checked(optimizer: Optimizer, parameters: Any, saved: Any) -> tuple[list[list[Tensor]], dict[Any, Any]]:
-    """The parameters by group, and the state; raises RuntimeError where they do not fit."""
+    """Returns the parameters by group, and the state. Raises: RuntimeError if they do not match the optimizer."""
     _demand(optimizer.state, f"{NAME} requires initialized optimizer state.")
     _demand(isinstance(saved, dict), f"{NAME} requires a DCP-style optimizer state_dict.")
     state, groups = saved.get("state"), saved.get("param_groups")
@@ -83,14 +83,14 @@ def _checked(optimizer: Optimizer, parameters: Any, saved: Any) -> tuple[list[li
     )
     left, params, known = list(parameters.values()), [], set()
     for i, (own, given) in enumerate(zip(optimizer.param_groups, groups, strict=True)):
-        numbers = _numbers(i, own, given)
-        known.update(numbers)
+        ids = _parameter_ids(i, own, given)
+        known.update(ids)
         _demand(
-            len(numbers) <= len(left),
+            len(ids) <= len(left),
             f"{NAME} requires the explicit parameter state to match optimizer.param_groups ordering.",
         )
-        params.append(left[: len(numbers)])
-        left = left[len(numbers) :]
+        params.append(left[: len(ids)])
+        left = left[len(ids) :]
     extra = [key for key in state if key not in known]
     _demand(
         not extra,
@@ -100,17 +100,17 @@ def _checked(optimizer: Optimizer, parameters: Any, saved: Any) -> tuple[list[li
     return params, state
 
 
-def _numbers(i: int, own: dict[str, Any], given: Any) -> list[int]:
-    """The numbers of the parameters in a saved group, which must have the settings of the optimizer's own."""
+def _parameter_ids(i: int, own: dict[str, Any], given: Any) -> list[int]:
+    """Returns the ids of the parameters in a saved group, which must have the same settings as the optimizer's."""
     _demand(isinstance(given, dict), f"{NAME} requires each optimizer param group to be a dictionary.")
-    numbers = given.get("params")
+    ids = given.get("params")
     _demand(
-        isinstance(numbers, list) and all(isinstance(number, int) for number in numbers),
+        isinstance(ids, list) and all(isinstance(id_, int) for id_ in ids),
         f"{NAME} requires optimizer.state_dict()-style param_groups[*]['params'] entries keyed by packed parameter "
         "ids.",
     )
     _demand(
-        len(own["params"]) == len(numbers),
+        len(own["params"]) == len(ids),
         f"swapin_optim_state param group {i} has a different number of params than the live optimizer param group.",
     )
     extra, lacking = [key for key in given if key not in own], [key for key in own if key not in given]
@@ -119,9 +119,9 @@ def _numbers(i: int, own: dict[str, Any], given: Any) -> list[int]:
         f"{NAME} requires optimizer.state_dict()-style param group keys to exactly match the live optimizer group keys "
         f"for group {i}. Keys only in swap-in: {extra}. Keys only in live: {lacking}.",
     )
-    return numbers
+    return ids
 
 
-def _demand(fine: Any, message: str) -> None:
-    if not fine:
+def _demand(condition: Any, message: str) -> None:
+    if not condition:
         raise RuntimeError(message)

@@ -14,8 +14,8 @@ from tensorgrad.optim.state import starts_at
 __all__ = ["Adadelta", "adadelta"]
 
 
-class Numbers(NamedTuple):
-    """The numbers of all steps."""
+class Coefficients(NamedTuple):
+    """The coefficients of all steps."""
 
     lr: float
     rho: float
@@ -26,24 +26,24 @@ class Numbers(NamedTuple):
 
 
 class Adadelta(Elementwise):
-    """Moves each element by g · √(u + eps) / √(v + eps), the units of which are those of the parameter.
+    """Moves each element by g · √(u + eps) / √(v + eps), which has the units of the parameter.
 
-    v = rho · v + (1 - rho) g² is the mean squared gradient, u = rho · u + (1 - rho) d² that of the changes
-    d = g · √(u + eps) / √(v + eps) so far; p -= lr · d (Zeiler, 2012, *ADADELTA: An Adaptive Learning Rate Method*).
+    v = rho · v + (1 - rho) g² is the mean squared gradient, and u = rho · u + (1 - rho) d² the mean square of the
+    changes d = g · √(u + eps) / √(v + eps); p -= lr · d (Zeiler, 2012, *ADADELTA: An Adaptive Learning Rate Method*).
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
-        lr: what the change is multiplied by; 1 in the paper.
-        rho: how much of the means is kept.
-        eps: starts the first changes, and keeps the division finite.
-        weight_decay: adds weight_decay · p to the gradient (an L2 penalty).
-        foreach: accepted and ignored: there is one implementation.
-        capturable: accepted where PyTorch does, on CUDA.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        lr: the factor on the change; 1 in the paper.
+        rho: the fraction of the means that is kept in each step.
+        eps: makes the first changes nonzero, and prevents division by zero.
+        weight_decay: adds weight_decay · p to the gradient (L2 regularization).
+        foreach: accepted and ignored: there is only one implementation.
+        capturable: accepted for parameters on CUDA, as in PyTorch.
         maximize: move along the gradient instead of against it.
-        differentiable: let autograd look through the step.
+        differentiable: let autograd differentiate through the step.
 
     Raises:
-        ValueError: a setting out of its range.
+        ValueError: a setting is out of range.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
@@ -83,12 +83,12 @@ class Adadelta(Elementwise):
         return {"step": starts_at(0, group), "square_avg": torch.zeros_like, "acc_delta": torch.zeros_like}
 
     @staticmethod
-    def _numbers(group: dict[str, Any]) -> Numbers:
+    def _coefficients(group: dict[str, Any]) -> Coefficients:
         rho = group["rho"]
-        return Numbers(group["lr"], rho, 1 - rho, group["eps"], group["weight_decay"] or None, group["maximize"])
+        return Coefficients(group["lr"], rho, 1 - rho, group["eps"], group["weight_decay"] or None, group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, square_avg: Any, acc_delta: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, square_avg: Any, acc_delta: Any, n: Coefficients, s: Any, r: Any) -> None:
         v, u = square_avg, acc_delta
         g = descent(xp, x, g, n, s, r)
         xp.multiply(xp.multiply(g, g, s), n.take, s)

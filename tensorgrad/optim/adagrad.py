@@ -15,8 +15,8 @@ from tensorgrad.tensor import Tensor
 __all__ = ["Adagrad", "adagrad"]
 
 
-class Numbers(NamedTuple):
-    """The numbers of a step."""
+class Coefficients(NamedTuple):
+    """The coefficients of a step."""
 
     rate: float
     eps: float
@@ -31,18 +31,18 @@ class Adagrad(Elementwise):
     Online Learning and Stochastic Optimization*).
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
         lr: the learning rate.
-        lr_decay: how fast the rate falls.
-        weight_decay: adds weight_decay · p to the gradient (an L2 penalty).
-        initial_accumulator_value: where the sums start.
-        eps: keeps the division finite.
-        foreach, fused: accepted and ignored: there is one implementation.
+        lr_decay: how fast the rate decays.
+        weight_decay: adds weight_decay · p to the gradient (L2 regularization).
+        initial_accumulator_value: the initial value of the sums.
+        eps: prevents division by zero.
+        foreach, fused: accepted and ignored: there is only one implementation.
         maximize: move along the gradient instead of against it.
-        differentiable: let autograd look through the step.
+        differentiable: let autograd differentiate through the step.
 
     Raises:
-        ValueError: a negative setting.
+        ValueError: a setting is negative.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
@@ -93,19 +93,19 @@ class Adagrad(Elementwise):
         return {"step": starts_at(0, group), "sum": sum_at_start}
 
     @staticmethod
-    def _numbers(group: dict[str, Any], t: float) -> Numbers:
+    def _coefficients(group: dict[str, Any], t: float) -> Coefficients:
         rate = group["lr"] / (1 + (t - 1) * group["lr_decay"])
-        return Numbers(rate, group["eps"], group["weight_decay"] or None, group["maximize"])
+        return Coefficients(rate, group["eps"], group["weight_decay"] or None, group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, sum: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, sum: Any, n: Coefficients, s: Any, r: Any) -> None:
         g = descent(xp, x, g, n, s, r)
         xp.add(sum, xp.multiply(g, g, s), sum)
         xp.divide(g, xp.add(xp.sqrt(sum, s), n.eps, s), s)
         xp.subtract(x, xp.multiply(s, n.rate, s), x)  # p -= rate · g / (√(Σ g²) + eps)
 
     def share_memory(self) -> None:
-        """Moves the sums to memory that other processes can share. Raises: see ``Tensor.share_memory_``."""
+        """Moves the sums to memory shared with other processes. Raises the errors of ``Tensor.share_memory_``."""
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()

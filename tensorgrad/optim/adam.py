@@ -15,12 +15,12 @@ from tensorgrad.tensor import Tensor
 __all__ = ["Adam", "adam"]
 
 
-class Numbers(NamedTuple):
-    """The numbers of a step, p -= rate · m / (√v + eps): the bias corrections are in ``rate`` and ``eps``."""
+class Coefficients(NamedTuple):
+    """The coefficients of a step, p -= rate · m / (√v + eps): ``rate`` and ``eps`` include the bias corrections."""
 
     rate: float
     eps: float
-    shrink: float | None  # what decoupled weight decay multiplies p by
+    shrink: float | None  # the factor of decoupled weight decay on p
     decay: float | None  # weight_decay otherwise
     take1: float  # 1 - β₁
     beta2: float
@@ -29,26 +29,26 @@ class Numbers(NamedTuple):
 
 
 class Adam(Elementwise):
-    """Moves each element by its mean gradient over the root of its mean squared gradient.
+    """Moves each element by its mean gradient divided by the root of its mean squared gradient.
 
     m = β₁ m + (1 - β₁) g and v = β₂ v + (1 - β₂) g², then p -= lr · m̂ / (√v̂ + eps), where m̂ = m / (1 - β₁ᵗ) and
-    v̂ = v / (1 - β₂ᵗ) make up for the start at zero (Kingma and Ba, 2014, *Adam: A Method for Stochastic Optimization*).
+    v̂ = v / (1 - β₂ᵗ) correct for the start at zero (Kingma and Ba, 2014, *Adam: A Method for Stochastic Optimization*).
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
         lr: the learning rate.
         betas: (β₁, β₂).
-        eps: keeps the division finite.
-        weight_decay: adds weight_decay · p to the gradient (an L2 penalty).
-        amsgrad: use the largest v so far (Reddi et al., 2018, *On the Convergence of Adam and Beyond*).
+        eps: prevents division by zero.
+        weight_decay: adds weight_decay · p to the gradient (L2 regularization).
+        amsgrad: use the maximum of v so far (Reddi et al., 2018, *On the Convergence of Adam and Beyond*).
         maximize: move along the gradient instead of against it.
-        decoupled_weight_decay: shrink the parameter itself instead, as :class:`AdamW` does.
-        foreach, fused: accepted and ignored: there is one implementation.
-        capturable: accepted where PyTorch does, on CUDA.
-        differentiable: let autograd look through the step.
+        decoupled_weight_decay: shrink the parameter itself instead, as in :class:`AdamW`.
+        foreach, fused: accepted and ignored: there is only one implementation.
+        capturable: accepted for parameters on CUDA, as in PyTorch.
+        differentiable: let autograd differentiate through the step.
 
     Raises:
-        ValueError: a setting out of its range.
+        ValueError: a setting is out of range.
 
     Example::
 
@@ -80,7 +80,7 @@ class Adam(Elementwise):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        one_by_one = bool(foreach) and not capturable  # what PyTorch cannot do with tensors as settings
+        one_by_one = bool(foreach) and not capturable  # PyTorch does not support tensor settings here
         if isinstance(lr, Tensor) and one_by_one:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
         check_lr(lr)
@@ -107,15 +107,15 @@ class Adam(Elementwise):
         return {**state, "max_exp_avg_sq": torch.zeros_like} if group["amsgrad"] else state
 
     @staticmethod
-    def _numbers(group: dict[str, Any], t: float) -> Numbers:
+    def _coefficients(group: dict[str, Any], t: float) -> Coefficients:
         beta1, beta2 = group["betas"]
         root = (1 - beta2**t) ** 0.5
         rate, eps = group["lr"] * root / (1 - beta1**t), group["eps"] * root
-        return Numbers(rate, eps, *shrink_and_decay(group), 1 - beta1, beta2, 1 - beta2, group["maximize"])
+        return Coefficients(rate, eps, *shrink_and_decay(group), 1 - beta1, beta2, 1 - beta2, group["maximize"])
 
     @staticmethod
     def _update(
-        xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, max_exp_avg_sq: Any, n: Numbers, s: Any, r: Any
+        xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, max_exp_avg_sq: Any, n: Coefficients, s: Any, r: Any
     ) -> None:
         m, v = exp_avg, exp_avg_sq
         if n.shrink is not None:

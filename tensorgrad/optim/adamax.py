@@ -14,8 +14,8 @@ from tensorgrad.optim.state import starts_at
 __all__ = ["Adamax", "adamax"]
 
 
-class Numbers(NamedTuple):
-    """The numbers of a step."""
+class Coefficients(NamedTuple):
+    """The coefficients of a step."""
 
     rate: float  # lr / (1 - β₁ᵗ)
     decay: float | None  # weight_decay, unless that is 0
@@ -26,24 +26,24 @@ class Numbers(NamedTuple):
 
 
 class Adamax(Elementwise):
-    """Adam with the largest gradient, which fades, in the place of the root of the mean squared gradient.
+    """Adam with a decaying maximum of the gradients instead of the root of the mean squared gradient.
 
     m = β₁ m + (1 - β₁) g and u = max(β₂ u, \\|g\\| + eps), then p -= lr / (1 - β₁ᵗ) · m / u (Kingma and Ba, 2014,
     *Adam: A Method for Stochastic Optimization*, section 7.1).
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
         lr: the learning rate.
         betas: (β₁, β₂).
-        eps: keeps the division finite.
-        weight_decay: adds weight_decay · p to the gradient (an L2 penalty).
-        foreach: accepted and ignored: there is one implementation.
+        eps: prevents division by zero.
+        weight_decay: adds weight_decay · p to the gradient (L2 regularization).
+        foreach: accepted and ignored: there is only one implementation.
         maximize: move along the gradient instead of against it.
-        differentiable: let autograd look through the step.
-        capturable: accepted where PyTorch does, on CUDA.
+        differentiable: let autograd differentiate through the step.
+        capturable: accepted for parameters on CUDA, as in PyTorch.
 
     Raises:
-        ValueError: a setting out of its range.
+        ValueError: a setting is out of range.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
@@ -83,13 +83,13 @@ class Adamax(Elementwise):
         return {"step": starts_at(0, group), "exp_avg": torch.zeros_like, "exp_inf": torch.zeros_like}
 
     @staticmethod
-    def _numbers(group: dict[str, Any], t: float) -> Numbers:
+    def _coefficients(group: dict[str, Any], t: float) -> Coefficients:
         beta1, beta2 = group["betas"]
         rate, decay = group["lr"] / (1 - beta1**t), group["weight_decay"] or None
-        return Numbers(rate, decay, 1 - beta1, beta2, group["eps"], group["maximize"])
+        return Coefficients(rate, decay, 1 - beta1, beta2, group["eps"], group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_inf: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_inf: Any, n: Coefficients, s: Any, r: Any) -> None:
         m, u = exp_avg, exp_inf
         g = descent(xp, x, g, n, s, r)
         xp.add(m, xp.multiply(xp.subtract(g, m, s), n.take1, s), m)  # m = β₁ m + (1 - β₁) g

@@ -11,7 +11,7 @@ __all__ = ["AdamW", "adamw"]
 
 
 class AdamW(Adam):
-    """Adam whose weight decay shrinks the parameter, p *= 1 - lr · weight_decay, apart from the gradient's statistics.
+    """Adam with decoupled weight decay: p *= 1 - lr · weight_decay, independent of the gradient's statistics.
 
     Loshchilov and Hutter, 2017, *Decoupled Weight Decay Regularization*. The arguments are those of :class:`Adam`.
 
@@ -51,5 +51,5 @@ class AdamW(Adam):
 
 
 def adamw(params: list[Tensor], grads: list[Tensor], *lists: list[Tensor], **settings: Any) -> None:
-    """One step of :class:`AdamW` on tensors that are given one by one; as :func:`~tensorgrad.optim.adam.adam`."""
+    """Makes one step of :class:`AdamW` on lists of tensors, like :func:`~tensorgrad.optim.adam.adam`."""
     adam(params, grads, *lists, **{**settings, "decoupled_weight_decay": True})

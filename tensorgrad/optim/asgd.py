@@ -9,43 +9,43 @@ from tensorgrad.optim import flags
 from tensorgrad.optim.checks import check, check_lr
 from tensorgrad.optim.elementwise import Elementwise, descent
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.settings import number
+from tensorgrad.optim.settings import as_scalar
 from tensorgrad.optim.state import count, rounded, starts_at
 
 __all__ = ["ASGD", "asgd"]
 
 
-class Numbers(NamedTuple):
-    """The numbers of a step."""
+class Coefficients(NamedTuple):
+    """The coefficients of a step."""
 
     eta: float
     shrink: float  # 1 - lambd · η
-    mu: float | None  # the part of the new p that the average takes, unless it takes all
+    mu: float | None  # the weight of the new p in the average, unless that is 1
     decay: float | None  # weight_decay, unless that is 0
     maximize: bool
 
 
 class ASGD(Elementwise):
-    """Gradient descent that also keeps the average of where it has been, in its state ``"ax"``.
+    """Gradient descent that also computes the average of the parameters over the steps, in its state ``"ax"``.
 
-    p = (1 - lambd · η) p - η g, where η = lr / (1 + lambd · lr · t)^alpha falls from step to step; after ``t0`` steps
-    the average takes 1 / (t - t0) of each new p, before that it is p (Polyak and Juditsky, 1992, *Acceleration of
-    stochastic approximation by averaging*; the schedule is that of Bottou, 2010).
+    p = (1 - lambd · η) p - η g, where η = lr / (1 + lambd · lr · t)^alpha decreases from step to step. After ``t0``
+    steps, each new p has the weight 1 / (t - t0) in the average; before, the average is p (Polyak and Juditsky, 1992,
+    *Acceleration of stochastic approximation by averaging*; the schedule is that of Bottou, 2010).
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
         lr: the learning rate.
-        lambd: how fast the rate falls, and how much the parameters shrink.
-        alpha: the power of the rate's fall.
-        t0: when averaging starts.
-        weight_decay: adds weight_decay · p to the gradient (an L2 penalty).
-        foreach: accepted and ignored: there is one implementation.
+        lambd: how fast the rate decays, and how much the parameters shrink.
+        alpha: the exponent of the decay.
+        t0: the step after which averaging starts.
+        weight_decay: adds weight_decay · p to the gradient (L2 regularization).
+        foreach: accepted and ignored: there is only one implementation.
         maximize: move along the gradient instead of against it.
-        differentiable: let autograd look through the step.
-        capturable: accepted where PyTorch does, on CUDA.
+        differentiable: let autograd differentiate through the step.
+        capturable: accepted for parameters on CUDA, as in PyTorch.
 
     Raises:
-        ValueError: a negative setting.
+        ValueError: a setting is negative.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
@@ -82,29 +82,29 @@ class ASGD(Elementwise):
         super().__init__(params, defaults)
 
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
-        lr = number(group["lr"])
+        lr = as_scalar(group["lr"])
         starts = {"step": 0, "eta": lr, "mu": 1}
         return {k: starts_at(v, group, on_device=True) for k, v in starts.items()} | {"ax": torch.zeros_like}
 
     @staticmethod
     def _count(state: dict[str, Any], group: dict[str, Any]) -> tuple[float, float]:
-        """Counts the step. Returns this step's η and μ, as the last one left them; leaves those of the next."""
+        """Counts the step. Returns this step's η and μ, and stores those of the next step."""
         eta, mu = state["eta"], state["mu"]
         now = eta.item(), mu.item()
-        t, lr = count(state), number(group["lr"])
-        # Rounded even where a checkpoint was loaded, which makes the dtype that of the parameter.
+        t, lr = count(state), as_scalar(group["lr"])
+        # Rounded explicitly: loading a checkpoint gives the tensor the parameter's dtype.
         eta.fill_(rounded(lr / (1 + group["lambd"] * lr * t) ** group["alpha"]))
         mu.fill_(1 / max(1, t - group["t0"]))
         return now
 
     @staticmethod
-    def _numbers(group: dict[str, Any], eta_and_mu: tuple[float, float]) -> Numbers:
+    def _coefficients(group: dict[str, Any], eta_and_mu: tuple[float, float]) -> Coefficients:
         eta, mu = eta_and_mu
         shrink, decay = 1 - group["lambd"] * eta, group["weight_decay"] or None
-        return Numbers(eta, shrink, None if mu == 1 else mu, decay, group["maximize"])
+        return Coefficients(eta, shrink, None if mu == 1 else mu, decay, group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, ax: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, ax: Any, n: Coefficients, s: Any, r: Any) -> None:
         g = descent(xp, x, g, n, s, r)
         xp.subtract(xp.multiply(x, n.shrink, x), xp.multiply(g, n.eta, s), x)  # p = (1 - lambd · η) p - η g
         if n.mu is None:

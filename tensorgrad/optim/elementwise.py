@@ -1,11 +1,11 @@
-"""The loop of all optimizers whose update treats every element by itself.
+"""The step of all optimizers whose update is element-wise.
 
-Such an update is a plain function over arrays, written once (in its optimizer's file) with the array module's in-place
-operations. This file decides how it is run: directly for small parameters; block by block for large ones, so that its
-many passes stay in the cache; on float32 copies for 16-bit parameters; and on tensors, by `recorded.py`, where autograd
-is to look through the step (``differentiable=True``).
+Such an update is a plain function of arrays, written once (in its optimizer's file) with the array module's in-place
+operations. This file decides how to run it: directly for small parameters; block by block for large ones, so that its
+many passes stay in the cache; on float32 copies for 16-bit parameters; and on tensors, by `recorded.py`, if autograd
+is to differentiate through the step (``differentiable=True``).
 
-This is one of the few places outside the ops that touch a tensor's array: an update is not recorded, and writing it
+This is one of the few files outside the ops that access a tensor's array: an update is not recorded, and writing it
 with tensor ops would cost ten times as much for a small model.
 """
 
@@ -36,20 +36,20 @@ BLOCK = 131_072
 
 
 class Elementwise(Optimizer):
-    """An optimizer that moves every element by the same formula. A subclass says three things:
+    """An optimizer that moves every element by the same formula. A subclass defines three methods:
 
-    - ``_initial_state(group)``: what is kept of a parameter under a group's settings, in PyTorch's order, as ``{name: a
-      function of the parameter that makes it}``;
-    - ``_numbers(group, t)``: the numbers of step ``t``, a named tuple; without ``t``, if they depend on settings only.
-      Where the state has no ``"step"``, ``t`` is whether it is the parameter's first step;
-    - ``_update(xp, x, g, ..., n, ...)``: the formula, which changes a parameter's array ``x`` in place. ``g`` is the
-      gradient's array and ``n`` are the numbers. Between them stand the state's arrays by name, ``None`` for one that
-      these settings do without; behind them, as many temporary arrays as are needed. ``xp`` is the array module.
+    - ``_initial_state(group)`` returns the state of a parameter under a group's settings, in PyTorch's order, as
+      ``{name: a function of the parameter that creates the entry}``.
+    - ``_coefficients(group, t)`` returns the coefficients of step ``t``, a named tuple; it has no argument ``t`` if
+      they only depend on the settings. If the state has no ``"step"``, ``t`` is whether this is the first step.
+    - ``_update(xp, x, g, ..., n, ...)`` is the formula, which changes a parameter's array ``x`` in place. ``xp`` is the
+      array module, ``g`` the gradient's array and ``n`` the coefficients. Between ``g`` and ``n`` are the arrays of the
+      state by name, ``None`` for those that the settings do not need; after ``n``, the temporary arrays that it needs.
 
     >>> import tensorgrad as torch
     >>> from typing import NamedTuple
     >>> from tensorgrad.optim.elementwise import Elementwise
-    >>> class Numbers(NamedTuple):
+    >>> class Coefficients(NamedTuple):
     ...     lr: float
     ...     beta: float
     >>> class Signs(Elementwise):  # p -= lr · sign(m) with m = beta · m + g
@@ -57,8 +57,8 @@ class Elementwise(Optimizer):
     ...         return {"m": torch.zeros_like}
     ...
     ...     @staticmethod
-    ...     def _numbers(group):
-    ...         return Numbers(group["lr"], group["beta"])
+    ...     def _coefficients(group):
+    ...         return Coefficients(group["lr"], group["beta"])
     ...
     ...     @staticmethod
     ...     def _update(xp, x, g, m, n, s):
@@ -73,16 +73,16 @@ class Elementwise(Optimizer):
     """
 
     _initial_state: Callable[[dict[str, Any]], dict[str, Callable[[Tensor], Tensor]]]
-    _numbers: ClassVar[Callable[..., NamedTuple]]
+    _coefficients: ClassVar[Callable[..., NamedTuple]]
     _update: ClassVar[Callable[..., None]]
 
     _count: ClassVar[Callable[..., Any]] = staticmethod(count)  # _count(state, group) counts a step and returns t
-    _kernel_name = ""  # of the same update as a kernel over lists (kernels/numba/table.py, kernels/cuda/table.py)
-    _complex_as_pairs = True  # are real and imaginary parts of complex parameters moved as separate numbers?
-    _flags: ClassVar[flags.Flags] = flags.Flags({}, single_numbers=())
+    _kernel_name = ""  # of a kernel that does the same for lists (kernels/numba/table.py, kernels/cuda/table.py)
+    _complex_as_pairs = True  # whether real and imaginary parts of complex parameters are moved separately
+    _flags: ClassVar[flags.Flags] = flags.Flags({}, state_scalars=())
 
-    _state_arrays: ClassVar[tuple[str, ...]]  # those that the update names
-    _temporaries: ClassVar[int]  # how many it names
+    _state_arrays: ClassVar[tuple[str, ...]]  # the names in the update's signature
+    _temporaries: ClassVar[int]  # how many are in the update's signature
     _needs_t: ClassVar[bool]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -91,7 +91,7 @@ class Elementwise(Optimizer):
         parameters = code.co_varnames[: code.co_argcount]
         at = parameters.index("n")
         cls._state_arrays, cls._temporaries = parameters[3:at], len(parameters) - at - 1
-        cls._needs_t = cls._numbers.__code__.co_argcount == 2
+        cls._needs_t = cls._coefficients.__code__.co_argcount == 2
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self._forget()
@@ -104,17 +104,17 @@ class Elementwise(Optimizer):
         flags.complete(self)
 
     def _forget(self) -> None:
-        self._settings: dict[int, Settings] = {}  # of each group
-        self._scratch: dict[tuple, tuple] = {}  # layout -> temporaries; parameters take turns, so they can share
+        self._settings: dict[int, Settings] = {}  # by group number
+        self._scratch: dict[tuple, tuple] = {}  # layout -> temporaries, shared by parameters of the same layout
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Moves the parameters that have a gradient by one step.
 
         Args:
-            closure: computes the loss anew, with its gradients, and returns it.
+            closure: computes the loss and its gradients, and returns the loss.
 
         Returns:
-            What ``closure`` returned, or ``None``.
+            The result of ``closure``, or ``None``.
         """
         if (
             self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks
@@ -147,10 +147,10 @@ class Elementwise(Optimizer):
         starts, names, ready = settings.starts, settings.names, settings.ready
         update, needs_t, states = self._update, self._needs_t, self.state
         count = self._count if "step" in starts else None
-        row, few, takes = self._kernel_for(group["params"])
+        row, threshold, takes = self._kernel_for(group["params"])
         state: dict[str, Any] = {}
         t: Any = None
-        moves: list = []  # what is left to that kernel
+        moves: list = []  # the arguments of that kernel
         not_ready: Any = None, (), None
         for p in group["params"]:
             grad = p._grad
@@ -168,18 +168,18 @@ class Elementwise(Optimizer):
             arrays = [grad._array]
             for name in names:
                 arrays.append(state[name]._array if name else None)
-            if x.size >= few and takes(x, arrays) and row.available():
-                moves.append((x, arrays, settings.numbers(self, group, t)))
+            if x.size >= threshold and takes(x, arrays) and row.available():
+                moves.append((x, arrays, settings.coefficients(self, group, t)))
             else:
                 array, temporaries, constants = ready.get(p, not_ready)
                 if array is not x:
                     self._move(p, x, arrays, settings, group, t)
                 else:
                     if constants.t != t:
-                        constants.become(t, settings.numbers(self, group, t))
+                        constants.become(t, settings.coefficients(self, group, t))
                     update(np, x, *arrays, constants.n, *temporaries)
             memory = p._memory
-            if memory is not None:  # otherwise nobody has asked for its version yet
+            if memory is not None:  # otherwise its version has not been read yet
                 memory.version += 1
         if moves:
             row.ready(moves)
@@ -190,31 +190,31 @@ class Elementwise(Optimizer):
         if settings is not None:
             try:
                 settings.follow(self, group)
-            except KeyError:  # a setting has gone
+            except KeyError:  # a setting was removed
                 settings = None
         if settings is None:
             settings = self._settings[i] = Settings(self, group)
         return settings
 
-    def _numbers_at(self, group: dict[str, Any], t: Any) -> Any:
-        return self._numbers(group, t) if self._needs_t else self._numbers(group)
+    def _coefficients_at(self, group: dict[str, Any], t: Any) -> Any:
+        return self._coefficients(group, t) if self._needs_t else self._coefficients(group)
 
     def _kernel_for(self, params: list[Tensor]) -> tuple[Any, int, Callable]:
-        """The kernel that moves many parameters at once: its row, from how many elements on, and what it takes."""
-        there = params[0]._array.__class__ if params else np.ndarray
-        if there is np.ndarray:
+        """Returns the kernel that moves many parameters together: (row, minimum size, whether it takes arrays)."""
+        array_type = params[0]._array.__class__ if params else np.ndarray
+        if array_type is np.ndarray:
             row: Any = PARTS.get(self._kernel_name)
             return row, sys.maxsize if row is None or SETTINGS.deterministic else row.elements, _plain
-        row = own_part(self._kernel_name, STORAGES[there])
+        row = own_part(self._kernel_name, STORAGES[array_type])
         return (None, sys.maxsize, _plain) if row is None else (row, row.elements, row.takes)
 
     def _move(self, p: Tensor, x: Any, arrays: list, settings: Settings, group: dict[str, Any], t: Any) -> None:
-        """Runs the update on a parameter's array ``x`` that is large, rare, or here for the first time.
+        """Runs the update on a parameter's array ``x`` that is large, of an unusual kind, or new.
 
         ``arrays`` are the gradient's and the state's arrays, or ``None``; all but the gradient's may be written.
         """
         update, pairs = self._update, self._complex_as_pairs
-        n = settings.numbers(self, group, t)
+        n = settings.coefficients(self, group, t)
         if x.__class__ is np.ndarray:
             constants = settings.constants(x.dtype, n)
             if constants.t != t:
@@ -239,9 +239,9 @@ class Elementwise(Optimizer):
 
 
 def descent(xp: Any, x: Any, g: Any, n: Any, s: Any, r: Any) -> Any:
-    """The gradient to go down along: reversed to maximize, and with the weight decay (unless it is ``None``) added.
+    """Returns the gradient to descend along: negated to maximize, with the weight decay added unless it is ``None``.
 
-    ``g`` itself, or ``r``; ``s`` is overwritten.
+    The result is ``g`` or ``r``; ``s`` is overwritten.
     """
     if n.maximize:
         g = xp.negative(g, r)
@@ -251,9 +251,9 @@ def descent(xp: Any, x: Any, g: Any, n: Any, s: Any, r: Any) -> Any:
 
 
 def shrink_and_decay(group: dict[str, Any]) -> tuple[Any, Any]:
-    """What weight decay multiplies a parameter by, and how much of the parameter it adds to the gradient.
+    """Returns the factor of weight decay on a parameter, and the fraction of the parameter it adds to the gradient.
 
-    The one if it is decoupled, the other if not; ``None`` where it does neither.
+    The first is used if weight decay is decoupled, the second otherwise; the unused one is ``None``.
     """
     decay = group["weight_decay"]
     if decay == 0:
@@ -265,7 +265,7 @@ def shrink_and_decay(group: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _plain(x: Any, arrays: list) -> bool:
-    """Whether a compiled kernel takes a parameter's array along with the gradient's and the state's."""
+    """Returns whether a compiled kernel takes a parameter's array with those of the gradient and the state."""
     if x.__class__ is not np.ndarray:
         return False
     for a in (x, *arrays):
@@ -275,7 +275,7 @@ def _plain(x: Any, arrays: list) -> bool:
 
 
 def _native(dtype: np.dtype, pairs: bool) -> bool:
-    """Whether an update can run on arrays of this dtype as they are."""
+    """Returns whether an update can run on arrays of this dtype without conversion."""
     return (dtype.kind == "f" and dtype.itemsize > 2) or (dtype.kind == "c" and not pairs)
 
 
@@ -286,7 +286,7 @@ def _move_large(update: Callable, x: Any, arrays: list, n: Any, temporaries: int
         if storage.device_type == "meta":
             return
         raise NotImplementedError(
-            f"optimizers need an array module, which device '{storage.device_type}' does not have"
+            f"optimizers are not supported on device '{storage.device_type}', which has no array module"
         )
     if x.dtype.kind == "c" and pairs:
         part = "f4" if x.dtype.itemsize == 8 else "f8"
@@ -310,7 +310,7 @@ def _move_large(update: Callable, x: Any, arrays: list, n: Any, temporaries: int
                 block, *others = (None if a is None else a[start : start + BLOCK] for a in flat)
                 update(np, block, *others, n, *[t[: block.size] for t in scratch])
 
-        if LARGE:  # threads are wanted: NumPy's loops hold no lock
+        if LARGE:  # threads are enabled: NumPy's loops release the GIL
             thread_pool.run(advance, -(-x.size // BLOCK), (), x.size)
         else:
             advance(0, -(-x.size // BLOCK))

@@ -1,34 +1,35 @@
-"""PyTorch's flags (fused, foreach, capturable, differentiable), and what checkpoints of its older versions lack.
+"""PyTorch's flags (fused, foreach, capturable, differentiable), and the settings missing from old checkpoints.
 
-There is one implementation here, so the first three choose nothing; but what PyTorch refuses is refused.
+There is only one implementation here, so the first three have no effect, but invalid values raise PyTorch's errors.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tensorgrad.optim.state import begin, single_number
+from tensorgrad.optim.state import begin, state_scalar
 from tensorgrad.tensor import Tensor
 
-# Where PyTorch has optimizers of these kinds, as its error messages list it.
+# The devices on which PyTorch supports these optimizers, as listed in its error messages.
 CAPTURABLE_DEVICES = ["cuda", "xpu", "hpu", "privateuseone", "xla"]
 FUSED_DEVICES = ["mps", "cuda", "xpu", "hpu", "cpu", "mtia", "privateuseone"]
 
 
 class Flags(NamedTuple):
-    """What holds of one optimizer.
+    """The properties of one optimizer.
 
     Attributes:
-        missing: the settings that old checkpoints lack, with their values.
-        single_numbers: which entries of a parameter's state are single numbers; and the same in the words of an error.
-        capturable_devices: where it can be capturable.
-        differentiable_foreach: may both flags be up?
-        foreach_tensor_lr: may the learning rate be a tensor where foreach is up, and capturable is not?
-        step_may_require_grad: may the count of steps require a gradient where differentiable is up?
+        missing: the settings missing from old checkpoints, with their values.
+        state_scalars: the entries of a parameter's state that are scalars.
+        capturable_words: the same entries in the words of PyTorch's error message.
+        capturable_devices: the devices on which it can be capturable.
+        differentiable_foreach: whether both flags can be set.
+        foreach_tensor_lr: whether the learning rate can be a tensor with foreach set and capturable not set.
+        step_may_require_grad: whether the step count can require a gradient with differentiable set.
     """
 
     missing: dict[str, Any]
-    single_numbers: tuple[str, ...] = ("step",)
+    state_scalars: tuple[str, ...] = ("step",)
     capturable_words: str = "params and state_steps"
     capturable_devices: list[str] = CAPTURABLE_DEVICES
     differentiable_foreach: bool = False
@@ -64,19 +65,19 @@ RMSPROP = Flags({"momentum": 0, "centered": False, **_LATER_AND_CAPTURABLE})
 RPROP = Flags(_LATER_AND_CAPTURABLE)
 SGD = Flags(
     {"nesterov": False, "maximize": False, "foreach": None, "differentiable": False, "fused": False},
-    single_numbers=(),
+    state_scalars=(),
     differentiable_foreach=True,
 )
 
 
 def is_up(group: dict[str, Any]) -> bool:
-    """Whether one of the flags is up."""
+    """Returns whether one of the flags is set."""
     get = group.get
     return bool(get("differentiable") or get("capturable") or get("fused") or get("foreach"))
 
 
 def check_new(defaults: dict[str, Any]) -> None:
-    """Raises RuntimeError where an optimizer is made with flags that cannot be up together."""
+    """Raises RuntimeError if an optimizer is created with incompatible flags."""
     if defaults.get("fused"):
         if defaults["differentiable"]:
             raise RuntimeError("`fused` does not support `differentiable`")
@@ -85,7 +86,7 @@ def check_new(defaults: dict[str, Any]) -> None:
 
 
 def check(optimizer: Any, group: dict[str, Any], starts: dict[str, Any]) -> None:
-    """Raises what PyTorch raises where the flags of a group that is about to make a step cannot be had."""
+    """Raises PyTorch's error if a group that is about to make a step has unsupported flags."""
     flags: Flags = optimizer._flags
     for p in group["params"]:
         if p._grad is None:
@@ -99,8 +100,8 @@ def check(optimizer: Any, group: dict[str, Any], starts: dict[str, Any]) -> None
             state = optimizer.state[p]
             if not state:
                 begin(state, p, starts)
-            places = {p.device.type, *(state[name].device.type for name in flags.single_numbers)}
-            if len(places) > 1 or not places <= set(flags.capturable_devices):
+            devices = {p.device.type, *(state[name].device.type for name in flags.state_scalars)}
+            if len(devices) > 1 or not devices <= set(flags.capturable_devices):
                 raise AssertionError(
                     f"If capturable=True, {flags.capturable_words} must be on supported devices: "
                     f"{flags.capturable_devices}."
@@ -116,13 +117,13 @@ def check(optimizer: Any, group: dict[str, Any], starts: dict[str, Any]) -> None
 
 
 def complete(optimizer: Any) -> None:
-    """Gives an optimizer that was loaded from an old checkpoint what that lacks."""
+    """Adds missing settings and state to an optimizer that was loaded from an old checkpoint."""
     flags: Flags = optimizer._flags
     for group in optimizer.param_groups:
         for name, default in flags.missing.items():
             group.setdefault(name, default)
         for p in group["params"]:
             kept = optimizer.state.get(p) or {}
-            for name in flags.single_numbers:
+            for name in flags.state_scalars:
                 if name in kept and not isinstance(kept[name], Tensor):
-                    kept[name] = single_number(kept[name], p, group)
+                    kept[name] = state_scalar(kept[name], p, group)

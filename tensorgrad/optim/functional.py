@@ -1,4 +1,4 @@
-"""The optimizers as functions of lists of tensors, for those who keep parameters, gradients and state by themselves."""
+"""The optimizers as functions of lists of tensors, for programs that manage parameters, gradients and state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensorgrad.tensor import Tensor
 
 
 class _Given:
-    """A parameter with the gradient that was given for it, whatever its own is."""
+    """A parameter with a given gradient instead of its own."""
 
     __slots__ = ("_grad", "_tensor")
 
@@ -25,12 +25,12 @@ class _Given:
 
 
 def functional(optimizer: Any, name: str, kept: list[str]) -> Callable[..., None]:
-    """PyTorch's function for one step of an optimizer.
+    """Returns PyTorch's function for one step of an optimizer.
 
     Args:
-        optimizer: its class.
-        name: the function's name.
-        kept: what of a parameter's state it takes a list of each, in order, as named in the state.
+        optimizer: the class of the optimizer.
+        name: the name of the function.
+        kept: the names of the entries of a parameter's state, one list argument each, in order.
 
     Returns:
         ``step(params, grads, *lists of state tensors, **settings)``, which changes the tensors in these lists.
@@ -65,15 +65,15 @@ def functional(optimizer: Any, name: str, kept: list[str]) -> Callable[..., None
             for i, p in enumerate(given)
         }
         runner._step_group(0, group)
-        for key, values in zip(kept, lists, strict=True):  # a momentum buffer may have been made
+        for key, values in zip(kept, lists, strict=True):  # a momentum buffer may have been created
             values[:] = [runner.state[p][key] for p in given if key in runner.state[p]]
 
     step.__name__ = step.__qualname__ = name
-    step.__doc__ = f"""One step of :class:`~tensorgrad.optim.{optimizer.__name__}` on tensors that are given one by one.
+    step.__doc__ = f"""Makes one step of :class:`~tensorgrad.optim.{optimizer.__name__}` on lists of tensors.
 
     Args:
-        params, grads: lists of parameters, and of their gradients.
-        lists: lists of what is kept of each parameter: {", ".join(kept)}. The tensors are changed in place.
-        settings: those of the class, by name (its pairs apart: beta1, beta2).
+        params, grads: lists of parameters and of their gradients.
+        lists: lists of the state of each parameter: {", ".join(kept)}. The tensors are changed in place.
+        settings: those of the class, by name (pairs are split: beta1, beta2).
     """
     return step

@@ -1,4 +1,4 @@
-"""The limited-memory method of Broyden, Fletcher, Goldfarb and Shanno."""
+"""L-BFGS, the limited-memory method of Broyden, Fletcher, Goldfarb and Shanno."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from tensorgrad.tensor import Tensor, wrap
 
 __all__ = ["LBFGS"]
 
-LEAST_CURVATURE = 1e-10  # with less, a change of the gradient says nothing about the curvature
+LEAST_CURVATURE = 1e-10  # changes of the gradient with less curvature are ignored
 
 
 class LBFGS(Optimizer):
-    """Newton's method, with the inverse curvature estimated from the last few steps and changes of the gradient.
+    """A quasi-Newton method that estimates the inverse Hessian from the last steps and changes of the gradient.
 
-    The direction is -H g, where H is made of the last ``history_size`` steps s and gradient changes y by the two-loop
-    recursion, starting from yᵀs / yᵀy times the identity (Nocedal, 1980, *Updating Quasi-Newton Matrices with Limited
-    Storage*). For losses that are the same each time they are computed: whole batches, no dropout.
+    The direction is -H g, where H is computed from the last ``history_size`` steps s and gradient changes y by the
+    two-loop recursion, starting from yᵀs / yᵀy times the identity (Nocedal, 1980, *Updating Quasi-Newton Matrices with
+    Limited Storage*). It requires a deterministic loss: full batches, no dropout.
 
-    One ``step`` makes up to ``max_iter`` iterations, each of which needs the closure.
+    One ``step`` makes up to ``max_iter`` iterations, each of which calls the closure.
 
     Args:
-        params: what to optimize, in one group.
-        lr: the length of a step, in units of the direction; with a line search, the first one to try.
-        max_iter: iterations per ``step``.
-        max_eval: calls of the closure per ``step``; 1.25 · ``max_iter`` by default.
-        tolerance_grad: the largest gradient with which it stops.
-        tolerance_change: the change of the parameters, or of the loss, with which it stops.
-        history_size: how many steps are remembered.
+        params: the parameters to optimize, in one group.
+        lr: the length of a step, in units of the direction; with a line search, the first length to try.
+        max_iter: the maximum number of iterations per ``step``.
+        max_eval: the maximum number of calls of the closure per ``step``; by default 1.25 · ``max_iter``.
+        tolerance_grad: stop if no element of the gradient is larger than this.
+        tolerance_change: stop if the parameters, or the loss, change by less than this.
+        history_size: the number of steps to remember.
         line_search_fn: ``"strong_wolfe"``, or ``None`` for steps of the length ``lr``.
 
     Raises:
-        ValueError: a negative learning rate, or more than one group.
+        ValueError: the learning rate is negative, or there is more than one group.
 
     >>> import tensorgrad as torch
     >>> w = torch.tensor([3.0, -1.0], requires_grad=True)
@@ -82,13 +82,13 @@ class LBFGS(Optimizer):
         """Makes up to ``max_iter`` iterations.
 
         Args:
-            closure: computes the loss anew, with its gradients, and returns it.
+            closure: computes the loss and its gradients, and returns the loss.
 
         Returns:
-            What ``closure`` returned first.
+            The first result of ``closure``.
 
         Raises:
-            RuntimeError: an unknown ``line_search_fn``.
+            RuntimeError: ``line_search_fn`` is unknown.
         """
         if len(self.param_groups) != 1:
             raise AssertionError(f"Expected exactly one param_group, but got {len(self.param_groups)}")
@@ -130,7 +130,7 @@ class LBFGS(Optimizer):
             else:
                 self._move(t, d)
                 calls = 0
-                if not last:  # after the last iteration, nobody would look at it
+                if not last:  # not needed after the last iteration
                     loss, gradient, calls = float(closure()), self._gradient(), 1
             evaluations += calls
             state["func_evals"] += calls
@@ -161,7 +161,7 @@ class LBFGS(Optimizer):
         return wolfe.search(evaluate, start, t, lambda length: length * size < least_change, trials)
 
     def _gradient(self) -> Tensor:
-        """The gradients of all parameters as one new vector; complex ones as pairs of real numbers."""
+        """Returns the gradients of all parameters as one new vector, with complex elements as pairs of real ones."""
         return torch.cat([_flat(torch.zeros_like(p) if p.grad is None else p.grad) for p in self._params])
 
     def _move(self, t: Any, d: Tensor) -> None:
@@ -178,7 +178,7 @@ def _flat(tensor: Tensor) -> Tensor:
 
 
 def _direction(state: dict[str, Any], gradient: Tensor, history: int) -> Tensor:
-    """-H g; the last step and its change of the gradient enter the state's history, from which H follows."""
+    """Returns -H g, after adding the last step and its change of the gradient to the history that determines H."""
     if state["n_iter"] == 1:
         state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
         return gradient.neg()
@@ -193,20 +193,20 @@ def _direction(state: dict[str, Any], gradient: Tensor, history: int) -> Tensor:
         steps.append(s)
         inverses.append(1.0 / ys)
         state["H_diag"] = ys / y.dot(y)
-    state.setdefault("al", [None] * history)  # PyTorch's scratch memory: a checkpoint has it
+    state.setdefault("al", [None] * history)  # PyTorch's scratch memory, which is part of its checkpoints
     recursion = gradient._storage.guard(_recursion)
     return wrap(recursion(gradient._array, changes, steps, inverses, state["H_diag"]))
 
 
 def _recursion(gradient: Any, changes: list[Tensor], steps: list[Tensor], inverses: list[Tensor], scale: Any) -> Any:
-    """-H g by the two-loop recursion, on arrays: there are hundreds of small operations in each iteration."""
+    """Returns -H g by the two-loop recursion, on arrays, as an iteration makes hundreds of small operations."""
     pairs = [(y._array, s._array, inverse._array[()]) for y, s, inverse in zip(changes, steps, inverses, strict=True)]
-    q, shares = -gradient, []
+    q, alphas = -gradient, []
     for y, s, inverse in reversed(pairs):
-        share = s.dot(q) * inverse
-        q -= y * share
-        shares.append(share)
+        alpha = s.dot(q) * inverse
+        q -= y * alpha
+        alphas.append(alpha)
     q *= scale._array if isinstance(scale, Tensor) else scale
-    for (y, s, inverse), share in zip(pairs, reversed(shares), strict=True):
-        q += s * (share - y.dot(q) * inverse)
+    for (y, s, inverse), alpha in zip(pairs, reversed(alphas), strict=True):
+        q += s * (alpha - y.dot(q) * inverse)
     return q

@@ -14,13 +14,13 @@ from tensorgrad.optim.state import count, starts_at
 __all__ = ["NAdam", "nadam"]
 
 
-class Numbers(NamedTuple):
-    """The numbers of a step, with the bias correction of v in three: p -= (rate · g + ahead · m) / (√v + eps)."""
+class Coefficients(NamedTuple):
+    """The coefficients of a step, p -= (rate · g + ahead · m) / (√v + eps), including the bias correction of v."""
 
     rate: float
     ahead: float
     eps: float
-    shrink: float | None  # what decoupled weight decay multiplies p by
+    shrink: float | None  # the factor of decoupled weight decay on p
     decay: float | None  # weight_decay otherwise
     take1: float  # 1 - β₁
     beta2: float
@@ -29,7 +29,7 @@ class Numbers(NamedTuple):
 
 
 class NAdam(Elementwise):
-    """Adam that looks one step of its momentum ahead.
+    """Adam with Nesterov momentum, which looks one step ahead.
 
     m = β₁ m + (1 - β₁) g and v = β₂ v + (1 - β₂) g² as in :class:`Adam`, then
     p -= lr · ((1 - μₜ) / (1 - Πₜ) · g + μₜ₊₁ / (1 - Πₜ₊₁) · m) / (√v̂ + eps), where v̂ = v / (1 - β₂ᵗ),
@@ -37,20 +37,20 @@ class NAdam(Elementwise):
     Nesterov Momentum into Adam*).
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
         lr: the learning rate.
         betas: (β₁, β₂).
-        eps: keeps the division finite.
-        weight_decay: adds weight_decay · p to the gradient (an L2 penalty).
-        momentum_decay: how fast μ rises.
-        decoupled_weight_decay: shrink the parameter itself instead, as :class:`AdamW` does.
-        foreach: accepted and ignored: there is one implementation.
+        eps: prevents division by zero.
+        weight_decay: adds weight_decay · p to the gradient (L2 regularization).
+        momentum_decay: how fast μ increases.
+        decoupled_weight_decay: shrink the parameter itself instead, as in :class:`AdamW`.
+        foreach: accepted and ignored: there is only one implementation.
         maximize: move along the gradient instead of against it.
-        capturable: accepted where PyTorch does, on CUDA.
-        differentiable: let autograd look through the step.
+        capturable: accepted for parameters on CUDA, as in PyTorch.
+        differentiable: let autograd differentiate through the step.
 
     Raises:
-        ValueError: a setting out of its range.
+        ValueError: a setting is out of range.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
@@ -107,16 +107,16 @@ class NAdam(Elementwise):
         return t, product._array.item()
 
     @staticmethod
-    def _numbers(group: dict[str, Any], t_and_product: tuple[float, Any]) -> Numbers:
+    def _coefficients(group: dict[str, Any], t_and_product: tuple[float, Any]) -> Coefficients:
         (t, product), (beta1, beta2) = t_and_product, group["betas"]
         root = (1 - beta2**t) ** 0.5
         lr, mu, following = group["lr"] * root, _mu(t, group), _mu(t + 1, group)
         rate, ahead = lr * (1 - mu) / (1 - product), lr * following / (1 - product * following)
         decays = shrink_and_decay(group)
-        return Numbers(rate, ahead, group["eps"] * root, *decays, 1 - beta1, beta2, 1 - beta2, group["maximize"])
+        return Coefficients(rate, ahead, group["eps"] * root, *decays, 1 - beta1, beta2, 1 - beta2, group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, n: Coefficients, s: Any, r: Any) -> None:
         m, v = exp_avg, exp_avg_sq
         if n.shrink is not None:
             xp.multiply(x, n.shrink, x)

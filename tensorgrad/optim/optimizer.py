@@ -1,6 +1,6 @@
-"""What all optimizers share: groups of parameters with their settings, state per parameter, saving, hooks.
+"""The base class of all optimizers: parameter groups with their settings, state per parameter, saving, hooks.
 
-An optimizer written elsewhere subclasses :class:`Optimizer` and defines ``step``, as under PyTorch.
+As in PyTorch, user-defined optimizers subclass :class:`Optimizer` and define ``step``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Required:
         return "<required parameter>"
 
 
-required = _Required()  # as a default: every group must say its own value
+required = _Required()  # a default that requires a value in every group
 
 
 class Optimizer:
@@ -48,12 +48,12 @@ class Optimizer:
         defaults: the settings.
 
     Raises:
-        TypeError: ``params`` is a tensor, a set, or holds something that is not a tensor.
-        ValueError: no parameters, one that was computed, or the same one in two groups.
+        TypeError: ``params`` is a tensor, a set, or contains something that is not a tensor.
+        ValueError: there are no parameters, one is not a leaf, or one is in two groups.
 
     Attributes:
         param_groups: a list of dictionaries, each with ``"params"`` and its settings; may be changed at any time.
-        state: a dictionary per parameter.
+        state: one dictionary per parameter.
 
     >>> import tensorgrad as torch
     >>> class Signs(torch.optim.Optimizer):
@@ -76,7 +76,7 @@ class Optimizer:
     _optimizer_state_dict_post_hooks: OrderedDict[int, Callable]
     _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable]
     _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable]
-    _opt_called = False  # has step() run? Learning rate schedulers warn when they are stepped first
+    _opt_called = False  # whether step() has run; learning rate schedulers warn if they are stepped first
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -96,7 +96,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """A ``step`` written elsewhere knows nothing of hooks: they are run around it."""
+        """Wraps a user-defined ``step``, so that hooks run around it."""
         super().__init_subclass__(**kwargs)
         step = cls.__dict__.get("step")
         if step is not None and not getattr(step, "runs_hooks", False):
@@ -106,10 +106,10 @@ class Optimizer:
         """Moves the parameters by one step.
 
         Args:
-            closure: computes the loss anew, with its gradients, and returns it.
+            closure: computes the loss and its gradients, and returns the loss.
 
         Returns:
-            What ``closure`` returned, or ``None``.
+            The result of ``closure``, or ``None``.
         """
         raise NotImplementedError
 
@@ -124,7 +124,7 @@ class Optimizer:
                         clear_grad(p, False)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters with settings of their own: ``{"params": [...], "lr": 0.01}``. Raises: see the class."""
+        """Adds parameters with their own settings: ``{"params": [...], "lr": 0.01}``. Raises the class's errors."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         _read_params(param_group)
@@ -158,7 +158,7 @@ class Optimizer:
     # --- saving ---
 
     def state_dict(self) -> dict[str, Any]:
-        """``{"state": ..., "param_groups": ...}``, with parameters numbered through all groups, as PyTorch saves it."""
+        """Returns ``{"state": ..., "param_groups": ...}`` in PyTorch's format, with numbers for parameters."""
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         number: dict[int, int] = {}
@@ -177,7 +177,7 @@ class Optimizer:
         return saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over settings and state saved by :meth:`state_dict`, also one saved by PyTorch.
+        """Loads settings and state saved by :meth:`state_dict`, here or in PyTorch.
 
         State is cast to its parameter's dtype and moved to its device.
 
@@ -242,11 +242,11 @@ class Optimizer:
         return _add(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(optimizer, state_dict)`` after ``state_dict``; what it returns, if anything, replaces it."""
+        """Calls ``hook(optimizer, state_dict)`` after ``state_dict``; a result, if any, replaces the dictionary."""
         return _add(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(optimizer, state_dict)`` before loading; what it returns, if anything, is loaded instead."""
+        """Calls ``hook(optimizer, state_dict)`` before loading; a result, if any, is loaded instead."""
         return _add(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
@@ -260,7 +260,7 @@ def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
     It may return a pair of other ``args`` and ``kwargs``, or None.
 
     Returns:
-        A handle, whose ``remove()`` ends it.
+        A handle, whose ``remove()`` unregisters the hook.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.optim.optimizer import register_optimizer_step_pre_hook
@@ -275,10 +275,10 @@ def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
 def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
     """Calls ``hook(optimizer, args, kwargs)`` after every step of every optimizer.
 
-    What it returns is not used.
+    Its result is ignored.
 
     Returns:
-        A handle, whose ``remove()`` ends it.
+        A handle, whose ``remove()`` unregisters the hook.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.optim.optimizer import register_optimizer_step_post_hook
@@ -291,10 +291,9 @@ def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
 
 
 def run_hooked(step: Callable, args: tuple, kwargs: dict) -> Any:
-    """``step(*args, **kwargs)`` with the hooks around it. The first argument, which hooks also see, is the optimizer.
+    """Runs ``step(*args, **kwargs)`` and the hooks around it. The first argument, also seen by hooks, is the optimizer.
 
-    Raises:
-        RuntimeError: a hook returned something that is not a pair of arguments.
+    Raises: RuntimeError if a hook returns something that is not a pair of arguments.
     """
     optimizer = args[0]
     for hook in [*_global_pre_hooks.values(), *optimizer._optimizer_step_pre_hooks.values()]:
@@ -313,7 +312,7 @@ def _with_hooks(step: Callable) -> Callable:
     @functools.wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True
-        if not hasattr(self, "_optimizer_step_pre_hooks"):  # a wrapper that never called Optimizer.__init__
+        if not hasattr(self, "_optimizer_step_pre_hooks"):  # a subclass that does not call Optimizer.__init__
             return step(self, *args, **kwargs)
         return run_hooked(step, (self, *args), kwargs)
 
@@ -333,7 +332,7 @@ def _or(given: Any, otherwise: Any) -> Any:
 
 
 def _read_params(group: dict[str, Any]) -> None:
-    """Makes ``group["params"]`` a list of tensors; names given with them go to ``group["param_names"]``."""
+    """Converts ``group["params"]`` to a list of tensors; names given with them go to ``group["param_names"]``."""
     params = group["params"]
     if isinstance(params, set):
         raise TypeError(
@@ -351,7 +350,7 @@ def _read_params(group: dict[str, Any]) -> None:
 
 
 def _cast(param: Tensor, value: Any, group: dict[str, Any], key: Any = None) -> Any:
-    """Saved state as its parameter needs it; ``step`` counts stay what they are, but for the kinds kept on a device."""
+    """Casts saved state for its parameter. ``step`` counts are only cast for optimizers that keep them on a device."""
     if isinstance(value, Tensor):
         if key == "step":
             there = group.get("capturable") or group.get("fused")

@@ -14,13 +14,13 @@ from tensorgrad.optim.state import starts_at
 __all__ = ["RAdam", "radam"]
 
 
-class Numbers(NamedTuple):
-    """The numbers of a step: p -= rate · m, divided by √v + eps where ``adaptive``."""
+class Coefficients(NamedTuple):
+    """The coefficients of a step: p -= rate · m, divided by √v + eps if ``adaptive``."""
 
     rate: float
     adaptive: bool
     eps: float
-    shrink: float | None  # what decoupled weight decay multiplies p by
+    shrink: float | None  # the factor of decoupled weight decay on p
     decay: float | None  # weight_decay otherwise
     take1: float  # 1 - β₁
     beta2: float
@@ -29,27 +29,27 @@ class Numbers(NamedTuple):
 
 
 class RAdam(Elementwise):
-    """Adam that trusts the mean squared gradient only once it rests on enough steps.
+    """Adam that uses the mean squared gradient only after enough steps for a reliable estimate.
 
-    With m̂ and v as in :class:`Adam`, p -= lr · m̂ in the first steps; and as soon as ρₜ = ρ - 2 t β₂ᵗ / (1 - β₂ᵗ),
-    where ρ = 2 / (1 - β₂) - 1, is above 5, p -= lr · r · m̂ · √(1 - β₂ᵗ) / (√v + eps), where
+    With m̂ and v as in :class:`Adam`, p -= lr · m̂ in the first steps. As soon as ρₜ = ρ - 2 t β₂ᵗ / (1 - β₂ᵗ), where
+    ρ = 2 / (1 - β₂) - 1, exceeds 5, p -= lr · r · m̂ · √(1 - β₂ᵗ) / (√v + eps), where
     r² = (ρₜ - 4) (ρₜ - 2) ρ / ((ρ - 4) (ρ - 2) ρₜ) (Liu et al., 2019, *On the Variance of the Adaptive Learning Rate
     and Beyond*).
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
         lr: the learning rate.
         betas: (β₁, β₂).
-        eps: keeps the division finite.
-        weight_decay: adds weight_decay · p to the gradient (an L2 penalty).
-        decoupled_weight_decay: shrink the parameter itself instead, as :class:`AdamW` does.
-        foreach: accepted and ignored: there is one implementation.
+        eps: prevents division by zero.
+        weight_decay: adds weight_decay · p to the gradient (L2 regularization).
+        decoupled_weight_decay: shrink the parameter itself instead, as in :class:`AdamW`.
+        foreach: accepted and ignored: there is only one implementation.
         maximize: move along the gradient instead of against it.
-        capturable: accepted where PyTorch does, on CUDA.
-        differentiable: let autograd look through the step.
+        capturable: accepted for parameters on CUDA, as in PyTorch.
+        differentiable: let autograd differentiate through the step.
 
     Raises:
-        ValueError: a setting out of its range.
+        ValueError: a setting is out of range.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
@@ -91,7 +91,7 @@ class RAdam(Elementwise):
         return {"step": starts_at(0, group), "exp_avg": torch.zeros_like, "exp_avg_sq": torch.zeros_like}
 
     @staticmethod
-    def _numbers(group: dict[str, Any], t: float) -> Numbers:
+    def _coefficients(group: dict[str, Any], t: float) -> Coefficients:
         beta1, beta2 = group["betas"]
         rate, correction = group["lr"] / (1 - beta1**t), 1 - beta2**t
         limit = 2 / (1 - beta2) - 1  # ρ
@@ -101,10 +101,10 @@ class RAdam(Elementwise):
             rectified = (rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)  # r²
             rate = rate * (correction * rectified) ** 0.5
         decays = shrink_and_decay(group)
-        return Numbers(rate, adaptive, group["eps"], *decays, 1 - beta1, beta2, 1 - beta2, group["maximize"])
+        return Coefficients(rate, adaptive, group["eps"], *decays, 1 - beta1, beta2, 1 - beta2, group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, exp_avg: Any, exp_avg_sq: Any, n: Coefficients, s: Any, r: Any) -> None:
         m, v = exp_avg, exp_avg_sq
         if n.shrink is not None:
             xp.multiply(x, n.shrink, x)

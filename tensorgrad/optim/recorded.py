@@ -1,8 +1,8 @@
 """An element-wise update as a chain of recorded tensor ops, so that gradients flow through an optimizer's step.
 
-The update functions are written with an array module's in-place operations. Here they get, in the module's place,
-:data:`RECORDED`, and in the arrays' places slots: writing into a slot puts a new tensor in it, which autograd can
-follow, instead of overwriting one that it still needs.
+The update functions are written with an array module's in-place operations. Here they get :data:`RECORDED` instead of
+the module, and slots instead of arrays: writing to a slot stores a new tensor in it, which autograd can track, instead
+of overwriting a tensor that it still needs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tensorgrad.optim.state import begin
 
 
 class Slot:
-    """Holds a tensor in an array's place."""
+    """Contains a tensor, and replaces an array."""
 
     __slots__ = ("value",)
 
@@ -26,7 +26,7 @@ class Slot:
         self.value = value
 
     def __setitem__(self, key: Any, other: Slot) -> None:
-        """``slot[...] = other``: a copy without history, as PyTorch starts a momentum buffer."""
+        """Implements ``slot[...] = other`` as a copy without history, as PyTorch initializes a momentum buffer."""
         self.value = other.value.detach().clone()
 
 
@@ -35,7 +35,7 @@ def _value(argument: Any) -> Any:
 
 
 def _into_last(function: Callable) -> Callable:
-    """The array module's calling convention: the last argument, or ``out``, takes the result, and is returned."""
+    """Adds the array module's calling convention: the last argument, or ``out``, gets the result and is returned."""
 
     def call(*arguments: Any, out: Any = None) -> Slot:
         given = arguments
@@ -52,7 +52,7 @@ def _copyto(slot: Slot, value: Any, where: Any = None) -> None:
     slot.value = value if where is None else torch.where(where, value, slot.value)
 
 
-# What the updates use of an array module.
+# The functions of an array module that the updates use.
 RECORDED = SimpleNamespace(
     add=_into_last(operator.add),
     subtract=_into_last(operator.sub),
@@ -74,8 +74,7 @@ RECORDED = SimpleNamespace(
 def step_group(optimizer: Any, group: dict[str, Any], settings: Settings) -> None:
     """Moves a group's parameters with tensor ops, which autograd records.
 
-    Raises:
-        RuntimeError: a parameter is a leaf that requires a gradient: nobody could ask for that of its old value.
+    Raises: RuntimeError if a parameter is a leaf that requires a gradient: that of its old value would be inaccessible.
     """
     starts, names = settings.starts, settings.names
     with torch.set_grad_enabled(optimizer.defaults["differentiable"]):
@@ -91,8 +90,8 @@ def step_group(optimizer: Any, group: dict[str, Any], settings: Settings) -> Non
                     begin(state, p, starts)
                 t = optimizer._count(state, group) if "step" in starts else first
             tensors = [p.grad, *(state[name] if name else None for name in names)]
-            # The settings as they are: a tensor stays one, so that it can get a gradient.
-            _move(optimizer, p, tensors, optimizer._numbers_at(group, t))
+            # Settings are not converted: a tensor remains one, so that it can get a gradient.
+            _move(optimizer, p, tensors, optimizer._coefficients_at(group, t))
 
 
 def _move(optimizer: Any, p: Any, tensors: list, n: Any) -> None:

@@ -14,8 +14,8 @@ from tensorgrad.optim.state import starts_at
 __all__ = ["RMSprop", "rmsprop"]
 
 
-class Numbers(NamedTuple):
-    """The numbers of all steps."""
+class Coefficients(NamedTuple):
+    """The coefficients of all steps."""
 
     lr: float
     eps: float
@@ -32,21 +32,21 @@ class RMSprop(Elementwise):
     v = alpha · v + (1 - alpha) g² (Hinton, 2012, *Neural Networks for Machine Learning*, lecture 6e).
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
         lr: the learning rate.
-        alpha: how much of v is kept.
-        eps: keeps the division finite.
-        weight_decay: adds weight_decay · p to the gradient (an L2 penalty).
+        alpha: the fraction of v that is kept in each step.
+        eps: prevents division by zero.
+        weight_decay: adds weight_decay · p to the gradient (L2 regularization).
         momentum: move along b = momentum · b + g / (√v + eps).
         centered: subtract the square of the mean gradient from v, which makes it a variance (Graves, 2013, *Generating
             Sequences With Recurrent Neural Networks*).
-        capturable: accepted where PyTorch does, on CUDA.
-        foreach: accepted and ignored: there is one implementation.
+        capturable: accepted for parameters on CUDA, as in PyTorch.
+        foreach: accepted and ignored: there is only one implementation.
         maximize: move along the gradient instead of against it.
-        differentiable: let autograd look through the step.
+        differentiable: let autograd differentiate through the step.
 
     Raises:
-        ValueError: a negative setting.
+        ValueError: a setting is negative.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
@@ -94,13 +94,13 @@ class RMSprop(Elementwise):
         return state
 
     @staticmethod
-    def _numbers(group: dict[str, Any]) -> Numbers:
+    def _coefficients(group: dict[str, Any]) -> Coefficients:
         alpha, decay = group["alpha"], group["weight_decay"] or None
-        return Numbers(group["lr"], group["eps"], decay, group["momentum"], alpha, 1 - alpha, group["maximize"])
+        return Coefficients(group["lr"], group["eps"], decay, group["momentum"], alpha, 1 - alpha, group["maximize"])
 
     @staticmethod
     def _update(
-        xp: Any, x: Any, g: Any, square_avg: Any, grad_avg: Any, momentum_buffer: Any, n: Numbers, s: Any, r: Any
+        xp: Any, x: Any, g: Any, square_avg: Any, grad_avg: Any, momentum_buffer: Any, n: Coefficients, s: Any, r: Any
     ) -> None:
         v, mean, b = square_avg, grad_avg, momentum_buffer
         g = descent(xp, x, g, n, s, r)

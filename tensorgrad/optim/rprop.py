@@ -9,18 +9,18 @@ from tensorgrad.optim import flags
 from tensorgrad.optim.checks import check_lr
 from tensorgrad.optim.elementwise import Elementwise
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.settings import number
+from tensorgrad.optim.settings import as_scalar
 from tensorgrad.optim.state import starts_at
 from tensorgrad.tensor import Tensor
 
 __all__ = ["Rprop", "rprop"]
 
 
-class Numbers(NamedTuple):
-    """The numbers of all steps."""
+class Coefficients(NamedTuple):
+    """The coefficients of all steps."""
 
-    shrink: float  # what a step size is multiplied by after a turn
-    grow: float  # otherwise
+    shrink: float  # the factor on a step size after a change of sign
+    grow: float  # the factor otherwise
     least: float
     most: float
     zero: float
@@ -29,24 +29,24 @@ class Numbers(NamedTuple):
 
 
 class Rprop(Elementwise):
-    """Moves each element by a step size of its own, of which the gradient only says the sign.
+    """Moves each element by its own step size; only the sign of the gradient is used.
 
-    The step size is multiplied by the second of ``etas`` while the gradient keeps its sign; where the sign has turned,
-    by the first, and the element rests for a step (Riedmiller and Braun, 1993, *A direct adaptive method for faster
-    backpropagation learning*). For whole batches: the signs of mini-batches' gradients are mostly noise.
+    The step size is multiplied by ``etas[1]`` while the gradient keeps its sign. If the sign changes, it is multiplied
+    by ``etas[0]``, and the element does not move in this step (Riedmiller and Braun, 1993, *A direct adaptive method
+    for faster backpropagation learning*). Use full batches: the signs of mini-batch gradients are mostly noise.
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
-        lr: the first step size.
-        etas: by what a step size is multiplied after a turn, and otherwise.
-        step_sizes: the least and the largest step size.
-        capturable: accepted where PyTorch does, on CUDA.
-        foreach: accepted and ignored: there is one implementation.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        lr: the initial step size.
+        etas: the factors on the step size after a change of sign, and otherwise.
+        step_sizes: the minimum and the maximum step size.
+        capturable: accepted for parameters on CUDA, as in PyTorch.
+        foreach: accepted and ignored: there is only one implementation.
         maximize: move along the gradient instead of against it.
-        differentiable: let autograd look through the step.
+        differentiable: let autograd differentiate through the step.
 
     Raises:
-        ValueError: a negative learning rate, or not 0 < etas[0] < 1 < etas[1].
+        ValueError: the learning rate is negative, or 0 < etas[0] < 1 < etas[1] is violated.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
@@ -84,28 +84,28 @@ class Rprop(Elementwise):
 
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
         def step_size(p: Tensor) -> Tensor:
-            lr, grad = float(number(group["lr"])), p.grad
+            lr, grad = float(as_scalar(group["lr"])), p.grad
             assert grad is not None
             return torch.full_like(grad, complex(lr, lr) if p.is_complex() else lr)
 
         return {"step": starts_at(0, group), "prev": torch.zeros_like, "step_size": step_size}
 
     @staticmethod
-    def _numbers(group: dict[str, Any]) -> Numbers:
+    def _coefficients(group: dict[str, Any]) -> Coefficients:
         (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
-        return Numbers(shrink, grow, least, most, 0.0, 1.0, group["maximize"])
+        return Coefficients(shrink, grow, least, most, 0.0, 1.0, group["maximize"])
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, prev: Any, step_size: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, prev: Any, step_size: Any, n: Coefficients, s: Any, r: Any) -> None:
         if n.maximize:
             g = xp.negative(g, r)
         xp.sign(xp.multiply(g, prev, s), s)
         turned, still, straight = xp.less(s, n.zero), xp.equal(s, n.zero), xp.greater(s, n.zero)
-        for factor, where in ((n.shrink, turned), (n.one, still), (n.grow, straight)):  # where it is nan, it stays nan
+        for factor, where in ((n.shrink, turned), (n.one, still), (n.grow, straight)):  # NaN remains NaN
             xp.copyto(s, factor, where=where)
         xp.clip(xp.multiply(step_size, s, step_size), n.least, n.most, step_size)
         xp.copyto(prev, g)
-        xp.copyto(prev, n.zero, where=turned)  # such an element rests
+        xp.copyto(prev, n.zero, where=turned)  # these elements do not move
         xp.subtract(x, xp.multiply(xp.sign(prev, s), step_size, s), x)  # p -= sign(g) · step_size
 
 

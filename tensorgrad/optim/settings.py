@@ -1,4 +1,4 @@
-"""The settings of a group of parameters, and what follows from them for a step."""
+"""The settings of a parameter group, and values derived from them, cached between steps."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CONSTANT = {float, int, bool, str, NoneType}
 
 
 class Constants:
-    """The numbers of a step as the update of NumPy arrays of one dtype takes them: as arrays without dimensions.
+    """The coefficients of a step as zero-dimensional NumPy arrays, for updates of arrays of one dtype.
 
-    That halves the time of an operation on a small array: a Python number is converted anew by each. ``None`` and
-    booleans stay what they are.
+    This halves the time of an operation on a small array, as every operation would convert a Python scalar again.
+    ``None`` and booleans are not converted.
 
     Attributes:
         t: the step.
-        n: the constants, under the names of the numbers (as slots, which are faster to read than a named tuple).
+        n: the constants under the names of the coefficients (as slots, which are faster to read than a named tuple).
     """
 
     __slots__ = ("_dtype", "_last", "n", "t")
@@ -32,15 +32,15 @@ class Constants:
     def __init__(self, dtype: np.dtype, names: tuple[str, ...]) -> None:
         half = dtype.itemsize == 2  # computed in float32
         self._dtype = np.dtype("float32") if half else np.empty(0, dtype).real.dtype
-        self._last: Any = None  # the numbers that they were made from
+        self._last: Any = None  # the coefficients that they were made from
         self.n: Any = _slots(names)()
         self.t: Any = _NEVER
 
-    def become(self, t: Any, numbers: Any) -> None:
-        """Takes over the numbers of step ``t``: those that differ from the last ones."""
-        n, last = self.n, self._last or (_NEVER,) * len(numbers)
-        self._last = None  # if one is no number, none of them counts
-        for name, new, old in zip(numbers._fields, numbers, last, strict=True):
+    def become(self, t: Any, coefficients: Any) -> None:
+        """Updates the constants to the coefficients of step ``t``, as far as they changed."""
+        n, last = self.n, self._last or (_NEVER,) * len(coefficients)
+        self._last = None  # if a conversion fails, all are converted again next time
+        for name, new, old in zip(coefficients._fields, coefficients, last, strict=True):
             if new != old:
                 kept = getattr(n, name, None)
                 if new is None or new.__class__ is bool:
@@ -49,25 +49,36 @@ class Constants:
                     kept[()] = new
                 else:
                     setattr(n, name, np.array(new, self._dtype))
-        self.t, self._last = t, numbers
+        self.t, self._last = t, coefficients
 
 
 @lru_cache
 def _slots(names: tuple[str, ...]) -> type:
-    return type("Numbers", (), {"__slots__": names})
+    return type("Coefficients", (), {"__slots__": names})
 
 
 class Settings:
-    """A group's settings as its last step found them, with what can be kept while they stay the same.
+    """A group's settings at its last step, with values that can be reused while they do not change.
 
     Attributes:
-        starts: what the state of a parameter holds: ``{name: the function that makes it}``.
-        names: which of that the update takes, in its order; ``None`` for what these settings do without.
-        flagged: is one of PyTorch's flags up that need a look?
-        ready: ``{parameter: (its array, temporaries like it, constants)}``, of small parameters.
+        starts: the entries of a parameter's state: ``{name: the function that creates it}``.
+        names: the entries that the update takes, in its order; ``None`` for those that these settings do not need.
+        flagged: whether one of PyTorch's flags is set, which requires checks.
+        ready: ``{parameter: (its array, temporaries like it, constants)}`` for small parameters.
     """
 
-    __slots__ = ("_constants", "_keys", "_numbers", "_read", "_seen", "_steady", "flagged", "names", "ready", "starts")
+    __slots__ = (
+        "_coefficients",
+        "_constants",
+        "_keys",
+        "_read",
+        "_seen",
+        "_steady",
+        "flagged",
+        "names",
+        "ready",
+        "starts",
+    )
 
     def __init__(self, optimizer: Any, group: dict[str, Any]) -> None:
         known = {*optimizer.defaults, *optimizer._flags.missing}
@@ -78,40 +89,40 @@ class Settings:
         self._renew(optimizer, group)
 
     def follow(self, optimizer: Any, group: dict[str, Any]) -> None:
-        """Forgets what no longer holds. Raises KeyError: a setting has gone."""
+        """Updates everything if a setting changed. Raises: KeyError if a setting was removed."""
         if not self._steady or self._read(group) != self._seen:
             self._renew(optimizer, group)
 
     def _renew(self, optimizer: Any, group: dict[str, Any]) -> None:
-        self._steady = False  # until all is known
+        self._steady = False  # until everything below has succeeded
         self._seen = self._read(group)
         self.starts = starts = optimizer._initial_state(group)
         self.names: list[Any] = [name if name in starts else None for name in optimizer._state_arrays]
         self.flagged = is_up(group)
-        self._numbers: tuple | None = None
+        self._coefficients: tuple | None = None
         for constants in self._constants.values():
             constants.t = _NEVER
         self._steady = _steady(self._seen)
 
-    def numbers(self, optimizer: Any, group: dict[str, Any], t: Any) -> Any:
-        """The numbers of step ``t``."""
-        made = self._numbers
+    def coefficients(self, optimizer: Any, group: dict[str, Any], t: Any) -> Any:
+        """Returns the coefficients of step ``t``."""
+        made = self._coefficients
         if made is None or made[0] != t:
-            if not self._steady:  # one may be a tensor
+            if not self._steady:  # a setting may be a tensor
                 group = dict(zip(self._keys, map(_plain, self._seen), strict=True))
-            made = self._numbers = t, optimizer._numbers_at(group, t)
+            made = self._coefficients = t, optimizer._coefficients_at(group, t)
         return made[1]
 
-    def constants(self, dtype: np.dtype, numbers: Any) -> Constants:
-        """The constants for arrays of this dtype, named like ``numbers``; they may still be those of another step."""
+    def constants(self, dtype: np.dtype, coefficients: Any) -> Constants:
+        """Returns the constants for arrays of this dtype, named like ``coefficients``; maybe those of another step."""
         made = self._constants.get(dtype)
         if made is None:
-            made = self._constants[dtype] = Constants(dtype, numbers._fields)
+            made = self._constants[dtype] = Constants(dtype, coefficients._fields)
         return made
 
 
 def _steady(values: tuple) -> bool:
-    """Whether settings can only be replaced: lists and tensors can change themselves."""
+    """Returns whether all settings are immutable, unlike lists and tensors."""
     for value in values:
         if value.__class__ not in _CONSTANT and not (value.__class__ is tuple and _steady(value)):
             return False
@@ -119,9 +130,9 @@ def _steady(values: tuple) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    return tuple(map(number, value)) if value.__class__ is tuple else number(value)
+    return tuple(map(as_scalar, value)) if value.__class__ is tuple else as_scalar(value)
 
 
-def number(value: Any) -> Any:
-    """A setting, which may be a one-element tensor, as a number: of the tensor's dtype, as PyTorch reckons with it."""
+def as_scalar(value: Any) -> Any:
+    """Converts a setting that is a one-element tensor to a scalar of its dtype, with which PyTorch computes."""
     return value._array.dtype.type(value.item()) if isinstance(value, Tensor) else value

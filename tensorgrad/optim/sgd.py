@@ -14,8 +14,8 @@ from tensorgrad.tensor import Tensor
 __all__ = ["SGD", "sgd"]
 
 
-class Numbers(NamedTuple):
-    """The numbers of a step. ``None`` stands for what changes nothing."""
+class Coefficients(NamedTuple):
+    """The coefficients of a step. ``None`` means no change."""
 
     lr: float
     decay: float | None  # weight_decay
@@ -23,29 +23,29 @@ class Numbers(NamedTuple):
     take: float | None  # 1 - dampening
     nesterov: bool
     maximize: bool
-    first: bool  # is there no b yet?
+    first: bool  # whether there is no b yet
 
 
 class SGD(Elementwise):
     """Moves each parameter against its gradient: p -= lr · g; with momentum, against a decaying sum of gradients.
 
-    With momentum, b = momentum · b + (1 - dampening) · g takes the place of g (Polyak, 1964, *Some methods of speeding
-    up the convergence of iteration methods*); the first b is g.
+    With momentum, g is replaced by b = momentum · b + (1 - dampening) · g (Polyak, 1964, *Some methods of speeding up
+    the convergence of iteration methods*); the first b is g.
 
     Args:
-        params: what to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
         lr: the learning rate.
-        momentum: how much of the sum is kept.
-        dampening: how much less of each gradient enters it.
-        weight_decay: adds weight_decay · p to the gradient (an L2 penalty).
+        momentum: the factor on the sum in each step.
+        dampening: each gradient is added with the factor 1 - dampening.
+        weight_decay: adds weight_decay · p to the gradient (L2 regularization).
         nesterov: move along g + momentum · b instead of b (Sutskever et al., 2013, *On the importance of
             initialization and momentum in deep learning*).
         maximize: move along the gradient instead of against it.
-        foreach, fused: accepted and ignored: there is one implementation.
-        differentiable: let autograd look through the step.
+        foreach, fused: accepted and ignored: there is only one implementation.
+        differentiable: let autograd differentiate through the step.
 
     Raises:
-        ValueError: a negative setting, or Nesterov momentum without momentum or with dampening.
+        ValueError: a setting is negative, or ``nesterov`` is used without momentum or with dampening.
 
     Example::
 
@@ -76,7 +76,7 @@ class SGD(Elementwise):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_lr(lr, nan=True)  # which the other optimizers refuse
+        check_lr(lr, nan=True)  # as in PyTorch, where only SGD accepts NaN
         check("momentum value", momentum, not momentum < 0.0)
         check("weight_decay value", weight_decay, not weight_decay < 0.0)
         if nesterov and (momentum <= 0 or dampening != 0):
@@ -91,15 +91,15 @@ class SGD(Elementwise):
         return {"momentum_buffer": lambda p: torch.empty_like(p.grad)} if group["momentum"] else {}
 
     @staticmethod
-    def _numbers(group: dict[str, Any], first: bool | None) -> Numbers:
+    def _coefficients(group: dict[str, Any], first: bool | None) -> Coefficients:
         lr, decay, dampening = group["lr"], group["weight_decay"], group["dampening"]
-        return Numbers(
+        return Coefficients(
             lr, decay if decay != 0 else None, group["momentum"], 1 - dampening if dampening else None,
             group["nesterov"], group["maximize"], bool(first),
         )  # fmt: skip
 
     @staticmethod
-    def _update(xp: Any, x: Any, g: Any, momentum_buffer: Any, n: Numbers, s: Any, r: Any) -> None:
+    def _update(xp: Any, x: Any, g: Any, momentum_buffer: Any, n: Coefficients, s: Any, r: Any) -> None:
         g, b = descent(xp, x, g, n, s, r), momentum_buffer
         if b is not None:
             if n.first:

@@ -1,4 +1,4 @@
-"""The name of PyTorch's optimizer for sparse gradients."""
+"""PyTorch's optimizer for sparse gradients, which is not available here."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ __all__ = ["SparseAdam"]
 
 
 class SparseAdam(Optimizer):
-    """Not available: it works on sparse gradients only, and tensors here are dense.
+    """Not available: it only supports sparse gradients, and all tensors here are dense.
 
     Raises:
-        NotImplementedError: always. :class:`~tensorgrad.optim.Adam` does the same for dense gradients.
+        NotImplementedError: always. Use :class:`~tensorgrad.optim.Adam`, which does the same for dense gradients.
 
     >>> import tensorgrad as torch
     >>> torch.optim.SparseAdam([torch.ones(2, requires_grad=True)])
     Traceback (most recent call last):
         ...
-    NotImplementedError: SparseAdam works on sparse gradients, which do not exist here: please consider Adam instead
+    NotImplementedError: SparseAdam works on sparse gradients, which are not supported: please consider Adam instead
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError(
-            "SparseAdam works on sparse gradients, which do not exist here: please consider Adam instead"
+            "SparseAdam works on sparse gradients, which are not supported: please consider Adam instead"
         )

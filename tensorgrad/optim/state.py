@@ -1,4 +1,4 @@
-"""What optimizers keep of a parameter besides arrays like it: counts, and other single numbers."""
+"""The scalars in a parameter's optimizer state, such as step counts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tensorgrad.tensor import Tensor
 
 
 def begin(state: dict[str, Any], p: Tensor, starts: dict[str, Callable[[Tensor], Tensor]]) -> None:
-    """Puts into ``state`` what is kept of a parameter that is moved for the first time."""
+    """Initializes the state of a parameter before its first step."""
     for name, start in starts.items():
         state[name] = start(p)
 
 
-def single_number(value: float, p: Tensor, group: dict[str, Any], on_device: bool = False) -> Tensor:
-    """A single number of a parameter's state, of the dtype and on the device that PyTorch gives it.
+def state_scalar(value: float, p: Tensor, group: dict[str, Any], on_device: bool = False) -> Tensor:
+    """Returns a scalar of a parameter's state, with the dtype and device that it has in PyTorch.
 
     Args:
-        on_device: is it on the parameter's device in any case?
+        on_device: whether it is on the parameter's device in any case.
     """
     fused = group.get("fused")
     dtype = torch.float64 if torch.get_default_dtype() == torch.float64 and not fused else torch.float32
@@ -32,15 +32,15 @@ def single_number(value: float, p: Tensor, group: dict[str, Any], on_device: boo
 
 
 def starts_at(value: float, group: dict[str, Any], on_device: bool = False) -> Callable[[Tensor], Tensor]:
-    """The same as a function of the parameter."""
-    return lambda p: single_number(value, p, group, on_device)
+    """Returns `state_scalar` as a function of the parameter."""
+    return lambda p: state_scalar(value, p, group, on_device)
 
 
 def count(state: dict[str, Any], group: dict[str, Any] | None = None) -> float:
-    """Adds one to the state's step count and returns it. The count is a tensor so that PyTorch can load it."""
+    """Increments the state's step count and returns it. The count is a tensor so that PyTorch can load it."""
     array = state["step"]._array
     if array.__class__ is not np.ndarray:
-        return _count_there(state["step"])
+        return _count_on_device(state["step"])
     step = array.item() + 1
     array[()] = step
     return step
@@ -49,9 +49,9 @@ def count(state: dict[str, Any], group: dict[str, Any] | None = None) -> float:
 _COUNTS: weakref.WeakKeyDictionary[Storage, tuple[int | None, float]] = weakref.WeakKeyDictionary()
 
 
-def _count_there(tensor: Tensor) -> float:
-    """The same for a count on another device, which is read only if somebody else has written to it: to read is to wait
-    until the device has done all its work."""
+def _count_on_device(tensor: Tensor) -> float:
+    """Increments a count on another device. It is read back only if other code has written to it, as reading waits for
+    all pending work of the device."""
     storage = tensor._storage
     version, step = _COUNTS.get(storage, (None, 0.0))
     step = (tensor.item() if version is None or version != storage.version else step) + 1
@@ -62,5 +62,5 @@ def _count_there(tensor: Tensor) -> float:
 
 
 def rounded(value: float) -> Any:
-    """A number rounded to the dtype that PyTorch keeps single numbers in."""
+    """Rounds to the dtype in which PyTorch stores scalars of the state."""
     return (np.float64 if torch.get_default_dtype() == torch.float64 else np.float32)(value)

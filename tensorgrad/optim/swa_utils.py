@@ -1,7 +1,7 @@
-"""Averages of a model's weights along its training, which often generalise better than the last ones.
+"""Averages of a model's weights during training, which often generalize better than the final weights.
 
 Stochastic weight averaging (SWA) is the plain mean of the weights after each epoch of a late phase with a constant,
-high learning rate (Izmailov et al., 2018, *Averaging Weights Leads to Wider Optima and Better Generalization*); the
+high learning rate (Izmailov et al., 2018, *Averaging Weights Leads to Wider Optima and Better Generalization*). The
 exponential moving average (EMA) forgets old weights gradually (Polyak and Juditsky, 1992).
 """
 
@@ -27,13 +27,13 @@ __all__ = [
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Any], Tensor]:
-    """The function average, current, number of models → decay · average + (1 - decay) · current.
+    """Returns the function (average, current, number of models) → decay · average + (1 - decay) · current.
 
     Args:
         decay: from 0 to 1.
 
     Raises:
-        ValueError: ``decay`` is out of its range.
+        ValueError: ``decay`` is out of range.
 
     >>> import tensorgrad as torch
     >>> average = torch.optim.swa_utils.get_ema_avg_fn(0.75)
@@ -50,7 +50,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Any], Tens
 
 
 def get_swa_avg_fn() -> Callable[[Tensor, Tensor, Any], Tensor]:
-    """The function average, current, number n of models in the average → the mean of all n + 1.
+    """Returns the function (average, current, number n of models in the average) → the mean of all n + 1.
 
     >>> import tensorgrad as torch
     >>> torch.optim.swa_utils.get_swa_avg_fn()(torch.tensor(1.0), torch.tensor(4.0), 2)
@@ -65,7 +65,7 @@ def get_swa_avg_fn() -> Callable[[Tensor, Tensor, Any], Tensor]:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list, list, Any], None]:
-    """As :func:`get_ema_avg_fn`, for lists of tensors of one dtype; the averages are changed in place.
+    """Like :func:`get_ema_avg_fn`, for lists of tensors of one dtype; the averages are updated in place.
 
     >>> import tensorgrad as torch
     >>> average = [torch.tensor(1.0)]
@@ -80,14 +80,14 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list, list, Any], No
         for average, current in zip(ema_param_list, current_param_list, strict=True):
             if average.is_floating_point() or average.is_complex():
                 average.lerp_(current, 1 - decay)
-            else:  # numbers of batches and the like
+            else:  # batch counts, for example
                 average.copy_(average * decay + current * (1 - decay))
 
     return ema_update
 
 
 def get_swa_multi_avg_fn() -> Callable[[list, list, Any], None]:
-    """As :func:`get_swa_avg_fn`, for lists of tensors of one dtype; the averages are changed in place.
+    """Like :func:`get_swa_avg_fn`, for lists of tensors of one dtype; the averages are updated in place.
 
     >>> import tensorgrad as torch
     >>> average = [torch.tensor(1.0)]
@@ -98,10 +98,10 @@ def get_swa_multi_avg_fn() -> Callable[[list, list, Any], None]:
 
     @torch.no_grad()
     def swa_update(averaged_param_list: list[Tensor], current_param_list: list[Tensor], num_averaged: Any) -> None:
-        share = 1 / (float(num_averaged) + 1)
+        fraction = 1 / (float(num_averaged) + 1)
         for average, current in zip(averaged_param_list, current_param_list, strict=True):
             if average.is_floating_point() or average.is_complex():
-                average.lerp_(current, share)
+                average.lerp_(current, fraction)
             else:
                 average.add_((current - average) / (num_averaged + 1))
 
@@ -109,19 +109,19 @@ def get_swa_multi_avg_fn() -> Callable[[list, list, Any], None]:
 
 
 class AveragedModel(Module):
-    """A copy of a model whose weights are the average of those that the model had at each ``update_parameters``.
+    """A copy of a model whose weights are the average of the model's weights at each ``update_parameters``.
 
     Args:
         model: the model that is being trained.
-        device: where the copy lives; where the model does by default.
-        avg_fn: average, current, number of models in the average → the new average; the plain mean by default, see
+        device: the device of the copy; by default that of the model.
+        avg_fn: (average, current, number of models in the average) → the new average; by default the plain mean. See
             :func:`get_ema_avg_fn`.
-        multi_avg_fn: the same for lists of tensors, in place, see :func:`get_ema_multi_avg_fn`.
-        use_buffers: average the buffers, too, which otherwise are copied from the model.
+        multi_avg_fn: the same for lists of tensors, in place; see :func:`get_ema_multi_avg_fn`.
+        use_buffers: average the buffers too; otherwise they are copied from the model.
 
     Attributes:
         module: the copy.
-        n_averaged: how many models are in the average, a tensor.
+        n_averaged: the number of models in the average, a tensor.
 
     Raises:
         AssertionError: both functions are given.
@@ -156,11 +156,11 @@ class AveragedModel(Module):
         self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the averaged model makes of these arguments."""
+        """Calls the averaged model."""
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
-        """Takes the present weights of ``model`` into the average."""
+        """Adds the current weights of ``model`` to the average."""
         mine, theirs = (
             [t.detach() for t in (chain(m.parameters(), m.buffers()) if self.use_buffers else m.parameters())]
             for m in (self.module, model)
@@ -194,12 +194,12 @@ class AveragedModel(Module):
 
 @torch.no_grad()
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Computes anew what batch normalisation has learnt of its inputs, for weights that were averaged.
+    """Recomputes the running statistics of all batch norms, which averaged weights require.
 
     Args:
-        loader: batches of inputs, or lists and tuples that begin with them.
-        model: is called with each.
-        device: where the inputs are brought first.
+        loader: an iterable of batches of inputs, or of lists and tuples that start with the inputs.
+        model: the model; it is called with each batch.
+        device: the device to move the inputs to.
 
     >>> import tensorgrad as torch
     >>> model = torch.nn.BatchNorm1d(1)
@@ -212,7 +212,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
         return
     for module in momenta:
         module.reset_running_stats()
-        module.momentum = None  # which means that all batches count alike
+        module.momentum = None  # weights all batches equally
     was_training = model.training
     model.train()
     for batch in loader:
@@ -224,17 +224,17 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """From the present rate to the constant one ``swa_lr``, in ``anneal_epochs`` steps.
+    """Anneals the rate from its current value to the constant ``swa_lr`` in ``anneal_epochs`` steps.
 
     Args:
-        optimizer: whose learning rates are set.
-        swa_lr: the rate at the end, one for all or one per group.
-        anneal_epochs: how many steps.
+        optimizer: the optimizer whose learning rates are set.
+        swa_lr: the final rate, one for all or one per group.
+        anneal_epochs: the number of steps.
         anneal_strategy: ``cos`` or ``linear``.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        ValueError: a setting out of its range.
+        ValueError: a setting is out of range.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -266,7 +266,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def anneal_func(self, t: float) -> float:
-        """The share of the way from the first rate to the last after the share ``t`` of the steps."""
+        """Returns the progress from the first rate to the last, from 0 to 1, after a fraction ``t`` of the steps."""
         return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
 
     def get_lr(self) -> list[Any]:
@@ -278,7 +278,7 @@ class SWALR(LRScheduler):
         rates = []
         for group in self.optimizer.param_groups:
             last = group["swa_lr"]
-            # Where it began follows from where it is: other schedules may have moved it.
+            # The first rate is computed from the current one, as other schedules may have changed it.
             first = last if before == 1 else (group["lr"] - before * last) / (1 - before)
             rates.append(last * now + first * (1 - now))
         return rates

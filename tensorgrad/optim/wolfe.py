@@ -1,7 +1,7 @@
-"""A line search for the strong Wolfe conditions: how far to go along a direction so that it pays.
+"""A line search for a step length that satisfies the strong Wolfe conditions.
 
-Nocedal and Wright, 2006, *Numerical Optimization*, algorithms 3.5 (find two points between which such a one lies) and
-3.6 (close in on it), with cubic interpolation.
+Nocedal and Wright, 2006, *Numerical Optimization*, algorithms 3.5 (bracketing) and 3.6 (zoom), with cubic
+interpolation.
 """
 
 from __future__ import annotations
@@ -9,32 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-ENOUGH = 1e-4  # of the decrease that the slope at the start promises
-FLAT = 0.9  # the slope that is left, as a share of the one at the start
-LEAST_GROWTH, MOST_GROWTH = 0.01, 10  # of the step from one trial to the next
-MARGIN = 0.1  # of the interval: how near to its ends a trial is worthwhile
+ENOUGH = 1e-4  # sufficient decrease, as a fraction of what the slope at the start predicts (c1)
+FLAT = 0.9  # maximum remaining slope, as a fraction of the slope at the start (c2)
+LEAST_GROWTH, MOST_GROWTH = 0.01, 10  # of the step length from one trial to the next
+MARGIN = 0.1  # minimum distance of a trial from the ends of the interval, as a fraction of its length
 
 
 class Point(NamedTuple):
-    """A place along the direction."""
+    """A point on the line."""
 
-    t: Any  # how far along
+    t: Any  # the step length
     loss: Any
     gradient: Any
-    slope: Any  # the gradient in the direction
+    slope: Any  # the directional derivative
 
 
 def search(
     evaluate: Callable[[Any], Point], start: Point, t: Any, short: Callable[[Any], Any], trials: int
 ) -> tuple[Point, int]:
-    """The best point found, and at how many points the loss was evaluated.
+    """Returns the best point found, and the number of evaluations of the loss.
 
     Args:
-        evaluate: the point at a distance.
-        start: the point at distance 0, where the slope is negative.
-        t: the first distance to try.
-        short: whether an interval of this length is not worth dividing.
-        trials: how many points may be tried after the first one.
+        evaluate: computes the point at a step length.
+        start: the point at step length 0, where the slope is negative.
+        t: the first step length to try.
+        short: whether an interval of this length is too short to divide.
+        trials: the maximum number of points to try after the first one.
     """
     point, before, tried = evaluate(t), start, 0
     while tried < trials:
@@ -60,7 +60,7 @@ def _close_in(
     trials: int,
     tried: int,
 ) -> tuple[Point, int]:
-    """The search within an interval that holds a good point; ``ends[low]`` is the better end so far."""
+    """Searches an interval that contains an acceptable point; ``ends[low]`` is the better end so far."""
     low, slow = _lower(ends), False
     while tried < trials and not short(abs(ends[1].t - ends[0].t)):
         high = 1 - low
@@ -103,7 +103,7 @@ def _lower(ends: list[Point]) -> int:
 
 
 def _interpolate(a: Point, b: Point, bounds: tuple[Any, Any] | None) -> Any:
-    """Where the cubic through two points with these slopes has its minimum, within ``bounds`` (or between them)."""
+    """Returns the minimum of the cubic through two points with their slopes, within ``bounds`` or between them."""
     if a.t > b.t:
         a, b = b, a
     least, most = (a.t, b.t) if bounds is None else bounds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from tensorgrad.nn.listening import Listener, ignore, listen
+from tensorgrad.nn.call_hooks import Listener, ignore, listen
 from tensorgrad.nn.module import Module
 from tensorgrad.profiler.spans import MODULE
 from tensorgrad.system.per_thread import PerThread

@@ -48,8 +48,8 @@ def of_node(node: Node) -> Formula:
     if not isinstance(op, Op):
         return Formula(node.name(), "", [])
     derivatives = [(name, source(formula)) for name, formula in op.formulas.items() if name in op.wrt]
-    if op.all_at_once is not None:
-        derivatives = [(", ".join(op.wrt), source(op.all_at_once))]
+    if op.backward is not None:
+        derivatives = [(", ".join(op.wrt), source(op.backward))]
     public = FUNCTIONAL.get(op.name.strip("_")) or FUNCTIONS.get(op.name.strip("_"))
     says = first_sentence(op.doc) or first_sentence(getattr(public, "__doc__", ""))
     if says.startswith(f"{op.name}("):  # a row without a text: what stands there is the signature once more

@@ -17,7 +17,7 @@ from typing import Any
 import tensorgrad as torch
 from tensorgrad.autograd.graph import Node
 from tensorgrad.dispatch import switches
-from tensorgrad.nn.listening import Listener, ignore, listen
+from tensorgrad.nn.call_hooks import Listener, ignore, listen
 from tensorgrad.nn.module import Module
 from tensorgrad.nn.parameter import Parameter, is_lazy
 from tensorgrad.nn.utils.stateless import _functional_call

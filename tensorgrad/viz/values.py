@@ -121,7 +121,7 @@ def _again(node: Node, known: dict):
         args.append(value)
     try:
         with no_grad():
-            result = node.op.plain(*args)
+            result = node.op.compiled.plain(*args)
     except Exception:  # some argument was not what the op had been given after all
         return None
     shape, dtype, _ = node.outputs[0]

@@ -145,7 +145,7 @@ def test_a_backward_that_asks_for_what_is_not_saved_is_refused():
         def backward(g, input):
             return g
 
-    with pytest.raises(TypeError, match="backward registered for exp asks for input"):
+    with pytest.raises(TypeError, match="backward registered for exp needs input"):
         OpDispatch.register(OP.EXP, "meta")(Wrong)
     assert tg.empty(2, device="meta").exp().shape == (2,)
 
@@ -182,13 +182,13 @@ def test_a_twin_runs_through_the_devices_ops():
     kernel, twin = lambda xp, x: x * np.exp(x) + x, lambda input: input * input.exp() + input
     squash = OPS.get("toy_squash") or op("toy_squash(input)", kernel, twin=twin, where="").op
     x = toy([0.0, 1.0], True)
-    result = squash.call(x)
+    result = squash.compiled.call(x)
     assert np.allclose(result.tolist(), [0, np.e + 1])
     assert CALLS == {"exp": 1, "mul": 1, "add": 1}
     result.sum().backward()
     assert x.grad.device == tg.device("toy")
     with tg.no_grad():
-        assert np.allclose(squash.call(x).tolist(), result.tolist())
+        assert np.allclose(squash.compiled.call(x).tolist(), result.tolist())
     del OPS["toy_squash"]
 
 

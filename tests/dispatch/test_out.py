@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="torch is the oracle of these tests, and its
 import torch
 
 import tensorgrad as tg
-from tensorgrad.dispatch.generate import has_out
+from tensorgrad.dispatch.templates import has_out
 from tests.conformance import opdb
 from tests.conformance.opdb_bridge import copied, leaves, named, numpy_of, to_tg
 

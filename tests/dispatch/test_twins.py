@@ -39,14 +39,14 @@ def in_simple_ops():
     """Every op that has a twin runs it, forward and backward."""
     changed = [row for row in OPS.values() if row.twin is not None]
     for row in changed:
-        row.kernels[np.ndarray] = kernel_tables.without_cache(row, twin_kernel(row))
+        row.compiled.kernels[np.ndarray] = kernel_tables.without_cache(row, twin_kernel(row))
         if row.wrt:
-            row.array_backwards[np.ndarray] = None
+            row.compiled.array_backwards[np.ndarray] = None
     try:
         yield
     finally:
         for row in changed:
-            row.kernels.clear()
+            row.compiled.kernels.clear()
             generate.forget_backward(row)
 
 
@@ -56,7 +56,7 @@ def formulas():
     changed = [row for row in OPS.values() if row.on_arrays or row.backward_kernel]
     assert changed
     for row in changed:
-        row.array_backwards[np.ndarray] = None
+        row.compiled.array_backwards[np.ndarray] = None
     try:
         yield
     finally:
@@ -226,5 +226,7 @@ def test_a_row_of_a_kernel_and_a_twin_has_derivatives():
 
 
 def test_a_backward_kernel_that_asks_for_what_is_not_there():
-    with pytest.raises(NameError, match="wrong_in_test: the backward kernel asks for 'output', which the op has not"):
+    with pytest.raises(
+        NameError, match="wrong_in_test: the backward kernel needs 'output', which the op does not have"
+    ):
         op("wrong_in_test(input)", lambda xp, x: x, twin=lambda input: input, backward_kernel=lambda xp, g, output: g)

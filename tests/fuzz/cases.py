@@ -51,6 +51,8 @@ class Array:
             made[rng.random(self.shape) < 0.1] = SPECIAL[int(rng.integers(3))]
         elif self.values == "positive":
             made = rng.random(self.shape) + 0.1
+        elif self.values == "small":
+            made = 0.3 * rng.standard_normal(self.shape)
         elif self.values == "far":
             made = 100 + rng.standard_normal(self.shape)
         else:

@@ -49,13 +49,13 @@ def test_a_difference_is_found(monkeypatch):
     """The checks can fail: a rate, a state, a text and a schedule that are wrong by a little."""
     from tensorgrad.optim import adam, elementwise
 
-    right = adam.Adam._numbers
+    right = adam.Adam._coefficients
 
     def wrong(group, t):
         n = right(group, t)
         return n._replace(rate=n.rate * 1.001)
 
-    monkeypatch.setattr(adam.Adam, "_numbers", staticmethod(wrong))
+    monkeypatch.setattr(adam.Adam, "_coefficients", staticmethod(wrong))
     assert optimdb.check_steps(optimdb.RECORDS["Adam"])
     assert optimdb.check_checkpoints(optimdb.RECORDS["Adam"])
     assert optimdb.check_gradients(optimdb.RECORDS["Adam"])

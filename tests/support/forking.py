@@ -22,7 +22,7 @@ import numpy as np
 import tensorgrad as torch
 from tensorgrad import settings
 from tensorgrad.dispatch import switches
-from tensorgrad.nn import listening
+from tensorgrad.nn import call_hooks
 from tensorgrad.random import generator
 from tensorgrad.system import forks
 
@@ -94,10 +94,10 @@ def shared_hooks() -> None:
 
 def listens() -> None:
     """Summaries, and what is rarely on."""
-    listener = listening.Listener()
-    listening.listen(listener)
+    listener = call_hooks.Listener()
+    call_hooks.listen(listener)
     _model(torch.ones(1, 8))
-    listening.ignore(listener)
+    call_hooks.ignore(listener)
     switches.switch("a test", True)
     torch.ones(3) * 2
     switches.switch("a test", False)

@@ -9,7 +9,7 @@ import pytest
 import tensorgrad as tg
 from tensorgrad import nn
 from tensorgrad.dispatch import switches
-from tensorgrad.nn import listening
+from tensorgrad.nn import call_hooks
 from tensorgrad.utils.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 from tensorgrad.utils.module_tracker import ModuleTracker
 from tensorgrad.viz import summary as model_summary
@@ -232,7 +232,7 @@ def test_counting_leaves_nothing_behind():
     with pytest.raises(ZeroDivisionError), FlopCounterMode(display=False):
         assert nn.Module.__call__ is not before[2]
         1 / 0
-    assert before == (switches.SLOW, switches.OBSERVERS, nn.Module.__call__) and not listening._LISTENERS
+    assert before == (switches.SLOW, switches.OBSERVERS, nn.Module.__call__) and not call_hooks._LISTENERS
 
 
 def test_threads_have_their_own_modules():
@@ -396,7 +396,7 @@ def test_nothing_changes(make, training):
     assert versions == [b._version for b in model.buffers()]
     assert all(tg.equal(state[name], tensor) for name, tensor in model.state_dict().items())
     assert all(p.grad is None for p in model.parameters()) and not hasattr(model, "seen")
-    assert getattr(model, "calls", 0) == 0 and not listening._LISTENERS
+    assert getattr(model, "calls", 0) == 0 and not call_hooks._LISTENERS
 
 
 def test_errors_of_the_model_come_through_and_change_nothing():
@@ -500,7 +500,7 @@ def test_nothing_of_it_is_loaded_with_the_package():
 
     program = (
         "import sys, tensorgrad, tensorgrad.nn; "
-        "print([m for m in sys.modules if 'viz' in m or 'summary' in m or 'listening' in m or 'flop' in m])"
+        "print([m for m in sys.modules if 'viz' in m or 'summary' in m or 'call_hooks' in m or 'flop' in m])"
     )
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert output.strip() == "[]"

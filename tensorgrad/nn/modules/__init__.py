@@ -1,9 +1,9 @@
-"""`torch.nn.modules`: where PyTorch keeps its layers. Programs import them from there by the names of its files.
+"""`torch.nn.modules`, the package of PyTorch's layers. Programs import them from its files:
 
     from torch.nn.modules.linear import Linear
     from torch.nn.modules.batchnorm import _BatchNorm
 
-Each of those names is a window onto `tensorgrad.nn`, which has all of them.
+Each of those files is an alias module here that looks its names up in `tensorgrad.nn`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _FILES = (
     "fold", "instancenorm", "lazy", "linear", "loss", "module", "normalization", "padding", "pixelshuffle", "pooling",
     "rnn", "sparse", "transformer", "upsampling", "utils",
 )  # fmt: skip
-# Where names are looked for that are not in torch.nn itself.
+# Where to look for names that are not in torch.nn itself.
 _SEARCHED = (
     "module", "module_hooks", "module_state", "activation", "adaptive", "attention", "backward_hook", "batchnorm",
     "container", "conv", "dropout", "lazy", "linear", "loss", "normalization", "padding", "parameter", "pooling", "rnn",
     "rnn_cell", "transformer",
 )  # fmt: skip
-# Names that PyTorch has there, and what stands for them here.
+# Names that PyTorch has there -> (file, name) here.
 _OTHERS: dict[str, tuple[str, _Any]] = {
     "NonDynamicallyQuantizableLinear": ("attention", "NonDynamicallyQuantizableLinear"),
     "_BatchNorm": ("batchnorm", "_BatchNorm"), "_NormBase": ("batchnorm", "_NormBase"),
@@ -66,8 +66,8 @@ def _find(name: str) -> _Any:
     raise importlib.import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
 
-class _Window(_ModuleType):
-    """A file of PyTorch's. The hooks common to all modules, which it has as variables, can be set through it."""
+class _AliasModule(_ModuleType):
+    """A file of PyTorch's. The hooks common to all modules, which are variables there, can be set through it."""
 
     def __setattr__(self, name: str, value: _Any) -> None:
         from tensorgrad.nn.module_hooks import _GLOBAL
@@ -79,9 +79,9 @@ class _Window(_ModuleType):
 
 
 for _file in _FILES:
-    _window = _Window(f"{__name__}.{_file}", f"`torch.nn.modules.{_file}`: see `tensorgrad.nn`.")
-    _window.__dict__["__getattr__"] = _find
-    _sys.modules[_window.__name__] = globals()[_file] = _window
+    _alias = _AliasModule(f"{__name__}.{_file}", f"`torch.nn.modules.{_file}`: see `tensorgrad.nn`.")
+    _alias.__dict__["__getattr__"] = _find
+    _sys.modules[_alias.__name__] = globals()[_file] = _alias
 
 
 def __getattr__(name: str) -> _Any:

@@ -1,4 +1,4 @@
-"""What is done to parameters: clipping gradients, packing into one vector, normalising, pruning, parametrizing."""
+"""Utilities for parameters: gradient clipping, conversion to a vector, normalization, pruning, parametrization."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,12 @@ from tensorgrad.nn.utils.clip_grad import (
 )
 from tensorgrad.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
 
-# Two functions that are called as their files are. Loaded now, or the files would later take their places.
+# Two functions with the names of their files. Imported now, as a later import of the files would replace them.
 from tensorgrad.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from tensorgrad.nn.utils.weight_norm import remove_weight_norm, weight_norm
 from tensorgrad.system.lazy_modules import whole as _whole
 
-# Used by few programs: loaded when first asked for. Module -> the names in it.
+# Rarely used, so loaded on first access: module -> the names in it.
 _LATER: dict[str, tuple[str, ...]] = {
     "fusion": ("fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"),
     "init": ("skip_init",),

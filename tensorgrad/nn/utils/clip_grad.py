@@ -1,4 +1,4 @@
-"""Limits on gradients, against steps that go too far."""
+"""Gradient clipping, which prevents too large steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tensorgrad.settings import _Settings as SETTINGS
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
 
-_PART = 65536  # numbers whose squares are summed in single precision
+_PART = 65536  # how many squares are summed in single precision
 
 
 def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -35,15 +35,15 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The norm of all tensors seen as one vector, as a 0-dimensional tensor.
+    """Returns the norm of all tensors, concatenated to one vector, as a 0-dimensional tensor.
 
     Args:
-        norm_type: the norm's degree; ``inf`` is the largest absolute value.
-        error_if_nonfinite: raise if it is infinite or not a number.
-        foreach: accepted and ignored: there is one implementation.
+        norm_type: the degree of the norm; ``inf`` is the largest absolute value.
+        error_if_nonfinite: raise an error if the norm is infinite or NaN.
+        foreach: accepted and ignored: there is only one implementation.
 
     Raises:
-        RuntimeError: see ``error_if_nonfinite``.
+        RuntimeError: the norm is not finite and ``error_if_nonfinite`` is set.
 
     Example::
 
@@ -70,9 +70,9 @@ def get_total_norm(
 
 
 def _euclidean(tensors: list[Tensor]) -> Tensor | None:
-    """The norm by one pass over all tensors, where they are of one device, and such as its kernel takes.
+    """Returns the norm in one pass over all tensors, or None if they are not on one device or no kernel takes them.
 
-    On the CPU these are float32 numbers without gaps.
+    On the CPU, contiguous float32 tensors are supported.
     """
     arrays = [tensor._array for tensor in tensors]
     if arrays[0].__class__ is not np.ndarray:
@@ -121,7 +121,7 @@ def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
     factor: Any = float(max_norm) / (total_norm + 1e-6)
     factor = factor.clamp(max=1.0)
     if factor.dtype is torch.float32 and factor.device.type == "cpu":
-        factor = factor.item()  # the same number, which needs no broadcasting
+        factor = factor.item()  # a Python scalar needs no broadcasting
         for grad in grads:
             grad.mul_(factor)
         return
@@ -137,17 +137,17 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scales the gradients in place so that their norm, all seen as one vector, is at most ``max_norm``.
+    """Scales the gradients in place so that the norm of all of them, as one vector, is at most ``max_norm``.
 
     Args:
-        parameters: whose gradients; those without one are passed over.
-        max_norm: the limit.
-        norm_type: the norm's degree.
-        error_if_nonfinite: raise if the norm is infinite or not a number.
-        foreach: accepted and ignored: there is one implementation.
+        parameters: the tensors whose gradients are clipped; those without a gradient are skipped.
+        max_norm: the maximum norm.
+        norm_type: the degree of the norm.
+        error_if_nonfinite: raise an error if the norm is infinite or NaN.
+        foreach: accepted and ignored: there is only one implementation.
 
     Returns:
-        The norm before.
+        The norm before clipping.
 
     Example::
 
@@ -166,7 +166,7 @@ def clip_grad_norm_(
 
 
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
-    """The old name of :func:`clip_grad_norm_`.
+    """Deprecated alias of :func:`clip_grad_norm_`.
 
     >>> import tensorgrad as torch, warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
@@ -185,7 +185,7 @@ def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
 
 @no_grad()
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
-    """Limits every element of the gradients, in place, to [-clip_value, clip_value].
+    """Clamps every element of the gradients, in place, to [-clip_value, clip_value].
 
     >>> import tensorgrad as torch
     >>> w = torch.zeros(2, requires_grad=True)

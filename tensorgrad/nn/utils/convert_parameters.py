@@ -1,4 +1,4 @@
-"""All parameters as one vector, and back."""
+"""Conversion of parameters to one vector, and back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensorgrad.tensor import Tensor
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """The parameters one after another in one vector.
+    """Concatenates the parameters, flattened, to one vector.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""Folding a batch norm into the layer before it, for inference: both are linear maps then, and so is their product."""
+"""Folding a batch norm into the preceding layer, for inference: both are affine then, and so is their composition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _check(layer: Any, bn: Any) -> None:
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A copy of ``conv`` that computes what ``conv`` and then ``bn`` compute.
+    """Returns a copy of ``conv`` that computes ``bn(conv(x))``.
 
     Args:
         conv: a convolution, in eval mode.
@@ -26,7 +26,7 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
         transpose: ``conv`` is a transposed convolution.
 
     Raises:
-        AssertionError: either is training, or there are no running statistics.
+        AssertionError: either is in training mode, or there are no running statistics.
 
     Example::
 
@@ -55,12 +55,12 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of a convolution that includes a batch norm.
+    """Returns weight and bias of a convolution that includes a batch norm.
 
     Args:
-        conv_w, conv_b: those of the convolution.
+        conv_w, conv_b: weight and bias of the convolution.
         bn_rm, bn_rv, bn_eps, bn_w, bn_b: running mean and variance, eps, weight and bias of the batch norm.
-        transpose: it is a transposed convolution.
+        transpose: whether the convolution is transposed.
 
     Example::
 
@@ -82,14 +82,14 @@ def fuse_conv_bn_weights(
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A copy of ``linear`` that computes what ``linear`` and then ``bn`` compute.
+    """Returns a copy of ``linear`` that computes ``bn(linear(x))``.
 
     Args:
         linear: a :class:`~tensorgrad.nn.Linear`, in eval mode.
         bn: a batch norm of as many features, or of one, with running statistics, in eval mode.
 
     Raises:
-        AssertionError: either is training, the features do not fit, or there are no running statistics.
+        AssertionError: either is in training mode, the features do not match, or there are no running statistics.
 
     Example::
 
@@ -121,7 +121,7 @@ def fuse_linear_bn_weights(
     bn_w: Tensor,
     bn_b: Tensor,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of a linear layer that includes a batch norm. The arguments: :func:`fuse_conv_bn_weights`.
+    """Returns weight and bias of a linear layer that includes a batch norm, like :func:`fuse_conv_bn_weights`.
 
     >>> import tensorgrad as torch
     >>> one, two = torch.ones(1), torch.tensor([2.0])

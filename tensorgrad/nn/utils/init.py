@@ -1,4 +1,4 @@
-"""Making a module without the work of its initial values."""
+"""Creating a module without computing initial values."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tensorgrad.nn.module import Module
 
 
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Any:
-    """A module whose parameters and buffers hold arbitrary values: no random numbers are drawn.
+    """Creates a module whose parameters and buffers have arbitrary values: no random values are drawn.
 
     Args:
-        module_cls: its class, whose ``__init__`` takes a ``device`` and makes everything there.
-        others: the class's arguments.
+        module_cls: the class, whose ``__init__`` takes a ``device`` and creates all tensors there.
+        others: the arguments of the class.
 
     Raises:
-        RuntimeError: not a class of modules, or one that takes no ``device``.
+        RuntimeError: ``module_cls`` is not a module class, or has no argument ``device``.
 
     Example::
 

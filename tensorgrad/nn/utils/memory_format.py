@@ -1,4 +1,4 @@
-"""The order in memory of the weights of convolutions."""
+"""Converting the memory format of convolution weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _convert(module: Module, layers: tuple, memory_format: Any) -> Any:
 
 
 def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
-    """Stores the weights of all two-dimensional convolutions of ``module`` in an order; returns ``module``.
+    """Converts the weights of all two-dimensional convolutions of ``module`` in place; returns ``module``.
 
     Args:
         memory_format: ``torch.channels_last`` or ``torch.contiguous_format``.
@@ -38,7 +38,7 @@ def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
 
 
 def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
-    """The same for three-dimensional convolutions, whose other order is ``torch.channels_last_3d``.
+    """The same for three-dimensional convolutions, with ``torch.channels_last_3d`` instead of ``channels_last``.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.convert_conv3d_weight_memory_format(torch.nn.Conv3d(8, 4, 2), torch.channels_last_3d)

@@ -1,4 +1,4 @@
-"""Ready-made parametrizations: orthogonal matrices, weight normalisation, spectral normalisation."""
+"""Standard parametrizations: orthogonal matrices, weight normalization, spectral normalization."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _is_orthogonal(q: Tensor) -> bool:
 
 
 def _orthogonalized(matrix: Tensor) -> Tensor:
-    """The Q of a QR decomposition whose R has a positive diagonal, which makes it unique."""
+    """Returns the Q of the unique QR decomposition whose R has a positive diagonal."""
     reflectors, tau = torch.geqrf(matrix)
     q = torch.linalg.householder_product(reflectors, tau)
     return q * reflectors.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
@@ -41,10 +41,10 @@ def _orthogonalized(matrix: Tensor) -> Tensor:
 class _Orthogonal(Module):
     """Maps any matrix, (..., n, k), to one with orthonormal columns (or rows, if it has more columns than rows).
 
-    The exponential and the Cayley map, (1 + A/2)(1 - A/2)⁻¹, take a skew-symmetric A = L - Lᴴ made of the lower
-    triangle to an orthogonal matrix, of which the first k columns are kept. The product of Householder reflectors needs
-    no square matrix. The result is multiplied by ``base``, where there is one, which takes the start to the value that
-    the parameter had: there the maps are at their best ("dynamic trivialization", Lezcano-Casado, 2019).
+    The exponential and the Cayley map, (1 + A/2)(1 - A/2)⁻¹, map the skew-symmetric A = L - Lᴴ, built from the lower
+    triangle L, to an orthogonal matrix, whose first k columns are used. The product of Householder reflectors needs no
+    square matrix. If there is a ``base``, the result is multiplied by it. The base maps the initial value to the
+    parameter's former value, near which the maps behave best ("dynamic trivialization", Lezcano-Casado, 2019).
     """
 
     def __init__(self, weight: Tensor, orthogonal_map: str, *, use_trivialization: bool = True) -> None:
@@ -81,12 +81,12 @@ class _Orthogonal(Module):
         below = x.tril(diagonal=-1)
         tau = 2.0 / (1.0 + (below * below).sum(dim=-2))
         q = torch.linalg.householder_product(below, tau)
-        # The diagonal, 1 or -1, is how a parameter assigned by the user chooses among the signs of the columns.
+        # The diagonal, 1 or -1, stores the signs of the columns of an assigned parameter.
         return q * x.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
 
     @torch.no_grad()
     def right_inverse(self, q: Tensor) -> Tensor:
-        """What this maps to ``q``, if ``q`` is orthogonal; otherwise to the orthogonal factor of ``q``."""
+        """Returns a tensor that is mapped to ``q`` if ``q`` is orthogonal, and to its orthogonal factor otherwise."""
         if q.shape != self.shape:
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {q.shape}."
@@ -107,9 +107,9 @@ class _Orthogonal(Module):
         if n == k:
             self.base = q.clone() if _is_orthogonal(q) else _orthogonalized(q)
         else:  # completed to a square matrix by random columns
-            noise = torch.randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)
-            self.base = _orthogonalized(torch.cat([q, noise], dim=-1))
-        # All three maps take minus the identity to the identity.
+            random = torch.randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)
+            self.base = _orthogonalized(torch.cat([q, random], dim=-1))
+        # All three maps map the negated identity to the identity.
         start = torch.zeros_like(given)
         start.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
         return start
@@ -118,20 +118,20 @@ class _Orthogonal(Module):
 def orthogonal(
     module: Any, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> Any:
-    """Keeps a weight orthogonal: its columns (its rows, if there are fewer of them) are orthonormal.
+    """Keeps a weight orthogonal: its columns (or its rows, if there are fewer rows) are orthonormal.
 
     Args:
-        module: the layer, which is changed.
-        name: its parameter: a matrix or a batch of matrices.
+        module: the layer, changed in place.
+        name: the name of its parameter, a matrix or a batch of matrices.
         orthogonal_map: ``"matrix_exp"``, ``"cayley"`` or ``"householder"``; by default the first for square and complex
-            matrices, else the last.
-        use_trivialization: keep the present value (made orthogonal) as a buffer to start from.
+            matrices, and the last otherwise.
+        use_trivialization: store the current value (made orthogonal) in a buffer, as the starting point.
 
     Returns:
         ``module``.
 
     Raises:
-        ValueError: no such parameter, less than two dimensions, or another map.
+        ValueError: the parameter does not exist or has fewer than two dimensions, or the map is unknown.
 
     Example::
 
@@ -158,7 +158,7 @@ def orthogonal(
 
 
 class _WeightNorm(Module):
-    """g · v / ‖v‖, with a length g for each index of one dimension."""
+    """Computes g · v / ‖v‖, with a length g for each index of one dimension."""
 
     def __init__(self, dim: int | None = 0) -> None:
         super().__init__()
@@ -168,19 +168,19 @@ class _WeightNorm(Module):
         return _weight_norm(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """The lengths, and the weight itself as the directions."""
+        """Returns the lengths, and the weight itself as the directions."""
         return torch.norm_except_dim(weight, 2, self.dim), weight
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Makes a weight the product of lengths (``original0``) and directions (``original1``).
+    """Replaces a weight by the product of lengths (``original0``) and directions (``original1``).
 
     Salimans and Kingma, 2016. Checkpoints of the older :func:`tensorgrad.nn.utils.weight_norm` can be loaded.
 
     Args:
-        module: the layer, which is changed.
-        name: its parameter.
-        dim: each index of this dimension has a length of its own; ``None``: there is one for the whole weight.
+        module: the layer, changed in place.
+        name: the name of its parameter.
+        dim: the dimension with one length per index; ``None`` for a single length for the whole weight.
 
     Returns:
         ``module``.
@@ -208,7 +208,7 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 
 
 class _SpectralNorm(Module):
-    """A weight divided by its largest singular value, which the power method estimates (see ``spectral_norm.py``)."""
+    """Divides a weight by its largest singular value, estimated by the power method (see ``spectral_norm.py``)."""
 
     def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
         super().__init__()
@@ -224,9 +224,9 @@ class _SpectralNorm(Module):
             self.n_power_iterations = n_power_iterations
             matrix = self._as_matrix(weight)
             for vector, size in (("_u", matrix.shape[0]), ("_v", matrix.shape[1])):
-                noise = matrix.new_empty(size).normal_(0, 1)
-                self.register_buffer(vector, F.normalize(noise, dim=0, eps=eps))
-            self._power_method(matrix, 15)  # so many that the first estimate is a good one
+                random = matrix.new_empty(size).normal_(0, 1)
+                self.register_buffer(vector, F.normalize(random, dim=0, eps=eps))
+            self._power_method(matrix, 15)  # enough for a good first estimate
 
     def _as_matrix(self, weight: Tensor) -> Tensor:
         if self.dim != 0:
@@ -245,11 +245,11 @@ class _SpectralNorm(Module):
         matrix = self._as_matrix(weight)
         if self.training:
             self._power_method(matrix, self.n_power_iterations)
-        u, v = self._u.clone(), self._v.clone()  # the next call writes into the buffers, backward needs these values
+        u, v = self._u.clone(), self._v.clone()  # backward needs these values, and the next call overwrites the buffers
         return weight / torch.vdot(u, torch.mv(matrix, v))
 
     def right_inverse(self, value: Tensor) -> Tensor:
-        """The value itself: hopefully it is normalised."""
+        """Returns the value itself, assuming that it is normalized."""
         return value
 
 
@@ -259,17 +259,18 @@ def spectral_norm(
     """Divides a weight by its largest singular value, or a vector by its length (Miyato et al., 2018).
 
     Args:
-        module: the layer, which is changed.
-        name: its parameter.
-        n_power_iterations: steps of the power method whenever the weight is read while training.
-        eps: the least length that vectors are divided by.
-        dim: the dimension of the outputs, by default 0, or 1 for transposed convolutions.
+        module: the layer, changed in place.
+        name: the name of its parameter.
+        n_power_iterations: the steps of the power method whenever the weight is read in training mode.
+        eps: the lower bound of the norms that vectors are divided by.
+        dim: the dimension of the outputs; by default 0, or 1 for transposed convolutions.
 
     Returns:
         ``module``.
 
     Raises:
-        ValueError, IndexError: no such parameter, no steps, or no such dimension.
+        ValueError: the parameter does not exist, or ``n_power_iterations`` is not positive.
+        IndexError: the dimension does not exist.
 
     Example::
 

@@ -1,8 +1,8 @@
-"""Parametrizations: a parameter or buffer of a module as a function of tensors that are learned in its place.
+"""Parametrizations: a parameter or buffer of a module as a function of other tensors, which are learned instead.
 
 After ``register_parametrization(layer, "weight", Symmetric())``, the parameter is
 ``layer.parametrizations.weight.original``, and ``layer.weight`` computes ``Symmetric()(original)`` whenever it is read.
-The layer has got a class of its own for this, derived from its former one, with a property called ``weight``.
+For this, the layer gets a new class, derived from its former class, with a property called ``weight``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _cache: dict[tuple[int, str], Tensor] = {}
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Inside, each parametrized tensor is computed when it is first read, and then kept until the end.
+    """A context manager in which each parametrized tensor is computed only once, when it is first read.
 
-    Worth it where a module is called many times for one step, as the cell of a recurrent network is.
+    This is useful if a module is called many times per step, such as the cell of a recurrent network.
 
     Example::
 
@@ -55,18 +55,18 @@ def _register(module: Module, name: str, value: Tensor) -> None:
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, first to last, with the tensor(s) that they start from.
+    """The parametrizations of one tensor, first to last, with the original tensor(s) that they are applied to.
 
-    :func:`register_parametrization` makes it. The tensors are called ``original``; or ``original0``, ``original1``, ...
-    if the first parametrization has a ``right_inverse`` that returns several.
+    :func:`register_parametrization` creates it. The originals are called ``original``; or ``original0``,
+    ``original1``, ... if the first parametrization has a ``right_inverse`` that returns several tensors.
 
     Args:
         modules: the parametrizations.
         original: the parameter or buffer that they replace.
-        unsafe: they may change its dtype and shape.
+        unsafe: allow the parametrizations to change its dtype and shape.
 
     Raises:
-        ValueError: no modules; or results that do not fit, unless ``unsafe``.
+        ValueError: there are no modules, or their results have another dtype or shape without ``unsafe``.
 
     Example::
 
@@ -88,7 +88,7 @@ class ParametrizationList(ModuleList):
         with torch.no_grad():
             for module in reversed(list(self)):
                 if hasattr(module, "right_inverse"):
-                    with suppress(NotImplementedError):  # then the tensor itself is the start
+                    with suppress(NotImplementedError):  # then the tensor itself is the original
                         start = module.right_inverse(start)
         if not isinstance(start, Tensor | Sequence):
             raise ValueError(
@@ -112,7 +112,7 @@ class ParametrizationList(ModuleList):
                     f"When `right_inverse` outputs one tensor, it may not change the {what}.\n"
                     f"original.{what}: {had}\nright_inverse(original).{what}: {has}"
                 )
-        original.data = start.data  # the same parameter, which an optimizer may have already
+        original.data = start.data  # keeps the parameter object, which an optimizer may already reference
         _register(self, "original", original)
 
     def _keep_several(self, original: Tensor, start: Sequence) -> None:
@@ -139,11 +139,11 @@ class ParametrizationList(ModuleList):
                 )
 
     def right_inverse(self, value: Any) -> None:
-        """Sets the original tensor(s) so that the parametrized one becomes ``value``: an assignment ends here.
+        """Sets the original tensor(s) so that the parametrized one becomes ``value``. Called by an assignment.
 
         Raises:
             RuntimeError: a parametrization has no ``right_inverse``.
-            ValueError: what it returns does not fit.
+            ValueError: the type, dtype or number of the tensors it returns is wrong.
         """
         with torch.no_grad():
             for module in reversed(list(self)):
@@ -182,7 +182,7 @@ class ParametrizationList(ModuleList):
                 original.data = tensor.data
 
     def forward(self) -> Any:
-        """The parametrized tensor."""
+        """Returns the parametrized tensor."""
         first, *others = self
         if self.is_tensor:
             value = first(self.original)
@@ -198,7 +198,7 @@ class ParametrizationList(ModuleList):
 
 def _deepcopy(self: Any, memo: dict) -> Any:
     if id(self) not in memo:
-        cls: Any = type(self)  # the copy has a class of its own too, or removing here would remove there
+        cls: Any = type(self)  # the copy gets its own class: removing a parametrization deletes a property of the class
         own: Any = type(cls.__name__, cls.__bases__, dict(vars(cls)))
         memo[id(self)] = made = own.__new__(own)
         made.__setstate__(copy.deepcopy(self.__dict__, memo))
@@ -213,7 +213,7 @@ def _getstate(self: Any) -> Any:
     )
 
 
-def _give_class_of_its_own(module: Any) -> None:
+def _give_own_class(module: Any) -> None:
     cls: type = type(module)
     methods: dict[str, Callable] = {"__getstate__": _getstate}
     if not hasattr(cls, "__deepcopy__"):
@@ -237,21 +237,21 @@ def _make_property(module: Any, name: str) -> None:
     setattr(type(module), name, property(get, put))
 
 
-# --- what users call -------------------------------------------------------------------------------------------------
+# --- public functions ------------------------------------------------------------------------------------------------
 
 
 def register_parametrization(module: Any, tensor_name: str, parametrization: Module, *, unsafe: bool = False) -> Any:
-    """From now on ``module.<tensor_name>`` is ``parametrization`` of what is learned.
+    """Replaces ``module.<tensor_name>`` by ``parametrization(original)``, where the original is learned instead.
 
-    A ``right_inverse(tensor)`` of the parametrization, if it has one, gives what to start from, which may be several
-    tensors: ``parametrization(*right_inverse(t))`` should be ``t``. It also makes the tensor assignable. Several
-    parametrizations of one tensor are applied one after another.
+    If the parametrization has a method ``right_inverse(tensor)``, it computes the initial original, which may be
+    several tensors: ``parametrization(*right_inverse(t))`` should be ``t``. It also makes the tensor assignable.
+    Several parametrizations of one tensor are applied one after another.
 
     Args:
-        module: which is changed.
-        tensor_name: its parameter or buffer.
-        parametrization: a module: tensor to tensor.
-        unsafe: it may change dtype and shape; nothing is checked.
+        module: the module, changed in place.
+        tensor_name: the name of its parameter or buffer.
+        parametrization: a module that maps a tensor to a tensor.
+        unsafe: allow changes of dtype and shape; nothing is checked.
 
     Returns:
         ``module``.
@@ -283,7 +283,7 @@ def register_parametrization(module: Any, tensor_name: str, parametrization: Mod
         parametrizations = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe=unsafe)
         delattr(module, tensor_name)
         if not is_parametrized(module):
-            _give_class_of_its_own(module)
+            _give_own_class(module)
             module.parametrizations = ModuleDict()
         _make_property(module, tensor_name)
         module.parametrizations[tensor_name] = parametrizations
@@ -296,7 +296,7 @@ def register_parametrization(module: Any, tensor_name: str, parametrization: Mod
 
 
 def _check_addition(module: Any, name: str, parametrization: Any) -> None:
-    """Raises: ValueError if one more parametrization, or its inverse, would change dtype or shape."""
+    """Raises ValueError if another parametrization, or its inverse, would change dtype or shape."""
     before = getattr(module, name)
     after = parametrization(before)
     if not isinstance(after, Tensor):
@@ -326,7 +326,7 @@ def _check_addition(module: Any, name: str, parametrization: Any) -> None:
 
 
 def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
-    """Whether a module has parametrizations: of the named tensor, or of any.
+    """Returns whether a module has parametrizations, of the named tensor or of any tensor.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
@@ -343,10 +343,10 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
     """Makes ``module.<tensor_name>`` an ordinary parameter or buffer again; returns ``module``.
 
     Args:
-        leave_parametrized: it keeps its present value; else it becomes what the parametrization started from.
+        leave_parametrized: keep the parametrized value; if False, restore the original tensor.
 
     Raises:
-        ValueError: it is not parametrized; or it started from several tensors and its value is not to be kept.
+        ValueError: the tensor is not parametrized; or, with ``leave_parametrized=False``, has several originals.
 
     Example::
 
@@ -382,7 +382,7 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
 
 
 def type_before_parametrizations(module: Any) -> type:
-    """The class that a module had before parametrizations gave it one of its own.
+    """Returns the class that a module had before it was parametrized.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
@@ -393,7 +393,7 @@ def type_before_parametrizations(module: Any) -> type:
 
 
 def transfer_parametrizations_and_params(from_module: Any, to_module: Any, tensor_name: str | None = None) -> Any:
-    """Registers the parametrizations of one module (of one tensor, or all) on another, with what is learned.
+    """Registers the parametrizations of one module (of one tensor or all) on another, with their original tensors.
 
     Returns:
         ``to_module``; unchanged if ``from_module`` has no parametrizations.

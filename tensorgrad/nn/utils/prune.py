@@ -1,8 +1,8 @@
-"""Pruning: some elements of a parameter are kept at zero by a mask.
+"""Pruning: a mask keeps some elements of a parameter at zero.
 
-The parameter moves to ``name_orig``, its mask is the buffer ``name_mask``, and a hook before every call of the module
-sets ``name`` to their product. A method says which elements go; a tensor that is pruned again gets a container of
-methods, each of which chooses among what the ones before it left.
+The parameter is renamed to ``name_orig``, its mask is the buffer ``name_mask``, and a forward pre-hook sets ``name`` to
+their product. A pruning method selects the elements to prune. If a tensor is pruned again, it gets a container of
+methods, each of which selects among the elements that the previous ones left.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tensorgrad.tensor import Tensor
 
 
 class BasePruningMethod(ABC):
-    """A way to choose what is pruned: a subclass defines ``compute_mask`` and ``PRUNING_TYPE``.
+    """Base class of pruning methods: a subclass defines ``compute_mask`` and ``PRUNING_TYPE``.
 
-    The type says what a further pruning is computed from: from the elements left (``"unstructured"``), from the
-    channels left along the method's ``dim`` (``"structured"``), or from everything (``"global"``).
+    The type determines what an already pruned tensor is pruned by: the remaining elements (``"unstructured"``), the
+    remaining channels along the method's ``dim`` (``"structured"``), or all elements (``"global"``).
 
     Example::
 
@@ -45,15 +45,15 @@ class BasePruningMethod(ABC):
 
     @abstractmethod
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask: of the shape of ``t``, 1 for what stays.
+        """Returns the mask, in the shape of ``t``: 1 for the elements to keep.
 
         Args:
-            t: how important each element is: usually the parameter itself.
-            default_mask: what stayed so far.
+            t: the importance of each element, usually the parameter itself.
+            default_mask: the mask of earlier prunings.
         """
 
     def apply_mask(self, module: Any) -> Tensor:
-        """The pruned tensor."""
+        """Returns the pruned tensor."""
         if getattr(self, "_tensor_name", None) is None:
             raise AssertionError(f"Module {module} has to be pruned")
         mask, original = (getattr(module, self._tensor_name + part) for part in ("_mask", "_orig"))
@@ -61,11 +61,11 @@ class BasePruningMethod(ABC):
 
     @classmethod
     def apply(cls, module: Any, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any) -> Any:
-        """Prunes the parameter ``name`` of ``module``; returns the method, or the container of several.
+        """Prunes the parameter ``name`` of ``module``; returns the method, or the container of several methods.
 
         Args:
-            args, kwargs: what the class is made with.
-            importance_scores: how important each element is; by default the parameter itself.
+            args, kwargs: the arguments of the class.
+            importance_scores: the importance of each element; by default the parameter itself.
         """
         method = cls._added_to_others(module, name, *args, **kwargs)
         original = getattr(module, name)
@@ -96,7 +96,7 @@ class BasePruningMethod(ABC):
 
     @classmethod
     def _added_to_others(cls, module: Any, name: str, *args: Any, **kwargs: Any) -> BasePruningMethod:
-        """The new method; with those that the tensor has already in one container, taken off the module."""
+        """Returns the new method, or a container of it and the tensor's earlier methods, removed from the module."""
         hooks = module._forward_pre_hooks
         keys = [k for k, hook in hooks.items() if isinstance(hook, BasePruningMethod) and hook._tensor_name == name]
         if len(keys) > 1:
@@ -114,11 +114,11 @@ class BasePruningMethod(ABC):
         return container
 
     def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
-        """A pruned copy of a tensor that belongs to no module.
+        """Returns a pruned copy of a tensor that does not belong to a module.
 
         Args:
-            default_mask: what stayed so far; by default everything.
-            importance_scores: how important each element is; by default ``t`` itself.
+            default_mask: the mask of earlier prunings; by default all ones.
+            importance_scores: the importance of each element; by default ``t`` itself.
         """
         if importance_scores is None:
             importance_scores = t
@@ -130,7 +130,7 @@ class BasePruningMethod(ABC):
         return t * self.compute_mask(importance_scores, default_mask=mask)
 
     def remove(self, module: Any) -> None:
-        """Makes the pruned tensor the parameter; what was pruned stays zero, and may be learned again."""
+        """Makes the pruned tensor the parameter. Pruned elements are zero, but training can change them again."""
         name = getattr(self, "_tensor_name", None)
         if name is None:
             raise AssertionError(f"Module {module} has to be pruned before pruning can be removed")
@@ -145,14 +145,14 @@ class BasePruningMethod(ABC):
 
 
 class PruningContainer(BasePruningMethod):
-    """Methods that pruned one tensor one after another.
+    """A sequence of methods that prune the same tensor.
 
     Args:
         args: the methods.
 
     Raises:
-        TypeError: something that is no method.
-        ValueError: methods of different tensors.
+        TypeError: an argument is not a pruning method.
+        ValueError: the methods prune different tensors.
 
     Example::
 
@@ -172,7 +172,7 @@ class PruningContainer(BasePruningMethod):
             self.add_pruning_method(method)
 
     def add_pruning_method(self, method: Any) -> None:
-        """Adds one more method for the same tensor."""
+        """Adds another method for the same tensor."""
         if not isinstance(method, BasePruningMethod) and method is not None:
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
         if method is not None and self._tensor_name != method._tensor_name:
@@ -192,7 +192,7 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask of the last method, applied to what ``default_mask`` left."""
+        """Returns the mask of the last method, applied to the elements that ``default_mask`` keeps."""
         method: Any = self._pruning_methods[-1]
         kind, ndim = method.PRUNING_TYPE, t.dim()
         where: Any
@@ -217,35 +217,35 @@ class PruningContainer(BasePruningMethod):
 
 
 def _along(dim: int, ndim: int, index: Any) -> tuple:
-    """What indexes the dimension ``dim`` alone."""
+    """Returns a tuple that indexes only the dimension ``dim``."""
     where: list = [slice(None)] * ndim
     where[dim] = index
     return tuple(where)
 
 
-# --- how much --------------------------------------------------------------------------------------------------------
+# --- amounts ---------------------------------------------------------------------------------------------------------
 
 
-# (Pruning methods that programs define call these by PyTorch's names.)
+# (Named as in PyTorch: user-defined pruning methods call these.)
 
 
 def _validate_pruning_amount_init(amount: Any) -> None:
-    """Raises: TypeError or ValueError for what is neither a number of elements nor a share of them."""
+    """Raises TypeError or ValueError unless ``amount`` is a number of elements or a fraction of them."""
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-    share = 0.0 if isinstance(amount, numbers.Integral) else float(amount)
-    if float(amount) < 0 or share > 1:
+    fraction = 0.0 if isinstance(amount, numbers.Integral) else float(amount)
+    if float(amount) < 0 or fraction > 1:
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
 def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
-    """Raises: ValueError for a number of elements that is larger than ``tensor_size``."""
+    """Raises ValueError if ``amount`` is a number of elements larger than ``tensor_size``."""
     if isinstance(amount, numbers.Integral) and int(amount) > tensor_size:
         raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
 
 
 def _compute_nparams_toprune(amount: Any, tensor_size: int) -> int:
-    """How many of ``tensor_size`` elements a number or a share is."""
+    """Returns how many of ``tensor_size`` elements to prune."""
     return int(amount) if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
 
 
@@ -255,7 +255,7 @@ def _how_many(amount: Any, size: int) -> int:
 
 
 def _channels(t: Tensor, amount: Any, dim: int) -> tuple[int, int]:
-    """How many channels there are along ``dim``, and how many are to go."""
+    """Returns the number of channels along ``dim``, and how many of them to prune."""
     if t.dim() <= 1:
         raise ValueError(
             "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
@@ -268,7 +268,7 @@ def _channels(t: Tensor, amount: Any, dim: int) -> tuple[int, int]:
 
 
 def _only(t: Tensor, dim: int, index: Tensor) -> Tensor:
-    """A mask of the shape of ``t``: 1 in some channels."""
+    """Returns a mask in the shape of ``t`` that is 1 in the given channels only."""
     mask = torch.zeros_like(t)
     mask[_along(dim % t.dim(), t.dim(), index)] = 1
     return mask
@@ -278,7 +278,7 @@ def _only(t: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing, but puts the mask in place.
+    """Prunes nothing, but adds the mask.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
@@ -300,7 +300,7 @@ class RandomUnstructured(BasePruningMethod):
     """Prunes elements at random.
 
     Args:
-        amount: how many, or which share of them.
+        amount: the number of elements, or the fraction of them.
 
     Example::
 
@@ -329,10 +329,10 @@ class RandomUnstructured(BasePruningMethod):
 
 
 class L1Unstructured(BasePruningMethod):
-    """Prunes the elements nearest to zero.
+    """Prunes the elements with the smallest absolute values.
 
     Args:
-        amount: how many, or which share of them.
+        amount: the number of elements, or the fraction of them.
 
     Example::
 
@@ -366,8 +366,8 @@ class RandomStructured(BasePruningMethod):
     """Prunes channels at random.
 
     Args:
-        amount: how many, or which share of them.
-        dim: the dimension that counts the channels.
+        amount: the number of channels, or the fraction of them.
+        dim: the dimension of the channels.
 
     Example::
 
@@ -387,8 +387,8 @@ class RandomStructured(BasePruningMethod):
         size, count = _channels(t, self.amount, self.dim)
         if not count:
             return default_mask
-        luck = torch.rand(size)
-        mask = _only(t, self.dim, luck > luck.kthvalue(count).values)
+        scores = torch.rand(size)
+        mask = _only(t, self.dim, scores > scores.kthvalue(count).values)
         mask *= default_mask.to(dtype=mask.dtype)
         return mask
 
@@ -398,12 +398,12 @@ class RandomStructured(BasePruningMethod):
 
 
 class LnStructured(BasePruningMethod):
-    """Prunes the channels of the smallest norm.
+    """Prunes the channels with the smallest norms.
 
     Args:
-        amount: how many, or which share of them.
-        n: the norm's degree, as ``torch.norm`` takes it.
-        dim: the dimension that counts the channels.
+        amount: the number of channels, or the fraction of them.
+        n: the degree of the norm, as in ``torch.norm``.
+        dim: the dimension of the channels.
 
     Example::
 
@@ -438,10 +438,10 @@ class LnStructured(BasePruningMethod):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes what a given mask says.
+    """Prunes by a given mask.
 
     Args:
-        mask: 1 for what stays, of the parameter's shape.
+        mask: 1 for the elements to keep, in the parameter's shape.
 
     Example::
 
@@ -484,7 +484,7 @@ def identity(module: Any, name: str) -> Any:
 
 
 def random_unstructured(module: Any, name: str, amount: float) -> Any:
-    """Prunes ``amount`` elements of the parameter ``name`` (or that share of them) at random; returns ``module``.
+    """Prunes ``amount`` elements of the parameter ``name`` (a number or a fraction) at random; returns ``module``.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
@@ -497,11 +497,11 @@ def random_unstructured(module: Any, name: str, amount: float) -> Any:
 
 
 def l1_unstructured(module: Any, name: str, amount: float, importance_scores: Tensor | None = None) -> Any:
-    """Prunes the elements of the parameter ``name`` that are nearest to zero; returns ``module``.
+    """Prunes the elements of the parameter ``name`` with the smallest absolute values; returns ``module``.
 
     Args:
-        amount: how many, or which share of them.
-        importance_scores: what decides instead of the parameter's own values.
+        amount: the number of elements, or the fraction of them.
+        importance_scores: compared instead of the parameter's own values.
 
     Example::
 
@@ -565,12 +565,12 @@ def global_unstructured(
 
     Args:
         parameters: pairs (module, name).
-        pruning_method: an unstructured method's class.
-        importance_scores: by pair, what decides instead of a parameter's own values.
-        kwargs: what the class is made with, such as ``amount``.
+        pruning_method: the class of an unstructured pruning method.
+        importance_scores: for each pair, values to compare instead of the parameter's own.
+        kwargs: the arguments of the class, such as ``amount``.
 
     Raises:
-        TypeError: not an iterable of pairs, or a structured method.
+        TypeError: ``parameters`` is not an iterable, ``importance_scores`` is not a dict, or the method is structured.
 
     Example::
 
@@ -604,7 +604,7 @@ def global_unstructured(
 
 
 def remove(module: Any, name: str) -> Any:
-    """Makes the pruned tensor an ordinary parameter; what was pruned stays zero. Returns ``module``.
+    """Makes the pruned tensor an ordinary parameter, in which pruned elements are zero. Returns ``module``.
 
     Raises:
         ValueError: the parameter is not pruned.
@@ -626,7 +626,7 @@ def remove(module: Any, name: str) -> Any:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether any parameter of ``module``, or of a module in it, is pruned.
+    """Returns whether any parameter of ``module`` or of its submodules is pruned.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune

@@ -1,7 +1,7 @@
 """Batches of sequences of different lengths: padded to one length, or packed without the padding.
 
-In a packed batch the sequences stand side by side, longest first, and the rows of one time step lie together: as many
-as there are sequences that long.
+A packed batch is sorted by length, longest first, and stored time step by time step. Each step has one row for every
+sequence that is long enough.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class _Fields(NamedTuple):
 
 
 class PackedSequence(_Fields):
-    """A packed batch: what :func:`pack_padded_sequence` makes and :class:`~tensorgrad.nn.LSTM` takes.
+    """A packed batch, as returned by :func:`pack_padded_sequence` and accepted by :class:`~tensorgrad.nn.LSTM`.
 
     Args:
         data: the rows (N, ...) of all time steps, one step after another.
-        batch_sizes: how many rows each step has, on the CPU.
-        sorted_indices: which sequence of the batch stands first, second, ...; None if they stood in order.
-        unsorted_indices: its inverse.
+        batch_sizes: the number of rows of each step, on the CPU.
+        sorted_indices: the permutation that sorts the batch by length; None if it was already sorted.
+        unsorted_indices: the inverse permutation.
 
     Example::
 
@@ -57,7 +57,7 @@ class PackedSequence(_Fields):
         return type(self)(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """The batch with its rows on another device or of another dtype."""
+        """Returns the batch with its data on another device or of another dtype."""
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
@@ -65,11 +65,11 @@ class PackedSequence(_Fields):
         return type(self)(data, self.batch_sizes, *indices)
 
     def cpu(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """The batch on the CPU."""
+        """Returns the batch on the CPU."""
         return self.to("cpu")
 
     def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """The batch on a GPU."""
+        """Returns the batch on a GPU."""
         return self.to("cuda")
 
     def double(self) -> PackedSequence:
@@ -105,21 +105,21 @@ class PackedSequence(_Fields):
         return self.to(torch.uint8)
 
     def pin_memory(self) -> PackedSequence:
-        """The batch in memory that copies to a GPU quickly."""
+        """Returns the batch in pinned memory, from which copies to a GPU are faster."""
         return self._with(self.data.pin_memory())
 
     def is_pinned(self) -> bool:
-        """Whether it is in such memory."""
+        """Returns whether the data is in pinned memory."""
         return self.data.is_pinned()
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the rows are on a GPU."""
+        """Whether the data is on a GPU."""
         return self.data.is_cuda
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation that undoes another one; None for None.
+    """Returns the inverse of a permutation, or None for None.
 
     >>> import tensorgrad as torch
     >>> torch.nn.utils.rnn.invert_permutation(torch.tensor([2, 0, 1]))
@@ -133,7 +133,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 
 
 def _rows(sizes: list[int], lengths: list[int]) -> Tensor:
-    """For each row of a packed batch its place in the padded one, counted (time, sequence)."""
+    """Returns the index of each row of a packed batch in the flattened padded batch (time, sequence)."""
     width = len(lengths)
     return torch.tensor([t * width + b for t, n in enumerate(sizes) for b in range(n)], dtype=torch.int64)
 
@@ -145,9 +145,10 @@ def pack_padded_sequence(
 
     Args:
         batch_first: the input is (B, T, ...).
-        enforce_sorted: the lengths must not grow; if False, the sequences are sorted first.
+        enforce_sorted: require decreasing lengths; if False, the sequences are sorted first.
 
-    Raises: RuntimeError for lengths that are not positive, too long, too few, or (`enforce_sorted`) growing.
+    Raises:
+        RuntimeError: a length is not positive or too long, their number is not the batch size, or they are not sorted.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import pack_padded_sequence
@@ -202,14 +203,15 @@ def _check_lengths(input: Tensor, lengths: list[int]) -> None:
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The padded batch (T, B, ...) of a packed one, and the lengths.
+    """Returns the padded batch (T, B, ...) of a packed one, and the lengths.
 
     Args:
         batch_first: return (B, T, ...).
-        padding_value: what fills the ends.
-        total_length: T, if it should be more than the longest length.
+        padding_value: the value of the padding.
+        total_length: T, if it should exceed the longest length.
 
-    Raises: ValueError if `total_length` is less than that.
+    Raises:
+        ValueError: ``total_length`` is less than the longest length.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import pack_sequence, pad_packed_sequence
@@ -244,13 +246,15 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Tensors (L, ...) of different lengths as one padded batch (T, B, ...).
+    """Pads tensors (L, ...) of different lengths to one batch (T, B, ...).
 
     Args:
         batch_first: return (B, T, ...).
-        padding_value: what fills the ends (or with `padding_side="left"` the beginnings).
+        padding_value: the value of the padding.
+        padding_side: where to pad, ``"right"`` or ``"left"``.
 
-    Raises: RuntimeError for no sequences, or of different shapes beyond the first dimension.
+    Raises:
+        RuntimeError: there are no sequences, or their shapes differ beyond the first dimension.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import pad_sequence
@@ -273,14 +277,17 @@ def pad_sequence(
     padded = []
     for s in sequences:
         if s.shape[1:] != rest:
-            raise RuntimeError(f"pad_sequence: sequences of shapes {list(sequences[0].shape)} and {list(s.shape)}")
+            raise RuntimeError(
+                "pad_sequence: expected sequences whose shapes differ only in the first dimension, but got "
+                f"{list(sequences[0].shape)} and {list(s.shape)}"
+            )
         filling = s.new_full((longest - len(s), *rest), padding_value)
         padded.append(torch.cat([s, filling] if padding_side == "right" else [filling, s]))
     return torch.stack(padded, 0 if batch_first else 1)
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
-    """The sequences of a padded batch.
+    """Returns the sequences of a padded batch.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import unpad_sequence
@@ -292,9 +299,10 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool 
 
 
 def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Packs tensors (L, ...) of different lengths, longest first unless `enforce_sorted` is False.
+    """Packs tensors (L, ...) of different lengths, which must be sorted, longest first, with ``enforce_sorted``.
 
-    Raises: RuntimeError as `pad_sequence` and `pack_padded_sequence` do.
+    Raises:
+        RuntimeError: as in :func:`pad_sequence` and :func:`pack_padded_sequence`.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import pack_sequence
@@ -306,7 +314,7 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences of a packed batch.
+    """Returns the sequences of a packed batch.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import pack_sequence, unpack_sequence

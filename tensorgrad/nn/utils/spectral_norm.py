@@ -1,7 +1,7 @@
-"""Spectral normalisation (Miyato et al., 2018): a weight divided by its largest singular value.
+"""Spectral normalization (Miyato et al., 2018): a weight divided by its largest singular value.
 
-The value is estimated by the power method: u ← W v / ‖W v‖ and v ← Wᵀ u / ‖Wᵀ u‖ lead to the singular vectors, and the
-value is uᵀ W v. One step for each training call is enough, since weights change little from call to call.
+The singular value is estimated by the power method: u ← W v / ‖W v‖ and v ← Wᵀ u / ‖Wᵀ u‖ converge to the singular
+vectors, and the value is uᵀ W v. One step per training call is enough, as weights change little from call to call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorgrad.tensor import Tensor
 
 
 def output_dim(module: Module, dim: int | None) -> int:
-    """The dimension of a weight that belongs to the layer's outputs, unless the user chose one."""
+    """Returns the user's choice or, without one, the dimension of the weight that corresponds to the outputs."""
     return dim if dim is not None else 1 if isinstance(module, _ConvTranspose) else 0
 
 
@@ -25,7 +25,7 @@ class SpectralNorm:
     """The hook that divides the weight by its largest singular value before every call; see :func:`spectral_norm`.
 
     Args:
-        name, n_power_iterations, dim, eps: those of :func:`spectral_norm`; here ``dim`` is a number.
+        name, n_power_iterations, dim, eps: those of :func:`spectral_norm`; here ``dim`` is an int.
 
     Raises:
         ValueError: ``n_power_iterations`` is not positive.
@@ -46,25 +46,25 @@ class SpectralNorm:
         self.name, self.dim, self.n_power_iterations, self.eps = name, dim, n_power_iterations, eps
 
     def reshape_weight_to_matrix(self, weight: Tensor) -> Tensor:
-        """(outputs, everything else)."""
+        """Reshapes the weight to (outputs, everything else)."""
         if self.dim != 0:
             weight = weight.permute(self.dim, *(d for d in range(weight.dim()) if d != self.dim))
         return weight.reshape(weight.size(0), -1)
 
     def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
-        """The weight divided by its estimated largest singular value, after some steps of the power method."""
+        """Returns the weight divided by its estimated largest singular value, after optional power iterations."""
         weight, u, v = (getattr(module, self.name + part) for part in ("_orig", "_u", "_v"))
         matrix = self.reshape_weight_to_matrix(weight)
         if do_power_iteration:
             with torch.no_grad():
-                for _ in range(self.n_power_iterations):  # into the buffers themselves: they are the module's state
+                for _ in range(self.n_power_iterations):  # in place: the buffers are part of the module's state
                     v = F.normalize(torch.mv(matrix.t(), u), dim=0, eps=self.eps, out=v)
                     u = F.normalize(torch.mv(matrix, v), dim=0, eps=self.eps, out=u)
-                u, v = u.clone(), v.clone()  # the next call writes into the buffers, and backward needs these values
+                u, v = u.clone(), v.clone()  # backward needs these values, and the next call overwrites the buffers
         return weight / torch.dot(u, torch.mv(matrix, v))
 
     def remove(self, module: Module) -> None:
-        """Makes the weight an ordinary parameter again, with its present value."""
+        """Makes the weight an ordinary parameter again, with its current value."""
         with torch.no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
         for part in ("", "_u", "_v", "_orig"):
@@ -76,7 +76,7 @@ class SpectralNorm:
 
     @staticmethod
     def apply(module: Module, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
-        """Replaces the parameter ``name`` by ``name_orig``, and hangs a hook before the module's call."""
+        """Replaces the parameter ``name`` by ``name_orig``, and registers the hook."""
         if any(isinstance(hook, SpectralNorm) and hook.name == name for hook in module._forward_pre_hooks.values()):
             raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
         hook = SpectralNorm(name, n_power_iterations, dim, eps)
@@ -93,7 +93,7 @@ class SpectralNorm:
             u, v = (F.normalize(weight.new_empty(n).normal_(0, 1), dim=0, eps=eps) for n in (rows, columns))
         delattr(module, name)
         module.register_parameter(f"{name}_orig", weight)
-        setattr(module, name, weight.data)  # there is a weight to look at before the first call
+        setattr(module, name, weight.data)  # so that the attribute exists before the first call
         module.register_buffer(f"{name}_u", u)
         module.register_buffer(f"{name}_v", v)
         module.register_forward_pre_hook(hook)
@@ -103,7 +103,7 @@ class SpectralNorm:
 
 
 class SpectralNormLoadStateDictPreHook:
-    """Reads checkpoints of PyTorch 0.4, which keep the normalised weight and u, but not v."""
+    """Reads checkpoints of PyTorch 0.4, which contain the normalized weight and u, but not v."""
 
     def __init__(self, fn: SpectralNorm) -> None:
         self.fn = fn
@@ -132,13 +132,13 @@ class SpectralNormLoadStateDictPreHook:
             weight, u = state_dict[f"{key}_orig"], state_dict[f"{key}_u"]
             sigma = (weight / state_dict.pop(key)).mean()
             matrix = hook.reshape_weight_to_matrix(weight)
-            # The v of which W v is as near as possible to u, of the length that makes uᵀ W v the value sigma.
+            # The v that minimizes ‖W v - u‖, scaled so that uᵀ W v is sigma.
             v = (matrix.t().mm(matrix).pinverse() @ (matrix.t() @ u.unsqueeze(1))).squeeze(1)
             state_dict[f"{key}_v"] = v.mul_(sigma / torch.dot(u, torch.mv(matrix, v)))
 
 
 class SpectralNormStateDictHook:
-    """Writes the version of this normalisation into the metadata of checkpoints."""
+    """Writes the version of this normalization into the metadata of checkpoints."""
 
     def __init__(self, fn: SpectralNorm) -> None:
         self.fn = fn
@@ -154,16 +154,16 @@ class SpectralNormStateDictHook:
 def spectral_norm(
     module: Any, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Any:
-    """Divides a weight by its largest singular value before every call; the parameter is now ``name_orig``.
+    """Divides a weight by its largest singular value before every call; the parameter is renamed to ``name_orig``.
 
     :func:`tensorgrad.nn.utils.parametrizations.spectral_norm` does the same by the newer mechanism.
 
     Args:
-        module: the layer, which is changed.
-        name: its parameter.
-        n_power_iterations: steps of the power method for each call while training.
-        eps: the least length that vectors are divided by.
-        dim: the dimension of the outputs, by default 0, or 1 for transposed convolutions.
+        module: the layer, changed in place.
+        name: the name of its parameter.
+        n_power_iterations: the steps of the power method for each call in training mode.
+        eps: the lower bound of the norms that vectors are divided by.
+        dim: the dimension of the outputs; by default 0, or 1 for transposed convolutions.
 
     Returns:
         ``module``.
@@ -180,10 +180,10 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
-    """Undoes :func:`spectral_norm`; the weight keeps its normalised value. Returns ``module``.
+    """Undoes :func:`spectral_norm`; the weight keeps its normalized value. Returns ``module``.
 
     Raises:
-        ValueError: the parameter is not normalised.
+        ValueError: the parameter is not normalized.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""A module as a function of its parameters: called with tensors in their places, which are put back afterwards."""
+"""Calling a module as a function of its parameters, which are temporarily replaced by given tensors."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def _functional_call(
 def _reparametrize_module(
     module: Module, parameters_and_buffers: dict[str, Tensor], tie_weights: bool = False, strict: bool = False
 ) -> Iterator[None]:
-    """Inside, the named parameters and buffers are the given tensors.
+    """Replaces parameters and buffers by the given tensors inside a ``with`` block.
 
-    What the module put in the place of a given tensor (a buffer that it replaced) is in the dictionary afterwards.
+    If the module itself replaces one of them (a buffer, say), the dictionary contains the new tensor afterwards.
 
     Args:
-        tie_weights: what the module shares under several names is replaced under all of them.
-        strict: names that only one side has are an error.
+        tie_weights: replace a shared parameter under all of its names.
+        strict: raise an error if a name exists on one side only.
     """
     given = _with_tied(module, parameters_and_buffers) if tie_weights else parameters_and_buffers
     if strict:
@@ -77,7 +77,7 @@ def _reparametrize_module(
             before[name] = _swap(module, name, tensor)
         yield
     finally:
-        # Backwards, since a module that is there under two names was changed twice.
+        # In reverse order, as a module that has two names was changed twice.
         after = {name: _swap(module, name, before[name]) for name in reversed(before)}
         for name in parameters_and_buffers:
             if after.get(name, _MISSING) is not _MISSING:
@@ -85,7 +85,7 @@ def _reparametrize_module(
 
 
 def _swap(module: Module, path: str, tensor: Any) -> Any:
-    """Puts a tensor in the place of another one, which is returned; ``_MISSING`` stands for none."""
+    """Replaces a tensor and returns the old one; ``_MISSING`` means that there is none."""
     prefix, _, name = path.rpartition(".")
     owner = _owner(module, prefix)
     if not isinstance(tensor, Tensor) and tensor is not None and tensor is not _MISSING:
@@ -137,9 +137,9 @@ def _check_names(module: Module, given: dict) -> None:
 
 
 def _with_tied(module: Module, given: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The given tensors under all names that the module has for what they replace.
+    """Returns the given tensors under all names of the tensors that they replace.
 
-    Raises: ValueError for different tensors under names of the same thing.
+    Raises: ValueError if different tensors are given for names of the same tensor.
     """
     names_of: dict[Tensor, list[str]] = {}
     for name, tensor in _named_tensors(module).items():
@@ -159,7 +159,7 @@ def _with_tied(module: Module, given: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def merged(dicts: dict[str, Tensor] | Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """One dictionary of one or several. Raises: ValueError for anything else, or for a name that two of them have."""
+    """Merges one or several dictionaries. Raises: ValueError for other types, or if a name occurs twice."""
     if isinstance(dicts, dict):
         return dicts
     if not isinstance(dicts, Sequence):

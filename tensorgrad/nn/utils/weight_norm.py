@@ -1,4 +1,4 @@
-"""Weight normalisation (Salimans and Kingma, 2016): a weight as a length times a direction, w = g · v / ‖v‖."""
+"""Weight normalization (Salimans and Kingma, 2016): a weight as a length times a direction, w = g · v / ‖v‖."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tensorgrad.tensor import Tensor
 
 
 class WeightNorm:
-    """The hook that computes the weight, w = g · v / ‖v‖, before every call. :func:`weight_norm` puts it in place.
+    """The hook that computes the weight, w = g · v / ‖v‖, before every call. :func:`weight_norm` registers it.
 
     Args:
-        name: the parameter's.
-        dim: each index of this dimension has a length of its own; ``None``: there is one for the whole weight.
+        name: the name of the parameter.
+        dim: the dimension with one length per index; ``None`` for a single length for the whole weight.
 
     >>> import tensorgrad as torch, warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
@@ -33,12 +33,12 @@ class WeightNorm:
         self.name, self.dim = name, -1 if dim is None else dim
 
     def compute_weight(self, module: Module) -> Tensor:
-        """The weight as it follows from length and direction."""
+        """Returns the weight computed from length and direction."""
         return _weight_norm(getattr(module, f"{self.name}_v"), getattr(module, f"{self.name}_g"), self.dim)
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
-        """Replaces the parameter ``name`` by ``name_g`` and ``name_v``, and hangs a hook before the module's call."""
+        """Replaces the parameter ``name`` by ``name_g`` and ``name_v``, and registers the hook."""
         warnings.warn(
             "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
             FutureWarning,
@@ -61,7 +61,7 @@ class WeightNorm:
         return hook
 
     def remove(self, module: Module) -> None:
-        """Makes the weight an ordinary parameter again, with its present value."""
+        """Makes the weight an ordinary parameter again, with its current value."""
         weight = self.compute_weight(module)
         delattr(module, self.name)
         for part in ("_g", "_v"):
@@ -73,20 +73,20 @@ class WeightNorm:
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Makes a weight the product of two parameters: its lengths ``name_g`` and its directions ``name_v``.
+    """Replaces a weight by the product of two parameters: its lengths ``name_g`` and its directions ``name_v``.
 
     Deprecated: :func:`tensorgrad.nn.utils.parametrizations.weight_norm` does the same, and reads these checkpoints.
 
     Args:
-        module: the layer, which is changed.
-        name: its parameter.
-        dim: each index of this dimension has a length of its own; ``None``: there is one for the whole weight.
+        module: the layer, changed in place.
+        name: the name of its parameter.
+        dim: the dimension with one length per index; ``None`` for a single length for the whole weight.
 
     Returns:
         ``module``.
 
     Raises:
-        RuntimeError: the parameter is normalised already.
+        RuntimeError: the parameter is already normalized.
 
     Example::
 
@@ -104,7 +104,7 @@ def remove_weight_norm(module: Any, name: str = "weight") -> Any:
     """Undoes :func:`weight_norm`; the weight keeps its value. Returns ``module``.
 
     Raises:
-        ValueError: the parameter is not normalised.
+        ValueError: the parameter is not normalized.
 
     Example::
 

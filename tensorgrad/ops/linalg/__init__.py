@@ -1,1 +1,1 @@
-"""Linear algebra: products, factorisations, solvers, norms of matrices."""
+"""Linear algebra: products, factorizations, solvers, matrix norms."""

@@ -1,4 +1,4 @@
-"""Cholesky decompositions A = L Lᴴ of positive-definite matrices, and what is solved with them.
+"""Cholesky decompositions A = L Lᴴ of positive-definite matrices, and solvers that use them.
 
 Gradients follow S. Smith, "Differentiation of the Cholesky algorithm", 1995, in the matrix form of I. Murray,
 "Differentiation of the Cholesky decomposition", 2016, with conjugates where matrices are complex.
@@ -50,9 +50,12 @@ def _check_info(info: Tensor, name: str = "cholesky") -> None:
 
 
 def linalg_cholesky(input: Tensor, *, upper: bool = False, out=None) -> Tensor:
-    """The lower triangular L of A = L Lᴴ (or Lᴴ, if `upper`) for positive-definite matrices A (*, n, n), or `input`.
+    """Computes the Cholesky factor of positive-definite matrices A (*, n, n): the lower triangular L of A = L Lᴴ.
 
-    Raises: torch.linalg.LinAlgError unless A is positive-definite.
+    With `upper`, returns Lᴴ instead.
+
+    Raises:
+        torch.linalg.LinAlgError: If A is not positive-definite.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.cholesky(torch.tensor([[4.0]]))
@@ -64,10 +67,12 @@ def linalg_cholesky(input: Tensor, *, upper: bool = False, out=None) -> Tensor:
 
 
 def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False, out=None):
-    """`torch.linalg.cholesky` that also returns, instead of raising, which leading minor is not positive-definite (its
-    order; 0: none); the factor then ends there.
+    """Like `torch.linalg.cholesky`, but returns which leading minor is not positive-definite instead of raising.
 
-    Raises: torch.linalg.LinAlgError for a matrix that is not positive-definite only if `check_errors`.
+    The order of that minor is 0 if there is none; otherwise the factor is valid only up to it.
+
+    Raises:
+        torch.linalg.LinAlgError: If `check_errors` is True and a matrix is not positive-definite.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.cholesky_ex(-torch.eye(2)).info
@@ -81,7 +86,7 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
 
 @composite()
 def cholesky(input: Tensor, upper: bool = False, *, out=None) -> Tensor:
-    """`torch.linalg.cholesky`.
+    """Alias of `torch.linalg.cholesky`, with `upper` by position.
 
     >>> import tensorgrad as torch
     >>> torch.cholesky(torch.tensor([[4.0]]))
@@ -91,7 +96,7 @@ def cholesky(input: Tensor, upper: bool = False, *, out=None) -> Tensor:
 
 
 def _from_factor(xp, b, factor, upper):
-    """X of A X = B from the Cholesky factor of A."""
+    """Returns X of A X = B, given the Cholesky factor of A."""
     lead = np.broadcast_shapes(b.shape[:-2], factor.shape[:-2])
     b = xp.broadcast_to(b, lead + b.shape[-2:])
     other = factor.conj().swapaxes(-1, -2)
@@ -100,7 +105,7 @@ def _from_factor(xp, b, factor, upper):
 
 
 def _factor_gradient(g_matrix, L, upper):
-    """The gradient of a function of A = L Lᴴ (Lᴴ L if `upper`) by L, from that by A."""
+    """Returns the gradient by L of a function of A = L Lᴴ (Lᴴ L if `upper`), given the gradient by A."""
     both = g_matrix + adjoint(g_matrix)
     return matmul(L, both) if upper else matmul(both, L)
 
@@ -126,9 +131,10 @@ _cholesky_inverse = op(
 
 @composite()
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False, *, out=None) -> Tensor:
-    """X of A X = B, where B is `input` and A = L Lᴴ (Lᴴ L if `upper`) is given by its Cholesky factor `input2`.
+    """Solves A X = B for X, where B is `input` and A = L Lᴴ (Lᴴ L if `upper`) is given by its Cholesky factor `input2`.
 
-    Raises: RuntimeError for shapes or dtypes that do not fit.
+    Raises:
+        RuntimeError: If the shapes or dtypes do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.cholesky_solve(torch.tensor([[8.0]]), torch.tensor([[2.0]]))
@@ -141,9 +147,10 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False, *, out=No
 
 @composite()
 def cholesky_inverse(input: Tensor, upper: bool = False, *, out=None) -> Tensor:
-    """The inverse of A = L Lᴴ (Lᴴ L if `upper`) from its Cholesky factor.
+    """Computes the inverse of A = L Lᴴ (Lᴴ L if `upper`) from its Cholesky factor.
 
-    Raises: RuntimeError for matrices that are not square.
+    Raises:
+        RuntimeError: If the matrices are not square.
 
     >>> import tensorgrad as torch
     >>> torch.cholesky_inverse(torch.tensor([[2.0]]))

@@ -1,9 +1,9 @@
-"""Decompositions of matrices, and what is made of them: QR, singular values, eigenvalues, pseudo-inverse, rank.
+"""Matrix decompositions and functions based on them: QR, singular values, eigenvalues, pseudo-inverse, rank.
 
 Gradients follow M. Giles, "An extended collection of matrix derivative results for forward and reverse mode algorithmic
 differentiation", 2008, and S. Walter, L. Lehmann, "Algorithmic differentiation of linear algebra functions", 2010, with
-conjugates where matrices are complex. Where a decomposition is not unique, a function of it must not depend on the
-choice for its gradient to mean something.
+conjugates where matrices are complex. Where a decomposition is not unique, the gradient of a function of it is
+meaningful only if that function does not depend on the choice.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _qr_gradient(grads, Q, R, mode, input_shape, needs):
 
 
 def _square_qr(g_q, g_r, Q, R):
-    """(gQ + Q·sym(M)) R⁻ᴴ with M = R gRᴴ - gQᴴ Q and sym its lower triangle mirrored."""
+    """(gQ + Q·sym(M)) R⁻ᴴ with M = R gRᴴ - gQᴴ Q, where sym mirrors the lower triangle."""
     m: Any = None if g_r is None else nt(R, conj(g_r))
     if g_q is not None:
         part = tn(conj(g_q), Q)
@@ -96,11 +96,13 @@ def _check_factored(A: Tensor, name: str) -> None:
 
 
 def linalg_qr(A: Tensor, mode: str = "reduced", *, out=None):
-    """A = Q R with orthonormal columns in Q and an upper triangular R; `mode` is "reduced", "complete" or "r" (R only).
+    """Computes the QR decomposition A = Q R, where Q has orthonormal columns and R is upper triangular.
 
-    For A (*, m, n) and k = min(m, n) they are (*, m, k) and (*, k, n), or, complete, (*, m, m) and (*, m, n).
+    `mode` is "reduced", "complete" or "r" (only R). For A (*, m, n) and k = min(m, n), Q and R are (*, m, k) and
+    (*, k, n) or, if complete, (*, m, m) and (*, m, n).
 
-    Raises: RuntimeError for another mode, or fewer than two dimensions.
+    Raises:
+        RuntimeError: If the mode is unknown, or A has fewer than two dimensions.
 
     >>> import tensorgrad as torch
     >>> q, r = torch.linalg.qr(torch.ones(3, 2))
@@ -117,7 +119,7 @@ def linalg_qr(A: Tensor, mode: str = "reduced", *, out=None):
 
 @composite()
 def qr(input: Tensor, some: bool = True, *, out=None):
-    """`torch.linalg.qr`, complete unless `some`.
+    """Alias of `torch.linalg.qr`, in reduced mode if `some`, else complete.
 
     >>> import tensorgrad as torch
     >>> q, r = torch.linalg.qr(torch.tensor([[3.0, 1.0], [4.0, 2.0]]))
@@ -129,7 +131,7 @@ def qr(input: Tensor, some: bool = True, *, out=None):
 
 
 def _svd_gradient(grads, input, U, S, Vh, full, needs):
-    """Of the reduced decomposition A = U S Vᴴ, from the gradients of U, S and Vᴴ."""
+    """The gradient of the reduced decomposition A = U S Vᴴ, from the gradients of U, S and Vᴴ."""
     g_u, g_s, g_vh = grads[0], grads[1], grads[2]
     m, n = input._array.shape[-2:]
     k = min(m, n)
@@ -189,7 +191,7 @@ _svd = op(
 
 
 def _check_driver(A: Tensor, driver) -> None:
-    """Raises: RuntimeError for a choice of algorithm where there is none."""
+    """Raises: RuntimeError for a choice of algorithm on devices that have only one."""
     if driver is not None and not A.is_cuda:
         raise RuntimeError(
             "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
@@ -197,15 +199,18 @@ def _check_driver(A: Tensor, driver) -> None:
 
 
 def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver=None, out=None):
-    """A = U diag(S) Vh with orthonormal columns in U and rows in Vh, and S descending.
+    """Computes the singular value decomposition A = U diag(S) Vh.
 
     Args:
         A: a stack of matrices (*, m, n).
-        full_matrices: U is (*, m, m) and Vh (*, n, n); otherwise (*, m, k) and (*, k, n), with k = min(m, n).
+        full_matrices: whether U is (*, m, m) and Vh (*, n, n); otherwise (*, m, k) and (*, k, n), with k = min(m, n).
 
-    Returns: `U`, `S` (*, k) and `Vh`. U and Vh are unique up to signs (phases) only.
+    Returns:
+        U with orthonormal columns, the singular values S (*, k) in descending order, and Vh with orthonormal rows.
+        U and Vh are unique only up to signs (phases).
 
-    Raises: RuntimeError for fewer than two dimensions, or integers.
+    Raises:
+        RuntimeError: If A has fewer than two dimensions or an integral dtype.
 
     >>> import tensorgrad as torch
     >>> A = torch.tensor([[3.0, 0.0], [4.0, 5.0]])
@@ -222,9 +227,9 @@ def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver=None, out=None):
 
 @composite()
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out=None):
-    """The older form of `torch.linalg.svd`: returns V instead of Vh, and zeros for both unless `compute_uv`.
+    """The older form of `torch.linalg.svd`: returns V instead of Vh, and zeros for U and V unless `compute_uv`.
 
-    `some` leaves out the columns that only complete a basis, as `full_matrices=False` does there.
+    `some` omits the columns that only complete a basis, like `full_matrices=False` there.
 
     >>> import tensorgrad as torch
     >>> U, S, V = torch.svd(torch.tensor([[3.0, 0.0], [4.0, 5.0]]))
@@ -242,9 +247,10 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out=None):
 
 
 def svdvals(A: Tensor, *, driver=None, out=None) -> Tensor:
-    """The singular values (*, min(m, n)) of matrices (*, m, n), descending.
+    """Computes the singular values (*, min(m, n)) of matrices (*, m, n), in descending order.
 
-    Raises: RuntimeError for fewer than two dimensions, or integers.
+    Raises:
+        RuntimeError: If A has fewer than two dimensions or an integral dtype.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.svdvals(torch.tensor([[0.0, 2.0], [3.0, 0.0]]))
@@ -262,7 +268,7 @@ def _eigh_gradient(grads, L, V, needs):
     if g_v is not None:
         gap = L.unsqueeze(-2) - L.unsqueeze(-1)
         inside = tn(conj(V), g_v)
-        inside = (inside - adjoint(inside)) * 0.5 / (gap + identity(gap))  # only turns of the vectors count
+        inside = (inside - adjoint(inside)) * 0.5 / (gap + identity(gap))  # only rotations of the vectors count
         middle = inside - inside.diagonal(0, -2, -1).diag_embed()
     if g_l is not None:
         middle = g_l.diag_embed() + (0 if middle is None else middle)
@@ -294,15 +300,18 @@ def _check_uplo(uplo: str) -> str:
 
 
 def eigh(input: Tensor, UPLO: str = "L", *, out=None):
-    """Eigenvalues (real, ascending) and orthonormal eigenvectors of Hermitian matrices, of which one triangle is read.
+    """Computes the eigenvalues and eigenvectors of Hermitian matrices, of which only one triangle is read.
 
     Args:
         input: a stack of matrices (*, n, n).
-        UPLO: "L" reads the lower triangle, "U" the upper one.
+        UPLO: "L" to read the lower triangle, "U" for the upper one.
 
-    Returns: `eigenvalues` (*, n) and `eigenvectors` (*, n, n), one in each column, unique up to signs (phases) only.
+    Returns:
+        The real eigenvalues (*, n) in ascending order, and orthonormal eigenvectors (*, n, n), one in each column and
+        unique only up to signs (phases).
 
-    Raises: RuntimeError for matrices that are not square.
+    Raises:
+        RuntimeError: If the matrices are not square.
 
     >>> import tensorgrad as torch
     >>> A = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
@@ -316,9 +325,12 @@ def eigh(input: Tensor, UPLO: str = "L", *, out=None):
 
 
 def eigvalsh(input: Tensor, UPLO: str = "L", *, out=None) -> Tensor:
-    """The eigenvalues (*, n) of Hermitian matrices (*, n, n), ascending; `UPLO` ("L" or "U") is the triangle read.
+    """Computes the eigenvalues (*, n) of Hermitian matrices (*, n, n), in ascending order.
 
-    Raises: RuntimeError for matrices that are not square.
+    Only the lower (`UPLO` "L") or upper ("U") triangle is read.
+
+    Raises:
+        RuntimeError: If the matrices are not square.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.eigvalsh(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
@@ -360,9 +372,12 @@ _eig = op(
 
 
 def eig(input: Tensor, *, out=None):
-    """Eigenvalues (*, n) and eigenvectors (*, n, n), in columns, of square matrices: complex, in no particular order.
+    """Computes the complex eigenvalues (*, n), in no particular order, and eigenvectors (*, n, n) of square matrices.
 
-    Raises: RuntimeError for matrices that are not square, or contain nan or infinity.
+    The eigenvectors are the columns.
+
+    Raises:
+        RuntimeError: If the matrices are not square, or contain NaN or infinity.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.eig(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
@@ -372,9 +387,10 @@ def eig(input: Tensor, *, out=None):
 
 
 def eigvals(input: Tensor, *, out=None) -> Tensor:
-    """The eigenvalues (*, n) of square matrices (*, n, n), complex, in no particular order.
+    """Computes the eigenvalues (*, n) of square matrices (*, n, n): complex, in no particular order.
 
-    Raises: RuntimeError for matrices that are not square, or contain nan or infinity.
+    Raises:
+        RuntimeError: If the matrices are not square, or contain NaN or infinity.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.eigvals(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
@@ -386,7 +402,7 @@ def eigvals(input: Tensor, *, out=None) -> Tensor:
 
 
 def _pinv_gradient(g, input, out):
-    """For P = A⁺: -Pᴴ g Pᴴ + (I - A P) gᴴ P Pᴴ + Pᴴ P gᴴ (I - P A)."""
+    """The gradient of P = A⁺: -Pᴴ g Pᴴ + (I - A P) gᴴ P Pᴴ + Pᴴ P gᴴ (I - P A)."""
     p, ph, gh = out, adjoint(out), adjoint(g)
     first = matmul(gh, matmul(p, ph))
     first = first - matmul(input, matmul(p, first))
@@ -406,7 +422,7 @@ _pinv = op(
 
 
 def _tolerances(A: Tensor, atol, rtol):
-    """Absolute and relative tolerance, a number or an array (…, 1): max(m, n) · eps of the largest value by default."""
+    """Returns the absolute and the relative tolerance, as numbers or arrays (…, 1); default rtol: max(m, n) · eps."""
     if rtol is None:
         rtol = 0.0 if atol is not None else max(A._array.shape[-2:]) * dtypes.finfo(A.dtype).eps
     atol = 0.0 if atol is None else atol
@@ -414,13 +430,14 @@ def _tolerances(A: Tensor, atol, rtol):
 
 
 def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=None, out=None) -> Tensor:
-    """The Moore–Penrose pseudo-inverses (*, n, m) of matrices (*, m, n).
+    """Computes the Moore–Penrose pseudo-inverses (*, n, m) of matrices (*, m, n).
 
-    Singular values not above max(atol, rtol · largest) count as zero; `rtol` is max(m, n) times the dtype's machine
-    epsilon unless it or `atol` is given; `rcond` is an older name of it. With `hermitian` eigenvalues do for singular
-    values.
+    Singular values not above max(atol, rtol · largest) count as zero. `rtol` defaults to max(m, n) times the dtype's
+    machine epsilon unless `atol` is given; `rcond` is its older name. With `hermitian`, eigenvalues are used instead of
+    singular values.
 
-    Raises: RuntimeError for fewer than two dimensions, integers, or 16-bit floats.
+    Raises:
+        RuntimeError: If there are fewer than two dimensions, or the dtype is integral or a 16-bit float.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.pinv(torch.tensor([[2.0, 0.0], [0.0, 0.0]]))
@@ -443,7 +460,7 @@ def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=
 
 @composite()
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
-    """`torch.linalg.pinv`.
+    """Alias of `torch.linalg.pinv`.
 
     >>> import tensorgrad as torch
     >>> torch.pinverse(torch.tensor([[2.0]]))
@@ -453,12 +470,13 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 
 
 def matrix_rank(input: Tensor, tol=None, hermitian: bool = False, *, atol=None, rtol=None, out=None) -> Tensor:
-    """How many singular values of matrices (*, m, n) are above max(atol, rtol · largest): an int64 tensor (*,).
+    """Counts the singular values of matrices (*, m, n) above max(atol, rtol · largest): an int64 tensor (*,).
 
-    `rtol` is max(m, n) times the dtype's machine epsilon unless it or `atol` is given; `tol` is an older name of
-    `atol`. With `hermitian` eigenvalues do for singular values.
+    `rtol` defaults to max(m, n) times the dtype's machine epsilon unless `atol` is given; `tol` is an older name of
+    `atol`. With `hermitian`, eigenvalues are used instead of singular values.
 
-    Raises: RuntimeError for fewer than two dimensions, or integers.
+    Raises:
+        RuntimeError: If there are fewer than two dimensions, or the dtype is integral.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.matrix_rank(torch.ones(3, 3))
@@ -481,7 +499,7 @@ def matrix_rank(input: Tensor, tol=None, hermitian: bool = False, *, atol=None, 
 
 
 def _check_least_squares(A: Tensor, B: Tensor, driver) -> bool:
-    """Whether B is a stack of vectors. Raises: RuntimeError for shapes, dtypes or a driver that do not fit."""
+    """Returns whether B is a stack of vectors. Raises: RuntimeError if shapes, dtypes or the driver do not fit."""
     a, b = A._array.shape, B._array.shape
     if len(a) < 2:
         raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
@@ -507,11 +525,13 @@ def _check_least_squares(A: Tensor, B: Tensor, driver) -> bool:
 
 
 def lstsq(input: Tensor, b: Tensor, rcond=None, *, driver=None, out=None):
-    """X that minimises ‖A X - B‖ for A (*, m, n) `input` and B (*, m, k) or (*, m) `b`, with residuals, ranks and
-    singular values where the driver finds them.
+    """Solves least-squares problems: X minimizes ‖A X - B‖, for `input` A (*, m, n) and `b` B (*, m, k) or (*, m).
 
-    "gelsy", the default, finds the rank, "gels" supposes that it is full and finds the residuals (for m > n), "gelsd"
-    and "gelss" find all three. Raises: RuntimeError for shapes, dtypes or a driver that do not fit.
+    Also returns residuals, ranks and singular values, where the driver computes them: "gelsy", the default, computes
+    the rank; "gels" assumes full rank and computes the residuals (for m > n); "gelsd" and "gelss" compute all three.
+
+    Raises:
+        RuntimeError: If shapes, dtypes or the driver do not fit.
 
     >>> import tensorgrad as torch
     >>> A, B = torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), torch.tensor([[1.0], [3.0], [5.0]])

@@ -1,6 +1,6 @@
-"""Products named by their dimensions: `einsum`, `tensordot`, `kron`, chains of matrices, distances.
+"""Products specified by dimensions: `einsum`, `tensordot`, `kron`, chains of matrices, distances.
 
-All are composites: they permute, reshape, multiply and sum, and so differentiate themselves.
+All are composites: they permute, reshape, multiply and sum, so their derivatives follow from those ops.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tensorgrad.ops.linalg.matmul import linear, matmul, nt
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.tensor import Tensor
 
-# --- einsum: reading the equation ----------------------------------------------------------------------------------
+# --- einsum: parsing the equation ----------------------------------------------------------------------------------
 
 DOTS = "..."
 
 
 def _labels(text: str, what: str) -> list[str]:
-    """The subscripts of one operand (or of the output), `DOTS` among them. Raises: RuntimeError for anything else."""
+    """Returns the subscripts of one operand (or of the output), with `DOTS` for an ellipsis. Raises: RuntimeError."""
     labels, i = [], 0
     while i < len(text):
         c = text[i]
@@ -59,9 +59,9 @@ def _letter(number: int) -> str:
 
 
 def _from_sublists(args):
-    """Operands and labels of `einsum(x, [0, 1], y, [1, 2], [0, 2])`."""
+    """Returns the operands and labels of `einsum(x, [0, 1], y, [1, 2], [0, 2])`."""
     pairs = len(args) // 2
-    lists = [[DOTS if n is Ellipsis else _letter(n) for n in numbers] for numbers in args[1 : 2 * pairs : 2]]
+    lists = [[DOTS if n is Ellipsis else _letter(n) for n in sublist] for sublist in args[1 : 2 * pairs : 2]]
     output = None
     if len(args) % 2:
         output = [DOTS if n is Ellipsis else _letter(n) for n in args[-1]]
@@ -70,7 +70,7 @@ def _from_sublists(args):
 
 @lru_cache(maxsize=256)
 def _read(equation: str, shapes: tuple):
-    """What :func:`_resolved` makes of an equation."""
+    """Parses an equation and returns the result of :func:`_resolved`."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     parts = left.split(",")
@@ -82,14 +82,14 @@ def _read(equation: str, shapes: tuple):
 
 
 def _resolved(shapes: tuple, lists, output):
-    """The labels of the operands and of the output without ellipses, and the size of every label."""
+    """Returns the labels of the operands and of the output, with ellipses expanded, and the size of every label."""
     lists, dots = _spread_dots(shapes, lists)
     output = _output_labels(lists, output, dots)
     return lists, output, _check_sizes(shapes, lists)
 
 
 def _spread_dots(shapes, lists) -> tuple[list, list]:
-    """Labels with every ellipsis replaced by one label per dimension it covers, counted from the right."""
+    """Replaces every ellipsis by one label per dimension it covers, counted from the right."""
     most, spread = 0, []
     for i, (shape, labels) in enumerate(zip(shapes, lists, strict=True)):
         named = len(labels) - (DOTS in labels)
@@ -114,7 +114,7 @@ def _spread_dots(shapes, lists) -> tuple[list, list]:
 
 def _output_labels(lists, output, dots) -> list[str]:
     seen = [label for labels in lists for label in labels]
-    if output is None:  # the ellipsis, then what occurs once, in alphabetical order
+    if output is None:  # the ellipsis, then labels that occur once, alphabetically
         return [*dots, *sorted(label for label in set(seen) if label[0] != "." and seen.count(label) == 1)]
     result = []
     for label in output:
@@ -132,7 +132,7 @@ def _output_labels(lists, output, dots) -> list[str]:
 
 
 def _check_sizes(shapes, lists) -> dict[str, int]:
-    """The size of every label. Raises: RuntimeError where sizes disagree."""
+    """Returns the size of every label. Raises: RuntimeError if sizes disagree."""
     sizes: dict[str, int] = {}
     for i, (shape, labels) in enumerate(zip(shapes, lists, strict=True)):
         own: dict[str, int] = {}
@@ -158,7 +158,7 @@ def _check_sizes(shapes, lists) -> dict[str, int]:
 
 
 def _without_repeats(x: Tensor, labels: list[str]):
-    """Repeated labels of one operand select a diagonal."""
+    """Replaces repeated labels of one operand by a diagonal."""
     labels = list(labels)
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
@@ -170,7 +170,7 @@ def _without_repeats(x: Tensor, labels: list[str]):
 
 
 def _without_ones(x: Tensor, labels: list[str], sizes: dict[str, int]):
-    """Dimensions of size 1 that broadcast against larger ones are dropped: another operand has them in full."""
+    """Drops dimensions of size 1 that broadcast: another operand has them in full size."""
     dims = tuple(
         d for d, (label, n) in enumerate(zip(labels, x._array.shape, strict=True)) if n == 1 and sizes[label] != 1
     )
@@ -178,7 +178,7 @@ def _without_ones(x: Tensor, labels: list[str], sizes: dict[str, int]):
 
 
 def _summed(x: Tensor, labels: list[str], keep: set):
-    """Sums over the labels that nobody else has and the output does not want."""
+    """Sums over the labels that occur only in this operand and not in the output."""
     dims = tuple(d for d, label in enumerate(labels) if label not in keep)
     return (x.sum(dims), [label for label in labels if label in keep]) if dims else (x, labels)
 
@@ -192,7 +192,7 @@ def _shaped(x: Tensor, shape: tuple) -> Tensor:
 
 
 def _contract(a: Tensor, left: list[str], b: Tensor, right: list[str], keep: set):
-    """The product of two operands, summed over the labels that only they have and that are not in `keep`."""
+    """Multiplies two operands and sums over their common labels that are not in `keep`."""
     a, left = _summed(a, left, keep | set(right))
     b, right = _summed(b, right, keep | set(left))
     both = [label for label in left if label in right]
@@ -202,7 +202,7 @@ def _contract(a: Tensor, left: list[str], b: Tensor, right: list[str], keep: set
     sizes = dict(zip((*left, *right), (*a._array.shape, *b._array.shape), strict=True))
     result = [*batch, *rows, *columns]
     shape = [sizes[label] for label in result]
-    if not inner or (batch and not rows and not columns):  # plain multiplication, and a sum over what is left
+    if not inner or (batch and not rows and not columns):  # multiply elementwise, then sum the inner labels
         a = _ordered(a, left, [*batch, *rows, *inner])
         b = _ordered(b, right, [*batch, *columns, *inner])
         k = len(inner)
@@ -219,7 +219,7 @@ def _contract(a: Tensor, left: list[str], b: Tensor, right: list[str], keep: set
 
 
 def _path(operands, lists, output) -> list[tuple[int, ...]]:
-    """Which operands to contract next, step by step (each result is appended): cheap ones first."""
+    """Returns which operands to contract in each step, cheap ones first; each result is appended to the operands."""
     if len(operands) < 3:
         return [tuple(range(len(operands)))]
     number = {label: i for i, label in enumerate(dict.fromkeys(label for labels in lists for label in labels))}
@@ -255,13 +255,14 @@ def _einsum(operands, lists, output, sizes) -> Tensor:
 
 @composite("function")
 def einsum(*args) -> Tensor:
-    """The sum of products that an equation describes, such as `einsum("ij,jk->ik", a, b)`.
+    """Computes the sum of products described by an equation such as `einsum("ij,jk->ik", a, b)`.
 
-    Every dimension gets a letter; letters missing in the output are summed over, a letter repeated within an operand
-    takes its diagonal, and `...` stands for dimensions that broadcast. Without `->` the output has the letters that
-    occur once, in alphabetical order. The sublist format `einsum(a, [0, 1], b, [1, 2], [0, 2])` says the same.
+    Each dimension has a letter. Letters missing in the output are summed over, a letter repeated within an operand
+    takes its diagonal, and `...` covers dimensions that broadcast. Without `->`, the output has the letters that occur
+    once, in alphabetical order. The equivalent sublist format is `einsum(a, [0, 1], b, [1, 2], [0, 2])`.
 
-    Raises: RuntimeError for an equation that does not fit the operands.
+    Raises:
+        RuntimeError: If the equation does not fit the operands.
 
     >>> import tensorgrad as torch
     >>> a, b = torch.ones(2, 3), torch.ones(3, 4)
@@ -292,9 +293,10 @@ def einsum(*args) -> Tensor:
 
 @composite("function")
 def tensordot(a: Tensor, b: Tensor, dims=2, out=None) -> Tensor:
-    """Sums products over pairs of dimensions: the last `dims` of `a` with the first of `b`, or two lists of them.
+    """Contracts pairs of dimensions: the last `dims` of `a` with the first of `b`, or those in two lists.
 
-    Raises: RuntimeError where the sizes of a pair differ.
+    Raises:
+        RuntimeError: If the sizes of a pair differ.
 
     >>> import tensorgrad as torch
     >>> torch.tensordot(torch.ones(2, 3, 4), torch.ones(4, 3, 5), ([1, 2], [1, 0])).shape
@@ -321,7 +323,7 @@ def tensordot(a: Tensor, b: Tensor, dims=2, out=None) -> Tensor:
                 f"contracted dimensions need to match, but first has size {m} in dim {i} and second has size {n} in "
                 f"dim {j}"
             )
-        if m != n:  # one of them broadcasts: sum the other now
+        if m != n:  # one of them has size 1 and broadcasts: sum the other now
             a, b = (a, b.sum(j, True, dtype=b.dtype)) if m == 1 else (a.sum(i, True, dtype=a.dtype), b)
     left, right = [wrap_dim(d, a.ndim) for d in left], [wrap_dim(d, b.ndim) for d in right]
     rows = [d for d in range(a.ndim) if d not in left]
@@ -336,7 +338,7 @@ def tensordot(a: Tensor, b: Tensor, dims=2, out=None) -> Tensor:
 
 @composite()
 def kron(input: Tensor, other: Tensor, *, out=None) -> Tensor:
-    """The Kronecker product: every element of `input` times all of `other`, as blocks.
+    """Computes the Kronecker product: every element of `input` times all of `other`, as blocks.
 
     >>> import tensorgrad as torch
     >>> torch.kron(torch.tensor([1, 2]), torch.tensor([1, 10]))
@@ -352,7 +354,7 @@ def kron(input: Tensor, other: Tensor, *, out=None) -> Tensor:
 
 
 def _chain_order(sizes: list[int]):
-    """Where to split a chain of matrices of sizes[i] × sizes[i + 1] for the fewest multiplications.
+    """Finds where to split a chain of matrices of sizes[i] × sizes[i + 1] for the fewest multiplications.
 
     Source: Cormen et al., "Introduction to algorithms", matrix-chain multiplication by dynamic programming.
     """
@@ -369,9 +371,10 @@ def _chain_order(sizes: list[int]):
 
 
 def multi_dot(tensors, *, out=None) -> Tensor:
-    """The product of two or more matrices in the cheapest order; the first and the last may be vectors.
+    """Multiplies two or more matrices in the cheapest order; the first and the last may be vectors.
 
-    Raises: RuntimeError for fewer than two tensors, other ranks or sizes that do not fit.
+    Raises:
+        RuntimeError: If there are fewer than two tensors, or ranks or sizes do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.multi_dot([torch.ones(2, 3), torch.ones(3, 4), torch.ones(4)])
@@ -417,7 +420,7 @@ def multi_dot(tensors, *, out=None) -> Tensor:
 
 @composite("function")
 def chain_matmul(*matrices, out=None) -> Tensor:
-    """The product of one or more matrices in the cheapest order (`torch.linalg.multi_dot` for several).
+    """Multiplies one or more matrices in the cheapest order (`torch.linalg.multi_dot` for several).
 
     >>> import tensorgrad as torch
     >>> torch.chain_matmul(torch.ones(2, 3), torch.ones(3, 4), torch.ones(4, 1))
@@ -436,11 +439,12 @@ def chain_matmul(*matrices, out=None) -> Tensor:
 
 @composite("function functional")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x₁ᵀ W x₂ + b for every output: what `nn.Bilinear` computes.
+    """Computes the bilinear form x₁ᵀ W x₂ + b for every output, like `nn.Bilinear`.
 
     Shapes: input1 (*, in1), input2 (*, in2), weight (out, in1, in2), bias (out,); the result is (*, out).
 
-    Raises: RuntimeError for sizes that do not fit.
+    Raises:
+        RuntimeError: If the sizes do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.bilinear(torch.ones(1, 2), torch.ones(1, 3), torch.ones(1, 2, 3))
@@ -493,7 +497,10 @@ _cross = op(
 
 
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out=None) -> Tensor:
-    """The cross product of vectors of three along `dim`. Raises: RuntimeError for another length.
+    """Computes the cross product of three-dimensional vectors along `dim`.
+
+    Raises:
+        RuntimeError: If the size of `dim` is not 3.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.cross(torch.tensor([1.0, 0, 0]), torch.tensor([0.0, 1, 0]))
@@ -515,7 +522,7 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out=None) -> Te
 
 @composite()
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out=None) -> Tensor:
-    """The cross product of vectors of three along `dim`, by default the first dimension of that size.
+    """Computes the cross product of three-dimensional vectors along `dim`, by default the first dimension of size 3.
 
     >>> import tensorgrad as torch
     >>> torch.cross(torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0.0, 1.0, 0.0]), dim=0)
@@ -530,7 +537,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out=None) -> 
 
 
 def _euclidean_kernel(xp, a, b):
-    """Euclidean distances of the rows of two stacks of matrices; for many rows by |a|² + |b|² - 2 a·b."""
+    """Computes Euclidean distances between the rows of two stacks of matrices; for many rows by |a|² + |b|² - 2 a·b."""
     wide = a.dtype
     if wide.itemsize == 2:
         a, b = a.astype(np.float32), b.astype(np.float32)
@@ -565,7 +572,7 @@ _euclidean = op(
 )
 
 
-# How many elements of each row are not 0: the distance for p = 0, which changes nowhere.
+# The number of elements in which two rows differ: the distance for p = 0, whose derivative is 0.
 _differing = op(
     "differing(difference)",
     lambda xp, x: (x != 0).sum(-1).astype(x.dtype),
@@ -578,9 +585,10 @@ _differing = op(
 
 @composite("function")
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode="use_mm_for_euclid_dist_if_necessary") -> Tensor:
-    """The p-norm distance of every row of `x1` (*, n, k) to every row of `x2` (*, m, k): (*, n, m).
+    """Computes the p-norm distances between the rows of `x1` (*, n, k) and those of `x2` (*, m, k): (*, n, m).
 
-    Raises: RuntimeError for negative `p`, other ranks, unequal row lengths or integers.
+    Raises:
+        RuntimeError: If `p` is negative, the ranks or row lengths do not fit, or the dtype is integral.
 
     >>> import tensorgrad as torch
     >>> torch.cdist(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]]))
@@ -608,7 +616,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode="use_mm_for_eucli
 
 @composite("function functional")
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """The p-norm distances of all pairs of rows of an (n, k) matrix: a vector of n (n - 1) / 2.
+    """Computes the p-norm distances of all pairs of rows of an (n, k) matrix: a vector of n (n - 1) / 2.
 
     >>> import tensorgrad as torch
     >>> torch.pdist(torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]))

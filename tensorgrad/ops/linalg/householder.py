@@ -1,8 +1,8 @@
-"""Householder reflections: the packed QR decomposition, and products with the Q that it stands for.
+"""Householder reflections: the packed QR decomposition, and products with the matrix Q that it represents.
 
-Column i of the packed form has, below its diagonal, a vector v (with a one on the diagonal that is not stored), and
-Q is the product of the reflections I - τᵢ v vᴴ. Many of them at once are I - V T Vᴴ with a triangular T, so that Q is
-never built by one column after the other, and the derivatives come from those of products and triangular systems.
+Column i of the packed form has, below its diagonal, a vector v (with an implicit one on the diagonal), and Q is the
+product of the reflections I - τᵢ v vᴴ. Together they are I - V T Vᴴ with a triangular T, so Q need not be built column
+by column, and the derivatives follow from those of products and triangular systems.
 
 Source: T. Joffrain, T. Low, E. Quintana-Ortí, R. van de Geijn, F. Van Zee, "Accumulating Householder transformations,
 revisited", 2006: T = (D⁻¹ + striu(Vᴴ V))⁻¹, D = diag(τ); here (I + D striu(Vᴴ V))⁻¹ D, in which τ may be 0.
@@ -49,11 +49,14 @@ _geqrf = op(
 
 @composite()
 def geqrf(input: Tensor, *, out=None):
-    """The QR decomposition of matrices (*, m, n), packed: R on and above the diagonal, the reflections below it, and
-    their factors `tau` (*, min(m, n)). `torch.linalg.householder_product` makes Q of them.
+    """Computes the packed QR decomposition of matrices (*, m, n).
 
-    Has no derivative: `torch.linalg.qr` has. Raises: RuntimeError for fewer than two dimensions, NotImplementedError
-    for integers and 16-bit floats.
+    Returns R on and above the diagonal with the reflections below it, and their factors `tau` (*, min(m, n)), from
+    which `torch.linalg.householder_product` makes Q. Not differentiable; use `torch.linalg.qr` for that.
+
+    Raises:
+        RuntimeError: If there are fewer than two dimensions.
+        NotImplementedError: If the dtype is integral or a 16-bit float.
 
     >>> import tensorgrad as torch
     >>> torch.geqrf(torch.tensor([[3.0], [4.0]]))
@@ -68,27 +71,30 @@ def geqrf(input: Tensor, *, out=None):
 
 
 def _vectors(packed: Tensor) -> Tensor:
-    """V: what is below the diagonal, and ones on it."""
+    """Returns V: the strict lower triangle, with ones on the diagonal."""
     return packed.tril(-1) + create.eye(*packed._array.shape[-2:], dtype=packed.dtype, device=packed.device)
 
 
 def _inner(V: Tensor, tau: Tensor, projected: Tensor) -> Tensor:
-    """T x, from x = Vᴴ y."""
+    """Returns T x, given x = Vᴴ y."""
     column = tau.unsqueeze(-1)
     return solve_triangles(column * tn(conj(V), V), column * projected, True, True)
 
 
 def _inner_adjoint(V: Tensor, tau: Tensor, projected: Tensor) -> Tensor:
-    """Tᴴ x, from x = Vᴴ y."""
+    """Returns Tᴴ x, given x = Vᴴ y."""
     column = tau.unsqueeze(-1)
     return conj(column) * solve_triangles(adjoint(column * tn(conj(V), V)), projected, False, True)
 
 
 def householder_product(input: Tensor, tau: Tensor, *, out=None) -> Tensor:
-    """The first n columns of the product of k reflections, given as `torch.geqrf` packs them.
+    """Computes the first n columns of the product of k reflections, given in the packed form of `torch.geqrf`.
 
     `input` is (*, m, n) with m ≥ n, `tau` (*, k) with k ≤ n; the result is (*, m, n).
-    Raises: RuntimeError for shapes or dtypes that do not fit, NotImplementedError for integers and 16-bit floats.
+
+    Raises:
+        RuntimeError: If the shapes or dtypes do not fit.
+        NotImplementedError: If the dtype is integral or a 16-bit float.
 
     >>> import tensorgrad as torch
     >>> h, tau = torch.geqrf(torch.tensor([[3.0], [4.0]]))
@@ -138,7 +144,7 @@ def _check_factors(name: str, input: Tensor, tau: Tensor) -> None:
 
 @composite()
 def orgqr(input: Tensor, input2: Tensor, *, out=None) -> Tensor:
-    """`torch.linalg.householder_product`.
+    """Alias of `torch.linalg.householder_product`.
 
     >>> import tensorgrad as torch
     >>> torch.orgqr(torch.tensor([[-5.0], [0.5]]), torch.tensor([1.6]))
@@ -151,10 +157,14 @@ def orgqr(input: Tensor, input2: Tensor, *, out=None) -> Tensor:
 
 @composite()
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False, *, out=None):
-    """Q C (C Q if not `left`; with Qᴴ if `transpose`) for the whole Q (m × m) of the reflections (`input`, `input2`).
+    """Multiplies C by the full m × m matrix Q of the reflections (`input`, `input2`), without forming Q.
 
-    `input` is (*, m, n), `input2` (*, k), and `input3`, C, (*, m, p), or (*, p, m). Q itself is never formed.
-    Raises: RuntimeError for shapes or dtypes that do not fit, NotImplementedError for integers and 16-bit floats.
+    Computes Q C, or C Q if not `left`; with `transpose`, Qᴴ instead of Q. `input` is (*, m, n), `input2` (*, k), and C
+    is `input3`, (*, m, p) or (*, p, m).
+
+    Raises:
+        RuntimeError: If the shapes or dtypes do not fit.
+        NotImplementedError: If the dtype is integral or a 16-bit float.
 
     >>> import tensorgrad as torch
     >>> h, tau = torch.geqrf(torch.tensor([[3.0], [4.0]]))

@@ -1,4 +1,4 @@
-"""LDL decompositions of symmetric and Hermitian matrices, definite or not, and equations solved with them."""
+"""LDL decompositions of symmetric and Hermitian matrices, definite or not, and the solution of equations with them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _factor = op(
 
 
 def _check_info(name: str, info: Tensor) -> None:
-    """Raises: RuntimeError naming the first matrix with a block of zero in D."""
+    """Raises: RuntimeError naming the first matrix whose D has a zero block."""
     failed = failure(info)
     if failed:
         batch, i = failed
@@ -38,9 +38,10 @@ def _check_info(name: str, info: Tensor) -> None:
 
 
 def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool = False, out=None):
-    """`torch.linalg.ldl_factor` that also returns, instead of raising, which block of D is zero (from 1; 0: none).
+    """Like `torch.linalg.ldl_factor`, but returns which block of D is zero (from 1; 0: none) instead of raising.
 
-    Raises: RuntimeError for matrices that are not square, and for a zero block if `check_errors`.
+    Raises:
+        RuntimeError: If the matrices are not square, or if `check_errors` is True and a block is zero.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.ldl_factor_ex(torch.zeros(2, 2)).info
@@ -53,11 +54,13 @@ def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool 
 
 
 def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None):
-    """The packed decomposition L D Lᵀ (L D Lᴴ if `hermitian`) of symmetric matrices, with rows swapped for stability.
+    """Computes the packed decomposition L D Lᵀ (L D Lᴴ if `hermitian`) of symmetric matrices, with pivoting.
 
     Only the lower triangle of `input` (*, n, n) is read. D has blocks of one and two rows; negative pivots mark the
-    latter (see `kernels/array/ldl.py` for the format, which is LAPACK's). There is no derivative.
-    Raises: RuntimeError for matrices that are not square, or a zero block in D.
+    latter (see `kernels/array/ldl.py` for the format, which is LAPACK's). Not differentiable.
+
+    Raises:
+        RuntimeError: If the matrices are not square, or D has a zero block.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.ldl_factor(torch.tensor([[4.0, 2.0], [2.0, 3.0]]))
@@ -82,9 +85,10 @@ _solve = op(
 
 
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out=None) -> Tensor:
-    """X of A X = B for B (*, n, k), where A is given by `torch.linalg.ldl_factor`. There is no derivative.
+    """Solves A X = B for X, with B (*, n, k) and A given by `torch.linalg.ldl_factor`. Not differentiable.
 
-    Raises: RuntimeError for shapes or dtypes that do not fit, and pivots that are no integers, or no rows.
+    Raises:
+        RuntimeError: If shapes or dtypes do not fit, or pivots are not integers or are out of range.
 
     >>> import tensorgrad as torch
     >>> LD, pivots = torch.linalg.ldl_factor(torch.tensor([[4.0, 2.0], [2.0, 3.0]]))
@@ -109,7 +113,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
 
 
 def _check_range(pivots, n: int) -> None:
-    """Raises: RuntimeError for a pivot that is no row."""
+    """Raises: RuntimeError for a pivot that is out of range."""
     words = "Pivots given to ldl_solve must all satisfy |pivot|"
     if abs(pivots).max() > n:
         raise RuntimeError(f"{words} <= LD.size(-2). Did you properly pass the result of ldl_factor?")

@@ -34,7 +34,7 @@ def real_part(x: Tensor) -> Tensor:
 
 
 def _matrices(x: Tensor) -> Tensor:
-    """A number per matrix, shaped to multiply matrices."""
+    """Reshapes one scalar per matrix to broadcast against matrices."""
     return x.unsqueeze(-1).unsqueeze(-1)
 
 
@@ -59,7 +59,7 @@ def real_dtype(dtype):
 
 def _det_gradient(g, input, out):
     factor = _matrices(g)
-    if not input.is_meta and not bool((out != 0).all()):  # no inverse: the cofactors still exist
+    if not input.is_meta and not bool((out != 0).all()):  # singular: there is no inverse, but the cofactors exist
         return factor * adjoint(_adjugate(input))
     return factor * adjoint(_matrices(out) * inv(input))
 
@@ -71,9 +71,9 @@ det = op(
     input=_det_gradient,
     shape=lambda a: a.shape[:-2],
     backward_name="LinalgDetBackward0",
-    doc="""The determinants of a stack of square matrices (*, n, n).
+    doc="""Computes the determinants of a stack of square matrices (*, n, n).
 
-    Raises: RuntimeError for other shapes, and integers.
+    Raises RuntimeError for other shapes and for integers.
 
     >>> import tensorgrad as torch
     >>> torch.det(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
@@ -83,9 +83,10 @@ det = op(
 
 
 def linalg_det(A: Tensor, *, out=None) -> Tensor:
-    """The determinants of a stack of square matrices (*, n, n).
+    """Computes the determinants of a stack of square matrices (*, n, n).
 
-    Raises: RuntimeError for other shapes, and integers.
+    Raises:
+        RuntimeError: If the matrices are not square, or the dtype is integral.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.det(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
@@ -128,7 +129,7 @@ def named(cls, results, out, function):
 
 
 def linalg_slogdet(A: Tensor, *, out=None):
-    """`sign` and `logabsdet` (*,) of square matrices (*, n, n): det = sign · exp(logabsdet), without overflow.
+    """Returns `sign` and `logabsdet` (*,) of square matrices (*, n, n): det = sign · exp(logabsdet), without overflow.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.slogdet(torch.eye(2)).logabsdet
@@ -139,7 +140,7 @@ def linalg_slogdet(A: Tensor, *, out=None):
 
 @composite()
 def slogdet(input: Tensor, *, out=None):
-    """`torch.linalg.slogdet`.
+    """Alias of `torch.linalg.slogdet`.
 
     >>> import tensorgrad as torch
     >>> torch.slogdet(torch.tensor([[0.0, 2.0], [3.0, 0.0]]))
@@ -152,7 +153,7 @@ def slogdet(input: Tensor, *, out=None):
 
 @composite()
 def logdet(input: Tensor) -> Tensor:
-    """The logarithms of determinants: nan where they are negative.
+    """Computes the logarithms of determinants; NaN where they are negative.
 
     >>> import tensorgrad as torch
     >>> torch.logdet(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
@@ -180,7 +181,7 @@ _inverse = op(
 
 
 def failure(info: Tensor) -> tuple[str, int] | None:
-    """The first matrix of a stack that `info` says an algorithm failed on, in words, and what it says; or None."""
+    """Returns the first matrix that `info` reports as failed, as named in messages, and its flag; None if none did."""
     if info.is_meta:
         return None
     found = info._storage.to_host(info._array)
@@ -202,9 +203,11 @@ def _check_inverted(info: Tensor, name: str = "inv") -> None:
 
 @composite()
 def inverse(input: Tensor, *, out=None) -> Tensor:
-    """The inverses of a stack of square matrices (*, n, n).
+    """Computes the inverses of a stack of square matrices (*, n, n).
 
-    Raises: torch.linalg.LinAlgError for a singular matrix, RuntimeError for other shapes.
+    Raises:
+        torch.linalg.LinAlgError: If a matrix is singular.
+        RuntimeError: If the matrices are not square.
 
     >>> import tensorgrad as torch
     >>> torch.inverse(torch.tensor([[2.0]]))
@@ -216,9 +219,11 @@ def inverse(input: Tensor, *, out=None) -> Tensor:
 
 
 def inv(A: Tensor, *, out=None) -> Tensor:
-    """The inverses of a stack of square matrices (*, n, n).
+    """Computes the inverses of a stack of square matrices (*, n, n).
 
-    Raises: torch.linalg.LinAlgError for a singular matrix, RuntimeError for other shapes.
+    Raises:
+        torch.linalg.LinAlgError: If a matrix is singular.
+        RuntimeError: If the matrices are not square.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.inv(torch.tensor([[2.0]]))
@@ -228,9 +233,10 @@ def inv(A: Tensor, *, out=None) -> Tensor:
 
 
 def inv_ex(A: Tensor, *, check_errors: bool = False, out=None):
-    """`torch.linalg.inv` that also returns, instead of raising, which pivot of each matrix is zero (from 1; 0: none).
+    """Like `torch.linalg.inv`, but returns which pivot of each matrix is zero (from 1; 0: none) instead of raising.
 
-    Raises: torch.linalg.LinAlgError for a singular matrix only if `check_errors`.
+    Raises:
+        torch.linalg.LinAlgError: If `check_errors` is True and a matrix is singular.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.inv_ex(torch.zeros(2, 2)).info
@@ -263,7 +269,7 @@ _solve = op(
 
 
 def solve_matrices(A: Tensor, B: Tensor) -> Tensor:
-    """X of A X = B for matrices that fit. Raises: torch.linalg.LinAlgError for a singular A."""
+    """Returns X of A X = B for matrices of matching shapes. Raises: torch.linalg.LinAlgError if A is singular."""
     result, info = _solve(A, B)
     _check_solved(info)
     return result
@@ -278,7 +284,7 @@ def _check_solved(info: Tensor, name: str = "solve") -> None:
 
 
 def is_vector(A: Tensor, B: Tensor) -> bool:
-    """Whether `B` is a stack of vectors rather than of matrices."""
+    """Returns whether `B` is a stack of vectors rather than of matrices."""
     a, b = A._array.shape, B._array.shape
     return len(b) == 1 or (len(a) - 1 == len(b) and b == a[:-1])
 
@@ -303,7 +309,7 @@ def check_equation(name: str, A: Tensor, B: Tensor, left: bool) -> None:
 
 
 def _solved(A: Tensor, B: Tensor, left: bool) -> tuple[Tensor, Tensor]:
-    """The solution and the flags of `solve`, after all checks."""
+    """Returns the solution and the flags of `solve`, after all checks."""
     kernels.check_square(A._array, "solve")
     if not B.ndim:
         kernels.check_matrices(B._array, "solve", "B")
@@ -321,11 +327,13 @@ def _solved(A: Tensor, B: Tensor, left: bool) -> tuple[Tensor, Tensor]:
 
 
 def solve(A: Tensor, B: Tensor, *, left: bool = True, out=None) -> Tensor:
-    """X of A X = B (of X A = B if not `left`) for stacks of square matrices.
+    """Solves A X = B (X A = B if not `left`) for X, for stacks of square matrices.
 
     A is (*, n, n) and B (*, n, k) (or (*, k, n)), or a stack of vectors (*, n); X has the shape of B.
 
-    Raises: torch.linalg.LinAlgError for a singular A, RuntimeError for shapes or dtypes that do not fit.
+    Raises:
+        torch.linalg.LinAlgError: If A is singular.
+        RuntimeError: If the shapes or dtypes do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.solve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.tensor([2.0, 2.0]))
@@ -337,9 +345,10 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out=None) -> Tensor:
 
 
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out=None):
-    """`torch.linalg.solve` that also returns, instead of raising, which pivot of each A is zero (from 1; 0: none).
+    """Like `torch.linalg.solve`, but returns which pivot of each A is zero (from 1; 0: none) instead of raising.
 
-    Raises: torch.linalg.LinAlgError for a singular A only if `check_errors`.
+    Raises:
+        torch.linalg.LinAlgError: If `check_errors` is True and A is singular.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.solve_ex(torch.zeros(2, 2), torch.ones(2)).info
@@ -372,9 +381,12 @@ solve_triangles = op(
 def solve_triangular(
     input: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out=None
 ) -> Tensor:
-    """X of A X = B (X A = B if not `left`), reading only the upper or the lower triangle of A, which is `input`.
+    """Solves A X = B (X A = B if not `left`) for X, reading only one triangle of A, which is `input`.
 
-    With `unitriangular` the diagonal of A counts as ones. Raises: RuntimeError for shapes or dtypes that do not fit.
+    With `unitriangular`, the diagonal of A counts as ones.
+
+    Raises:
+        RuntimeError: If the shapes or dtypes do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.solve_triangular(torch.tensor([[2.0, 1.0], [0.0, 1.0]]), torch.tensor([[4.0], [2.0]]), upper=True)
@@ -394,7 +406,7 @@ def solve_triangular(
 
 
 def check_system(name: str, b: Tensor, A: Tensor) -> None:
-    """What the functions with the right-hand side first ask for. Raises: RuntimeError."""
+    """Checks the arguments of functions that take the right-hand side first. Raises: RuntimeError."""
     x, y = A._array, b._array
     if y.ndim < 2:
         raise RuntimeError(

@@ -1,7 +1,7 @@
-"""`torch.lobpcg`: a few extreme eigenpairs of a large symmetric matrix, with derivatives.
+"""`torch.lobpcg`: some extreme eigenpairs of a large symmetric matrix, with derivatives.
 
-The iteration is in `kernels/array/lobpcg.py`. Its result does not depend on the steps that led there, so the derivative
-is that of the eigenpairs themselves.
+The iteration is in `kernels/array/lobpcg.py`. Its result does not depend on the steps taken, so the derivative is that
+of the eigenpairs themselves.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tensorgrad.tensor import Tensor, wrap
 
 def _gradient(grads, A, B, E, X):
     """Source: J. Magnus, "On differentiating eigenvalues and eigenvectors", 1985: dλ = xᴴ dA x and
-    dx = (λ I - A)⁺ dA x. Here (λ I - A)⁺ is split into what stays among the vectors found, where it is diagonal, and
-    the rest, where λ I - A is regular and is solved with (after filling in ones among the vectors found)."""
+    dx = (λ I - A)⁺ dA x. Here (λ I - A)⁺ is split into the part in the span of the vectors found, where it is diagonal,
+    and the rest, where λ I - A is regular and is solved with (after filling in ones for the vectors found)."""
     if B is not None:
         raise ValueError("lobpcg.backward does not support backward with B != I yet.")
     g_e, g_x = grads
@@ -49,7 +49,7 @@ def _gradient(grads, A, B, E, X):
 
 
 def _kernel(xp, A, B, start, iK, k, niter, tol, largest, method, watch):
-    """The eigenpairs of every matrix of a stack, one after the other."""
+    """Returns the eigenpairs of every matrix of a stack, computed one after the other."""
     lead, m = A.shape[:-2], A.shape[-1]
     values = xp.empty((*lead, k), real_dtype(A.dtype))
     vectors = xp.empty((*lead, m, k), A.dtype)
@@ -76,11 +76,11 @@ _eigenpairs = op(
 
 
 class LOBPCG:
-    """The state of the iteration, as a `tracker` sees it.
+    """The state of the iteration that is passed to a `tracker`.
 
     `A`, `B`, `iK` are the arguments; `E`, `X`, `R`, `S` the eigenvalues, vectors, residuals and the basis;
-    `iparams`, `fparams`, `bparams` parameters and `ivars`, `fvars`, `bvars`, `tvars` variables by name. A tracker that
-    sets `bvars["force_stop"] = True` ends the iteration.
+    `iparams`, `fparams`, `bparams` parameters and `ivars`, `fvars`, `bvars`, `tvars` variables by name. A tracker stops
+    the iteration by setting `bvars["force_stop"] = True`.
     """
 
     def __init__(self, method: str, iparams: dict, fparams: dict, bparams: dict, A, B, iK):
@@ -92,7 +92,7 @@ class LOBPCG:
         self.tvars: dict[str, Tensor] = {}
 
     def step(self, tracker: Callable, number, converged, values, x, residual, error, basis) -> bool:
-        """Shows a step to the tracker; returns whether it wants to stop."""
+        """Passes a step to the tracker; returns whether it requested to stop."""
         left = self.iparams["niter"] - number
         self.ivars.update(istep=number, converged_count=converged, iterations_left=left)
         self.tvars["rerr"] = wrap(error)
@@ -102,7 +102,7 @@ class LOBPCG:
 
 
 def _watched(tracker: Callable | None, method: str, iparams: dict, fparams: dict, bparams: dict):
-    """What the kernel calls: for every matrix a function of a step."""
+    """Returns the kernel's callback: for every matrix a function that is called after each step."""
     if tracker is None:
         return None
 
@@ -131,15 +131,17 @@ def lobpcg(
     ortho_fparams: dict[str, float] | None = None,
     ortho_bparams: dict[str, bool] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The `k` (1) largest (or smallest) λ of A x = λ B x, best first, and their x: E (*, k) and X (*, m, k).
+    """Computes the `k` (1) largest (or smallest) λ of A x = λ B x, best first, and their x: E (*, k) and X (*, m, k).
 
-    A (*, m, m) is symmetric, B (the identity) positive-definite. The iteration starts from X (*, m, n), or from `n` (k)
-    random vectors, improves the residuals with the preconditioner `iK`, and ends after `niter` (1000; -1: no limit)
-    steps, or when all residuals relative to the norms are below `tol` (√eps). `method` "ortho" is robust, "basic"
-    cheaper. `tracker` is called after every step with the state of the iteration (see `LOBPCG`). Derivatives exist
-    without B, and are symmetric.
+    A (*, m, m) is symmetric, B (default: the identity) positive-definite. The iteration starts from X (*, m, n), or
+    from `n` (default: `k`) random vectors, preconditions the residuals with `iK`, and ends after `niter` steps
+    (default: 1000; -1: no limit), or when all residuals relative to the norms are below `tol` (default: √eps). `method`
+    "ortho" is robust, "basic" cheaper. `tracker` is called after every step with the state of the iteration (see
+    `LOBPCG`). Derivatives are supported without B only, and are symmetric.
 
-    Raises: ValueError for fewer than 3 n rows, RuntimeError for shapes that do not fit.
+    Raises:
+        ValueError: If A has fewer than 3 n rows.
+        RuntimeError: If the shapes do not fit.
 
     >>> import tensorgrad as torch
     >>> E, X = torch.lobpcg(torch.diag(torch.arange(1.0, 10.0)), k=1)
@@ -162,7 +164,7 @@ def lobpcg(
 
 
 def _check(name: str, A: Tensor, B, X, iK, k, n) -> tuple[int, int]:
-    """The numbers of vectors to iterate and to return. Raises: RuntimeError, ValueError."""
+    """Returns the numbers of vectors to iterate and to return. Raises: RuntimeError, ValueError."""
     shape = A._array.shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise RuntimeError(f"torch.{name}: A must be square, got shape {list(shape)}")

@@ -16,7 +16,7 @@ from tensorgrad.tensor import Tensor
 
 
 def _basis(A: Tensor, q: int, niter: int) -> Tensor:
-    """Orthonormal columns (*, m, q) that nearly span what A maps random vectors to."""
+    """Returns orthonormal columns (*, m, q) that approximately span the image of random vectors under A."""
     start = randn(A._array.shape[-1], q, dtype=A.dtype, device=A.device)
     Q = linalg_qr(matmul(A, start))[0]
     back = adjoint(A)
@@ -28,10 +28,13 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:
 
 @composite("function")
 def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None):
-    """U (*, m, q), S (*, q) and V (*, n, q) with A ≈ U diag(S) Vᴴ, for A (*, m, n) of a rank not much above q.
+    """Approximates A (*, m, n), of a rank not much above q, as U diag(S) Vᴴ: U (*, m, q), S (*, q) and V (*, n, q).
 
-    `niter` subspace iterations sharpen the approximation; with `M`, which broadcasts to A, it is one of A - M.
-    The result depends on the seed. Raises: ValueError for fewer than two dimensions.
+    `niter` subspace iterations improve the approximation; with `M`, which broadcasts to A, A - M is decomposed instead.
+    The result depends on the seed.
+
+    Raises:
+        ValueError: If A has fewer than two dimensions.
 
     >>> import tensorgrad as torch
     >>> A = torch.tensor([[1.0], [2.0], [3.0]]) @ torch.ones(1, 4)  # rank 1
@@ -42,7 +45,7 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     m, n = _shape("svd_lowrank", A)
     A = A if M is None else A - M
     wide = m < n
-    A = adjoint(A) if wide else A  # the random vectors are then the shorter ones
+    A = adjoint(A) if wide else A  # so that the random vectors are the shorter ones
     Q = _basis(A, 6 if q is None else q, 2 if niter is None else niter)
     U, S, Vh = linalg_svd(matmul(adjoint(Q), A), False)
     U, V = matmul(Q, U), adjoint(Vh)
@@ -58,10 +61,12 @@ def _shape(name: str, A: Tensor) -> tuple[int, int]:
 
 @composite("function")
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2):
-    """`torch.svd_lowrank` of A (*, m, n) with the mean of its rows subtracted if `center`.
+    """Applies `torch.svd_lowrank` to A (*, m, n), after subtracting the mean of its rows if `center`.
 
     The columns of V are principal directions, and S² / (m - 1) the variances along them. q is min(6, m, n) by default.
-    Raises: ValueError for a q outside 0 .. min(m, n), or a negative `niter`.
+
+    Raises:
+        ValueError: If q is outside 0 .. min(m, n), or `niter` is negative.
 
     >>> import tensorgrad as torch
     >>> points = torch.tensor([[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]])

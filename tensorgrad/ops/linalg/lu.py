@@ -1,7 +1,7 @@
-"""LU decompositions A = P L U, and equations solved with them.
+"""LU decompositions A = P L U, and the solution of equations with them.
 
-The packed form (see `kernels/array/lu.py`) has U on and above the diagonal and L, whose diagonal is ones, below it; so
-a gradient by both is one matrix too.
+The packed form (see `kernels/array/lu.py`) has U on and above the diagonal and L, which has a unit diagonal, below it;
+so a gradient by both is one matrix, too.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ def _check_factored(a, pivot, name: str = "torch.lu_factor"):
 
 
 def _gradient(grads, LU, pivots):
-    """Of a function of L and U by A = P L U.
+    """The gradient of a function of L and U by A = P L U.
 
     Source: F. de Hoog, R. Anderssen, M. Lukas, "Differentiation of matrix functionals using triangular factorization",
-    2011; for matrices that are not square with the product rule on L [U₁ U₂] and [L₁; L₂] U.
+    2011; for non-square matrices with the product rule on L [U₁ U₂] and [L₁; L₂] U.
     """
     g = grads[0]
     k = min(g._array.shape[-2:])
     square = LU[..., :k, :k]
     by_l, by_u = g[..., :k].tril(-1), g[..., :k, :].triu()
-    beside, below = by_u[..., k:], by_l[..., k:, :]  # by U₂ and L₂: what a wide or a tall matrix has beyond its square
-    lower = tn(conj(_ones_below(square)), by_l[..., :k, :]) - nt(beside, conj(LU[..., :k, k:]))
+    right, below = by_u[..., k:], by_l[..., k:, :]  # by U₂ and L₂, the parts outside the leading square
+    lower = tn(conj(_ones_below(square)), by_l[..., :k, :]) - nt(right, conj(LU[..., :k, k:]))
     upper = nt(by_u[..., :k], conj(square.triu())) - tn(conj(LU[..., k:, :k]), below)
     middle = cat([lower.tril(-1) + upper.triu(), below], -2)
     middle = adjoint(solve_triangles(square, adjoint(middle), True, False))
-    result = solve_triangles(adjoint(square), cat([middle[..., :k, :], beside], -1), True, True)
+    result = solve_triangles(adjoint(square), cat([middle[..., :k, :], right], -1), True, True)
     if g._array.shape[-2] > k:
         result = cat([result, middle[..., k:, :]], -2)
     return [_reordered(result, pivots, True)]
 
 
 def _ones_below(packed: Tensor) -> Tensor:
-    """L of the packed form: its strictly lower triangle and ones."""
+    """Returns L of the packed form: the strict lower triangle, with ones on the diagonal."""
     return packed.tril(-1) + create.eye(*packed._array.shape[-2:], dtype=packed.dtype, device=packed.device)
 
 
@@ -72,7 +72,7 @@ _row_order = op(
 
 
 def _reordered(x: Tensor, pivots: Tensor, inverse: bool) -> Tensor:
-    """Pᴴ x, or P x if `inverse`, where P is of the shape that the rows of `x` ask for."""
+    """Returns Pᴴ x, or P x if `inverse`, with P of the size given by the rows of `x`."""
     rows = _row_order(pivots, x._array.shape[-2], inverse)
     lead = broadcast_lead(x._array.shape[:-2], rows._array.shape[:-1])
     shape = (*lead, *x._array.shape[-2:])
@@ -110,9 +110,10 @@ def _check_info(name: str, info: Tensor) -> None:
 
 
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out=None):
-    """`torch.linalg.lu_factor` that also returns, instead of raising, which entry of U's diagonal is zero (0: none).
+    """Like `torch.linalg.lu_factor`, but returns which entry of U's diagonal is zero (0: none) instead of raising.
 
-    Raises: RuntimeError for fewer than two dimensions, and for a singular matrix if `check_errors`.
+    Raises:
+        RuntimeError: If there are fewer than two dimensions, or if `check_errors` is True and a matrix is singular.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.lu_factor_ex(torch.zeros(2, 2)).info
@@ -125,9 +126,12 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, o
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True, out=None):
-    """The packed LU decomposition of matrices (*, m, n), and the row (from 1) that each row was swapped with in turn.
+    """Computes the packed LU decomposition of matrices (*, m, n), and the pivots.
 
-    Raises: RuntimeError for a singular matrix, fewer than two dimensions, or `pivot=False` on the CPU.
+    The pivots are the rows (from 1) with which each row was swapped in turn.
+
+    Raises:
+        RuntimeError: If a matrix is singular, there are fewer than two dimensions, or `pivot=False` on the CPU.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.lu_factor(torch.tensor([[1.0, 2.0], [4.0, 4.0]]))
@@ -142,10 +146,12 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out=None):
 
 
 def linalg_lu(A: Tensor, *, pivot: bool = True, out=None):
-    """A = P L U: a permutation, a lower triangle with ones on its diagonal, and an upper triangle.
+    """Decomposes A = P L U into a permutation, a lower unitriangular and an upper triangular matrix.
 
     For A (*, m, n) and k = min(m, n) they are (*, m, m), (*, m, k) and (*, k, n); P is empty without pivoting.
-    Raises: RuntimeError for fewer than two dimensions, or `pivot=False` on the CPU.
+
+    Raises:
+        RuntimeError: If there are fewer than two dimensions, or `pivot=False` on the CPU.
 
     >>> import tensorgrad as torch
     >>> P, L, U = torch.linalg.lu(torch.tensor([[1.0, 2.0], [4.0, 4.0]]))
@@ -161,9 +167,10 @@ def linalg_lu(A: Tensor, *, pivot: bool = True, out=None):
 
 @composite("function method")
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out=None):
-    """The older form of `torch.linalg.lu_factor` and `lu_factor_ex` (with `get_infos`): singular matrices pass.
+    """The older form of `torch.linalg.lu_factor`, and with `get_infos` of `lu_factor_ex`: allows singular matrices.
 
-    Raises: TypeError for an `out` that is not a tuple of as many tensors as are returned.
+    Raises:
+        TypeError: If `out` is not a tuple of as many tensors as are returned.
 
     >>> import tensorgrad as torch
     >>> torch.lu(torch.tensor([[2.0]]))
@@ -189,7 +196,7 @@ _permutation = op(
 
 
 def _unpacked(packed: Tensor, pivots: Tensor, data: bool, permutation: bool):
-    """P, L and U; empty where they are not asked for."""
+    """Returns P, L and U; empty tensors where they are not requested."""
     k = min(packed._array.shape[-2:])
     nothing = packed.new_empty(0)
     p = _permutation(pivots, packed) if permutation else nothing
@@ -197,7 +204,7 @@ def _unpacked(packed: Tensor, pivots: Tensor, data: bool, permutation: bool):
 
 
 def _check_range(pivots: Tensor, n: int, low: str, high: str) -> None:
-    """Raises: RuntimeError for a pivot that is no row."""
+    """Raises: RuntimeError for a pivot that is out of range."""
     if pivots.is_meta or not pivots._array.size:
         return
     host = pivots._storage.to_host(pivots._array)
@@ -209,9 +216,10 @@ def _check_range(pivots: Tensor, n: int, low: str, high: str) -> None:
 
 @composite("function")
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out=None):
-    """P, L and U of the packed decomposition that `torch.linalg.lu_factor` returns; empty where not unpacked.
+    """Returns P, L and U of the packed decomposition of `torch.linalg.lu_factor`; empty tensors where not unpacked.
 
-    Raises: RuntimeError for pivots that are not int32, or no rows of the matrices.
+    Raises:
+        RuntimeError: If the pivots are not int32 or are out of range.
 
     >>> import tensorgrad as torch
     >>> torch.lu_unpack(*torch.linalg.lu_factor(torch.tensor([[1.0, 2.0], [4.0, 4.0]]))).L
@@ -238,7 +246,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 
 
 def _solve_in_steps(packed: Tensor, pivots: Tensor, B: Tensor, adjoined: bool) -> Tensor:
-    """Through both triangles, which brings the derivatives."""
+    """Solves with both triangles in turn, whose ops provide the derivatives."""
     if adjoined:
         other = adjoint(packed)
         lower = solve_triangles(other, B, False, False)
@@ -259,10 +267,12 @@ _solve = op(
 def linalg_lu_solve(
     LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out=None
 ) -> Tensor:
-    """X of A X = B (X A = B if not `left`), where A (Aᴴ with `adjoint`) is given by `torch.linalg.lu_factor`.
+    """Solves A X = B (X A = B if not `left`) for X, where A (Aᴴ with `adjoint`) is given by `torch.linalg.lu_factor`.
 
     A is (*, n, n) and B (*, n, k) (or (*, k, n)); their leading dimensions broadcast.
-    Raises: RuntimeError for shapes or dtypes that do not fit, or pivots that are not int32, or no rows.
+
+    Raises:
+        RuntimeError: If shapes or dtypes do not fit, or pivots are not int32 or are out of range.
 
     >>> import tensorgrad as torch
     >>> LU, pivots = torch.linalg.lu_factor(torch.tensor([[2.0, 0.0], [0.0, 4.0]]))
@@ -273,16 +283,16 @@ def linalg_lu_solve(
     _check_solvable(LU, pivots, B, left)
     if left:
         result = _solve(LU, pivots, B, adjoint)
-    else:  # the adjoint of the equation
+    else:  # solve the adjoint of the equation
         result = _mirrored(_solve(LU, pivots, _mirrored(B), not adjoint))
     return store_out("linalg_lu_solve", out, result)
 
 
-_mirrored = adjoint  # where a parameter takes the name
+_mirrored = adjoint  # for functions in which a parameter shadows the name
 
 
 def _check_solvable(LU: Tensor, pivots: Tensor, B: Tensor, left: bool) -> None:
-    """Raises: RuntimeError for what `lu_solve` cannot work with."""
+    """Raises: RuntimeError for arguments that `lu_solve` does not support."""
     a, b = LU._array, B._array
     checks.check_square(a, "lu_solve")
     checks.check_matrices(b, "lu_solve", "B")
@@ -313,7 +323,7 @@ def _check_solvable(LU: Tensor, pivots: Tensor, B: Tensor, left: bool) -> None:
 
 @composite()
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out=None) -> Tensor:
-    """`torch.linalg.lu_solve` with the right-hand side first.
+    """`torch.linalg.lu_solve` with the right-hand side as the first argument.
 
     >>> import tensorgrad as torch
     >>> torch.lu_solve(torch.tensor([[2.0]]), torch.tensor([[4.0]]), torch.tensor([1], dtype=torch.int32))

@@ -1,4 +1,4 @@
-"""Matrix products. What a layer multiplies by, and what its gradients multiply by, are the same three ops."""
+"""Matrix products. The products in a layer and in its gradients are the same three ops."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tensorgrad.kernels.array import matmul as kernels
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.tensor import Tensor
 
-# --- the three orders of the product -------------------------------------------------------------------------------
+# --- products with and without transposes --------------------------------------------------------------------------
 
 
 def _folded(x: Tensor) -> Tensor:
-    """A stack of matrices as one tall matrix."""
+    """Returns a stack of matrices as one tall matrix."""
     shape = x._array.shape
     return x if len(shape) == 2 else x.reshape((math.prod(shape[:-1]), shape[-1]))
 
 
 def _left_gradient(g, other, input_shape):
-    """Of `input @ other` by `input`, for every combination of vectors, matrices and stacks."""
+    """The gradient of `input @ other` by `input`, for every combination of vectors, matrices and stacks."""
     other = conj(other)
     if len(input_shape) > 1 and other._array.ndim > 1:
         return nt(g, other)
@@ -34,14 +34,14 @@ def _left_gradient(g, other, input_shape):
 
 
 def _right_gradient(g, input, other_shape):
-    """Of `input @ other` by `other`."""
+    """The gradient of `input @ other` by `other`."""
     input = conj(input)
     rank = input._array.ndim
     if len(other_shape) == 1:
         return g * input if rank == 1 else matmul(g.reshape(-1), _folded(input))
     if rank == 1:
         return input.unsqueeze(-1) * g.unsqueeze(-2)
-    if len(other_shape) == 2:  # every matrix of the stack met the same right operand: sum inside the product
+    if len(other_shape) == 2:  # the right operand is shared by the stack: sum inside the product
         return tn(_folded(input), _folded(g))
     return tn(input, g)
 
@@ -53,11 +53,11 @@ matmul = op(
     other=_right_gradient,
     shape=kernels.matmul_shape,
     backward_name="MmBackward0",
-    doc="""The matrix product `input @ other` of vectors, matrices, or stacks of matrices that broadcast.
+    doc="""Computes the matrix product `input @ other` of vectors, matrices, or stacks of matrices that broadcast.
 
     A vector counts as a row on the left and as a column on the right, and its dimension is dropped from the result.
 
-    Raises: RuntimeError for shapes that cannot be multiplied, two dtypes, or a 0-dimensional operand.
+    Raises RuntimeError for shapes that cannot be multiplied, for different dtypes and for 0-dimensional operands.
 
     >>> import tensorgrad as torch
     >>> torch.matmul(torch.ones(3, 2, 4), torch.ones(4, 5)).shape
@@ -68,7 +68,7 @@ Tensor.__matmul__ = generate.promise(matmul.op, "operator")
 
 
 def _rmatmul(self, other):
-    """`other @ tensor`; for anything but a tensor Python reports the operands."""
+    """`other @ tensor`; for anything but a tensor Python reports the operand types."""
     return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
@@ -93,7 +93,7 @@ tn = op(
 
 
 def _paired(g, x, shape):
-    """Two stacks to be multiplied and summed to one matrix, as two tall matrices; others as they are."""
+    """Returns two stacks, to be multiplied and summed to one matrix, as two tall matrices; others are unchanged."""
     return (_folded(g), _folded(x)) if len(shape) == 2 and g._array.ndim == x._array.ndim > 2 else (g, x)
 
 
@@ -131,11 +131,11 @@ linear = op(
     backward_kernel="matmul.linear_backward",
     backward_name="AddmmBackward0",
     where="functional",
-    doc="""`input @ weightᵀ + bias`: what `nn.Linear` computes.
+    doc="""Computes `input @ weightᵀ + bias`, like `nn.Linear`.
 
     Shapes: input (*, in), weight (out, in) or (in,), bias (out,) or None; the result is (*, out).
 
-    Raises: RuntimeError for shapes that do not fit, or more than one dtype.
+    Raises RuntimeError for shapes that do not fit and for different dtypes.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.linear(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4))[0]
@@ -165,7 +165,7 @@ mm = op(
     input=lambda g, mat2: nt(g, conj(mat2)),
     mat2=lambda g, input: tn(conj(input), g),
     shape=kernels.mm_shape,
-    doc="The product (n, m) of two matrices, (n, k) and (k, m). Raises: RuntimeError for other shapes or two dtypes.",
+    doc="The product (n, m) of two matrices, (n, k) and (k, m). Raises RuntimeError if shapes or dtypes do not fit.",
 )
 
 
@@ -180,8 +180,8 @@ bmm = op(
     input=lambda g, mat2: nt(g, conj(mat2)),
     mat2=lambda g, input: tn(conj(input), g),
     shape=kernels.bmm_shape,
-    doc="The products (b, n, m) of the matrices in two stacks, (b, n, k) and (b, k, m). Raises: RuntimeError for other "
-    "shapes or two dtypes.",
+    doc="The products (b, n, m) of the matrices in two stacks, (b, n, k) and (b, k, m). Raises RuntimeError for other "
+    "shapes or different dtypes.",
 )
 
 
@@ -196,7 +196,7 @@ mv = op(
     input=lambda g, vec: outer(g, conj(vec)),
     vec=lambda g, input: matmul(g, conj(input)),
     shape=kernels.mv_shape,
-    doc="The product (n,) of a matrix (n, m) and a vector (m,). Raises: RuntimeError for other shapes or two dtypes.",
+    doc="The product (n,) of a matrix (n, m) and a vector (m,). Raises RuntimeError if shapes or dtypes do not fit.",
 )
 
 
@@ -211,8 +211,8 @@ dot = op(
     input=lambda g, tensor: g * conj(tensor),
     tensor=lambda g, input: g * conj(input),
     shape=kernels.dot_shape,
-    doc="The inner product Σ input · tensor of two vectors (n,), a scalar. Raises: RuntimeError for other shapes or "
-    "two dtypes.",
+    doc="The inner product Σ input · tensor of two vectors (n,), a scalar. Raises RuntimeError for other shapes or "
+    "different dtypes.",
 )
 vdot = op(
     "vdot(input, other)",
@@ -220,8 +220,8 @@ vdot = op(
     input=lambda g, other: conj(g) * other,
     other=lambda g, input: g * input,
     shape=kernels.dot_shape,
-    doc="The inner product Σ conj(input) · other of two vectors (n,), a scalar. Raises: RuntimeError for other "
-    "shapes or two dtypes.",
+    doc="The inner product Σ conj(input) · other of two vectors (n,), a scalar. Raises RuntimeError for other "
+    "shapes or different dtypes.",
 )
 
 
@@ -241,17 +241,19 @@ outer = op(
     vec2=lambda g, input: matmul(conj(input), g),
     shape=lambda a, b: (a.shape[0], b.shape[0]),
     backward_name="MulBackward0",
-    doc="All products of the elements of two vectors, (n,) and (m,): a matrix (n, m). Raises: RuntimeError for other "
-    "shapes.",
+    doc="The outer product (n, m) of two vectors, (n,) and (m,). Raises RuntimeError for other shapes.",
 )
 alias("ger", outer)
 
 
 @composite()
 def inner(input: Tensor, other: Tensor, *, out=None) -> Tensor:
-    """Inner products over the last dimension of both: (*, k) and (+, k) give (*, +). A 0-dim operand multiplies.
+    """Computes inner products over the last dimension of both: (*, k) and (+, k) give (*, +).
 
-    Raises: RuntimeError unless the last dimensions are equal and the dtypes the same.
+    If an operand is 0-dimensional, multiplies by it.
+
+    Raises:
+        RuntimeError: If the last dimensions or the dtypes differ.
 
     >>> import tensorgrad as torch
     >>> torch.inner(torch.tensor([1., 2]), torch.tensor([[3., 4], [5, 6]]))
@@ -305,7 +307,7 @@ def _added(name: str, first: str, second: str, kernel: str, shape, *, doc: str, 
 
 
 def _checked(shape):
-    """The shape of a product to which `c` is added."""
+    """Makes the shape rule of a product to which `c` is added."""
 
     def rule(c, a, b):
         made = shape(a, b, c)
@@ -320,14 +322,14 @@ addmm = _added(
     by_first=lambda g, mat2, alpha: nt(_times(g, alpha), conj(mat2)),
     by_second=lambda g, mat1, alpha: tn(conj(mat1), _times(g, alpha)),
     doc="`beta · input + alpha · (mat1 @ mat2)` for matrices (n, k) and (k, m). `input` broadcasts to the result's "
-    "shape (n, m), and is not looked at if `beta` is 0. Raises: RuntimeError for other shapes or two dtypes.",
+    "shape (n, m), and is ignored if `beta` is 0. Raises RuntimeError for other shapes or different dtypes.",
 )  # fmt: skip
 addmv = _added(
     "addmv", "mat", "vec", "matmul.addmv", _checked(kernels.mv_shape),
     by_first=lambda g, vec, alpha: outer(_times(g, alpha), conj(vec)),
     by_second=lambda g, mat, alpha: matmul(_times(g, alpha), conj(mat)),
     doc="`beta · input + alpha · (mat @ vec)` for a matrix (n, m) and a vector (m,). `input` broadcasts to the "
-    "result's shape (n,), and is not looked at if `beta` is 0. Raises: RuntimeError for other shapes or two dtypes.",
+    "result's shape (n,), and is ignored if `beta` is 0. Raises RuntimeError for other shapes or different dtypes.",
 )  # fmt: skip
 export("addmv_", Tensor.addmv_, "function")
 baddbmm = _added(
@@ -335,8 +337,8 @@ baddbmm = _added(
     by_first=lambda g, batch2, alpha: nt(_times(g, alpha), conj(batch2)),
     by_second=lambda g, batch1, alpha: tn(conj(batch1), _times(g, alpha)),
     doc="`beta · input + alpha · (batch1 @ batch2)` for stacks of matrices, (b, n, k) and (b, k, m). `input` "
-    "broadcasts to the result's shape (b, n, m), and is not looked at if `beta` is 0. Raises: RuntimeError for other "
-    "shapes or two dtypes.",
+    "broadcasts to the result's shape (b, n, m), and is ignored if `beta` is 0. Raises RuntimeError for other "
+    "shapes or different dtypes.",
 )  # fmt: skip
 
 
@@ -351,8 +353,8 @@ addbmm = _added(
     by_first=lambda g, batch2, alpha: nt(_times(g, alpha), conj(batch2)),
     by_second=lambda g, batch1, alpha: tn(conj(batch1), _times(g, alpha)),
     doc="`beta · input + alpha · Σᵢ batch1[i] @ batch2[i]` for stacks of matrices, (b, n, k) and (b, k, m). `input` "
-    "broadcasts to the result's shape (n, m), and is not looked at if `beta` is 0. Raises: RuntimeError for other "
-    "shapes or two dtypes.",
+    "broadcasts to the result's shape (n, m), and is ignored if `beta` is 0. Raises RuntimeError for other "
+    "shapes or different dtypes.",
 )  # fmt: skip
 
 
@@ -387,7 +389,7 @@ addr = op(
     vec1=lambda g, vec2, alpha: matmul(_times(g, alpha), conj(vec2)),
     vec2=lambda g, vec1, alpha: matmul(conj(vec1), _times(g, alpha)),
     doc="`beta · input + alpha · vec1 vec2ᵀ`: the outer product of two vectors, (n,) and (m,), added to a matrix. "
-    "`input` broadcasts to the result's shape (n, m), and is not looked at if `beta` is 0. Raises: RuntimeError for "
+    "`input` broadcasts to the result's shape (n, m), and is ignored if `beta` is 0. Raises RuntimeError for "
     "other shapes.",
 )
 Tensor.addr_ = inplace.make(addr.op)

@@ -1,4 +1,4 @@
-"""Functions of matrices: powers, the exponential; and maps between tensors, and powers of vectors, as matrices.
+"""Matrix functions: powers, the exponential, inverses of tensor maps, Vandermonde matrices.
 
 The exponential follows N. Higham, "The scaling and squaring method for the matrix exponential revisited", 2005.
 """
@@ -21,9 +21,11 @@ from tensorgrad.tensor import Tensor
 
 @composite()
 def matrix_power(input: Tensor, n: int, *, out=None) -> Tensor:
-    """The n-th power of square matrices (*, m, m), by repeated squaring; of their inverses for negative n.
+    """Computes the n-th power of square matrices (*, m, m) by repeated squaring; for negative n, of their inverses.
 
-    Raises: TypeError for a power that is no integer, RuntimeError for matrices that are not square.
+    Raises:
+        TypeError: If `n` is not an integer.
+        RuntimeError: If the matrices are not square.
 
     >>> import tensorgrad as torch
     >>> torch.matrix_power(torch.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
@@ -58,9 +60,10 @@ def matrix_power(input: Tensor, n: int, *, out=None) -> Tensor:
 
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out=None) -> Tensor:
-    """Σ conj(x) y along `dim`, with broadcasting.
+    """Computes Σ conj(x) y along `dim`, with broadcasting.
 
-    Raises: RuntimeError for integers, and for two dtypes.
+    Raises:
+        RuntimeError: If the dtype is integral, or the dtypes differ.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.vecdot(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
@@ -78,7 +81,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out=None) -> Tensor:
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """The diagonals of the last two dimensions, as a view.
+    """Returns a view of the diagonals of the last two dimensions (or of `dim1` and `dim2`).
 
     >>> import tensorgrad as torch
     >>> torch.linalg.diagonal(torch.tensor([[1, 2], [3, 4]]))
@@ -88,9 +91,10 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
-    """The powers 0 .. N - 1 of every element (*, n), along a new last dimension; N is n by default.
+    """Returns the powers 0 .. N - 1 of every element (*, n), along a new last dimension; N defaults to n.
 
-    Raises: RuntimeError for N < 2, booleans, and 16-bit floats.
+    Raises:
+        RuntimeError: If N < 2, or the dtype is boolean or a 16-bit float.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.vander(torch.tensor([2, 3]), N=3)
@@ -111,9 +115,11 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
 
 
 def tensorinv(input: Tensor, ind: int = 2, *, out=None) -> Tensor:
-    """The inverse of a map from the last dimensions to the first `ind`; tensordot of both is the identity.
+    """Computes the inverse of a map from the last dimensions to the first `ind`; their tensordot is the identity.
 
-    Raises: torch.linalg.LinAlgError for a singular map, RuntimeError for one between different numbers of elements.
+    Raises:
+        torch.linalg.LinAlgError: If the map is singular.
+        RuntimeError: If the numbers of elements on both sides differ.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.tensorinv(torch.eye(4).reshape(4, 2, 2), ind=1).shape
@@ -133,9 +139,11 @@ def tensorinv(input: Tensor, ind: int = 2, *, out=None) -> Tensor:
 
 
 def tensorsolve(input: Tensor, other: Tensor, dims=None, *, out=None) -> Tensor:
-    """X with tensordot(A, X, X.ndim) = B, for A and B `input` and `other`; `dims` of A are moved to its end first.
+    """Solves tensordot(A, X, X.ndim) = B for X, with A `input` and B `other`; `dims` of A are moved to its end first.
 
-    Raises: torch.linalg.LinAlgError for a singular A, RuntimeError for sizes that do not fit.
+    Raises:
+        torch.linalg.LinAlgError: If A is singular.
+        RuntimeError: If the sizes do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.tensorsolve(2 * torch.eye(4).reshape(4, 2, 2), torch.ones(4))
@@ -155,7 +163,7 @@ def tensorsolve(input: Tensor, other: Tensor, dims=None, *, out=None) -> Tensor:
     return store_out("tensorsolve", out, result)
 
 
-# The largest norm for which a Padé approximant of degree 13 is exact to double precision, and its coefficients.
+# The largest norm for which the Padé approximant of degree 13 is exact to double precision, and its coefficients.
 THETA = 5.371920351148152
 PADE = (
     64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600,
@@ -165,7 +173,7 @@ PADE = (
 
 @composite()
 def matrix_exp(input: Tensor) -> Tensor:
-    """The exponential Σ Aᵏ / k! of square matrices (*, n, n), by scaling, a Padé approximant and squaring.
+    """Computes the exponential Σ Aᵏ / k! of square matrices (*, n, n), by scaling, Padé approximation and squaring.
 
     >>> import tensorgrad as torch
     >>> torch.matrix_exp(torch.zeros(2, 2))

@@ -1,4 +1,4 @@
-"""Norms of matrices, and their condition numbers."""
+"""Matrix norms and condition numbers."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ def _matrix_dims(name: str, x: Tensor, dim) -> tuple[int, int]:
 
 
 def _largest(x: Tensor, dim: int, keepdim: bool) -> Tensor:
-    """The largest of what is not negative; 0 of nothing."""
+    """Returns the largest of nonnegative values; 0 if there are none."""
     return x.amax(dim, keepdim) if x._array.shape[dim] else x.sum(dim, keepdim)
 
 
 def matrix_norm(input: Tensor, ord="fro", dim=(-2, -1), keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
-    """A norm of matrices: "fro" (Frobenius), "nuc" (nuclear), ±inf (row sums), ±1 (column sums), ±2 (singular values).
+    """Computes a matrix norm over the two dimensions `dim`: the Frobenius norm, or the one given by `ord`.
 
-    Of sums and singular values it is the largest, or for a negative order the smallest. `dim` names the rows and the
-    columns; with `keepdim` they stay, of size 1.
+    `ord` is "fro" (Frobenius), "nuc" (nuclear: the sum of the singular values), or a number for the largest or, if
+    negative, the smallest of the row sums (±inf), column sums (±1) or singular values (±2). `dim` lists the dimension
+    of the rows and that of the columns; with `keepdim` they are kept with size 1.
 
-    Raises: RuntimeError for another order, or dimensions that are not two.
+    Raises:
+        RuntimeError: If the order is not supported, or `dim` is not two dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.matrix_norm(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
@@ -67,9 +69,10 @@ def matrix_norm(input: Tensor, ord="fro", dim=(-2, -1), keepdim: bool = False, *
 
 
 def norm(input: Tensor, ord=None, dim=None, keepdim: bool = False, *, out=None, dtype=None) -> Tensor:
-    """A vector norm over one dimension (or all), a matrix norm over two: what `ord` and `dim` say.
+    """Computes a vector norm over one dimension (or all), or a matrix norm over two, depending on `ord` and `dim`.
 
-    Raises: RuntimeError where neither says which is meant, or there are more dimensions than two.
+    Raises:
+        RuntimeError: If `ord` and `dim` do not determine which, or there are more than two dimensions in `dim`.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.norm(torch.tensor([3.0, 4.0]))
@@ -85,18 +88,20 @@ def norm(input: Tensor, ord=None, dim=None, keepdim: bool = False, *, out=None, 
     two = len(dims) == 2 if dims is not None else input.ndim == 2
     if ord is not None and two:
         return matrix_norm(input, ord, dims or (0, 1), keepdim, dtype=dtype, out=out)
-    if isinstance(ord, str):  # has no meaning for vectors: says so
+    if isinstance(ord, str):  # not defined for vectors: raises
         return matrix_norm(input, ord, (-2, -1) if dims is None else dims[0], keepdim, dtype=dtype, out=out)
-    if ord is None and dims is None:  # all elements, whatever the shape
+    if ord is None and dims is None:  # all elements, for any shape
         dims = tuple(range(input.ndim))
     return store_out("linalg_norm", out, vector_norm(input, 2 if ord is None else ord, dims, keepdim, dtype=dtype))
 
 
 def cond(input: Tensor, p=None, *, out=None) -> Tensor:
-    """The condition number ‖A‖ ‖A⁻¹‖ in the norm `p`, by default the ratio of the extreme singular values; of singular
-    matrices it is infinite.
+    """Computes the condition number ‖A‖ ‖A⁻¹‖ in the norm `p`, by default the ratio of the extreme singular values.
 
-    Raises: RuntimeError for another norm, or matrices that are not square where they must be.
+    For singular matrices it is infinite.
+
+    Raises:
+        RuntimeError: If the norm is not supported, or matrices are not square where they must be.
 
     >>> import tensorgrad as torch
     >>> torch.linalg.cond(torch.tensor([[4.0, 0.0], [0.0, 2.0]]))

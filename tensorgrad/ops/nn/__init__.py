@@ -1,1 +1,1 @@
-"""What neural networks are made of: convolutions, pooling, normalisation, activations, attention, losses."""
+"""Building blocks of neural networks: convolutions, pooling, normalization, activations, attention, losses."""

@@ -1,7 +1,7 @@
-"""Activations: the nonlinearities between layers, `torch.nn.functional.relu` and its like.
+"""Activations: the nonlinearities between layers, such as `torch.nn.functional.relu`.
 
-Each has a fused kernel, and a fused one for its gradient. Where the slope is constant piece by piece, the gradient is
-an op (`*_grad`), whose own derivative is itself; the others have a backward kernel.
+Each has a fused kernel, and a fused one for its gradient. If the slope is piecewise constant, the gradient is an op
+(`*_grad`) that is its own derivative; the others have a backward kernel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tensorgrad.tensor import Tensor
 
 
 def _floats(name: str):
-    """A check before the kernel: an activation that has no meaning for integers and complex numbers."""
+    """Makes a check that runs before the kernel: the activation does not support integers and complex numbers."""
 
     def prepare(x, *params):
         if x.dtype.kind not in "fV":
@@ -32,13 +32,13 @@ def _floats(name: str):
 
 
 def _row(signature: str, kernel: str, *, where="", **row):
-    """An activation of floating-point numbers. Its in-place method is `_in_place(row)`."""
+    """Declares an activation of floating-point tensors. Its in-place method is `_in_place(row)`."""
     name = signature.partition("(")[0]
     return pointwise(signature, f"activation.{kernel}", where=where, in_place=False, prepare=_floats(name), **row)
 
 
 def _grad(signature: str, **row):
-    """The gradient of an activation, as an op: from `grad` and the activation's input (or result)."""
+    """Declares the gradient of an activation as an op of `grad` and the activation's input (or result)."""
     name = signature.partition("(")[0]
     return pointwise(signature, f"activation.{name}", where="", in_place=False, **row)
 
@@ -47,7 +47,7 @@ def _replaced(row, input: Tensor, *params) -> Tensor:
     return inplace.replace(input, row, params, {})
 
 
-def _functional_(name: str, function, places: str = "functional") -> None:
+def _functional_(name: str, function, where: str = "functional") -> None:
     """Exposes `name_`, the in-place form of an activation that takes `inplace=`."""
 
     def method(input, *args, **kwargs):
@@ -55,14 +55,14 @@ def _functional_(name: str, function, places: str = "functional") -> None:
 
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = f"In-place version of `{name}`: writes the result into `input` and returns it."
-    export(f"{name}_", method, places)
+    export(f"{name}_", method, where)
 
 
-# --- relu and other piecewise linear ones ---------------------------------------------------------------------------
+# --- relu and other piecewise linear functions ----------------------------------------------------------------------
 
 
 def _zero(g):
-    """The derivative of a slope that is constant wherever it exists. There is one: asked for, it is not "unused"."""
+    """The derivative of a piecewise constant slope: zeros, not None, so that its input does not count as unused."""
     return g.new_zeros(g._array.shape)
 
 
@@ -103,7 +103,7 @@ _hardswish = _row("hardswish(input)", "hardswish", backward_kernel="activation.h
 
 
 def _shrink_grad(xp, g, x, limit):
-    return xp.where((x < -limit) | (x > limit), g, g.dtype.type(0))  # nan counts as within
+    return xp.where((x < -limit) | (x > limit), g, g.dtype.type(0))  # NaN counts as within the limits
 
 
 _hardshrink = pointwise("hardshrink(input, lambd: number)", "pointwise.hardshrink", where="", in_place=False,
@@ -118,7 +118,7 @@ shrink_grad: Callable = pointwise("shrink_grad(grad, input, lambd: number)", _sh
 
 @composite("functional")
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(input, 0).
+    """Computes max(input, 0).
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.relu(torch.tensor([-1.0, 2.0]))
@@ -129,7 +129,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 @composite("function functional")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """`input` where it exceeds `threshold`, else `value`.
+    """Returns `input` where it exceeds `threshold`, else `value`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.threshold(torch.tensor([0.5, 2.0]), 1, -1)
@@ -140,7 +140,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 @composite("functional")
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """`input` where positive, else `negative_slope · input`.
+    """Returns `input` where it is positive, else `negative_slope · input`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.leaky_relu(torch.tensor([-1.0, 2.0]), 0.1)
@@ -151,7 +151,10 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 @composite("functional")
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    """`input` limited to [min_val, max_val]. Raises: ValueError if these cross.
+    """Clamps `input` to [min_val, max_val].
+
+    Raises:
+        ValueError: If `min_val` is greater than `max_val`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.hardtanh(torch.tensor([-2.0, 0.5]))
@@ -166,7 +169,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
 
 @composite("functional")
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """`input` limited to [0, 6].
+    """Clamps `input` to [0, 6].
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.relu6(torch.tensor([-1.0, 2.0, 8.0]))
@@ -177,7 +180,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 @composite("functional")
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """`relu6(input + 3) / 6`.
+    """Computes `relu6(input + 3) / 6`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.hardsigmoid(torch.tensor([-4.0, 0.0, 4.0]))
@@ -188,7 +191,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
 @composite("functional")
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """`input · relu6(input + 3) / 6` (A. Howard et al., arXiv:1905.02244).
+    """Computes `input · relu6(input + 3) / 6` (A. Howard et al., arXiv:1905.02244).
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.hardswish(torch.tensor([-4.0, 1.0, 4.0]))
@@ -199,7 +202,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 @composite("function functional method")
 def hardshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
-    """`input`, but 0 within [-lambd, lambd].
+    """Returns `input`, but 0 where it is within [-lambd, lambd].
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.hardshrink(torch.tensor([0.2, 2.0]))
@@ -210,7 +213,10 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
 
 @composite("functional")
 def softshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
-    """`input` moved towards 0 by `lambd`, 0 within it. Raises: RuntimeError for a negative `lambd`.
+    """Moves `input` towards 0 by `lambd`; values within [-lambd, lambd] become 0.
+
+    Raises:
+        RuntimeError: If `lambd` is negative.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.softshrink(torch.tensor([0.2, 2.0]))
@@ -226,7 +232,7 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
     return _softshrink(input, lambd, out=out)
 
 
-# --- from exponentials ---------------------------------------------------------------------------------------------
+# --- based on exponentials -----------------------------------------------------------------------------------------
 
 _gelu = _row("gelu(input, approximate: str)", "gelu", backward_kernel="activation.gelu_grad",
              input=lambda g, input, approximate: g * _gelu_slope(input, approximate))  # fmt: skip
@@ -271,9 +277,12 @@ def _mish_slope(x):
 
 @composite("functional")
 def gelu(input: Tensor, *, approximate: str = "none", out=None) -> Tensor:
-    """`input · Φ(input)`, Φ the normal distribution (D. Hendrycks, K. Gimpel, arXiv:1606.08415), or its "tanh" form.
+    """Computes `input · Φ(input)`, where Φ is the standard normal distribution function, or its "tanh" approximation.
 
-    Raises: RuntimeError for another `approximate`.
+    Source: D. Hendrycks, K. Gimpel, arXiv:1606.08415.
+
+    Raises:
+        RuntimeError: If `approximate` is neither "none" nor "tanh".
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.gelu(torch.tensor([-1.0, 2.0]))
@@ -286,7 +295,7 @@ def gelu(input: Tensor, *, approximate: str = "none", out=None) -> Tensor:
 
 @composite("functional")
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """`input · sigmoid(input)`, also called swish (S. Elfwing et al., arXiv:1702.03118).
+    """Computes `input · sigmoid(input)`, also called swish (S. Elfwing et al., arXiv:1702.03118).
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.silu(torch.tensor([-1.0, 2.0]))
@@ -297,7 +306,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 @composite("functional")
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """`input · tanh(softplus(input))` (D. Misra, arXiv:1908.08681).
+    """Computes `input · tanh(softplus(input))` (D. Misra, arXiv:1908.08681).
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.mish(torch.tensor([0.0, 1.0]))
@@ -308,7 +317,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 @composite("functional")
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out=None) -> Tensor:
-    """`log(1 + exp(beta · input)) / beta`, and `input` where `beta · input > threshold`.
+    """Computes `log(1 + exp(beta · input)) / beta`; returns `input` where `beta · input > threshold`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.softplus(torch.tensor([0.0, 30.0]))
@@ -319,7 +328,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out=N
 
 @composite("functional")
 def logsigmoid(input: Tensor, *, out=None) -> Tensor:
-    """`log(sigmoid(input))`, without underflow.
+    """Computes `log(sigmoid(input))` without underflow.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.logsigmoid(torch.tensor([0.0]))
@@ -330,7 +339,7 @@ def logsigmoid(input: Tensor, *, out=None) -> Tensor:
 
 @composite("functional")
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """`input` where positive, else `alpha · (exp(input) - 1)` (D.-A. Clevert et al., arXiv:1511.07289).
+    """Returns `input` where it is positive, else `alpha · (exp(input) - 1)` (D.-A. Clevert et al., arXiv:1511.07289).
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.elu(torch.tensor([-1.0, 2.0]))
@@ -341,7 +350,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 @composite("function functional")
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """The self-normalising `elu` with fixed alpha and scale (G. Klambauer et al., arXiv:1706.02515).
+    """The self-normalizing `elu` with fixed alpha and scale (G. Klambauer et al., arXiv:1706.02515).
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.selu(torch.tensor([-1.0, 2.0]))
@@ -352,9 +361,10 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 @composite("function functional")
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """`input` where positive, else `alpha · (exp(input / alpha) - 1)` (J. T. Barron, arXiv:1704.07483).
+    """Returns `input` where it is positive, else `alpha · (exp(input / alpha) - 1)` (J. T. Barron, arXiv:1704.07483).
 
-    Raises: RuntimeError if alpha is 0.
+    Raises:
+        RuntimeError: If `alpha` is 0.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.celu(torch.tensor([-1.0, 2.0]))
@@ -367,7 +377,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 @composite("functional")
 def softsign(input: Tensor) -> Tensor:
-    """`input / (1 + |input|)`.
+    """Computes `input / (1 + |input|)`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.softsign(torch.tensor([-1.0, 3.0]))
@@ -378,7 +388,7 @@ def softsign(input: Tensor) -> Tensor:
 
 @composite("functional")
 def tanhshrink(input: Tensor) -> Tensor:
-    """`input - tanh(input)`.
+    """Computes `input - tanh(input)`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.tanhshrink(torch.tensor([-1.0, 1.0]))
@@ -387,7 +397,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     return input - input.tanh()
 
 
-# --- with parameters, or randomness --------------------------------------------------------------------------------
+# --- with parameters or randomness ---------------------------------------------------------------------------------
 
 _prelu = pointwise("prelu(input, weight)", lambda xp, x, weight: xp.where(x > 0, x, x * weight), where="",
                    in_place=False, backward_name="PreluKernelBackward0",
@@ -397,9 +407,10 @@ _prelu = pointwise("prelu(input, weight)", lambda xp, x, weight: xp.where(x > 0,
 
 @composite("function functional method")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """`input` where positive, else `weight · input`; one weight, or one per channel (dimension 1).
+    """Returns `input` where it is positive, else `weight · input`, with one weight or one per channel (dimension 1).
 
-    Raises: RuntimeError if there are as many weights as neither.
+    Raises:
+        RuntimeError: If the number of weights is neither one nor the number of channels.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.prelu(torch.tensor([-1.0, 2.0]), torch.tensor([0.5]))
@@ -430,9 +441,10 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 @composite("functional")
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """Half of the channels, gated by the sigmoid of the other half (Y. Dauphin et al., arXiv:1612.08083).
+    """Multiplies one half of dimension `dim` by the sigmoid of the other half (Y. Dauphin et al., arXiv:1612.08083).
 
-    Raises: RuntimeError unless dimension `dim` has an even size.
+    Raises:
+        RuntimeError: If the size of `dim` is odd.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.glu(torch.tensor([1.0, 0.0]))
@@ -451,7 +463,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """`leaky_relu` with a slope drawn for each non-positive element from [lower, upper]; its mean when not training.
+    """Applies `leaky_relu` with a random slope from [lower, upper] per non-positive element; the mean if not training.
 
     Source: B. Xu et al., arXiv:1505.00853.
 

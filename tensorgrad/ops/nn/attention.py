@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, fused; its twin in simple ops says what it computes.
+"""Scaled dot-product attention, as a fused op; its twin in simple ops defines what it computes.
 
 Source: Vaswani et al., "Attention is all you need", 2017.
 """
@@ -19,7 +19,7 @@ from tensorgrad.tensor import Tensor, share
 
 
 def _weights(query, key, attn_mask, is_causal, scale):
-    """The attention weights: softmax(scale · query keyᵀ + mask); 0 for a query that may look at nothing."""
+    """Returns the attention weights: softmax(scale · query keyᵀ + mask); 0 for a query with all keys masked."""
     scores = query.matmul(key.transpose(-2, -1)) * scale
     hidden = None
     if is_causal:
@@ -48,7 +48,7 @@ def _shapes(q, k, v, *rest):
     return [((*lead, q.shape[-2], v.shape[-1]), q.dtype), ((*lead, q.shape[-2], k.shape[-2]), wide)]
 
 
-# Kept as `p` are the weights or, by the compiled kernel, the logarithms of their sums, (*, L).
+# The output `p` that is kept holds the weights or, with the compiled kernel, the logarithms of their sums, (*, L).
 _attention = op(
     "attention(query, key, value, attn_mask=None, dropout_mask=None, is_causal: bool = False, scale: float = 1.0)",
     lambda xp, q, k, v, mask, dropout_mask, is_causal, scale: kernels.attention(
@@ -67,7 +67,7 @@ _attention = op(
 
 
 def _check(query, key, value, attn_mask, is_causal) -> None:
-    """Raises: RuntimeError in PyTorch's words for tensors that do not go together."""
+    """Raises: RuntimeError, with PyTorch's messages, for tensors that do not fit together."""
     q, k, v = query._array, key._array, value._array
     if min(q.ndim, k.ndim, v.ndim) < 2:
         raise RuntimeError(
@@ -96,14 +96,14 @@ def _check(query, key, value, attn_mask, is_causal) -> None:
 
 
 class _Shape:
-    """A shape that the checks of products read."""
+    """A shape, for the shape checks of matrix products."""
 
     def __init__(self, shape, dtype):
         self.shape, self.ndim, self.dtype = tuple(shape), len(shape), dtype
 
 
 def _check_sizes(query, key, value, attn_mask) -> tuple[int, ...]:
-    """The shape of the attention weights. Raises: RuntimeError where sizes do not fit."""
+    """Returns the shape of the attention weights. Raises: RuntimeError if the sizes do not fit."""
     q, k, v = query._array, key._array, value._array
     if (
         q.shape[-1] != k.shape[-1]
@@ -130,17 +130,18 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """softmax(scale · query keyᵀ + mask) value.
+    """Computes scaled dot-product attention: softmax(scale · query keyᵀ + mask) value.
 
     Args:
         query, key, value: (*, L, E), (*, S, E), (*, S, V); leading dimensions broadcast. The result is (*, L, V).
-        attn_mask: broadcasts to (*, L, S): boolean (True: look there) or added to the scores.
+        attn_mask: broadcasts to (*, L, S); boolean (True: attend) or added to the scores.
         dropout_p: the probability of dropping each weight (always applied if positive).
-        is_causal: query i looks at keys 0 .. i only.
-        scale: 1 / √E unless given.
-        enable_gqa: key and value may have fewer heads (dimension -3), each shared by several of the query's.
+        is_causal: whether query i attends to keys 0 .. i only.
+        scale: the factor of the scores, 1 / √E unless given.
+        enable_gqa: whether key and value may have fewer heads (dimension -3), each shared by several query heads.
 
-    Raises: RuntimeError for dtypes or sizes that do not go together.
+    Raises:
+        RuntimeError: If the dtypes or sizes do not fit together.
 
     >>> import tensorgrad as torch
     >>> q = k = v = torch.eye(2)

@@ -1,7 +1,7 @@
-"""Rows in bags: reductions over parts of the first dimension that differ in length.
+"""Bags of rows: reductions over segments of the first dimension that differ in length.
 
-`rows` (K, width) lie bag after bag; `bags` (K) is the number of each row's bag. `embedding_bag` and `segment_reduce`
-are made of these.
+`rows` (K, width) are sorted by bag; `bags` (K) is the bag index of each row. `embedding_bag` and `segment_reduce` are
+built on these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _per_bag(rows, bags, count, *rest):
 
 
 def _spread(g: Tensor, bags: Tensor, weights: Tensor | None = None) -> Tensor:
-    """To each row what its bag got, times its weight."""
+    """Gives each row the gradient of its bag, times its weight."""
     g = g.index_select(0, bags)
     return g if weights is None else g * weights.unsqueeze(1)
 
@@ -43,7 +43,7 @@ lookup: Callable = op(
 lookup_grad: Callable = op(
     "bag_lookup_grad(g, indices, starts=None, count: int = 0, mean: bool = False)", "bag.lookup_grad", where="",
     shape=lambda g, indices, starts, count, mean: ((count, g.shape[1]), g.dtype),
-    g=lambda g, indices, starts, mean: lookup(g, indices, starts, mean),  # of a linear function, the function again
+    g=lambda g, indices, starts, mean: lookup(g, indices, starts, mean),  # linear, so its derivative is the op itself
 )  # fmt: skip
 lookup_max = op(
     "bag_lookup_max(weight, indices)", "bag.lookup_max", where="", outputs=("out", "chosen"),
@@ -60,7 +60,7 @@ bag_argmax = op(
 
 
 def _extreme_slope(g, out, rows, bags, count):
-    """Rows that are as large (or small) as their bag's result share its gradient."""
+    """Rows that attain the extremum of their bag share its gradient."""
     hit = ((rows == _spread(out, bags)) | (rows != rows)).to(g.dtype)
     return hit * _spread(g / bag_sum(hit, bags, count).clamp(min=1), bags)
 

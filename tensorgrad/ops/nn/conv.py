@@ -1,7 +1,7 @@
-"""Convolution and its transpose, in one row each for one, two and three spatial dimensions.
+"""Convolution and its transpose, with one row each for one, two and three spatial dimensions.
 
-`conv`, its gradient by the input and its gradient by the weights are three corners of one trilinear form: the
-gradients of each are the other two, so derivatives of any order stay within these rows.
+`conv`, its gradient by the input and its gradient by the weights are the three partial derivatives of one trilinear
+form: the gradients of each are the other two, so derivatives of any order stay within these rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _conv_transpose_shape = lru_cache(maxsize=256)(kernels.conv_transpose_shape)
 
 
 def _check_types(x, w, bias, transposed=False):
-    """Raises: RuntimeError for two dtypes, or a bias that does not fit."""
+    """Raises: RuntimeError if the dtypes differ or the bias does not fit."""
     if x.dtype is not w.dtype and x.dtype != w.dtype and (transposed or bias is None or bias.dtype == x.dtype):
         raise RuntimeError(f"expected scalar type {scalar_type(x)} but found {scalar_type(w)}")
     if bias is not None and bias.dtype != x.dtype:
@@ -57,13 +57,13 @@ def _transpose_prepare(x, w, bias, stride, padding, output_padding, dilation, gr
 
 
 def _bias_gradient(g, bias_shape):
-    if g._array.shape[1:2] != bias_shape:  # without input channels PyTorch's result has none either
+    if g._array.shape[1:2] != bias_shape:  # in PyTorch, too, no input channels means no output channels
         return g.new_zeros(bias_shape)
     return g.sum((0, *range(2, g.ndim)))
 
 
 def _cropped(x: Tensor, shape: tuple) -> Tensor:
-    """`x` cut to `shape` at its far ends: a stride may leave room for windows that the forward pass did not have."""
+    """Crops `x` at the end to `shape`: a stride may leave room for windows that the forward pass did not have."""
     for dim, n in enumerate(shape):
         if x._array.shape[dim] != n:
             x = x.narrow(dim, 0, n)
@@ -71,7 +71,7 @@ def _cropped(x: Tensor, shape: tuple) -> Tensor:
 
 
 def _transposed_back(g: Tensor, weight: Tensor, shape: tuple, *settings) -> Tensor:
-    """The gradient of a transposed convolution for its input, which may be empty."""
+    """Returns the gradient of a transposed convolution for its input, which may be empty."""
     if not (math.prod(shape) and g.numel()):
         return g.new_zeros(shape)
     return _cropped(_conv(g, conj(weight), None, *settings), shape)
@@ -140,7 +140,7 @@ _conv_transpose = op(
 
 
 def _expanded(name: str, value, dims: int) -> tuple[int, ...]:
-    """A parameter as one int per spatial dimension. Raises: RuntimeError for another number of them."""
+    """Returns a parameter as one int per spatial dimension. Raises: RuntimeError for another number of values."""
     if value.__class__ is int:
         return (value,) * dims
     if value.__class__ is tuple and len(value) == dims:
@@ -165,7 +165,7 @@ def _expanded(name: str, value, dims: int) -> tuple[int, ...]:
 
 
 def _batched(name: str, dims: int, input: Tensor) -> bool:
-    """Whether the input has a batch dimension. Raises: RuntimeError for a wrong number of dimensions."""
+    """Returns whether the input has a batch dimension. Raises: RuntimeError for a wrong number of dimensions."""
     ndim = input._array.ndim
     if ndim not in (dims + 1, dims + 2):
         raise RuntimeError(
@@ -176,7 +176,7 @@ def _batched(name: str, dims: int, input: Tensor) -> bool:
 
 
 def _spatial(input: Tensor, weight: Tensor, stride, dims: int) -> int:
-    """The number of spatial dimensions that the weight has. Raises: RuntimeError unless the input agrees."""
+    """Returns the number of the weight's spatial dimensions. Raises: RuntimeError unless the input has as many."""
     found = weight._array.ndim - 2
     if found != dims:
         given = [stride] * dims if stride.__class__ is int else stride
@@ -189,11 +189,11 @@ def _spatial(input: Tensor, weight: Tensor, stride, dims: int) -> int:
 
 
 def _same_padding(input: Tensor, weight: Tensor, stride, dilation):
-    """`padding="same"`: the (padded) input, and what is left to pad on both sides."""
+    """For `padding="same"`, returns the (padded) input, and the remaining padding for both sides."""
     if any(s != 1 for s in stride):
         raise RuntimeError("padding='same' is not supported for strided convolutions")
     totals = [d * (k - 1) for k, d in zip(weight._array.shape[2:], dilation, strict=True)]
-    if any(t % 2 for t in totals):  # one more at the far side
+    if any(t % 2 for t in totals):  # pad one more at the end
         amounts = [a for t in reversed(totals) for a in (0, t % 2)]
         input = pad(input, amounts)
     return input, tuple(t // 2 for t in totals)
@@ -222,19 +222,21 @@ def _forward(dims: int):
         return result if batched else result.squeeze(0)
 
     letters = ("L", "H, W", "D, H, W")[dims - 1]
-    conv.__doc__ = f"""Convolution (cross-correlation) over {dims} spatial dimension{"s" * (dims > 1)}.
+    conv.__doc__ = f"""Convolves (cross-correlates) over {dims} spatial dimension{"s" * (dims > 1)}.
 
     Args:
-        input: (N, C, {letters}), or (C, {letters}) without a batch.
+        input: (N, C, {letters}), or (C, {letters}) without a batch dimension.
         weight: (out channels, C / groups, *kernel).
         bias: (out channels,) or None.
         stride, padding, dilation: an int, or one for each dimension; `padding` may also be "valid" (none) or "same"
-            (as much as keeps the size; stride 1 only).
-        groups: blocks of channels that do not see each other.
+            (enough to keep the size; stride 1 only).
+        groups: the number of groups of channels that are convolved independently.
 
-    Returns: (N, out channels, ...), of size ⌊(n + 2 padding - dilation (kernel - 1) - 1) / stride⌋ + 1 for each n.
+    Returns:
+        A tensor (N, out channels, ...), of size ⌊(n + 2 padding - dilation (kernel - 1) - 1) / stride⌋ + 1 for each n.
 
-    Raises: RuntimeError for sizes or dtypes that do not fit together.
+    Raises:
+        RuntimeError: If the sizes or dtypes do not fit together.
 
     >>> import tensorgrad as torch
     >>> x, w = torch.ones(1, 3, {", ".join("8" * dims)}), torch.ones(4, 3, {", ".join("3" * dims)})
@@ -269,18 +271,20 @@ def _transposed(dims: int):
         return result if batched else result.squeeze(0)
 
     letters = ("L", "H, W", "D, H, W")[dims - 1]
-    conv.__doc__ = f"""The transpose of `conv{dims}d`: every input element is spread over a window of the result.
+    conv.__doc__ = f"""The transpose of `conv{dims}d`: every input element contributes to a window of the result.
 
     Args:
-        input: (N, C, {letters}), or (C, {letters}) without a batch.
+        input: (N, C, {letters}), or (C, {letters}) without a batch dimension.
         weight: (C, out channels / groups, *kernel).
-        output_padding: added to the far side of the result's size.
+        output_padding: added to the size of the result, at the end.
         (others as in `conv{dims}d`)
 
-    Returns: (N, out channels, ...), of size (n - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1
-    for each n.
+    Returns:
+        A tensor (N, out channels, ...), of size (n - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1
+        for each n.
 
-    Raises: RuntimeError for sizes or dtypes that do not fit together.
+    Raises:
+        RuntimeError: If the sizes or dtypes do not fit together.
 
     >>> import tensorgrad as torch
     >>> x, w = torch.ones(1, 3, {", ".join("4" * dims)}), torch.ones(3, 2, {", ".join("2" * dims)})
@@ -299,7 +303,7 @@ for _function in (_forward, _transposed):
 
 @composite("function")
 def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups) -> Tensor:
-    """The convolution under all of `conv1d` ... `conv_transpose3d`; `input` (N, C, *S) has a batch dimension.
+    """The common implementation of `conv1d` ... `conv_transpose3d`; `input` (N, C, *S) has a batch dimension.
 
     >>> import tensorgrad as torch
     >>> x, w = torch.ones(1, 1, 4), torch.ones(1, 1, 2)
@@ -318,12 +322,13 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
 
 @composite("function functional")
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """`conv1d` laid out (time, batch, channels): of (T, N, C) with a weight (K, C, D) and a bias (D); (T', N, D).
+    """Computes `conv1d` in the layout (time, batch, channels): (T, N, C), weight (K, C, D), bias (D) to (T', N, D).
 
     Args:
-        pad: zeros before the first and after the last time.
+        pad: the number of zeros before the first and after the last time step.
 
-    Raises: RuntimeError for sizes that do not fit together.
+    Raises:
+        RuntimeError: If the sizes do not fit together.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 2.0, 4.0]).reshape(3, 1, 1)
@@ -385,7 +390,7 @@ _fold = op(
 
 
 def _pairs(**parameters):
-    """Each parameter as two ints. Raises: RuntimeError for another number, or one that is too small."""
+    """Returns each parameter as two ints. Raises: RuntimeError for another number of values, or values too small."""
     found = []
     for name, value in parameters.items():
         values = (value,) * 2 if isinstance(value, int) else tuple(value)
@@ -407,9 +412,10 @@ def _described(kernel, dilation, padding) -> str:
 
 @composite("functional")
 def unfold(input: Tensor, kernel_size, dilation=1, padding=0, stride=1) -> Tensor:
-    """The windows of images (N, C, H, W) as columns, (N, C · taps, windows). Without a batch it works as well.
+    """Extracts the windows of images (N, C, H, W) as columns, (N, C · taps, windows). The batch dimension is optional.
 
-    Raises: RuntimeError if no window fits.
+    Raises:
+        RuntimeError: If no window fits.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.unfold(torch.ones(1, 2, 4, 4), 2).shape
@@ -439,9 +445,10 @@ def unfold(input: Tensor, kernel_size, dilation=1, padding=0, stride=1) -> Tenso
 
 @composite("functional")
 def fold(input: Tensor, output_size, kernel_size, dilation=1, padding=0, stride=1) -> Tensor:
-    """The transpose of `unfold`: columns (N, C · taps, windows) added up to images (N, C, *output_size).
+    """The transpose of `unfold`: sums columns (N, C · taps, windows) into images (N, C, *output_size).
 
-    Raises: RuntimeError if the columns are not as many, or as long, as the sizes say.
+    Raises:
+        RuntimeError: If the number or size of the columns does not match the other arguments.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.fold(torch.ones(1, 4, 4), (3, 3), 2)[0, 0]

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification (Graves et al., 2006): the loss of a sequence whose alignment is unknown."""
+"""Connectionist temporal classification (Graves et al., 2006): a loss for sequences whose alignment is unknown."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _ctc = op(
 
 
 def _lengths(name: str, lengths: Tensor | Sequence[int]) -> tuple[int, ...]:
-    """Lengths as Python numbers."""
+    """Returns lengths as Python ints."""
     if not isinstance(lengths, Tensor):
         if not isinstance(lengths, Sequence):
             raise TypeError(f"ctc_loss(): {name} must be a tensor or a tuple of ints, not {type(lengths).__name__}")
@@ -93,23 +93,26 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """-log of the probability that a sequence of distributions over labels and a blank spells the target.
+    """Computes -log of the probability that a sequence of distributions over labels and a blank spells the target.
 
-    A path chooses a label or the blank at each time; it spells what is left when repeated labels are merged and then
-    the blanks removed. The loss sums over all paths (Graves et al., 2006, *Connectionist Temporal Classification*).
+    A path chooses a label or the blank at each time step; it spells the sequence that remains after merging repeated
+    labels and then removing the blanks. The loss sums over all paths (Graves et al., 2006, *Connectionist Temporal
+    Classification*).
 
     Args:
-        log_probs: (T, N, C) or, of one sample, (T, C): logarithms of probabilities, as `log_softmax` returns them.
-        targets: class numbers without blanks: (N, S), padded with anything; or those of all samples in one dimension.
-        input_lengths, target_lengths: N numbers, how much of each sample counts.
-        blank: the class number of the blank.
+        log_probs: (T, N, C) or, for one sample, (T, C): log-probabilities, as returned by `log_softmax`.
+        targets: class indices without blanks: (N, S), with any padding; or those of all samples in one dimension.
+        input_lengths, target_lengths: the N lengths of the samples.
+        blank: the class index of the blank.
         reduction: "none"; "sum"; or "mean", of losses divided by the lengths of their targets.
-        zero_infinity: take targets too long for their inputs as a loss of 0 instead of infinity.
+        zero_infinity: whether targets that are too long for their inputs have the loss 0 instead of infinity.
 
-    The gradient is the one that matters before `log_softmax`: probabilities minus those given the target. It has no
-    derivative of its own.
+    The gradient is that with respect to the input of `log_softmax`: probabilities minus those given the target. It is
+    not differentiable itself.
 
-    Raises: RuntimeError for shapes and lengths that do not fit, IndexError for a class that is not there.
+    Raises:
+        RuntimeError: If shapes or lengths do not fit.
+        IndexError: If a class index is out of range.
 
     >>> import tensorgrad as torch
     >>> log_probs = torch.full((2, 1, 3), 1 / 3).log()  # two steps spell "1" as 1-1, 1-blank or blank-1

@@ -1,7 +1,7 @@
-"""Dropout: elements or whole channels set to zero at random, with PyTorch's choice from PyTorch's seed.
+"""Dropout: zeroes random elements or whole channels, the same ones as PyTorch for the same seed.
 
 Sources: Hinton et al., "Improving neural networks by preventing co-adaptation of feature detectors", 2012; Klambauer
-et al., "Self-normalizing neural networks", 2017 (the alpha kinds, which keep mean and variance).
+et al., "Self-normalizing neural networks", 2017 (alpha dropout, which keeps mean and variance).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tensorgrad.ops.create import check_tensor
 from tensorgrad.ops.random.sample import mask_like, stream_for
 from tensorgrad.tensor import Tensor
 
-SELU_FLOOR = 1.7580993408473766  # minus the limit of SELU at minus infinity: its scale times its alpha
+SELU_FLOOR = 1.7580993408473766  # minus the limit of SELU at -∞: scale · alpha
 
 
 def _check(p: float, error=RuntimeError) -> None:
@@ -45,31 +45,31 @@ def _dropped(input: Tensor, p: float, features: bool, alpha: bool, in_place: boo
             return fused
     shape = (*array.shape[:2], *[1] * (array.ndim - 2)) if features else None
     if not alpha:
-        noise = mask_like(input, shape, kernels.dropout_mask, p)
-        return input.mul_(noise) if in_place else input * noise
-    noise = mask_like(input, shape, kernels.bernoulli, 1 - p)
+        mask = mask_like(input, shape, kernels.dropout_mask, p)
+        return input.mul_(mask) if in_place else input * mask
+    mask = mask_like(input, shape, kernels.bernoulli, 1 - p)
     a = 1.0 / math.sqrt((SELU_FLOOR * SELU_FLOOR * p + 1) * (1 - p))
-    shift = (noise - 1) * (SELU_FLOOR * a) + SELU_FLOOR * a * p
-    noise = noise * a
-    return input.mul_(noise).add_(shift) if in_place else input * noise + shift
+    shift = (mask - 1) * (SELU_FLOOR * a) + SELU_FLOOR * a * p
+    mask = mask * a
+    return input.mul_(mask).add_(shift) if in_place else input * mask + shift
 
 
 def _fused(input: Tensor, p: float) -> Tensor | None:
-    """Dropout in one pass, on devices that can draw the same noise again for the gradient; None on others."""
+    """Applies dropout in one pass, on devices that can redraw the same mask for the gradient; else returns None."""
     if input._array.__class__ is np.ndarray:
         return None
     place = own_part("dropout_place", input._storage.__class__)
     return None if place is None else _philox(input, p, place(stream_for(input, None, "dropout"), input._array))
 
 
-# Linear in its input: the derivative drops the same places.
+# Linear in its input: the derivative drops the same elements.
 _philox = op("philox_dropout(input, p: float, place: any)", None, where="",
              input=lambda g, p, place: _philox(g, p, place), backward_name="NativeDropoutBackward0",
              shape=lambda x, p, place: x.shape)  # fmt: skip
 
 
 def _plain(name: str, features: bool, alpha: bool, doc: str) -> None:
-    """`torch.<name>(input, p, train)` and its in-place form."""
+    """Declares `torch.<name>(input, p, train)` and its in-place form."""
 
     def function(input: Tensor, p: float, train: bool) -> Tensor:
         _check(p)
@@ -81,13 +81,11 @@ def _plain(name: str, features: bool, alpha: bool, doc: str) -> None:
 
     for made, made_name in ((function, name), (in_place, f"{name}_")):
         made.__name__ = made.__qualname__ = made_name
-        made.__doc__ = doc + (" Written into `input`." if made is in_place else "")
+        made.__doc__ = doc + (" In place." if made is in_place else "")
         export(made_name, made, "function")
 
 
-_plain(
-    "dropout", False, False, "While training, zeroes each element with probability p and divides the others by 1 - p."
-)
+_plain("dropout", False, False, "In training, zeroes each element with probability p and divides the others by 1 - p.")
 _plain("feature_dropout", True, False, "`dropout` of whole channels, (N, C, *).")
 _plain("alpha_dropout", False, True, "`dropout` that keeps zero mean and unit variance after SELU.")
 _plain("feature_alpha_dropout", True, True, "`alpha_dropout` of whole channels, (N, C, *).")
@@ -95,9 +93,10 @@ _plain("feature_alpha_dropout", True, True, "`alpha_dropout` of whole channels, 
 
 @composite("functional")
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """While training, sets each element to 0 with probability `p` and divides the others by 1 - p.
+    """In training, sets each element to 0 with probability `p` and divides the others by 1 - p.
 
-    Raises: ValueError for `p` outside [0, 1].
+    Raises:
+        ValueError: If `p` is outside [0, 1].
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -111,7 +110,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 @composite("functional")
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """While training, sets elements to SELU's floor with probability `p`, then restores mean 0 and variance 1.
+    """In training, sets elements to SELU's minimum with probability `p`, then restores mean 0 and variance 1.
 
     Source: Klambauer et al., "Self-Normalizing Neural Networks", arXiv:1706.02515.
 
@@ -127,7 +126,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
 
 @composite("functional")
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """`alpha_dropout` of whole channels of (N, C, *).
+    """Applies `alpha_dropout` to whole channels of (N, C, *).
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -143,7 +142,10 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
 
 @composite("functional")
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """`dropout` of whole channels of (N, C, L) or (C, L). Raises: RuntimeError for another number of dimensions.
+    """Applies `dropout` to whole channels of (N, C, L) or (C, L).
+
+    Raises:
+        RuntimeError: If the number of dimensions is neither 2 nor 3.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -165,7 +167,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 @composite("functional")
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """`dropout` of whole channels of (N, C, H, W); three dimensions are taken as (N, C, L).
+    """Applies `dropout` to whole channels of (N, C, H, W); three dimensions are interpreted as (N, C, L).
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -190,7 +192,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 @composite("functional")
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """`dropout` of whole channels of (N, C, D, H, W) or (C, D, H, W).
+    """Applies `dropout` to whole channels of (N, C, D, H, W) or (C, D, H, W).
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -227,7 +229,7 @@ def _channels(input: Tensor, p: float, training: bool, in_place: bool, batched: 
 
 @composite("function")
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    """`dropout` that also returns which elements were kept, as a bool tensor.
+    """Applies `dropout` and also returns which elements were kept, as a bool tensor.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -243,5 +245,5 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     if place is not None:
         where = place(stream_for(input, None, "dropout"), input._array)
         return _philox(input, p, where), _philox(input.new_ones(input.shape), p, where).to(dtypes.bool)
-    noise = mask_like(input, None, kernels.bernoulli, 1 - p)
-    return input * noise * (1.0 / (1.0 - p)), noise.to(dtypes.bool)
+    mask = mask_like(input, None, kernels.bernoulli, 1 - p)
+    return input * mask * (1.0 / (1.0 - p)), mask.to(dtypes.bool)

@@ -1,4 +1,4 @@
-"""Tables looked up by number: `embedding`, and its table of ones, `one_hot`."""
+"""Table lookup by index: `embedding`, and the corresponding `one_hot`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tensorgrad.tensor import Tensor
 
 @composite("functional", name="one_hot")
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """A new last dimension, with a 1 at the place that the class number names and 0 elsewhere; int64.
+    """Adds a last dimension with a 1 at the class index and 0 elsewhere; int64.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.one_hot(torch.tensor([1, 0]), 3)
@@ -75,7 +75,7 @@ _uses = op("embedding_uses(indices, count: int, dtype: any)", "scatter.uses", wh
 
 
 def _rows_again(gg, indices, padding_idx, scale_grad_by_freq):
-    """The derivative of `embedding_grad`, which is linear: the rows of `gg`, as the gradients were weighted."""
+    """The derivative of `embedding_grad`, which is linear: looks up rows of `gg`, with the weights of the gradients."""
     rows = _embedding(gg, indices, -1, False)
     if scale_grad_by_freq:
         rows = rows / _uses(indices, gg._array.shape[0], gg._array.dtype.name).unsqueeze(-1)
@@ -87,7 +87,7 @@ def _rows_again(gg, indices, padding_idx, scale_grad_by_freq):
 @composite("function", name="embedding")
 def _torch_embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
                      sparse: bool = False) -> Tensor:  # fmt: skip
-    """The rows of the table `weight` that `indices` name; see `torch.nn.functional.embedding`.
+    """Returns the rows of the table `weight` at `indices`; see `torch.nn.functional.embedding`.
 
     >>> import tensorgrad as torch
     >>> torch.embedding(torch.tensor([[0.0, 0.1], [1.0, 1.1], [2.0, 2.1]]), torch.tensor([2, 0]))
@@ -99,9 +99,11 @@ def _torch_embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, sca
 
 @composite("function")
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
-    """Shrinks, in place, those rows of the table `input` that `indices` name and whose norm exceeds `max_norm`.
+    """Scales down, in place, the rows of the table `input` at `indices` whose norm exceeds `max_norm`; returns `input`.
 
-    Returns `input`. Raises: IndexError for a row that does not exist, RuntimeError for a table not of two dimensions.
+    Raises:
+        IndexError: If an index is out of range.
+        RuntimeError: If `input` does not have two dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.embedding_renorm_(torch.tensor([[3.0, 4.0], [6.0, 8.0]]), torch.tensor([1]), 5.0, 2.0)
@@ -126,11 +128,13 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
 @composite("functional")
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
               norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:  # fmt: skip
-    """The rows of the table `weight` (rows, width) that `input` (any shape, int64 or int32) names.
+    """Returns the rows of the table `weight` (rows, width) at the indices `input` (any shape, int64 or int32).
 
-    Row `padding_idx` gets no gradient; `scale_grad_by_freq` divides a row's gradient by how often it is used;
-    `max_norm` first shrinks (in place) the used rows whose norm is larger. Gradients are dense also with `sparse`.
-    Raises: IndexError for a row that does not exist.
+    Row `padding_idx` gets no gradient. `scale_grad_by_freq` divides a row's gradient by the number of times it is used.
+    `max_norm` first scales down, in place, the used rows whose norm is larger. Gradients are dense even with `sparse`.
+
+    Raises:
+        IndexError: If an index is out of range.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.embedding(torch.tensor([1, 1]), torch.tensor([[0.0], [5.0]]))

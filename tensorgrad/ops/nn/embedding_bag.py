@@ -1,4 +1,4 @@
-"""Bags of embeddings: rows of a table that are summed, averaged or maximised over as they are looked up."""
+"""Bags of embeddings: looks up rows of a table and sums, averages or maximizes over them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def _torch_embedding_bag(
     sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """`torch.nn.functional.embedding_bag` with its by-products; `mode` is 0 for sums, 1 for means, 2 for maxima.
+    """`torch.nn.functional.embedding_bag` with its intermediate results; `mode`: 0 sum, 1 mean, 2 max.
 
     Returns:
-        the bags (B, width); the bag of each index; how many indices count in each bag (zeros for sums); and in mode 2
-        the row of the table that each maximum came from (B, width), else the third once more.
+        The bags (B, width); the bag of each index; how many indices count in each bag (zeros for sums); and in mode 2
+        the row of the table that each maximum came from (B, width), else the third result again.
 
     >>> import tensorgrad as torch
     >>> table = torch.tensor([[1.0], [2.0], [4.0]])
@@ -43,8 +43,8 @@ def _torch_embedding_bag(
     indices = indices.reshape(-1)
     padding_idx = _check_bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
     count = offsets._array.shape[0] - include_last_offset
-    # What follows the last bag is in none; except that PyTorch counts it to the last one wherever its fastest loop,
-    # for sums and means of every row in single precision or less, does not apply.
+    # Indices after the last bag belong to none. But PyTorch counts them in the last bag wherever its fastest loop, for
+    # sums and means of every row in single precision or less, does not apply.
     if include_last_offset and count and (padding_idx >= 0 or mode == 2 or weight._array.dtype.itemsize == 8):
         offsets, include_last_offset = offsets[:-1], False
     if (include_last_offset or not count) and not offsets.is_meta:
@@ -75,20 +75,21 @@ def embedding_bag(
     scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
     per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """The sum, mean or maximum over bags of rows of the table `weight` (rows, width): a tensor (B, width).
+    """Computes the sum, mean or maximum over bags of rows of the table `weight` (rows, width): a tensor (B, width).
 
     Args:
-        input: (B, n) row numbers, n in each bag; or those of all bags in one dimension.
-        offsets: (B) where each bag begins in a one-dimensional `input`; with `include_last_offset` (B + 1), the last
-            one being the end of the last bag.
-        max_norm: first shrinks, in place, the used rows whose `norm_type`-norm is larger.
-        scale_grad_by_freq: divides a row's gradient by how often it is used.
+        input: row indices, (B, n) with n in each bag; or those of all bags in one dimension.
+        offsets: (B) where each bag starts in a one-dimensional `input`; with `include_last_offset`, (B + 1), where the
+            last one is the end of the last bag.
+        max_norm: if given, first scales down, in place, the used rows whose `norm_type`-norm is larger.
+        scale_grad_by_freq: whether to divide a row's gradient by the number of times it is used.
         mode: "sum", "mean" or "max". An empty bag gives zeros.
-        sparse: accepted; gradients are always dense.
-        per_sample_weights: like `input`, a factor for each looked-up row of a sum.
-        padding_idx: the number of a row that does not count and gets no gradient.
+        sparse: accepted, but gradients are always dense.
+        per_sample_weights: of the shape of `input`: a factor for each looked-up row of a sum.
+        padding_idx: the index of a row that is ignored and gets no gradient.
 
-    Raises: ValueError or RuntimeError for arguments that do not fit together.
+    Raises:
+        ValueError, RuntimeError: If the arguments do not fit together.
 
     >>> import tensorgrad as torch
     >>> table = torch.tensor([[1.0], [2.0], [4.0]])
@@ -140,7 +141,7 @@ def embedding_bag(
 
 
 def _flat(input: Tensor, offsets, per_sample_weights, include_last_offset: bool):
-    """Indices of one dimension with the offsets of their bags, and the weights. Raises: ValueError."""
+    """Returns one-dimensional indices with the offsets of their bags, and the weights. Raises: ValueError."""
     if input.ndim == 1:
         if offsets is None or offsets.ndim != 1:
             raise ValueError(f"offsets has to be a 1D Tensor{' but got None' if offsets is None else ''}")
@@ -160,7 +161,7 @@ def _flat(input: Tensor, offsets, per_sample_weights, include_last_offset: bool)
 
 
 def _bag_max(rows: Tensor, indices: Tensor, bags: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest elements of each bag's rows, and which row of the table they are from; zeros for empty bags."""
+    """Returns each bag's maxima, and the rows of the table they are from; zeros for empty bags."""
     if not rows._array.shape[0]:
         return bag_sum(rows, bags, count), indices.new_zeros((count, rows._array.shape[1]))
     at = bag_argmax(rows.detach(), bags, count)
@@ -170,8 +171,8 @@ def _bag_max(rows: Tensor, indices: Tensor, bags: Tensor, count: int) -> tuple[T
 
 
 def _check_bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx) -> int:
-    """The number of the padding row, -1 for none. Raises: RuntimeError for arguments that do not fit together."""
-    rows, places = weight._array.shape[0], indices._array.shape[0]
+    """Returns the index of the padding row, or -1. Raises: RuntimeError for arguments that do not fit together."""
+    rows, length = weight._array.shape[0], indices._array.shape[0]
     if padding_idx is None:
         padding_idx = -1
     elif not -rows <= padding_idx < rows:
@@ -192,9 +193,9 @@ def _check_bags(weight, indices, offsets, mode, per_sample_weights, include_last
                 f"'per_sample_weights'; but type {legacy_type_name(weight._array)} does not equal "
                 f"{legacy_type_name(per_sample_weights._array)} (while checking arguments for embedding_bag)"
             )
-        if per_sample_weights._array.shape != (places,):
+        if per_sample_weights._array.shape != (length,):
             raise RuntimeError(
-                f"embedding_bag: expected per_sample_weights of shape {[places]}, one per index, got "
+                f"embedding_bag: expected per_sample_weights of shape {[length]}, one per index, got "
                 f"{list(per_sample_weights.shape)}"
             )
     if include_last_offset and not offsets._array.size:
@@ -240,8 +241,9 @@ def _check_indices(indices, rows: int) -> None:
     low, high = extremes(np, indices)
     if low < 0 or high >= rows:
         indices = indices.reshape(-1)
-        place = int(((indices < 0) | (indices >= rows)).nonzero()[0][0])
+        position = int(((indices < 0) | (indices >= rows)).nonzero()[0][0])
+        value = int(indices[position])
         raise RuntimeError(
-            f"Index {place} of input takes value {int(indices[place])} which is not in the valid range [0, {rows}): "
-            f"Expected idx >= 0 && idx < num_embeddings but found idx to be {int(indices[place])}"
+            f"Index {position} of input takes value {value} which is not in the valid range [0, {rows}): "
+            f"Expected idx >= 0 && idx < num_embeddings but found idx to be {value}"
         )

@@ -1,4 +1,4 @@
-"""Fractional max pooling: the largest value of windows whose distances are drawn at random.
+"""Fractional max pooling: the largest value of each window, with random distances between windows.
 
 Source: B. Graham, "Fractional max-pooling" (2014).
 """
@@ -23,7 +23,7 @@ ROWS = {
         outputs=("values", "indices"),
         input=lambda g, indices, input_shape: _max_pool_grad(g, indices, input_shape, None),
         shape=lambda x, samples, kernel, size: [((*x.shape[:2], *size), x.dtype), ((*x.shape[:2], *size), I64)],
-        doc="The maxima of windows at random distances, and where they are.",
+        doc="The maxima of windows at random distances, and their indices.",
         where="",
     )
     for dims in (2, 3)
@@ -39,7 +39,7 @@ def _ints(name: str, parameter: str, value, dims: int) -> tuple[int, ...]:
 
 
 def _size(name: str, input: Tensor, size, ratio, dims: int) -> tuple[int, ...]:
-    """The size asked for, directly or as a part of the input's. Raises: ValueError if it is neither."""
+    """Returns the output size, given directly or as a ratio of the input's. Raises: ValueError if neither is given."""
     if size is not None:
         return _ints(name, "output_size", size, dims)
     if ratio is None:
@@ -51,7 +51,7 @@ def _size(name: str, input: Tensor, size, ratio, dims: int) -> tuple[int, ...]:
 
 
 def _check(name: str, input: Tensor, samples: Tensor, kernel, size) -> None:
-    """Raises: RuntimeError, in PyTorch's words, for what does not fit together."""
+    """Raises: RuntimeError, with PyTorch's messages, for arguments that do not fit together."""
     shape, dims = input._array.shape, len(kernel)
     name = f"{name}()" if dims == 2 else f"{name}_out()"
     batched = len(shape) == dims + 2
@@ -106,22 +106,24 @@ def _fractional_max_pools(dims: int) -> None:
         return results if return_indices else results[0]
 
     letters = ("H, W", "D, H, W")[dims - 2]
-    fractional_max_pool.__doc__ = f"""The largest value of windows at random distances in (N, C, {letters}).
+    fractional_max_pool.__doc__ = f"""Returns the largest value of windows at random distances in (N, C, {letters}).
 
     Args:
-        kernel_size: the size of the windows, which may overlap; like the next two a number or one per dimension.
-        output_size: how many windows there are.
-        output_ratio: what part of the input's size that is, if `output_size` is not given.
-        return_indices: also return the places of the maxima (int64, flat within an image plane).
-        _random_samples: (N, C, {dims}) numbers between 0 and 1 that decide where the windows are; drawn if not given.
+        kernel_size: the size of the windows, which may overlap; like the next two, one number or one per dimension.
+        output_size: the number of windows.
+        output_ratio: the number of windows as a fraction of the input's size, if `output_size` is not given.
+        return_indices: whether to also return the indices of the maxima (int64, flat within an image plane).
+        _random_samples: (N, C, {dims}) values between 0 and 1 that determine the window positions; drawn if not given.
 
-    Raises: ValueError without a size, RuntimeError for sizes that do not fit.
+    Raises:
+        ValueError: If no size is given.
+        RuntimeError: If the sizes do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.{name}(torch.zeros({", ".join(["2", "3", *["8"] * dims])}), 2, output_size=5).shape
     torch.Size([{", ".join(["2", "3", *["5"] * dims])}])
     """
-    with_indices.__doc__ = f"""`{name}`, and the places of the maxima (int64, flat within an image plane).
+    with_indices.__doc__ = f"""`{name}`, and the indices of the maxima (int64, flat within an image plane).
 
     >>> import tensorgrad as torch
     >>> x = torch.zeros({", ".join(["2", "3", *["8"] * dims])})

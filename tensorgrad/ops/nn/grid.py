@@ -1,4 +1,4 @@
-"""Sampling images at places given by a grid, and the grids of affine maps: spatial transformers.
+"""Sampling of images at the points of a grid, and the grids of affine maps: spatial transformers.
 
 Source: M. Jaderberg et al., "Spatial transformer networks" (2015).
 """
@@ -19,16 +19,16 @@ from tensorgrad.tensor import Tensor
 MODES = ("bilinear", "nearest", "bicubic")
 PADDINGS = ("zeros", "border", "reflection")
 
-# --- the twin: the same in simpler ops, which has derivatives of any order -----------------------------------------
+# --- the twin, in simpler ops, with derivatives of any order -------------------------------------------------------
 
 
 def _composed(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> Tensor:
-    """`grid_sample` in ordinary ops: for each tap, gather a neighbour and weigh it."""
+    """Computes `grid_sample` with ordinary ops: for each tap, gathers a neighbor and weights it."""
     sizes, (batch, channels) = input.shape[2:], input.shape[:2]
     axes = []
     for d, size in enumerate(sizes):
-        places = _place(grid.select(-1, len(sizes) - 1 - d), size, mode, padding, align)
-        axes.append((size, *_taps(places, size, mode)))
+        positions = _position(grid.select(-1, len(sizes) - 1 - d), size, mode, padding, align)
+        axes.append((size, *_taps(positions, size, mode)))
     total: Any = None
     for tap in product(range(COUNT[mode]), repeat=len(sizes)):
         index: Any = 0
@@ -48,8 +48,8 @@ def _composed(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool)
     return total
 
 
-def _place(x: Tensor, size: int, mode: str, padding: str, align: bool) -> Tensor:
-    """Coordinates from -1 to 1 as places in the input, brought inside as `padding` says."""
+def _position(x: Tensor, size: int, mode: str, padding: str, align: bool) -> Tensor:
+    """Converts coordinates from -1 to 1 to positions in the input, mapped inside it according to `padding`."""
     x = (x + 1) * ((size - 1) / 2) if align else (x + 1) * (size / 2) - 0.5
     if padding == "zeros" or mode == "bicubic":
         return x
@@ -66,7 +66,7 @@ def _place(x: Tensor, size: int, mode: str, padding: str, align: bool) -> Tensor
 
 
 def _taps(x: Tensor, size: int, mode: str) -> tuple[Tensor, list]:
-    """The first neighbour of each place, int64, and the weights of all."""
+    """Returns the index (int64) of the first neighbor of each position, and the weights of all neighbors."""
     if mode == "nearest":
         return _whole(x.detach().round(), size), [1]
     first = x.detach().floor()
@@ -80,7 +80,7 @@ def _taps(x: Tensor, size: int, mode: str) -> tuple[Tensor, list]:
 
 
 def _whole(x: Tensor, size: int) -> Tensor:
-    """Places as int64; those far outside stay outside, and nan is outside."""
+    """Returns positions as int64; positions far outside remain outside, and NaN counts as outside."""
     return x.nan_to_num(-9).clamp(-9 - 4 * size, 9 + 5 * size).long()
 
 
@@ -98,7 +98,7 @@ def _bounded(index: Tensor, size: int, padding: str, align: bool) -> Tensor:
 
 
 def _checked(x, grid, mode, padding, align):
-    """Raises: RuntimeError, NotImplementedError for shapes and dtypes that do not fit."""
+    """Raises: RuntimeError or NotImplementedError for shapes and dtypes that do not fit."""
     if not len(x) == len(grid):
         raise RuntimeError(
             "grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
@@ -156,22 +156,21 @@ def _row(dims: int):
             grid_sample_grad(xp, g, input, grid, interpolation_mode, padding_mode, align_corners, needs)
         ),
         shape=lambda x, grid, *rest: (*x.shape[:2], *grid.shape[1:-1]),
-        doc=f"`grid_sample` in {dims} dimensions, with numbers for the mode and the padding (see `grid_sampler`).",
+        doc=f"`grid_sample` in {dims} dimensions, with integer codes for mode and padding (see `grid_sampler`).",
         where="function",
     )
 
 
 grid_sampler_2d, grid_sampler_3d = _row(2), _row(3)
 
-# --- what users call -----------------------------------------------------------------------------------------------
+# --- public functions ----------------------------------------------------------------------------------------------
 
 
 @composite("function")
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """`grid_sample` with a number for the mode (0 bilinear, 1 nearest, 2 bicubic) and the padding (0 zeros, 1 border,
-    2 reflection).
+    """`grid_sample` with integer codes: mode 0 bilinear, 1 nearest, 2 bicubic; padding 0 zeros, 1 border, 2 reflection.
 
     >>> import tensorgrad as torch
     >>> x, centre = torch.arange(4.0).reshape(1, 1, 2, 2), torch.zeros(1, 1, 1, 2)
@@ -200,15 +199,17 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """The values of images (N, C, H, W) at the places `grid` (N, H', W', 2): (N, C, H', W'). Volumes likewise.
+    """Samples images (N, C, H, W) at the points `grid` (N, H', W', 2): (N, C, H', W'). Volumes likewise.
 
     Args:
-        grid: places (x, y) or (x, y, z); -1 and 1 are the edges of the image.
+        grid: the points (x, y) or (x, y, z), where -1 and 1 are the edges of the image.
         mode: "bilinear" (in three dimensions trilinear), "nearest", or "bicubic" (two dimensions only).
-        padding_mode: what lies outside: "zeros", the nearest element of the "border", or the "reflection" of the image.
-        align_corners: -1 and 1 are the centers of the outermost elements, instead of their outer edges.
+        padding_mode: the values outside: "zeros", the nearest element of the "border", or a "reflection" of the image.
+        align_corners: whether -1 and 1 are the centers of the outermost elements instead of their outer edges.
 
-    Raises: ValueError for other modes, RuntimeError for shapes or dtypes that do not fit together.
+    Raises:
+        ValueError: If a mode is unknown.
+        RuntimeError: If shapes or dtypes do not fit together.
 
     >>> import tensorgrad as torch
     >>> x = torch.arange(4.0).reshape(1, 1, 2, 2)
@@ -232,7 +233,7 @@ def grid_sample(
 
 @composite("function")
 def affine_grid_generator(theta: Tensor, size, align_corners: bool) -> Tensor:
-    """`affine_grid` without its checks.
+    """`affine_grid` without its checks on the arguments.
 
     >>> import tensorgrad as torch
     >>> double = torch.tensor([[[2.0, 0.0, 0.0], [0.0, 2.0, 0.0]]])
@@ -250,21 +251,23 @@ def affine_grid_generator(theta: Tensor, size, align_corners: bool) -> Tensor:
         if not align_corners and n > 1:
             axis = axis * (n - 1) / n
         axes.insert(0, axis.reshape([-1 if e == d else 1 for e in range(dims)]).expand(sizes))
-    places = stack([*axes, ones(sizes, **like)], -1).reshape(1, -1, dims + 1)
-    grid = places.expand(size[0], -1, -1).bmm(theta.transpose(1, 2))
+    points = stack([*axes, ones(sizes, **like)], -1).reshape(1, -1, dims + 1)
+    grid = points.expand(size[0], -1, -1).bmm(theta.transpose(1, 2))
     return grid.reshape(size[0], *sizes, dims)
 
 
 @composite("functional")
 def affine_grid(theta: Tensor, size, align_corners: bool | None = None) -> Tensor:
-    """The places that affine maps `theta` (N, 2, 3) or (N, 3, 4) send the elements of an image of `size` to.
+    """Returns the points to which affine maps `theta` (N, 2, 3) or (N, 3, 4) send the elements of an image of `size`.
 
     Args:
         theta: the matrices, for homogeneous coordinates (x, y, 1).
-        size: that of the images wanted, (N, C, H, W) or (N, C, D, H, W).
-        align_corners: as for `grid_sample`, which the result (N, H, W, 2) or (N, D, H, W, 3) is for.
+        size: the size of the output images, (N, C, H, W) or (N, C, D, H, W).
+        align_corners: as for `grid_sample`, which takes the result, (N, H, W, 2) or (N, D, H, W, 3).
 
-    Raises: ValueError for a dtype or shape that does not fit, NotImplementedError for another number of dimensions.
+    Raises:
+        ValueError: If the dtype or shape does not fit.
+        NotImplementedError: If the number of dimensions is not supported.
 
     >>> import tensorgrad as torch
     >>> identity = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])

@@ -1,4 +1,4 @@
-"""Resizing: images and other fields (N, C, *S) at another number of elements."""
+"""Resizing of images and other fields (N, C, *S)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tensorgrad.errors import warn
 from tensorgrad.kernels.array import interpolate as kernels
 from tensorgrad.tensor import Tensor
 
-# --- rows: one for each mode and number of dimensions, as PyTorch has them -----------------------------------------
+# --- rows: one for each mode and number of dimensions, as in PyTorch -----------------------------------------------
 
-# (mode, spatial dimensions, antialias) -> (row, the kernels' word for the mode)
+# (mode, spatial dimensions, antialias) -> (row, the kernels' name of the mode)
 NAMES = {
     ("nearest", 1, False): ("upsample_nearest1d", "nearest"),
     ("nearest", 2, False): ("upsample_nearest2d", "nearest"),
@@ -40,7 +40,7 @@ def _declare(name: str, mode: str) -> None:
         kernel,
         input=lambda g, input_shape, align, scales: _interpolate_grad(g, input_shape, name, mode, align, scales),
         shape=lambda x, size, align, scales: (*x.shape[:2], *size),
-        doc="The input resized to (N, C, *size).",
+        doc="Resizes the input to (N, C, *size).",
         format_of=("input",),
         where="",
     )
@@ -49,7 +49,7 @@ def _declare(name: str, mode: str) -> None:
 for _name, _mode in NAMES.values():
     _declare(_name, _mode)
 
-_interpolate_grad = op(  # linear in the gradient: its derivative is the resizing itself
+_interpolate_grad = op(  # linear in the gradient: its derivative is the resizing op
     "interpolate_grad(grad, shape: any, row: str, mode: str, align: bool, scales: any)",
     lambda xp, g, shape, row, mode, align, scales: kernels.interpolate_grad(xp, g, shape, mode, align, scales),
     grad=lambda g, grad_shape, row, align, scales: ROWS[row](g, grad_shape[2:], align, scales),
@@ -71,7 +71,7 @@ def _is_integer(value) -> bool:
 
 
 def _target(input: Tensor, size, scale_factor) -> tuple[tuple[int, ...], tuple[float, ...] | None]:
-    """The size asked for, and the factors if these were asked for. Raises: ValueError, TypeError unless it is one."""
+    """Returns the target size, and the factors if given instead. Raises: ValueError or TypeError if they do not fit."""
     given = input._array.shape[2:]
     dims = max(input._array.ndim - 2, 0)
     if size is not None and scale_factor is not None:
@@ -105,7 +105,7 @@ def _target(input: Tensor, size, scale_factor) -> tuple[tuple[int, ...], tuple[f
 
 
 def _mismatch(mode: str, ndim: int) -> NotImplementedError:
-    """The error for a mode that does not go with the number of dimensions, or that there is not."""
+    """Returns the error for a mode that does not exist, or not for that number of dimensions."""
     needs = {"linear": 3, "bilinear": 4, "trilinear": 5}
     if ndim in (3, 4, 5) and mode in needs:
         return NotImplementedError(f"Got {ndim}D input, but {mode} mode needs {needs[mode]}D input")
@@ -116,7 +116,7 @@ def _mismatch(mode: str, ndim: int) -> NotImplementedError:
 
 
 def _check(row: str, input: Tensor, size: tuple[int, ...]) -> None:
-    """Raises: RuntimeError for empty sizes, NotImplementedError for dtypes that there is no row for."""
+    """Raises: RuntimeError for empty sizes, NotImplementedError for dtypes without a row."""
     shape, letters = input._array.shape, LETTERS[len(size) - 1]
     if min(*shape[2:], *size) <= 0:
         before, after = (
@@ -138,7 +138,7 @@ def _check(row: str, input: Tensor, size: tuple[int, ...]) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_type(input)}'")
 
 
-# --- what users call -----------------------------------------------------------------------------------------------
+# --- public functions ----------------------------------------------------------------------------------------------
 
 
 @composite("functional")
@@ -151,22 +151,24 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """The input (N, C, *S) resized to (N, C, *size), or to floor(S · scale_factor).
+    """Resizes the input (N, C, *S) to (N, C, *size), or to floor(S · scale_factor).
 
     Args:
-        size, scale_factor: one of them, as a number or one for each spatial dimension.
-        mode: "nearest" and "nearest-exact" (one to three dimensions; the first rounds places down, the second to the
+        size, scale_factor: exactly one of them, as one number or one for each spatial dimension.
+        mode: "nearest" and "nearest-exact" (one to three dimensions; the first rounds positions down, the second to the
             nearest), "linear" (one), "bilinear", "bicubic" (two), "trilinear" (three), "area" (means), and with
             `antialias` "lanczos".
-        align_corners: keep the centers of the outermost elements where they are; by default it is their outer edges.
-        recompute_scale_factor: take the factor from the sizes. Otherwise one that was given is used as it is, though
-            the sizes were rounded.
-        antialias: where a picture shrinks, let all its elements count ("bilinear", "bicubic" and "lanczos").
+        align_corners: whether to align the centers of the outermost elements; by default their outer edges are aligned.
+        recompute_scale_factor: whether to compute the factor from the sizes. Otherwise a given factor is used
+            unchanged, although the sizes are rounded.
+        antialias: whether all elements count where an image shrinks ("bilinear", "bicubic" and "lanczos").
 
-    Shapes: (N, C, L), (N, C, H, W) or (N, C, D, H, W). uint8 images of two dimensions are resized in whole numbers.
+    Shapes: (N, C, L), (N, C, H, W) or (N, C, D, H, W). Two-dimensional uint8 images are resized in integer arithmetic.
 
-    Raises: ValueError for options that do not go together, NotImplementedError for a mode that does not go with the
-    number of dimensions or the dtype, RuntimeError for empty sizes.
+    Raises:
+        ValueError: If options do not fit together.
+        NotImplementedError: If the mode does not support the number of dimensions or the dtype.
+        RuntimeError: If a size is empty.
 
     >>> import tensorgrad as torch
     >>> x = torch.arange(4.0).reshape(1, 1, 2, 2)
@@ -212,7 +214,7 @@ def _deprecated(name: str) -> None:
 def upsample(
     input: Tensor, size=None, scale_factor=None, mode: str = "nearest", align_corners: bool | None = None
 ) -> Tensor:
-    """The old name of `interpolate`. Warns that it is deprecated.
+    """Deprecated alias of `interpolate`; warns.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.upsample(torch.tensor([[[1.0, 2.0]]]), scale_factor=2)
@@ -224,7 +226,7 @@ def upsample(
 
 @composite("functional")
 def upsample_nearest(input: Tensor, size=None, scale_factor=None) -> Tensor:
-    """`interpolate` to the nearest neighbours. Warns that it is deprecated.
+    """Deprecated: `interpolate` in mode "nearest"; warns.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.upsample_nearest(torch.tensor([[[1.0, 2.0]]]), size=3)
@@ -236,7 +238,7 @@ def upsample_nearest(input: Tensor, size=None, scale_factor=None) -> Tensor:
 
 @composite("functional")
 def upsample_bilinear(input: Tensor, size=None, scale_factor=None) -> Tensor:
-    """`interpolate` between neighbours with `align_corners=True`. Warns that it is deprecated.
+    """Deprecated: linear `interpolate` with `align_corners=True`; warns.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.upsample_bilinear(torch.tensor([[[[1.0, 2.0]]]]), size=(1, 3))

@@ -1,4 +1,4 @@
-"""Losses, as in `torch.nn.functional`.
+"""Losses of `torch.nn.functional`.
 
 The common ones are one op each, reduction included, with a backward kernel. The rest are composites.
 """
@@ -20,7 +20,7 @@ _REDUCTIONS = ("none", "mean", "sum")
 
 
 def legacy_reduction(size_average, reduce) -> str:
-    """The reduction that the old arguments `size_average` and `reduce` mean. Warns."""
+    """Converts the old arguments `size_average` and `reduce` to a reduction, with a warning."""
     size_average = True if size_average is None else size_average
     reduce = True if reduce is None else reduce
     reduction = "none" if not reduce else "mean" if size_average else "sum"
@@ -43,7 +43,7 @@ def _reduced(loss: Tensor, reduction: str) -> Tensor:
 
 
 def _scaled(g: Tensor, shape_of: Tensor, reduction: str) -> Tensor:
-    """The gradient of each element's loss from that of the reduced one."""
+    """Returns the gradient of each element's loss from that of the reduced loss."""
     return g / shape_of._array.size if reduction == "mean" else g
 
 
@@ -51,7 +51,7 @@ def _scaled(g: Tensor, shape_of: Tensor, reduction: str) -> Tensor:
 
 
 def _difference_loss(name: str, value, backward_name: str):
-    """The op `name_(input, target, knee, reduction)`: `value(d, knee)` of the difference d = input - target."""
+    """Declares `name_(input, target, knee, reduction)`: `value(d, knee)` of the difference d = input - target."""
 
     def twin(input, target, knee, reduction):
         return _reduced(value(input - target, knee), reduction)
@@ -63,7 +63,7 @@ def _difference_loss(name: str, value, backward_name: str):
 
 
 def _quadratic_then_linear(d, knee, slope):
-    """slope / knee · d² / 2 up to the knee, then a line of that slope."""
+    """slope / knee · d² / 2 up to the knee, then linear with that slope."""
     size = d.abs()
     return (d * d * (0.5 * slope / knee)).where(size < knee, slope * (size - 0.5 * knee))
 
@@ -75,7 +75,7 @@ _huber = _difference_loss("huber", lambda d, knee: _quadratic_then_linear(d, kne
 
 
 def _same(input: Tensor, target: Tensor):
-    """Both in one dtype, after a warning if their sizes differ. Raises: RuntimeError if they do not broadcast."""
+    """Returns both in one dtype, warning if their sizes differ. Raises: RuntimeError if they do not broadcast."""
     x, y = input._array, target._array
     if x.shape != y.shape:
         warn(
@@ -84,13 +84,13 @@ def _same(input: Tensor, target: Tensor):
         )
         check_broadcastable([x, y])
     if x.dtype is not y.dtype:
-        dtype = dtypes.promote_types(input.dtype, target.dtype)  # they are expanded first: neither is 0-dim
+        dtype = dtypes.promote_types(input.dtype, target.dtype)  # expanded first, so neither is 0-dimensional
         input, target = input.to(dtype), target.to(dtype)
     return input, target
 
 
 def _weighted(loss: Tensor, input: Tensor, weight: Tensor, reduction: str) -> Tensor:
-    """Elementwise losses times `weight`; a mean divides by the sum of the weights."""
+    """Multiplies elementwise losses by `weight`; a mean divides by the sum of the weights."""
     if weight._array.shape != input._array.shape:
         raise ValueError("Weights and input must have the same size.")
     loss = loss * weight
@@ -101,9 +101,9 @@ def _weighted(loss: Tensor, input: Tensor, weight: Tensor, reduction: str) -> Te
 def mse_loss(
     input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight=None
 ) -> Tensor:
-    """(input - target)², averaged, summed, or (`reduction="none"`) elementwise.
+    """Computes the squared error (input - target)², averaged, summed, or (`reduction="none"`) elementwise.
 
-    With a `weight` per element the mean divides by the sum of the weights.
+    With a `weight` per element, the mean divides by the sum of the weights.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.mse_loss(torch.zeros(2), torch.tensor([1.0, 3.0]))
@@ -123,7 +123,7 @@ def mse_loss(
 def l1_loss(
     input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight=None
 ) -> Tensor:
-    """|input - target|, averaged, summed, or elementwise; with a `weight` per element as in `mse_loss`.
+    """Computes |input - target|, averaged, summed, or elementwise; a `weight` per element works as in `mse_loss`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.l1_loss(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 2.0]))
@@ -142,9 +142,10 @@ def l1_loss(
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
-    """d² / (2 beta) where d = |input - target| is below `beta`, else d - beta / 2.
+    """Computes d² / (2 beta) where d = |input - target| is below `beta`, else d - beta / 2.
 
-    Raises: RuntimeError for a negative `beta`.
+    Raises:
+        RuntimeError: If `beta` is negative.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.smooth_l1_loss(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]), reduction="none")
@@ -161,9 +162,12 @@ def smooth_l1_loss(
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """d² / 2 where d = |input - target| is below `delta`, else delta (d - delta / 2), times a `weight` per element.
+    """Computes d² / 2 where d = |input - target| is below `delta`, else delta (d - delta / 2).
 
-    Raises: RuntimeError for a `delta` that is not positive.
+    Losses are multiplied by `weight`, one per element, if given.
+
+    Raises:
+        RuntimeError: If `delta` is not positive.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.huber_loss(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]), reduction="none")
@@ -207,9 +211,11 @@ _bce = op("bce_(input, target, weight=None, reduction: str = 'mean')", "loss.bce
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight=None, size_average=None, reduce=None, reduction: str = "mean"
 ) -> Tensor:
-    """-(t log p + (1 - t) log(1 - p)) for probabilities `input`, each logarithm at least -100.
+    """Computes -(t log p + (1 - t) log(1 - p)) for probabilities p, the `input`; logarithms are limited to -100.
 
-    Raises: ValueError for different sizes, RuntimeError for values outside [0, 1].
+    Raises:
+        ValueError: If the sizes differ.
+        RuntimeError: If a value is outside [0, 1].
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.0]))
@@ -264,7 +270,7 @@ def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight=None, size_average=None, reduce=None, reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """`binary_cross_entropy` of sigmoid(input), computed without overflow; `pos_weight` multiplies the term of t.
+    """Computes `binary_cross_entropy` of sigmoid(input) without overflow; `pos_weight` multiplies the term of t.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.binary_cross_entropy_with_logits(torch.zeros(1), torch.ones(1))
@@ -291,9 +297,9 @@ def binary_cross_entropy_with_logits(
 def kl_div(
     input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", log_target: bool = False
 ) -> Tensor:
-    """target (log target - input), for log-probabilities `input`; `log_target`: the target is a logarithm too.
+    """Computes target (log target - input), for log-probabilities `input`; with `log_target`, the target is one, too.
 
-    `reduction="batchmean"` divides the sum by the size of the first dimension: the divergence as defined.
+    `reduction="batchmean"` divides the sum by the size of the first dimension, as in the definition of the divergence.
 
     >>> import tensorgrad as torch
     >>> p = torch.tensor([[0.5, 0.5]])
@@ -322,7 +328,7 @@ def kl_div(
 
 
 def _check_classes(x, target, weight) -> None:
-    """Raises: what PyTorch raises for shapes and dtypes that do not fit."""
+    """Checks shapes and dtypes, with PyTorch's errors."""
     if not x.ndim:
         raise ValueError("Expected 1 or more dimensions (got 0)")
     if x.ndim == 1:
@@ -335,8 +341,8 @@ def _check_classes(x, target, weight) -> None:
         raise ValueError(f"Expected input batch_size ({x.shape[0]}) to match target batch_size ({got}).")
     elif x.ndim == 2 and target.ndim > 1:
         raise RuntimeError(
-            "0D or 1D target tensor expected, multi-target not supported: the target must be the numbers of the "
-            f"classes, of shape {list(x.shape[:1])}, but it has shape {list(target.shape)}"
+            "0D or 1D target tensor expected, multi-target not supported: the target must contain class indices, "
+            f"of shape {list(x.shape[:1])}, but it has shape {list(target.shape)}"
         )
     elif x.shape[2:] != target.shape[1:]:
         raise RuntimeError(f"Expected target size {[x.shape[0], *x.shape[2:]]}, got {list(target.shape)}")
@@ -387,7 +393,7 @@ _nll = op(
 
 
 def _of_each(losses: Tensor, shape: tuple) -> Tensor:
-    """One per element, or their sum if the gradient was one for all."""
+    """Returns one gradient per element, or their sum if there was one gradient for all."""
     return losses if len(shape) == losses.ndim else losses.sum()
 
 
@@ -396,13 +402,15 @@ def nll_loss(
     input: Tensor, target: Tensor, weight=None, size_average=None, ignore_index: int = -100, reduce=None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """-input[target], for log-probabilities (N, C, ...) and class numbers (N, ...); or (C) and one number.
+    """Computes -input[target], for log-probabilities (N, C, ...) and class indices (N, ...); or (C) and one index.
 
     Args:
         weight: a factor per class; a mean divides by the weights of the targets.
-        ignore_index: targets that do not count.
+        ignore_index: a class index to be ignored.
 
-    Raises: IndexError for a class that is not there, ValueError or RuntimeError for shapes that do not fit.
+    Raises:
+        IndexError: If a class index is out of range.
+        ValueError, RuntimeError: If the shapes do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.nll_loss(torch.tensor([[-0.1, -2.0]]), torch.tensor([1]))
@@ -445,14 +453,18 @@ def cross_entropy(
     input: Tensor, target: Tensor, weight=None, size_average=None, ignore_index: int = -100, reduce=None,
     reduction: str = "mean", label_smoothing: float = 0.0,
 ) -> Tensor:  # fmt: skip
-    """-log softmax(input)[target], for scores (N, C, ...) and class numbers (N, ...) or probabilities like the scores.
+    """Computes -log softmax(input)[target], for scores (N, C, ...) and targets as class indices or probabilities.
+
+    Class indices are (N, ...), probabilities of the shape of the scores.
 
     Args:
-        weight: a factor per class; a mean over class numbers divides by the weights of the targets.
-        ignore_index: class numbers that do not count.
+        weight: a factor per class; a mean over class indices divides by the weights of the targets.
+        ignore_index: a class index to be ignored.
         label_smoothing: the share of the target that is spread evenly over the classes (Szegedy et al., 2015).
 
-    Raises: IndexError for a class that is not there, ValueError or RuntimeError for what does not fit.
+    Raises:
+        IndexError: If a class index is out of range.
+        ValueError, RuntimeError: If the arguments do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.cross_entropy(torch.zeros(2, 4), torch.tensor([0, 3]))
@@ -468,7 +480,7 @@ def cross_entropy(
 
 
 def _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing):
-    """Cross-entropy with a probability for every class."""
+    """Cross-entropy with target probabilities for all classes."""
     if target.dtype.category < dtypes.FLOATING:
         raise RuntimeError(
             f"Expected floating point type for target with class probabilities, got {scalar_type(target)}"

@@ -1,6 +1,6 @@
-"""Losses under `torch` itself: those of `torch.nn.functional`, with a number for the reduction.
+"""The losses that are in `torch` itself: those of `torch.nn.functional`, with an integer code for the reduction.
 
-PyTorch's own numbers: 0 is "none", 1 "mean", 2 "sum". Every other number means "none" too.
+The codes are PyTorch's: 0 is "none", 1 "mean", 2 "sum". Any other integer means "none", too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tensorgrad.tensor import Tensor
 
 
 def _named(reduction: int, function: str) -> str:
-    """The reduction that a number stands for. Raises: TypeError for anything else than an integer."""
+    """Returns the reduction for an integer code. Raises: TypeError if it is not an integer."""
     if not isinstance(reduction, int) or isinstance(reduction, bool):
         raise TypeError(f"{function}(): argument 'reduction' must be int, not {type(reduction).__name__}")
     return {1: "mean", 2: "sum"}.get(reduction, "none")
@@ -57,7 +57,7 @@ def _kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bo
 def _poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
 ) -> Tensor:  # fmt: skip
-    """`torch.nn.functional.poisson_nll_loss`, nothing left out; `reduction`: 0 none, 1 mean, 2 sum.
+    """`torch.nn.functional.poisson_nll_loss` without defaults; `reduction`: 0 none, 1 mean, 2 sum.
 
     >>> import tensorgrad as torch
     >>> torch.poisson_nll_loss(torch.tensor([0.0]), torch.tensor([2.0]), True, False, 1e-8, 1)

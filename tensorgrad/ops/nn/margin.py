@@ -1,4 +1,4 @@
-"""Losses with margins, of counts, and between vectors; distances. All in simpler ops."""
+"""Margin losses, losses for counts, and losses between vectors; distances. All are made of simpler ops."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tensorgrad.tensor import Tensor
 
 
 def _positive(x: Tensor) -> Tensor:
-    """max(0, x), with no gradient at 0; 0 for nan."""
+    """max(0, x), with gradient 0 at 0; 0 for NaN."""
     return x.masked_fill(~(x > 0), 0)
 
 
-def _ever(condition: Tensor) -> bool:
-    """Whether a condition holds anywhere; on the meta device, where nobody knows, it does not."""
+def _any(condition: Tensor) -> bool:
+    """Returns whether a condition holds anywhere; False on the meta device, which has no values."""
     return not condition.is_meta and bool(condition.any())
 
 
@@ -31,7 +31,7 @@ def _ever(condition: Tensor) -> bool:
 
 @composite("function functional")
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """x₁·x₂ / (max(‖x₁‖, eps) max(‖x₂‖, eps)) along `dim`, of vectors that broadcast.
+    """Computes x₁·x₂ / (max(‖x₁‖, eps) max(‖x₂‖, eps)) along `dim`, of vectors that broadcast.
 
     >>> import tensorgrad as torch
     >>> torch.cosine_similarity(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0]), dim=0)
@@ -47,7 +47,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 
 def _length(x: Tensor, dim: int, eps: float) -> Tensor:
-    """The norm, at least `eps`; its gradient is the norm's also where it was raised."""
+    """Returns the norm, but at least `eps`; its gradient is always that of the norm."""
     size = vector_norm(x, 2, dim, True)
     raised = size.detach()
     return size + (eps - raised).clamp(min=0)
@@ -55,7 +55,7 @@ def _length(x: Tensor, dim: int, eps: float) -> Tensor:
 
 @composite("function functional")
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    """‖x₁ - x₂ + eps‖ₚ along the last dimension.
+    """Computes the distance ‖x₁ - x₂ + eps‖ₚ along the last dimension.
 
     >>> import tensorgrad as torch
     >>> torch.pairwise_distance(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]))
@@ -72,7 +72,7 @@ def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average=None, reduce=None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """1 - cos(x₁, x₂) where `target` is 1, max(0, cos(x₁, x₂) - margin) where it is -1; for (N, D) or (D).
+    """Computes 1 - cos(x₁, x₂) where `target` is 1, max(0, cos(x₁, x₂) - margin) where it is -1; for (N, D) or (D).
 
     >>> import tensorgrad as torch
     >>> a, b = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
@@ -89,7 +89,7 @@ def cosine_embedding_loss(
             f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with sizes "
             f"{list(input1.shape)} and {list(input2.shape)}."
         )
-    tiny = 1e-12  # keeps the root's slope finite at zero vectors
+    tiny = 1e-12  # keeps the derivative of the square root finite at zero vectors
     size1, size2 = (input1 * input1).sum(-1) + tiny, (input2 * input2).sum(-1) + tiny
     cosine = (input1 * input2).sum(-1) / (size1 * size2).sqrt()
     apart = (cosine - margin).clamp(min=0)
@@ -102,7 +102,7 @@ def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average=None, reduce=None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """max(0, -target (x₁ - x₂) + margin): x₁ should be larger where `target` is 1, smaller where it is -1.
+    """Computes max(0, -target (x₁ - x₂) + margin): x₁ should be larger where `target` is 1, smaller where it is -1.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.margin_ranking_loss(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
@@ -139,10 +139,13 @@ def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6,
     swap: bool = False, size_average=None, reduce=None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """max(0, ‖anchor - positive‖ - ‖anchor - negative‖ + margin), in the `p`-norm of `pairwise_distance`.
+    """Computes max(0, ‖anchor - positive‖ - ‖anchor - negative‖ + margin), in the `p`-norm of `pairwise_distance`.
 
-    `swap` takes ‖positive - negative‖ where it is the smaller distance (Balntas et al., 2016).
-    Raises: ValueError for a margin that is not positive, RuntimeError for different numbers of dimensions.
+    With `swap`, uses ‖positive - negative‖ instead where that is the smaller distance (Balntas et al., 2016).
+
+    Raises:
+        ValueError: If `margin` is not positive.
+        RuntimeError: If the numbers of dimensions differ.
 
     >>> import tensorgrad as torch
     >>> a, p, n = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.5]])
@@ -163,8 +166,8 @@ def triplet_margin_with_distance_loss(
 ) -> Tensor:  # fmt: skip
     """`triplet_margin_loss` with any distance: a function of two tensors, by default `pairwise_distance`.
 
-    Its rows are max(0, d(anchor, positive) - d(anchor, negative) + margin); with `swap` the smaller one of
-    d(anchor, negative) and d(positive, negative) counts.
+    Computes max(0, d(anchor, positive) - d(anchor, negative) + margin); with `swap`, the smaller of
+    d(anchor, negative) and d(positive, negative) is used.
 
     >>> import tensorgrad as torch
     >>> anchor, positive, negative = torch.zeros(1, 2), torch.tensor([[1.0, 1.0]]), torch.tensor([[1.0, 2.0]])
@@ -187,7 +190,7 @@ def triplet_margin_with_distance_loss(
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average=None, reduce=None, reduction: str = "mean"
 ) -> Tensor:
-    """x where `target` is 1, max(0, margin - x) where it is -1; for distances x.
+    """Computes x where `target` is 1, max(0, margin - x) where it is -1; for distances x.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.3, 0.4]), torch.tensor([1.0, -1.0]))
@@ -201,7 +204,7 @@ def hinge_embedding_loss(
 
 @composite("functional")
 def soft_margin_loss(input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean") -> Tensor:
-    """log(1 + exp(-target · input)), for targets 1 and -1 of any shape, averaged (or summed, or neither: `reduction`).
+    """Computes log(1 + exp(-target · input)), for targets 1 and -1; averaged, summed or neither (`reduction`).
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.soft_margin_loss(torch.tensor([2.0, -1.0]), torch.tensor([1.0, 1.0]), reduction="none")
@@ -215,9 +218,9 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average=None, reduce=No
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight=None, size_average=None, reduce=None, reduction: str = "mean"
 ) -> Tensor:
-    """Binary cross-entropy of sigmoid(input), averaged over the classes (the last dimension) of each sample.
+    """Computes the binary cross-entropy of sigmoid(input), averaged over the classes (last dimension) of each sample.
 
-    `target` has the input's shape (*, C) and 1 for the classes that hold; `weight` (C,) scales the classes.
+    `target` has the shape of the input, (*, C), and is 1 for the classes that apply; `weight` (C,) scales the classes.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.multilabel_soft_margin_loss(torch.tensor([[2.0, -1.0]]), torch.tensor([[1.0, 0.0]]))
@@ -239,9 +242,11 @@ def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, size_average=None,
     reduce=None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Σ max(0, margin - x[target] + x[i])ᵖ / C over the other classes i; for scores (N, C) or (C).
+    """Computes Σ max(0, margin - x[target] + x[i])ᵖ / C over the other classes i; for scores (N, C) or (C).
 
-    Raises: ValueError for a `p` other than 1 and 2, RuntimeError for targets that do not fit.
+    Raises:
+        ValueError: If `p` is not 1 or 2.
+        RuntimeError: If the targets do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.multi_margin_loss(torch.tensor([[0.1, 0.2, 0.8]]), torch.tensor([2]), reduction="none")
@@ -264,7 +269,7 @@ def multi_margin_loss(
     if target.dtype is not dtypes.int64:
         raise RuntimeError(f"expected scalar type Long but found {scalar_type(target)}")
     column = target.reshape(count, 1)
-    if _ever((column < 0) | (column >= classes)):
+    if _any((column < 0) | (column >= classes)):
         raise RuntimeError("target out of range")
     short = _positive(margin - pick(rows, column, 1, False) + rows)
     loss = short * short if p == 2 else short
@@ -279,9 +284,9 @@ def multi_margin_loss(
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean"
 ) -> Tensor:
-    """Σ max(0, 1 - (x[right] - x[wrong])) / C over all pairs of a right and a wrong class of each sample.
+    """Computes Σ max(0, 1 - (x[right] - x[wrong])) / C over all pairs of a right and a wrong class of each sample.
 
-    `target`, of the scores' shape (N, C) or (C), lists the right classes, ended by -1.
+    `target`, of the shape of the scores, (N, C) or (C), lists the right classes, terminated by -1.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.multilabel_margin_loss(torch.tensor([0.1, 0.2, 0.8]), torch.tensor([2, -1, 0]))
@@ -292,7 +297,7 @@ def multilabel_margin_loss(
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     classes = input._array.shape[-1] if input.ndim else 1
     rows, labels = input.reshape(-1, classes), target.reshape(-1, classes)
-    if _ever((labels < -1) | (labels >= classes)):
+    if _any((labels < -1) | (labels >= classes)):
         raise RuntimeError("argument #2 'target' is out of range")
     listed = (labels < 0).cumsum(1) == 0  # up to the first -1
     named = labels.clamp(min=0)
@@ -308,9 +313,10 @@ def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average=None, eps: float = 1e-8,
     reduce=None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """e^x - target·x, minus the log-probability of counts with rates e^x; without `log_input`, x - target·log(x + eps).
+    """Computes e^x - target·x, or without `log_input` x - target·log(x + eps): a Poisson negative log-likelihood.
 
-    `full` adds Stirling's approximation of log target! for targets above 1.
+    The rates are e^x (or x), and the counts are `target`. `full` adds Stirling's approximation of log target! for
+    targets above 1.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.poisson_nll_loss(torch.tensor([0.0]), torch.tensor([2.0]))
@@ -328,10 +334,13 @@ def poisson_nll_loss(
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
-    """(log var + (input - target)² / var) / 2, with `var` at least `eps`; `full` adds log(2π) / 2.
+    """Computes (log var + (input - target)² / var) / 2, with `var` at least `eps`; `full` adds log(2π) / 2.
 
-    `var` is a number, of the input's shape, or of that without its last dimension or with a 1 in any one place.
-    Raises: ValueError for another shape or a negative variance.
+    `var` is a number, or a tensor of the input's shape, of that shape without the last dimension, or with one dimension
+    of size 1.
+
+    Raises:
+        ValueError: If `var` has another shape or is negative.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.gaussian_nll_loss(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
@@ -351,11 +360,11 @@ def gaussian_nll_loss(
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
-    if _ever(spread < 0):
+    if _any(spread < 0):
         raise ValueError("var has negative entry/entries")
     spread = spread.clone()
     with no_grad():
-        spread.clamp_(min=eps)  # raised, with the gradient of what it was
+        spread.clamp_(min=eps)  # clamped without changing the gradient
     loss = (spread.log() + (input - target) ** 2 / spread) * 0.5
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)

@@ -1,6 +1,6 @@
-"""Normalisations. Each is one fused op with a backward kernel; its twin, in simple ops, says what it means.
+"""Normalizations. Each is one fused op with a backward kernel; its twin, in simple ops, defines its meaning.
 
-The means and reciprocal deviations that a kernel finds on its way are kept for its backward kernel.
+The means and reciprocal standard deviations that a kernel computes are kept for its backward kernel.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _statistics(x: Tensor, axes, eps: float) -> tuple[Tensor, Tensor]:
-    """The means over some dimensions, and the reciprocal deviations 1 / √(var + eps)."""
+    """Returns the means over some dimensions, and the reciprocal standard deviations 1 / √(var + eps)."""
     mean = x.mean(axes, True)
     return mean, ((x - mean).square().mean(axes, True) + eps).rsqrt()
 
@@ -81,7 +81,7 @@ _layer_norm = op(
 
 
 def _normalized(name: str, input: Tensor, shape, weight, bias=None) -> tuple[int, ...]:
-    """The trailing dimensions that `shape` names. Raises: RuntimeError where input or parameters do not fit."""
+    """Returns `shape` as a tuple of trailing dimensions. Raises: RuntimeError if input or parameters do not fit."""
     if not isinstance(shape, tuple | list):
         raise TypeError(
             f"{name}(): argument 'normalized_shape' (position 2) must be tuple of ints, not {type(shape).__name__}"
@@ -111,11 +111,12 @@ def _normalized(name: str, input: Tensor, shape, weight, bias=None) -> tuple[int
 
 @composite("functional")
 def layer_norm(input: Tensor, normalized_shape, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
-    """(x - mean) / √(var + eps) · weight + bias, over the last dimensions, which `normalized_shape` names.
+    """Computes (x - mean) / √(var + eps) · weight + bias over the last dimensions, given by `normalized_shape`.
 
     Source: Ba, Kiros, Hinton, "Layer normalization", 2016.
 
-    Raises: RuntimeError if the shapes of input or parameters do not end (or agree) with `normalized_shape`.
+    Raises:
+        RuntimeError: If the input's shape does not end with `normalized_shape`, or that of a parameter differs from it.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.layer_norm(torch.tensor([[1.0, 3.0]]), (2,))
@@ -129,7 +130,7 @@ def layer_norm(input: Tensor, normalized_shape, weight=None, bias=None, eps: flo
 
 @composite("function", name="layer_norm")
 def _torch_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True) -> Tensor:
-    """`torch.nn.functional.layer_norm`.
+    """Alias of `torch.nn.functional.layer_norm`; `cudnn_enable` has no effect.
 
     >>> import tensorgrad as torch
     >>> torch.layer_norm(torch.tensor([[1.0, 3.0], [10.0, 30.0]]), (2,), eps=0.5)
@@ -141,7 +142,7 @@ def _torch_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5,
 
 @composite("function")
 def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """`layer_norm`, the means and the reciprocal standard deviations.
+    """Returns the result of `layer_norm`, the means and the reciprocal standard deviations.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([[1.0, 3.0], [10.0, 30.0]])
@@ -158,7 +159,7 @@ def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float)
 
 
 def _kept_dtype(input: Tensor, weight, bias):
-    """The dtype in which the native functions return statistics: the parameters', or else the input's."""
+    """The dtype in which the native functions return statistics: that of the parameters or, without them, the input."""
     return next((p.dtype for p in (weight, bias) if p is not None), input.dtype)
 
 
@@ -184,12 +185,14 @@ _rms_norm = op(
 
 @composite("functional function")
 def rms_norm(input: Tensor, normalized_shape, weight=None, eps: float | None = None) -> Tensor:
-    """x / √(mean(x²) + eps) · weight over the last dimensions; `eps` is the machine epsilon of what it is computed
-    in (float32 for two-byte floats) unless given.
+    """Computes x / √(mean(x²) + eps) · weight over the last dimensions, given by `normalized_shape`.
+
+    `eps` defaults to the machine epsilon of the dtype of the computation (float32 for 16-bit floats).
 
     Source: Zhang, Sennrich, "Root mean square layer normalization", 2019.
 
-    Raises: RuntimeError if the shapes of input or weight do not end (or agree) with `normalized_shape`.
+    Raises:
+        RuntimeError: If the input's shape does not end with `normalized_shape`, or that of `weight` differs from it.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.rms_norm(torch.tensor([[3.0, 4.0]]), (2,))
@@ -198,7 +201,7 @@ def rms_norm(input: Tensor, normalized_shape, weight=None, eps: float | None = N
     axes = _normalized("rms_norm", input, normalized_shape, weight)
     if eps is None:
         eps = dtypes.finfo(dtypes.float32 if input.dtype.itemsize == 2 else input.dtype).eps
-    if input.is_complex():  # no fused kernel: the definition
+    if input.is_complex():  # no fused kernel: use the definition
         square = (input * input).mean(axes, True)
         out = input * (square + eps).rsqrt()
         return out if weight is None else out * weight
@@ -210,7 +213,7 @@ def rms_norm(input: Tensor, normalized_shape, weight=None, eps: float | None = N
 
 
 def _channels(x: Tensor, like: Tensor) -> Tensor:
-    """A vector over channels, shaped to broadcast against (N, C, *)."""
+    """Reshapes a vector over channels to broadcast against (N, C, *)."""
     return x.reshape((1, -1, *[1] * (like.ndim - 2)))
 
 
@@ -220,7 +223,7 @@ def _channel_axes(x: Tensor) -> tuple[int, ...]:
 
 def _batch_norm_kernel(xp, x, weight, bias, running_mean, running_var, training, eps):
     out, mean, rstd, var = kernels.batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps)
-    # Of the running mean a copy: later updates must not reach what the graph keeps.
+    # Copy the running mean: later updates must not reach what the graph keeps.
     return out, mean, var, mean if training else mean.copy(), rstd
 
 
@@ -238,7 +241,7 @@ def _per_channel(x) -> tuple:
     return (x.shape[1],), _statistics_dtype(x)
 
 
-_batch_norm = op(  # the statistics that it used are outputs, as the running ones move towards them
+_batch_norm = op(  # also outputs the statistics, for updating the running ones
     "batch_norm(input, weight=None, bias=None, running_mean=None, running_var=None, training: bool = False, "
     "eps: float = 1e-5)",
     _batch_norm_kernel,
@@ -278,7 +281,7 @@ def _check_batch_norm(input, running_mean, running_var, weight, bias, training) 
 
 
 def _update_running(running_mean, running_var, mean, var, count: int, momentum: float) -> None:
-    """Moves the running statistics towards the batch's, in place."""
+    """Moves the running statistics towards those of the batch, in place."""
     if running_mean is None or running_var is None or running_mean.is_meta or not count:
         return
     if running_mean._storage.xp is None:
@@ -302,15 +305,17 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """(x - mean) / √(var + eps) · weight + bias per channel of (N, C, *).
+    """Computes (x - mean) / √(var + eps) · weight + bias per channel of (N, C, *).
 
-    In training the statistics are the batch's, and the running ones (if given) move towards them by `momentum`;
-    otherwise the running ones are used.
+    In training, the statistics are those of the batch, and the running ones (if given) move towards them by
+    `momentum`; otherwise the running ones are used.
 
     Source: Ioffe, Szegedy, "Batch normalization", 2015.
 
-    Raises: RuntimeError for parameters that do not fit, ValueError for a single value per channel in training, or an
-        `eps` that is not positive (in training) or negative.
+    Raises:
+        RuntimeError: If parameters do not fit.
+        ValueError: If there is a single value per channel in training, or `eps` is negative (in training: not
+            positive).
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([[1.0], [3.0]])
@@ -325,7 +330,7 @@ def batch_norm(
 
 
 def _batch_normalized(input, running_mean, running_var, weight, bias, training, momentum, eps) -> Tensor:
-    """`batch_norm` with any `eps`."""
+    """`batch_norm` without the check of `eps`."""
     array = input._array
     if training:
         if not array.ndim:
@@ -363,7 +368,7 @@ def _torch_batch_norm(
 
 @composite("function")
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, *, out=None):
-    """`batch_norm`, and in training the batch's means and reciprocal standard deviations (else empty tensors).
+    """Returns the result of `batch_norm`, and in training the means and reciprocal deviations (else empty tensors).
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0]])
@@ -371,7 +376,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
     >>> mean, reciprocal_std
     (tensor([ 2., 20.]), tensor([1.0000, 0.1000]))
     """
-    if out is not None:  # before the running statistics move
+    if out is not None:  # checked before the running statistics are updated
         refuse_grad("native_batch_norm", (input, weight, bias, running_mean, running_var, out))
     _check_batch_norm(input, running_mean, running_var, weight, bias, training)
     used = (None, None) if training else (running_mean, running_var)
@@ -383,7 +388,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
     else:
         mean, rstd = input.new_empty(0), input.new_empty(0)
     kept = _kept_dtype(input, weight, bias)
-    results = (result, mean.to(kept, copy=True), rstd.to(kept))  # the kernel's own mean is kept for backward
+    results = (result, mean.to(kept, copy=True), rstd.to(kept))  # copy: the kernel's mean is kept for backward
     return store_out("native_batch_norm", out, results)
 
 
@@ -398,7 +403,7 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """`batch_norm` of every sample of (N, C, *) by itself; running statistics move towards the mean over samples.
+    """Applies `batch_norm` to every sample of (N, C, *) separately; running statistics use the mean over samples.
 
     Source: Ulyanov, Vedaldi, Lempitsky, "Instance normalization", 2016.
 
@@ -486,7 +491,7 @@ _group_norm = op(
 )
 
 
-native_group_norm_row = op(  # the same, where derivatives of the statistics are wanted, too
+native_group_norm_row = op(  # the same, for when derivatives of the statistics are needed, too
     "native_group_norm_(input, weight=None, bias=None, groups: int = 1, eps: float = 1e-5)",
     _group_norm_kernel,
     twin=_native_group_norm_twin,
@@ -520,11 +525,12 @@ def check_groups(input: Tensor, channels: int, num_groups: int, weight, bias) ->
 
 @composite("functional")
 def group_norm(input: Tensor, num_groups: int, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
-    """`layer_norm` of each of `num_groups` groups of channels of (N, C, *), with weight and bias per channel.
+    """Applies `layer_norm` to each of `num_groups` groups of channels of (N, C, *), with weight and bias per channel.
 
     Source: Wu, He, "Group normalization", 2018.
 
-    Raises: RuntimeError if the groups do not divide the channels, or parameters do not fit them.
+    Raises:
+        RuntimeError: If the groups do not divide the channels, or the parameters do not fit them.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([[1.0, 3.0, 10.0, 30.0]])
@@ -545,7 +551,7 @@ def group_norm(input: Tensor, num_groups: int, weight=None, bias=None, eps: floa
 
 @composite("function", name="group_norm")
 def _torch_group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True) -> Tensor:
-    """`torch.nn.functional.group_norm`.
+    """Alias of `torch.nn.functional.group_norm`; `cudnn_enabled` has no effect.
 
     >>> import tensorgrad as torch
     >>> torch.group_norm(torch.tensor([[1.0, 3.0, 10.0, 30.0]]), 2, eps=0.5)
@@ -559,11 +565,12 @@ def _torch_group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, cudnn
 
 @composite("functional")
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """x / (k + alpha · mean of x² over `size` neighbouring channels)^beta for (N, C, *).
+    """Computes x / (k + alpha · mean of x² over `size` neighboring channels)^beta for (N, C, *).
 
     Source: Krizhevsky, Sutskever, Hinton, "ImageNet classification with deep convolutional neural networks", 2012.
 
-    Raises: ValueError for fewer than three dimensions.
+    Raises:
+        ValueError: If there are fewer than three dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.local_response_norm(torch.tensor([[[1.0], [2.0], [3.0]]]), size=2, alpha=1.0).flatten()
@@ -585,7 +592,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
 
 @composite("functional")
 def normalize(input: Tensor, p: float = 2.0, dim=1, eps: float = 1e-12, out=None) -> Tensor:
-    """x / max(‖x‖ₚ, eps), the norm taken over `dim`.
+    """Computes x / max(‖x‖ₚ, eps), with the norm over `dim`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.normalize(torch.tensor([3.0, 4.0]), dim=0)

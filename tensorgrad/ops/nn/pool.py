@@ -1,4 +1,4 @@
-"""Pooling: the largest or the mean value of each window."""
+"""Pooling: the maximum, mean or p-norm of each window."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _max_pool = op(
     format_of=("input",),
     where="",
 )
-_max_pool_values = op(  # where nobody asks for the places, which take twice the memory
+_max_pool_values = op(  # without indices, which would take twice the memory
     "max_pool_values(input, kernel_size: any, stride: any, padding: any, dilation: any, ceil_mode: bool)",
     "pool.max_pool_values",
     twin=lambda *given: _max_pool(*given)[0],
@@ -74,7 +74,7 @@ _adaptive_max_pool = op(
 
 
 def _mean_kernel(xp, x, *parameters):
-    if x.dtype.kind in "iu":  # PyTorch divides integers and cuts the fraction off
+    if x.dtype.kind in "iu":  # PyTorch's integer division truncates
         return xp.trunc(kernels.avg_pool(xp, x.astype(np.float64), *parameters)).astype(x.dtype)
     return kernels.avg_pool(xp, x, *parameters)
 
@@ -131,7 +131,7 @@ WORDS = {1: "one int", 2: "two ints", 3: "three ints"}
 
 
 def _ints(name: str, parameter: str, value, dims: int) -> tuple[int, ...]:
-    """A parameter as one int per dimension. Raises: RuntimeError for another number of them."""
+    """Returns a parameter as one int per dimension. Raises: RuntimeError for another number of values."""
     if value.__class__ is int:
         return (value,) * dims
     values = tuple(v.__index__() for v in value) if isinstance(value, tuple | list) else (value.__index__(),)
@@ -143,7 +143,7 @@ def _ints(name: str, parameter: str, value, dims: int) -> tuple[int, ...]:
 
 
 def _batched(name: str, shape: tuple, dims: int) -> bool:
-    """Whether there is a batch dimension. Raises: RuntimeError for a wrong number, or an empty one, of the others."""
+    """Returns whether there is a batch dimension. Raises: RuntimeError if other dimensions are wrong or empty."""
     ranks = f"{dims + 1}D or {dims + 2}D (batch mode)"
     if len(shape) not in (dims + 1, dims + 2):
         if dims == 1:
@@ -164,7 +164,7 @@ def _check_dtype(name: str, input: Tensor, integers: bool) -> None:
 
 
 def _run(row, input: Tensor, batched: bool, *parameters):
-    """Calls a row with a batch dimension added where there is none."""
+    """Calls a row, adding a batch dimension if there is none."""
     if batched:
         return row(input, *parameters)
     result = row(input.unsqueeze(0), *parameters)
@@ -179,7 +179,7 @@ LETTERS = ("L", "H, W", "D, H, W")
 
 
 def _last(n: int, dims: int) -> str:
-    """How examples write the size of `dims` dimensions that are 1 but for the last: "2", "(1, 2)", "(1, 1, 2)"."""
+    """Formats, for examples, a size that is 1 in all `dims` dimensions but the last: "2", "(1, 2)", "(1, 1, 2)"."""
     return str(n) if dims == 1 else f"({'1, ' * (dims - 1)}{n})"
 
 
@@ -190,7 +190,7 @@ def _max_pools(dims: int) -> None:
     name = f"max_pool{dims}d"
 
     def windows(shape, kernel_size, stride, padding, dilation, ceil_mode):
-        """Whether there is a batch dimension; the parameters with one int per dimension."""
+        """Returns whether there is a batch dimension, and the parameters with one int per dimension."""
         batched = _batched(name, shape, dims)
         kernel = _ints(name, "kernel_size", kernel_size, dims)
         stride = kernel if _no_stride(stride) else _ints(name, "stride", stride, dims)
@@ -200,7 +200,7 @@ def _max_pools(dims: int) -> None:
         _pool_shape(shape, kernel, stride, padding, dilation, ceil_mode)
         return batched, kernel, stride, padding, dilation
 
-    known = lru_cache(maxsize=256)(windows)  # of plain ints: elsewhere 2.0, which is an error, would equal 2
+    known = lru_cache(maxsize=256)(windows)  # for plain ints only: 2.0, which is an error, would equal 2
 
     def pooled(row, input, kernel_size, stride, padding, dilation, ceil_mode):
         plain = kernel_size.__class__ is stride.__class__ is padding.__class__ is dilation.__class__ is int
@@ -223,22 +223,23 @@ def _max_pools(dims: int) -> None:
         return found if return_indices else found[0]
 
     letters = LETTERS[dims - 1]
-    max_pool.__doc__ = f"""The largest value of each window of (N, C, {letters}) or (C, {letters}).
+    max_pool.__doc__ = f"""Returns the largest value of each window of (N, C, {letters}) or (C, {letters}).
 
     Args:
         kernel_size, stride, padding, dilation: an int, or one for each dimension; `stride` is
             `kernel_size` unless given.
-        ceil_mode: round the size of the result up: a window may reach beyond the border.
-        return_indices: also return the places of the maxima (int64, flat within an image plane).
+        ceil_mode: whether to round the size of the result up, so that a window may extend beyond the border.
+        return_indices: whether to also return the indices of the maxima (int64, flat within an image plane).
 
-    Raises: RuntimeError for sizes that do not fit.
+    Raises:
+        RuntimeError: If the sizes do not fit.
 
     >>> import tensorgrad as torch
     >>> x = torch.arange(4.0).reshape(1, {"1, " * (dims - 1)}4)
     >>> torch.nn.functional.{name}(x, {_last(2, dims)}).flatten()
     tensor([1., 3.])
     """
-    with_indices.__doc__ = f"""`{name}`, and the places of the maxima (int64, flat within an image plane).
+    with_indices.__doc__ = f"""`{name}`, and the indices of the maxima (int64, flat within an image plane).
 
     >>> import tensorgrad as torch
     >>> x = torch.arange(4.0).reshape(1, {"1, " * (dims - 1)}4)
@@ -255,7 +256,7 @@ def _max_pools(dims: int) -> None:
 
 
 def _output_size(name: str, value, input: Tensor, dims: int) -> tuple[int, ...]:
-    """The size that an adaptive pooling is asked for; None keeps the input's. Raises: RuntimeError for a bad one."""
+    """Returns the output size of an adaptive pooling; None keeps the input's. Raises: RuntimeError if it is invalid."""
     size = input._array.shape
     if dims > 1 and isinstance(value, tuple | list) and len(size) <= len(value):
         raise ValueError(f"Input dimension should be at least {len(value) + 1}")
@@ -272,7 +273,7 @@ def _output_size(name: str, value, input: Tensor, dims: int) -> tuple[int, ...]:
 
 
 def _adaptive_batched(name: str, input: Tensor, dims: int, channels: bool = False) -> bool:
-    """Whether there is a batch dimension. Only the first dimension may be empty; with `channels` that of these, too."""
+    """Returns whether there is a batch dimension. Only that one may be empty and, with `channels`, the channels."""
     shape = input._array.shape
     if len(shape) not in (dims + 1, dims + 2):
         raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(shape)}")
@@ -299,17 +300,20 @@ def _adaptive_max_pools(dims: int) -> None:
         return results if return_indices else results[0]
 
     letters = LETTERS[dims - 1]
-    adaptive_max_pool.__doc__ = f"""The maxima of `output_size` windows that evenly cover (N, C, {letters}).
+    adaptive_max_pool.__doc__ = f"""Returns the maxima of `output_size` windows that evenly cover (N, C, {letters}).
 
-    Window i goes from floor(i · size / output_size) to ceil((i + 1) · size / output_size). A None in `output_size`
-    keeps that dimension. Raises: RuntimeError for sizes that do not fit.
+    Window i extends from floor(i · size / output_size) to ceil((i + 1) · size / output_size). A None in `output_size`
+    keeps that dimension.
+
+    Raises:
+        RuntimeError: If the sizes do not fit.
 
     >>> import tensorgrad as torch
     >>> x = torch.arange(5.0).reshape(1, {"1, " * (dims - 1)}5)
     >>> torch.nn.functional.{name}(x, {_last(2, dims)}).flatten()
     tensor([2., 4.])
     """
-    with_indices.__doc__ = f"""`{name}`, and the places of the maxima (int64, flat within an image plane).
+    with_indices.__doc__ = f"""`{name}`, and the indices of the maxima (int64, flat within an image plane).
 
     >>> import tensorgrad as torch
     >>> x = torch.arange(5.0).reshape(1, {"1, " * (dims - 1)}5)
@@ -361,15 +365,16 @@ def _avg_pools(dims: int) -> None:
         function = avg_pool1d
     else:
         function = avg_pool
-        divisor = "\n        divisor_override: what to divide each window's sum by instead of its size."
-    function.__doc__ = f"""The mean of each window of (N, C, {letters}) or (C, {letters}).
+        divisor = "\n        divisor_override: the divisor of each window's sum; by default the window's size."
+    function.__doc__ = f"""Returns the mean of each window of (N, C, {letters}) or (C, {letters}).
 
     Args:
         kernel_size, stride, padding: an int, or one for each dimension; `stride` is `kernel_size` unless given.
-        ceil_mode: round the size of the result up: a window may reach beyond the border.
+        ceil_mode: whether to round the size of the result up, so that a window may extend beyond the border.
         count_include_pad: whether the zeros of the padding count in the mean.{divisor}
 
-    Raises: RuntimeError for sizes that do not fit.
+    Raises:
+        RuntimeError: If the sizes do not fit.
 
     >>> import tensorgrad as torch
     >>> x = torch.arange(4.0).reshape(1, {"1, " * (dims - 1)}4)
@@ -390,10 +395,13 @@ def _adaptive_avg_pools(dims: int) -> None:
         return _run(_adaptive_avg_pool, input, batched, size)
 
     letters = LETTERS[dims - 1]
-    adaptive_avg_pool.__doc__ = f"""The means of `output_size` windows that evenly cover (N, C, {letters}).
+    adaptive_avg_pool.__doc__ = f"""Returns the means of `output_size` windows that evenly cover (N, C, {letters}).
 
-    Window i goes from floor(i · size / output_size) to ceil((i + 1) · size / output_size). A None in `output_size`
-    keeps that dimension. Raises: RuntimeError for sizes that do not fit.
+    Window i extends from floor(i · size / output_size) to ceil((i + 1) · size / output_size). A None in `output_size`
+    keeps that dimension.
+
+    Raises:
+        RuntimeError: If the sizes do not fit.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.{name}(torch.ones(2, 3, {", ".join("5" * dims)}), 1).shape
@@ -424,11 +432,11 @@ def _lp_pools(dims: int) -> None:
         mean = FUNCTIONAL[f"avg_pool{dims}d"](input.pow(norm_type), kernel, stride, 0, ceil_mode)
         return (mean.sign() * mean.abs().relu() * count).pow(1.0 / norm_type)
 
-    lp_pool.__doc__ = f"""The p-norm of each window of (N, C, {LETTERS[dims - 1]}): (Σ xᵖ)^(1/p), p = `norm_type`.
+    lp_pool.__doc__ = f"""The p-norm (Σ xᵖ)^(1/p) of each window of (N, C, {LETTERS[dims - 1]}), p = `norm_type`.
 
     Args:
         kernel_size, stride: an int, or one for each dimension; `stride` is `kernel_size` unless given.
-        ceil_mode: round the size of the result up: a window may reach beyond the border.
+        ceil_mode: whether to round the size of the result up, so that a window may extend beyond the border.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([3.0, 4.0, 1.0, 1.0]).reshape(1, {"1, " * (dims - 1)}4)
@@ -475,10 +483,12 @@ def _max_unpools(dims: int) -> None:
         flat = input.new_zeros((*lead, count)).scatter(-1, flat_indices, input.reshape(flat_shape))
         return flat.reshape((*lead, *size)) if dims != 2 else in_format_of(input, flat.reshape((*lead, *size)))
 
-    max_unpool.__doc__ = f"""Puts the values of `{name.replace("un", "")}` back to their places, with zeros elsewhere.
+    max_unpool.__doc__ = f"""Writes the values of `{name.replace("un", "")}` to their original positions, else zeros.
 
-    `output_size` chooses among the sizes that pool to the input's. Raises: RuntimeError, ValueError for sizes or
-    indices that do not fit.
+    `output_size` selects one of the sizes that are pooled to the input's.
+
+    Raises:
+        RuntimeError, ValueError: If sizes or indices do not fit.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 3.0, 2.0, 0.0]).reshape(1, {"1, " * (dims - 1)}4)

@@ -1,4 +1,4 @@
-"""Recurrent networks: `torch.lstm`, `gru`, `rnn_tanh`, `rnn_relu`, and single steps of them.
+"""Recurrent networks: `torch.lstm`, `gru`, `rnn_tanh`, `rnn_relu`, and their single steps (cells).
 
 One direction of one layer is one op over all time steps (see `kernels/array/rnn.py` for the layout), with a backward
 kernel. The twins are the same recurrences step by step in simpler ops.
@@ -41,7 +41,7 @@ def _rnn_step(x, h, w_ih, w_hh, b_ih, b_hh, relu):
 def _over_time(x, states, sizes, reverse, step: Callable):
     """Runs `step(rows, *states) -> states` over all time steps.
 
-    Returns: the rows of the first state at all steps, and the final states.
+    Returns the rows of the first state at all steps, and the final states.
     """
     rows: list[Tensor] = []
     for start, end, n in kernels.steps(sizes, reverse):
@@ -70,7 +70,7 @@ def _rnn_twin(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
 
 
 def _sizes(x, h, *others) -> list[tuple]:
-    """Shapes and dtypes of a layer's outputs and cache: the states of all steps, then those of `others`."""
+    """Returns shapes and dtypes of a layer's outputs and cache: the states of all steps, then those of `others`."""
     return [((len(x), h.shape[1]), x.dtype), *((getattr(other, "shape", other), x.dtype) for other in others)]
 
 
@@ -98,7 +98,7 @@ _rnn = op(
 
 
 class _Mode:
-    """What tells the kinds of network apart: how one direction of a layer runs, and how many weights it has."""
+    """A kind of recurrent network: how one direction of a layer is run, and its number of weights."""
 
     def __init__(self, name: str, states: int, run: Callable):
         self.name, self.states, self.run = name, states, run
@@ -133,7 +133,7 @@ MODES = {
 
 
 def _network(mode: _Mode, x, states, params, has_biases, num_layers, rate, train, bidirectional, sizes):
-    """All layers over packed rows. Returns (rows of the last layer, final states (layers · directions, B, ...))."""
+    """Runs all layers over packed rows. Returns (rows of the last, final states (layers · directions, B, ...))."""
     directions = 2 if bidirectional else 1
     per = len(params) // (num_layers * directions)
     if per * num_layers * directions != len(params):
@@ -158,8 +158,8 @@ def _network(mode: _Mode, x, states, params, has_biases, num_layers, rate, train
 
 
 def _call(mode: _Mode, args: tuple) -> tuple:
-    """`torch.lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)` or, packed,
-    `torch.lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)`."""
+    """Runs `torch.lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)` and,
+    packed, `torch.lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)`."""
     if len(args) != 9:
         raise TypeError(f"{mode.name}() takes 9 arguments, got {len(args)}")
     if isinstance(args[3], list | tuple):
@@ -184,12 +184,13 @@ def _call(mode: _Mode, args: tuple) -> tuple:
 
 @composite("function")
 def lstm(*args: Any) -> tuple:
-    """Long short-term memory over whole sequences (Hochreiter & Schmidhuber, 1997); `torch.nn.LSTM` calls it.
+    """Runs a long short-term memory over whole sequences (Hochreiter & Schmidhuber, 1997), as `torch.nn.LSTM` does.
 
-    Args: (input, (h, c), weights, has_biases, num_layers, dropout, train, bidirectional, batch_first), or for packed
-    sequences (data, batch_sizes, (h, c), weights, has_biases, num_layers, dropout, train, bidirectional).
+    The arguments are (input, (h, c), weights, has_biases, num_layers, dropout, train, bidirectional, batch_first), or
+    for packed sequences (data, batch_sizes, (h, c), weights, has_biases, num_layers, dropout, train, bidirectional).
 
-    Returns: (output, h_n, c_n).
+    Returns:
+        (output, h_n, c_n).
 
     >>> import tensorgrad as torch
     >>> cell = torch.nn.LSTM(2, 3)
@@ -203,9 +204,12 @@ def lstm(*args: Any) -> tuple:
 
 @composite("function")
 def gru(*args: Any) -> tuple:
-    """Gated recurrent units over whole sequences (Cho et al., 2014); `torch.nn.GRU` calls it.
+    """Runs gated recurrent units over whole sequences (Cho et al., 2014), as `torch.nn.GRU` does.
 
-    Args: those of `lstm`, with one state h in place of (h, c). Returns: (output, h_n).
+    The arguments are those of `lstm`, with one state h in place of (h, c).
+
+    Returns:
+        (output, h_n).
 
     >>> import tensorgrad as torch
     >>> cell = torch.nn.GRU(2, 3)
@@ -219,9 +223,12 @@ def gru(*args: Any) -> tuple:
 
 @composite("function")
 def rnn_tanh(*args: Any) -> tuple:
-    """The recurrence h = tanh(W x + b + U h + d) over whole sequences (Elman, 1990); `torch.nn.RNN` calls it.
+    """Runs the recurrence h = tanh(W x + b + U h + d) over whole sequences (Elman, 1990), as `torch.nn.RNN` does.
 
-    Args: those of `lstm`, with one state h in place of (h, c). Returns: (output, h_n).
+    The arguments are those of `lstm`, with one state h in place of (h, c).
+
+    Returns:
+        (output, h_n).
 
     >>> import tensorgrad as torch
     >>> cell = torch.nn.RNN(2, 3)
@@ -235,9 +242,12 @@ def rnn_tanh(*args: Any) -> tuple:
 
 @composite("function")
 def rnn_relu(*args: Any) -> tuple:
-    """The recurrence h = max(0, W x + b + U h + d) over whole sequences; `torch.nn.RNN(nonlinearity="relu")` calls it.
+    """Runs the recurrence h = max(0, W x + b + U h + d) over whole sequences, as `torch.nn.RNN` does with "relu".
 
-    Args: those of `lstm`, with one state h in place of (h, c). Returns: (output, h_n).
+    The arguments are those of `lstm`, with one state h in place of (h, c).
+
+    Returns:
+        (output, h_n).
 
     >>> import tensorgrad as torch
     >>> cell = torch.nn.RNN(2, 3, nonlinearity="relu")
@@ -253,7 +263,7 @@ def rnn_relu(*args: Any) -> tuple:
 
 
 def _check_step(name: str, input: Tensor, states, w_ih, w_hh) -> None:
-    """Raises: RuntimeError in PyTorch's words for sizes that do not go together."""
+    """Raises: RuntimeError, with PyTorch's messages, for sizes that do not fit together."""
     if input.shape[-1] != w_ih.shape[1]:
         raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {w_ih.shape[1]}")
     for k, state in enumerate(states):
@@ -267,9 +277,12 @@ def _check_step(name: str, input: Tensor, states, w_ih, w_hh) -> None:
 
 @composite("function")
 def lstm_cell(input: Tensor, hx, w_ih: Tensor, w_hh: Tensor, b_ih=None, b_hh=None) -> tuple:
-    """One step of an LSTM: input (B, I) and states (h, c) of (B, H) to the next (h, c). Weights are (4H, I), (4H, H).
+    """Computes one step of an LSTM: input (B, I) and states (h, c) of (B, H) to the next (h, c).
 
-    Raises: RuntimeError for sizes that do not go together.
+    The weights are (4H, I) and (4H, H).
+
+    Raises:
+        RuntimeError: If the sizes do not fit together.
 
     >>> import tensorgrad as torch
     >>> cell = torch.nn.LSTMCell(2, 3)
@@ -286,9 +299,10 @@ def lstm_cell(input: Tensor, hx, w_ih: Tensor, w_hh: Tensor, b_ih=None, b_hh=Non
 
 @composite("function")
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih=None, b_hh=None) -> Tensor:
-    """One step of a GRU: input (B, I) and state (B, H) to the next state. Weights are (3H, I), (3H, H).
+    """Computes one step of a GRU: input (B, I) and state (B, H) to the next state. The weights are (3H, I), (3H, H).
 
-    Raises: RuntimeError for sizes that do not go together.
+    Raises:
+        RuntimeError: If the sizes do not fit together.
 
     >>> import tensorgrad as torch
     >>> torch.gru_cell(torch.ones(4, 2), torch.zeros(4, 3), *torch.nn.GRUCell(2, 3).parameters()).shape
@@ -302,9 +316,10 @@ def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih=None, b
 
 @composite("function")
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih=None, b_hh=None) -> Tensor:
-    """tanh(W x + b + U h + d), one step: input (B, I) and state (B, H) to the next state.
+    """Computes one step of tanh(W x + b + U h + d): input (B, I) and state (B, H) to the next state.
 
-    Raises: RuntimeError for sizes that do not go together.
+    Raises:
+        RuntimeError: If the sizes do not fit together.
 
     >>> import tensorgrad as torch
     >>> torch.rnn_tanh_cell(torch.ones(4, 2), torch.zeros(4, 3), *torch.nn.RNNCell(2, 3).parameters()).shape
@@ -316,9 +331,10 @@ def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih=No
 
 @composite("function")
 def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih=None, b_hh=None) -> Tensor:
-    """max(0, W x + b + U h + d), one step: input (B, I) and state (B, H) to the next state.
+    """Computes one step of max(0, W x + b + U h + d): input (B, I) and state (B, H) to the next state.
 
-    Raises: RuntimeError for sizes that do not go together.
+    Raises:
+        RuntimeError: If the sizes do not fit together.
 
     >>> import tensorgrad as torch
     >>> torch.rnn_relu_cell(torch.ones(4, 2), torch.zeros(4, 3), *torch.nn.RNNCell(2, 3).parameters()).shape

@@ -1,6 +1,6 @@
 """Softmax and its logarithm.
 
-Their derivatives use the output alone: y (g - Σ g y), and g - exp(y) Σ g. No Jacobian is ever formed.
+Their derivatives need only the output: y (g - Σ g y), and g - exp(y) Σ g. The Jacobian is never formed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _checker(name: str):
 
 def _softmax_twin(input, dim):
     if not input.numel():
-        return input.clone()  # nothing has a largest element
+        return input.clone()  # an empty tensor has no largest element
     e = (input - input.detach().amax(dim, True)).exp()
     return e / e.sum(dim, True)
 
@@ -47,9 +47,11 @@ def _finish(function, name, input, dim, dtype, out):
 
 @composite()
 def softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, out=None) -> Tensor:
-    """exp(x) / Σ exp(x) along `dim`, computed without overflow; `dtype` casts the input first.
+    """Computes exp(x) / Σ exp(x) along `dim` without overflow; `dtype` casts the input first.
 
-    Raises: NotImplementedError for integers, IndexError for a dimension that is not there.
+    Raises:
+        NotImplementedError: If the dtype is integral.
+        IndexError: If `dim` is out of range.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([0.0, 0.0]).softmax(0)
@@ -60,7 +62,7 @@ def softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, out=N
 
 @composite()
 def log_softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, out=None) -> Tensor:
-    """x - log Σ exp(x) along `dim`: the logarithm of `softmax`, computed without overflow.
+    """Computes x - log Σ exp(x) along `dim`: the logarithm of `softmax`, without overflow.
 
     >>> import tensorgrad as torch
     >>> torch.log_softmax(torch.tensor([0.0, 0.0]), dim=0)
@@ -70,7 +72,7 @@ def log_softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, o
 
 
 def _implicit_dim(name: str, ndim: int) -> int:
-    """The dimension that old programs mean. Warns."""
+    """Returns the dimension that programs without `dim` rely on, with a warning."""
     warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
     )
@@ -79,7 +81,7 @@ def _implicit_dim(name: str, ndim: int) -> int:
 
 @composite("functional", name="softmax")
 def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
-    """`torch.softmax`; without `dim` over dimension 0 of tensors with 0, 1 or 3 dimensions, else 1, with a warning.
+    """Computes `torch.softmax`; `dim` defaults, with a warning, to 0 for 0, 1 or 3 dimensions and else to 1.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.softmax(torch.tensor([0.0, 0.0]), dim=0)
@@ -92,7 +94,7 @@ def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int =
 
 @composite("functional", name="log_softmax")
 def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
-    """`torch.log_softmax`; without `dim` over dimension 0 of tensors with 0, 1 or 3 dimensions, else 1, with a warning.
+    """Computes `torch.log_softmax`; `dim` defaults, with a warning, to 0 for 0, 1 or 3 dimensions and else to 1.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.log_softmax(torch.tensor([[1.0, 1.0, 3.0]]), dim=1)
@@ -105,7 +107,7 @@ def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: i
 
 @composite("functional")
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
-    """`softmax(-input)`: the smallest elements get the largest shares.
+    """Computes `softmax(-input)`: the smallest elements get the largest probabilities.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.softmin(torch.tensor([0.0, 1.0]), dim=0)

@@ -1,4 +1,4 @@
-"""A weight as a length times a direction, w = g · v / ‖v‖ (Salimans and Kingma, 2016)."""
+"""Weight normalization: a weight as a length times a direction, w = g · v / ‖v‖ (Salimans and Kingma, 2016)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorgrad.tensor import Tensor
 
 @composite("function")
 def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
-    """`v` scaled to the lengths `g`, one for each index of `dim`; or one for all of it if `dim` is -1.
+    """Scales `v` to the norms `g`, one for each index of `dim`, or a single one if `dim` is -1.
 
     >>> import tensorgrad as torch
     >>> torch._weight_norm(torch.tensor([[3.0, 4.0]]), torch.tensor([[10.0]]))
@@ -22,9 +22,10 @@ def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
 
 @composite("function")
 def _weight_norm_interface(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
-    """`_weight_norm`, and the lengths of `v` before, which have no derivative.
+    """Returns the result of `_weight_norm`, and the original norms of `v`, which are not differentiable.
 
-    Raises: RuntimeError unless `dim` is the first or the last.
+    Raises:
+        RuntimeError: If `dim` is neither the first nor the last dimension.
 
     >>> import tensorgrad as torch
     >>> torch._weight_norm_interface(torch.tensor([[3.0, 4.0]]), torch.tensor([[10.0]]))

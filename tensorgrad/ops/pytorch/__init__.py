@@ -1,1 +1,1 @@
-"""What only PyTorch's programs ask for: typed storages, `native_` names, removed functions, layouts."""
+"""Names kept for compatibility with PyTorch: typed storages, `native_` names, removed functions, layouts."""

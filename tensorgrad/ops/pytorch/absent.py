@@ -1,7 +1,7 @@
 """Layouts, number formats and devices that only PyTorch has.
 
-Whatever asks for them has an answer (a tensor here is strided, dense and nowhere but on cpu, cuda or meta), and
-whatever would make them says that they are not included.
+Queries for them are answered (a tensor here is always strided, dense, and on cpu, cuda or meta); functions that would
+create them raise an error that says they are not supported.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from tensorgrad.ops.copy import to
 from tensorgrad.ops.linalg.matmul import mm
 from tensorgrad.tensor import Tensor
 
-# --- questions -----------------------------------------------------------------------------------------------------
+# --- queries -------------------------------------------------------------------------------------------------------
 
 
-def _never(name: str, what: str) -> None:
+def _always_false(name: str, what: str) -> None:
     example = f">>> import tensorgrad as torch\n>>> torch.ones(1).{name}\nFalse"
     setattr(Tensor, name, property(lambda self: False, doc=f"Always False: there are no {what}.\n\n{example}"))
 
 
-_never("is_sparse", "sparse layouts")
-_never("is_sparse_csr", "sparse layouts")
-_never("is_quantized", "quantized tensors")
-_never("is_nested", "nested tensors")
-_never("is_mkldnn", "tensors in oneDNN's layouts")
+_always_false("is_sparse", "sparse layouts")
+_always_false("is_sparse_csr", "sparse layouts")
+_always_false("is_quantized", "quantized tensors")
+_always_false("is_nested", "nested tensors")
+_always_false("is_mkldnn", "tensors in oneDNN's layouts")
 for _device in ("ipu", "maia", "mps", "mtia", "vulkan", "xla", "xpu"):
-    _never(f"is_{_device}", f"{_device} devices")
+    _always_false(f"is_{_device}", f"{_device} devices")
 
 
 def _layout(self: Tensor) -> layout:
-    """How the elements are stored: always `torch.strided`.
+    """The memory layout: always `torch.strided`.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2).layout
@@ -55,13 +55,13 @@ def _volatile(self: Tensor) -> bool:
 
 
 setattr(Tensor, "volatile", property(_volatile, doc=_volatile.__doc__))  # noqa: B010
-# Tensors have no names, but PyTorch's have the attribute; and programs give theirs one (`x.name = "x"`).
+# Tensors have no names, but PyTorch's have the attribute, and programs assign to it (`x.name = "x"`).
 setattr(Tensor, "name", None)  # noqa: B010
 
 
 @composite("method")
 def sparse_dim(self: Tensor) -> int:
-    """The number of sparse dimensions: none.
+    """Returns the number of sparse dimensions: always 0.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(2, 3).sparse_dim()
@@ -72,7 +72,7 @@ def sparse_dim(self: Tensor) -> int:
 
 @composite("method")
 def dense_dim(self: Tensor) -> int:
-    """The number of dense dimensions: all.
+    """Returns the number of dense dimensions: all of them.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(2, 3).dense_dim()
@@ -83,7 +83,7 @@ def dense_dim(self: Tensor) -> int:
 
 @composite("method")
 def to_dense(self: Tensor, dtype=None, *, masked_grad: bool | None = None) -> Tensor:
-    """The tensor as a dense one: itself, cast if a `dtype` is given.
+    """Returns the tensor itself, which is dense, cast to `dtype` if given.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2).to_dense(dtype=torch.float64)
@@ -94,15 +94,15 @@ def to_dense(self: Tensor, dtype=None, *, masked_grad: bool | None = None) -> Te
 
 alias("spmm", mm, "function")  # PyTorch's takes dense matrices, too
 
-# --- what is not there ---------------------------------------------------------------------------------------------
+# --- unsupported methods -------------------------------------------------------------------------------------------
 
 
-def _refusing(name: str, error: type[Exception], message: str) -> None:
+def _unsupported(name: str, error: type[Exception], message: str) -> None:
     def method(self, *args, **kwargs):
         raise error(message)
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"""Raises: {error.__name__}, since there are no such tensors here.
+    method.__doc__ = f"""Raises {error.__name__}: tensorgrad has no such tensors.
 
     >>> import tensorgrad as torch
     >>> torch.ones(1).{name}()
@@ -114,12 +114,14 @@ def _refusing(name: str, error: type[Exception], message: str) -> None:
 
 
 for _name in ("sparse", "sparse_bsc", "sparse_bsr", "sparse_coo", "sparse_csc", "sparse_csr"):
-    _refusing(f"to_{_name}", NotImplementedError, f"to_{_name}: sparse layouts are not included, tensors are strided")
+    _unsupported(
+        f"to_{_name}", NotImplementedError, f"to_{_name}: sparse layouts are not supported, only strided tensors"
+    )
 for _name in ("sparse_mask", "sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_"):
-    _refusing(_name, NotImplementedError, f"{_name}: sparse layouts are not included, tensors are strided")
-_refusing("to_mkldnn", NotImplementedError, "to_mkldnn: oneDNN's layouts are not included, tensors are strided")
-_refusing("to_padded_tensor", NotImplementedError, "to_padded_tensor: nested tensors are not included")
-_refusing("chalf", NotImplementedError, "chalf: there is no dtype complex32, of two half-precision numbers")
+    _unsupported(_name, NotImplementedError, f"{_name}: sparse layouts are not supported, only strided tensors")
+_unsupported("to_mkldnn", NotImplementedError, "to_mkldnn: oneDNN layouts are not supported, only strided tensors")
+_unsupported("to_padded_tensor", NotImplementedError, "to_padded_tensor: nested tensors are not supported")
+_unsupported("chalf", NotImplementedError, "chalf: the dtype complex32 is not supported")
 
 for _name, _expected in (
     ("is_coalesced", "sparse coordinate tensor"), ("coalesce", "sparse coordinate tensor"),
@@ -127,14 +129,14 @@ for _name, _expected in (
     ("crow_indices", "sparse row compressed tensor"), ("col_indices", "sparse row compressed tensor"),
     ("ccol_indices", "sparse column compressed tensor"), ("row_indices", "sparse column compressed tensor"),
 ):  # fmt: skip
-    _refusing(_name, RuntimeError, f"{_name} expected {_expected} layout but got Strided")
+    _unsupported(_name, RuntimeError, f"{_name} expected {_expected} layout but got Strided")
 for _name in ("smm", "sspaddmm"):
-    _refusing(_name, RuntimeError, f"tensor.{_name}(...) can only be called on sparse tensors")
+    _unsupported(_name, RuntimeError, f"tensor.{_name}(...) can only be called on sparse tensors")
 
-_refusing("xpu", AssertionError, "Torch not compiled with XPU enabled")
-_refusing("mtia", AssertionError, "Torch not compiled with MTIA enabled")
-_refusing("ipu", RuntimeError, "PyTorch is not linked with support for ipu devices")
-_refusing(
+_unsupported("xpu", AssertionError, "Torch not compiled with XPU enabled")
+_unsupported("mtia", AssertionError, "Torch not compiled with MTIA enabled")
+_unsupported("ipu", RuntimeError, "PyTorch is not linked with support for ipu devices")
+_unsupported(
     "reinforce",
     RuntimeError,
     "reinforce() was removed. Use torch.distributions instead: sample an action from a distribution, and call "

@@ -1,4 +1,4 @@
-"""A Python function for every element: `apply_`, `map_`, `map2_`. Slow, as in PyTorch; nothing is recorded."""
+"""`apply_`, `map_`, `map2_`: a Python function for every element. Slow, as in PyTorch, and not recorded."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from tensorgrad.tensor import Tensor
 
 @composite("method")
 def apply_(self: Tensor, callable) -> Tensor:
-    """Replaces each element by what `callable` makes of it: a Python number of a Python number.
+    """Replaces each element by the result of `callable`, which maps a Python number to a Python number.
 
-    Raises: RuntimeError if the tensor requires grad, TypeError if it is not on the CPU or gets no number.
+    Raises:
+        RuntimeError: If the tensor requires grad.
+        TypeError: If the tensor is not on the CPU, or a result is not a number.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1.0, 4.0]).apply_(lambda v: v + 10)
@@ -61,7 +63,7 @@ def _check_operand(name: str, argument: str, position: int, self: Tensor, value,
 
 
 def _rewrite(name: str, self: Tensor, others: tuple, function) -> Tensor:
-    """Writes `function` of the elements, one by one in the order of the rows."""
+    """Writes `function` of the elements, one by one in row-major order."""
     if any(t.requires_grad for t in (self, *others)):
         raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
     if self.is_meta:
@@ -84,13 +86,13 @@ def _rewrite(name: str, self: Tensor, others: tuple, function) -> Tensor:
 
 
 def _converter(tensor: Tensor):
-    """What turns a result into a number for an element. It raises TypeError for what is no number, RuntimeError for
-    an integer that the dtype cannot hold."""
+    """Returns a function that converts a result to a number for an element. It raises TypeError if the result is not a
+    number, RuntimeError for an integer that the dtype cannot hold."""
     dtype = tensor.dtype
     if dtype.is_complex:
         return complex
     if dtype.is_floating_point:
-        return lambda value: math.ldexp(value, 0)  # unlike float(value) it takes no text
+        return lambda value: math.ldexp(value, 0)  # unlike float(value), rejects strings
     if dtype.name == "bool":
         return bool
 

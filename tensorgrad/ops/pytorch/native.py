@@ -1,4 +1,4 @@
-"""Functions of PyTorch that are called `native_...`: what the public ones run, with their by-products."""
+"""PyTorch's `native_...` functions: implementations of the public ones that also return intermediate results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ alias("native_channel_shuffle", channel_shuffle, "function functional")
 def native_group_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.nn.functional.group_norm` of `input`, read as (N, C, HxW), and its means and reciprocal deviations.
+    """Computes `torch.nn.functional.group_norm` of `input`, viewed as (N, C, HxW).
 
-    Returns: the result, of the input's shape, and the statistics (N, group).
-    Raises: RuntimeError for an input that is not contiguous or has not these sizes, and for groups or parameters that
-    do not fit the channels.
+    Returns:
+        The result, of the input's shape, and the means and reciprocal standard deviations, (N, group).
+
+    Raises:
+        RuntimeError: If the input is not contiguous or not of these sizes, or groups or parameters do not fit the
+            channels.
 
     >>> import tensorgrad as torch
     >>> torch.native_group_norm(torch.tensor([[1.0, 3.0, 10.0, 30.0]]), None, None, 1, 4, 1, 2, 1e-5)[1]

@@ -1,4 +1,4 @@
-"""Functions that PyTorch has removed. Their names remain, and say what to call instead."""
+"""Functions that PyTorch has removed. The names remain and raise errors that name the replacements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ REMOVED = "This function was deprecated since version 1.9 and is now removed."
 
 @composite()
 def solve(input: Tensor, A: Tensor, *, out=None):
-    """Removed in favour of `torch.linalg.solve(A, B)`. Raises: RuntimeError, always.
+    """Removed in favor of `torch.linalg.solve(A, B)`.
+
+    Raises:
+        RuntimeError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.solve(torch.ones(1, 1), torch.ones(1, 1))
@@ -26,7 +29,10 @@ def solve(input: Tensor, A: Tensor, *, out=None):
 
 @composite()
 def symeig(input: Tensor, eigenvectors: bool = False, upper: bool = True, *, out=None):
-    """Removed in favour of `torch.linalg.eigh` and `torch.linalg.eigvalsh`. Raises: RuntimeError, always.
+    """Removed in favor of `torch.linalg.eigh` and `torch.linalg.eigvalsh`.
+
+    Raises:
+        RuntimeError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.symeig(torch.ones(1, 1))
@@ -42,7 +48,10 @@ def symeig(input: Tensor, eigenvectors: bool = False, upper: bool = True, *, out
 
 @composite()
 def eig(self: Tensor, eigenvectors: bool = False, *, e=None, v=None):
-    """Removed in favour of `torch.linalg.eig` and `torch.linalg.eigvals`. Raises: RuntimeError, always.
+    """Removed in favor of `torch.linalg.eig` and `torch.linalg.eigvals`.
+
+    Raises:
+        RuntimeError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.eig(torch.ones(1, 1))
@@ -58,7 +67,10 @@ def eig(self: Tensor, eigenvectors: bool = False, *, e=None, v=None):
 
 @composite()
 def lstsq(input: Tensor, A: Tensor, *, out=None):
-    """Removed in favour of `torch.linalg.lstsq(A, B)`. Raises: RuntimeError, always.
+    """Removed in favor of `torch.linalg.lstsq(A, B)`.
+
+    Raises:
+        RuntimeError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.lstsq(torch.ones(1, 1), torch.ones(1, 1))
@@ -69,13 +81,16 @@ def lstsq(input: Tensor, A: Tensor, *, out=None):
     raise RuntimeError(
         f"{REMOVED} `torch.lstsq` is deprecated in favor of `torch.linalg.lstsq`. Write torch.linalg.lstsq(A, B)"
         ".solution for the first rows of torch.lstsq(B, A).solution: the matrix comes first, and the residuals are "
-        "returned beside. torch.linalg.qr gives the QR decomposition."
+        "returned separately. torch.linalg.qr gives the QR decomposition."
     )
 
 
 @composite("function")
 def matrix_rank(input: Tensor, tol=None, symmetric: bool = False, *, out=None):
-    """Removed in favour of `torch.linalg.matrix_rank`. Raises: RuntimeError, always.
+    """Removed in favor of `torch.linalg.matrix_rank`.
+
+    Raises:
+        RuntimeError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.matrix_rank(torch.ones(1, 1))
@@ -84,6 +99,6 @@ def matrix_rank(input: Tensor, tol=None, symmetric: bool = False, *, out=None):
     RuntimeError: ... Please use the `torch.linalg.matrix_rank` function instead; ...
     """
     raise RuntimeError(
-        f"{REMOVED} Please use the `torch.linalg.matrix_rank` function instead; what was 'symmetric' is 'hermitian' "
-        "there."
+        f"{REMOVED} Please use the `torch.linalg.matrix_rank` function instead; its parameter 'hermitian' replaces "
+        "'symmetric'."
     )

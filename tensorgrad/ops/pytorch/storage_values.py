@@ -1,4 +1,4 @@
-"""Storages as sequences: of bytes (`untyped_storage()`), and in PyTorch's older fashion of elements (`storage()`)."""
+"""Storages as sequences: of bytes (`untyped_storage()`), and in PyTorch's older form of elements (`storage()`)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tensorgrad.storage.files import mapped_file
 from tensorgrad.storage.stubs import Storage, storage_class
 from tensorgrad.tensor import Tensor, share
 
-_warning = {"always": False, "given": False}  # of typed storages
+_warning = {"always": False, "given": False}  # for typed storages
 
 
 def warn_of_typed() -> None:
-    """PyTorch's warning, once in a program unless it wants it always."""
+    """Emits PyTorch's warning: once per program, unless it is set to warn always."""
     if _warning["given"] and not _warning["always"]:
         return
     _warning["given"] = True
@@ -46,7 +46,7 @@ def _reset_warn_typed_storage_removal() -> None:
 
 
 def _memory(called: str, args: tuple, dtype: dtypes.dtype, device) -> Storage:
-    """New memory for a number of elements, or with the elements of a sequence; without either, none."""
+    """Returns new memory for a number of elements, or with the elements of a sequence; empty without arguments."""
     device = resolve_device(device)
     if len(args) > 1:
         raise RuntimeError(f"{called}Too many positional arguments")
@@ -66,12 +66,13 @@ def _memory(called: str, args: tuple, dtype: dtypes.dtype, device) -> Storage:
 
 
 class TypedStorage:
-    """A storage as a sequence of numbers of one dtype: what `tensor.storage()` returns.
+    """A storage as a sequence of elements of one dtype: the result of `tensor.storage()`.
 
-    `TypedStorage(n)` is new memory for n numbers, `TypedStorage([1, 2])` holds these, and `wrap_storage=` is memory
-    that is there.
+    `TypedStorage(n)` allocates n elements, `TypedStorage([1, 2])` contains these, and `wrap_storage=` wraps existing
+    memory.
 
-    Raises: RuntimeError or TypeError for anything else.
+    Raises:
+        RuntimeError, TypeError: If the arguments are anything else.
 
     >>> import tensorgrad as torch
     >>> memory = torch.arange(6.0).reshape(2, 3)[0].untyped_storage()
@@ -87,7 +88,7 @@ class TypedStorage:
             warn_of_typed()
         if wrap_storage is not None:
             if args or device is not None:
-                raise RuntimeError(f"{called}'wrap_storage' stands alone, beside 'dtype'")
+                raise RuntimeError(f"{called}'wrap_storage' can be combined only with 'dtype'")
             if dtype is None:
                 raise RuntimeError(f"{called}Argument 'dtype' must be specified")
             if not isinstance(wrap_storage, UntypedStorage | Storage):
@@ -100,12 +101,12 @@ class TypedStorage:
         )
 
     def untyped(self) -> UntypedStorage:
-        """The memory itself, as bytes."""
+        """Returns the memory itself, as bytes."""
         return shown(self._storage)
 
     @property
     def device(self) -> devices.device:
-        """Where the memory is."""
+        """The device of the memory."""
         return self._storage.device
 
     @property
@@ -114,7 +115,7 @@ class TypedStorage:
         return self.device.type == "cuda"
 
     def type(self, dtype=None, non_blocking: bool = False):
-        """PyTorch's name of the kind of storage, `torch.FloatStorage`; the elements in another one if it is given."""
+        """Returns PyTorch's name of the storage type, `torch.FloatStorage`; with `dtype`, the elements cast to it."""
         if dtype is not None:
             found: Any = legacy_types().get(dtype.rpartition(".")[2]) if isinstance(dtype, str) else dtype
             return self.to_dtype(getattr(found, "dtype", found))
@@ -122,28 +123,30 @@ class TypedStorage:
         return f"{prefix}{scalar_type(self)}Storage"
 
     def pickle_storage_type(self) -> str:
-        """The name of the kind of storage in files: `FloatStorage`."""
+        """Returns the name of the storage type in files: `FloatStorage`."""
         return f"{scalar_type(self)}Storage"
 
     def get_device(self) -> int:
-        """The index of the device; -1 for main memory."""
+        """Returns the index of the device, or -1 for main memory."""
         return -1 if self.device.index is None else self.device.index
 
     def resizable(self) -> bool:
-        """Whether `resize_` works: unless a tensor or array has the memory."""
+        """Returns whether `resize_` works: not if a tensor or array uses the memory."""
         return self.untyped().resizable()
 
     def resize_(self, size: int) -> None:
-        """Makes room for that many elements."""
+        """Resizes the memory to that many elements."""
         self.untyped().resize_(size * self.dtype.itemsize)
 
     _resize_ = resize_
 
     @classmethod
     def from_buffer(cls, buffer, byte_order=None, *, dtype=None, device=None) -> TypedStorage:
-        """A copy of the elements in a buffer. `byte_order` is "native", "little" or "big".
+        """Returns a copy of the elements in a buffer. `byte_order` is "native", "little" or "big".
 
-        Raises: ValueError for another order, RuntimeError for none where an element has several bytes.
+        Raises:
+            ValueError: If the byte order is unknown.
+            RuntimeError: If the byte order is missing for elements of several bytes.
         """
         dtype = dtype or dtypes.DEFAULT.floating
         return cls(
@@ -152,13 +155,13 @@ class TypedStorage:
 
     @classmethod
     def from_file(cls, filename, shared: bool = False, size: int = 0, dtype=None) -> TypedStorage:
-        """A storage whose memory is a file, read as it is needed; see `torch.from_file`."""
+        """Returns a storage backed by a memory-mapped file; see `torch.from_file`."""
         dtype = dtype or dtypes.DEFAULT.floating
         memory = UntypedStorage.from_file(filename, shared, size * dtype.itemsize)
         return cls(wrap_storage=memory, dtype=dtype, _internal=True)
 
     def __eq__(self, other) -> bool:
-        """Whether both are the same memory, element for element of the same dtype."""
+        """Returns whether both are the same memory with the same dtype."""
         return isinstance(other, TypedStorage) and other._storage is self._storage and other.dtype is self.dtype
 
     def __hash__(self) -> int:
@@ -179,25 +182,29 @@ class TypedStorage:
         return id(self._storage)
 
     def size(self) -> int:
-        """The number of elements."""
+        """Returns the number of elements."""
         return self.nbytes() // self.dtype.itemsize
 
     _size = __len__ = size
 
     def nbytes(self) -> int:
-        """The number of bytes."""
+        """Returns the number of bytes."""
         return self._storage.nbytes()
 
     def element_size(self) -> int:
-        """The bytes of one element."""
+        """Returns the size of one element in bytes."""
         return self.dtype.itemsize
 
     def data_ptr(self) -> int:
-        """The address of the first element."""
+        """Returns the address of the first element."""
         return self._storage.data_ptr()
 
     def tolist(self) -> list:
-        """The elements as Python numbers. Raises: NotImplementedError for a storage on the meta device."""
+        """Returns the elements as Python numbers.
+
+        Raises:
+            NotImplementedError: If the storage is on the meta device.
+        """
         if not self.nbytes():
             return []
         _check_values(self._storage)
@@ -225,17 +232,21 @@ class TypedStorage:
         elements(self._storage, self.dtype)[index] = value
 
     def fill_(self, value) -> TypedStorage:
-        """Sets every element."""
+        """Sets every element to `value`."""
         elements(self._storage, self.dtype).fill_(value)
         return self
 
     def copy_(self, source: TypedStorage, non_blocking: bool = False) -> TypedStorage:
-        """Overwrites the bytes with those of another storage. Raises: RuntimeError for one of another size."""
+        """Overwrites the bytes with those of another storage.
+
+        Raises:
+            RuntimeError: If the sizes differ.
+        """
         self.untyped().copy_(source.untyped())
         return self
 
     def to_dtype(self, dtype: dtypes.dtype) -> TypedStorage:
-        """The elements in another dtype, in memory of their own; itself if they have it."""
+        """Returns the elements in another dtype, in new memory; itself if they already have it."""
         if dtype is self.dtype:
             return self
         return TypedStorage(
@@ -243,15 +254,15 @@ class TypedStorage:
         )
 
     def clone(self) -> TypedStorage:
-        """A copy."""
+        """Returns a copy."""
         return TypedStorage(wrap_storage=self.untyped().clone(), dtype=self.dtype, _internal=True)
 
     def cpu(self) -> TypedStorage:
-        """The storage in main memory."""
+        """Returns the storage in main memory."""
         return self._moved("cpu")
 
     def cuda(self, device=None, non_blocking: bool = False) -> TypedStorage:
-        """The storage on a CUDA device."""
+        """Returns the storage on a CUDA device."""
         return self._moved("cuda" if device is None else device)
 
     def _moved(self, device) -> TypedStorage:
@@ -260,16 +271,20 @@ class TypedStorage:
         return self if there is here else TypedStorage(wrap_storage=there._storage, dtype=self.dtype, _internal=True)
 
     def is_shared(self) -> bool:
-        """Whether other processes see the memory."""
+        """Returns whether other processes can access the memory."""
         return self.is_cuda
 
     def share_memory_(self) -> TypedStorage:
-        """Would let other processes see the memory; see `Tensor.share_memory_`."""
+        """Would share the memory with other processes; see `Tensor.share_memory_`."""
         self.untyped().share_memory_()
         return self
 
     def pin_memory(self, device=None) -> TypedStorage:
-        """A copy that is locked in place for fast copies to a GPU. Raises: TypeError beside the CPU."""
+        """Returns a page-locked copy for fast copies to a GPU.
+
+        Raises:
+            TypeError: If the storage is not on the CPU.
+        """
         return TypedStorage(wrap_storage=self.untyped().pin_memory(device), dtype=self.dtype, _internal=True)
 
     def _share_fd_cpu_(self):
@@ -282,7 +297,7 @@ class TypedStorage:
         return self.untyped()._write_file(*args)
 
     def is_pinned(self) -> bool:
-        """Whether the memory is locked in place for fast copies to a GPU."""
+        """Returns whether the memory is page-locked for fast copies to a GPU."""
         return elements(self._storage, self.dtype).is_pinned()
 
     def _get_legacy_storage_class(self) -> LegacyStorage | None:
@@ -311,7 +326,7 @@ def _caster(name: str, dtype: dtypes.dtype) -> None:
         return self.to_dtype(dtype)
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"The elements as {dtype}, in memory of their own; itself if they are."
+    method.__doc__ = f"Returns the elements as {dtype}, in new memory; itself if they already have that dtype."
     setattr(TypedStorage, name, method)
 
 
@@ -325,7 +340,7 @@ for _name, _dtype in CASTS.items():
 
 
 class LegacyStorage:
-    """One of the names `torch.FloatStorage`, ...: makes typed storages of its dtype, and knows them."""
+    """One of the names `torch.FloatStorage`, ...: constructs typed storages of its dtype, and is their type."""
 
     def __init__(self, dtype: dtypes.dtype):
         self.dtype = dtype
@@ -337,9 +352,11 @@ class LegacyStorage:
         return self.dtype
 
     def __call__(self, *args, wrap_storage: Any = None, _internal=False, **options) -> TypedStorage:
-        """A storage from a number of elements, from a sequence of them, or over memory that is there.
+        """Returns a storage for a number of elements, with the elements of a sequence, or over existing memory.
 
-        Raises: RuntimeError for `dtype` and `device`, which the name says, TypeError for other things.
+        Raises:
+            RuntimeError: If `dtype` or `device` is given, which the name implies.
+            TypeError: If other arguments are given.
         """
         for name in options:
             raise RuntimeError(
@@ -351,11 +368,11 @@ class LegacyStorage:
         return TypedStorage(*args, dtype=self.dtype, device="cpu", _internal=_internal)
 
     def from_buffer(self, buffer, byte_order=None) -> TypedStorage:
-        """A copy of the elements in a buffer; see `TypedStorage.from_buffer`."""
+        """Returns a copy of the elements in a buffer; see `TypedStorage.from_buffer`."""
         return TypedStorage.from_buffer(buffer, byte_order, dtype=self.dtype)
 
     def from_file(self, filename, shared: bool = False, size: int = 0) -> TypedStorage:
-        """A storage whose memory is a file; see `TypedStorage.from_file`."""
+        """Returns a storage backed by a memory-mapped file; see `TypedStorage.from_file`."""
         return TypedStorage.from_file(filename, shared, size, self.dtype)
 
     def __instancecheck__(self, instance: object) -> bool:
@@ -372,7 +389,7 @@ _LEGACY: dict[str, LegacyStorage] = {}
 
 
 def legacy_types() -> dict[str, LegacyStorage]:
-    """PyTorch's names for typed storages in main memory: `FloatStorage` and its like.
+    """Returns PyTorch's names for typed storages in main memory, such as `FloatStorage`.
 
     >>> import tensorgrad as torch
     >>> torch.FloatStorage([1, 2]).tolist()
@@ -399,7 +416,7 @@ def _legacy_type(name: str) -> LegacyStorage:
 
 
 def shown(storage: Storage) -> UntypedStorage:
-    """The memory as programs see it: one object as long as it is held, for any device."""
+    """Returns the memory as users see it: the same object for as long as it is referenced, for any device."""
     known = getattr(storage, "shown", None)
     found = None if known is None else known()
     if found is None:
@@ -409,7 +426,7 @@ def shown(storage: Storage) -> UntypedStorage:
 
 
 def memory_of(storage) -> Storage:
-    """The memory behind a storage of either kind; itself if it is that."""
+    """Returns the memory behind a storage of either class, or the argument if it is already that memory."""
     return storage if isinstance(storage, Storage) else storage._storage
 
 
@@ -418,9 +435,9 @@ def _restored(made, arguments: tuple) -> UntypedStorage:
 
 
 class UntypedStorage:
-    """Memory as a sequence of bytes, on any device: what `tensor.untyped_storage()` returns.
+    """Memory as a sequence of bytes, on any device: the result of `tensor.untyped_storage()`.
 
-    `UntypedStorage(n)` is new memory of n bytes, and `UntypedStorage([1, 2])` holds these.
+    `UntypedStorage(n)` allocates n bytes, and `UntypedStorage([1, 2])` contains these.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1, 2], dtype=torch.int16).untyped_storage().tolist()
@@ -442,7 +459,7 @@ class UntypedStorage:
 
     @property
     def device(self) -> devices.device:
-        """Where the memory is."""
+        """The device of the memory."""
         return self._storage.device
 
     @property
@@ -455,34 +472,34 @@ class UntypedStorage:
         return id(self._storage)
 
     def nbytes(self) -> int:
-        """The size of the memory, in bytes."""
+        """Returns the size of the memory in bytes."""
         return self._storage.nbytes()
 
     size = __len__ = nbytes
 
     def data_ptr(self) -> int:
-        """The address of the first byte; 0 where a device has none to show."""
+        """Returns the address of the first byte; 0 if the device has no addresses."""
         return self._storage.data_ptr()
 
     def element_size(self) -> int:
-        """The size of an element, which is a byte."""
+        """Returns the size of an element: one byte."""
         return 1
 
     def get_device(self) -> int:
-        """The index of the device; -1 for main memory."""
+        """Returns the index of the device, or -1 for main memory."""
         return -1 if self.device.index is None else self.device.index
 
     def type(self) -> str:
-        """PyTorch's name of untyped storages."""
+        """Returns PyTorch's name of untyped storages."""
         prefix = "torch.cuda." if self.is_cuda else "torch.storage."
         return f"{prefix}UntypedStorage"
 
     def untyped(self) -> UntypedStorage:
-        """Itself: it has no dtype."""
+        """Returns itself: it has no dtype."""
         return self
 
     def new(self) -> UntypedStorage:
-        """An empty storage on the same device."""
+        """Returns an empty storage on the same device."""
         return UntypedStorage(0, device=self.device)
 
     def _bytes(self) -> Tensor:
@@ -491,7 +508,11 @@ class UntypedStorage:
     # --- values ---
 
     def tolist(self) -> list[int]:
-        """The bytes as numbers. Raises: NotImplementedError for a storage on the meta device."""
+        """Returns the bytes as Python numbers.
+
+        Raises:
+            NotImplementedError: If the storage is on the meta device.
+        """
         if not self.nbytes():
             return []
         _check_values(self._storage)
@@ -501,7 +522,7 @@ class UntypedStorage:
         return iter(self.tolist())
 
     def __getitem__(self, index):
-        """One byte; for a slice, a storage that shares these bytes."""
+        """Returns one byte or, for a slice, a storage that shares these bytes."""
         _check_values(self._storage)
         found = self._bytes()[index]
         return shown(self._storage.of(found._array)) if isinstance(index, slice) else found.item()
@@ -510,12 +531,16 @@ class UntypedStorage:
         self._bytes()[index] = value
 
     def fill_(self, value) -> UntypedStorage:
-        """Sets every byte."""
+        """Sets every byte to `value`."""
         self._bytes().fill_(value)
         return self
 
     def copy_(self, source, non_blocking: bool = False) -> UntypedStorage:
-        """Overwrites the bytes with those of another storage. Raises: RuntimeError for one of another size."""
+        """Overwrites the bytes with those of another storage.
+
+        Raises:
+            RuntimeError: If the sizes differ.
+        """
         have, given = self.nbytes(), source.nbytes()
         if have != given:
             raise RuntimeError(f"size does not match, self was {have} bytes but src was {given} bytes")
@@ -523,24 +548,24 @@ class UntypedStorage:
         return self
 
     def byteswap(self, dtype: dtypes.dtype) -> None:
-        """Turns the bytes of every element of that dtype round (of complex numbers, those of both parts)."""
+        """Reverses the bytes of every element of that dtype (of complex numbers, those of both parts)."""
         size = dtype.itemsize // (2 if dtype.is_complex else 1)
         if size > 1:
             whole = self.nbytes() // size * size
-            held = self._bytes()[:whole].view(-1, size)
-            held.copy_(held.flip(1))
+            rows = self._bytes()[:whole].view(-1, size)
+            rows.copy_(rows.flip(1))
 
     # --- other memory ---
 
     def clone(self) -> UntypedStorage:
-        """A copy of the memory."""
+        """Returns a copy of the memory."""
         return shown(self._bytes().clone()._storage)
 
     def __copy__(self) -> UntypedStorage:
         return self.clone()
 
     def __deepcopy__(self, memo: dict) -> UntypedStorage:
-        """A copy of the memory; the one that `memo` has of it."""
+        """Returns a copy of the memory, or the copy that `memo` already has."""
         key = id(self._storage)
         if key not in memo:
             memo[key] = self.clone()._storage
@@ -551,22 +576,23 @@ class UntypedStorage:
         return _restored, self._storage.__reduce__()
 
     def resizable(self) -> bool:
-        """Whether `resize_` works: unless a tensor or array has the memory."""
+        """Returns whether `resize_` works: not if a tensor or array uses the memory."""
         return sys.getrefcount(self._storage.array) <= 2
 
     def resize_(self, size: int) -> UntypedStorage:
-        """Makes the memory that many bytes long; what was there stays as far as it fits.
+        """Resizes the memory to that many bytes; the existing content is kept as far as it fits.
 
-        Raises: RuntimeError where a tensor or array has this memory: it would keep the old one.
+        Raises:
+            RuntimeError: If a tensor or array uses this memory, as it would keep the old one.
         """
         storage = self._storage
         if size == storage.nbytes():
             return self
-        if self.device.type == "meta":  # no memory moves
+        if self.device.type == "meta":  # there is no memory to move
             storage.array = storage.strided((size,), (1,), 0, np.dtype("uint8"))
             return self
         if not self.resizable():
-            raise RuntimeError("Trying to resize storage that is not resizable: tensors or arrays have its memory")
+            raise RuntimeError("Trying to resize storage that is not resizable: tensors or arrays use its memory")
         old, device = self._bytes(), self.device
         grown = storage.empty((size,), dtypes.uint8.numpy, device)
         kept = min(size, old.numel())
@@ -575,22 +601,25 @@ class UntypedStorage:
         return self
 
     def to(self, *, device, non_blocking: bool = False) -> UntypedStorage:
-        """The memory on another device; itself if it is there."""
+        """Returns the memory on another device; itself if it is already there."""
         here = self._bytes()
         there = here.to(device=device, non_blocking=non_blocking)
         return self if there is here else shown(there._storage)
 
     def cpu(self) -> UntypedStorage:
-        """The memory in main memory."""
+        """Returns the storage in main memory."""
         return self.to(device="cpu")
 
     def cuda(self, device=None, non_blocking: bool = False) -> UntypedStorage:
-        """The memory on a CUDA device (the current one unless `device` names another)."""
+        """Returns the storage on a CUDA device: `device`, or the current one if it is not given."""
         return self.to(device="cuda" if device is None else device, non_blocking=non_blocking)
 
     def pin_memory(self, device=None) -> UntypedStorage:
-        """A copy that is locked in place for fast copies to a GPU; itself if it is. Raises: TypeError beside the
-        CPU."""
+        """Returns a page-locked copy for fast copies to a GPU; itself if it already is page-locked.
+
+        Raises:
+            TypeError: If the storage is not on the CPU.
+        """
         if self.device.type != "cpu":
             raise TypeError(f"cannot pin '{self.type()}' only CPU memory can be pinned")
         here = self._bytes()
@@ -598,50 +627,51 @@ class UntypedStorage:
         return self if pinned is here else shown(pinned._storage)
 
     def is_pinned(self, device=None) -> bool:
-        """Whether the memory is locked in place for fast copies to a GPU."""
+        """Returns whether the memory is page-locked for fast copies to a GPU."""
         return self._bytes().is_pinned()
 
     # --- files and other processes ---
 
     @staticmethod
     def from_buffer(buffer, byte_order=None, *, dtype: dtypes.dtype) -> UntypedStorage:
-        """A copy of the bytes of a buffer, in this machine's order."""
+        """Returns a copy of the bytes of a buffer, in this machine's byte order."""
         if dtype.itemsize > 1 and byte_order is None:
             raise RuntimeError(f"from_buffer: elements of {dtype.itemsize} bytes need a byte_order")
         if dtype.itemsize > 1 and byte_order not in ("native", "little", "big"):
             raise ValueError(f"invalid byte_order '{byte_order}' (expected 'big', 'little', or 'native')")
-        held = np.frombuffer(buffer, np.uint8)
-        if held.size % dtype.itemsize:
-            raise ValueError(f"buffer size ({held.size}) must be a multiple of element size ({dtype.itemsize})")
-        held = held.copy()
+        data = np.frombuffer(buffer, np.uint8)
+        if data.size % dtype.itemsize:
+            raise ValueError(f"buffer size ({data.size}) must be a multiple of element size ({dtype.itemsize})")
+        data = data.copy()
         if dtype.itemsize > 1 and byte_order not in ("native", sys.byteorder):
             parts = np.dtype(f"u{dtype.itemsize // (2 if dtype.is_complex else 1)}")
-            held.view(parts).byteswap(inplace=True)
-        return shown(storage_class(devices.CPU).of(held.view(dtype.numpy)))
+            data.view(parts).byteswap(inplace=True)
+        return shown(storage_class(devices.CPU).of(data.view(dtype.numpy)))
 
     @staticmethod
     def from_file(filename, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
-        """A storage whose memory is a file, read as it is needed; see `torch.from_file`."""
-        held = mapped_file(str(filename), operator.index(nbytes), bool(shared))
-        return shown(storage_class(devices.CPU).of(held))
+        """Returns a storage backed by a memory-mapped file; see `torch.from_file`."""
+        data = mapped_file(str(filename), operator.index(nbytes), bool(shared))
+        return shown(storage_class(devices.CPU).of(data))
 
     def _write_file(self, file, is_real_file: bool, save_size: bool, element_size: int) -> None:
-        """Writes the bytes, after the number of elements if `save_size`, as old checkpoints have them."""
+        """Writes the bytes, preceded by the number of elements if `save_size`, as in old checkpoints."""
         storage = self._storage
-        held = storage.to_host(storage.strided((self.nbytes(),), (1,), 0, np.dtype("uint8")))
+        data = storage.to_host(storage.strided((self.nbytes(),), (1,), 0, np.dtype("uint8")))
         if save_size:
             file.write((self.nbytes() // element_size).to_bytes(8, "little"))
-        file.write(np.ascontiguousarray(held))
+        file.write(np.ascontiguousarray(data))
 
     def is_shared(self) -> bool:
-        """Whether other processes see the memory."""
+        """Returns whether other processes can access the memory."""
         return self.is_cuda
 
     def share_memory_(self) -> UntypedStorage:
-        """Would let other processes see the memory; on a GPU they can.
+        """Would share the memory with other processes; on a GPU it already is.
 
-        Raises: RuntimeError on other devices than the CPU and GPUs; NotImplementedError on the CPU, where arrays have
-            the memory, which therefore cannot move to another place.
+        Raises:
+            RuntimeError: On devices other than the CPU and GPUs.
+            NotImplementedError: On the CPU, where arrays use the memory, which therefore cannot be moved.
         """
         return self if self.is_cuda else self._share("_share_fd_")
 
@@ -662,7 +692,7 @@ class UntypedStorage:
 
 
 def _check_values(storage: Storage) -> None:
-    """Raises: NotImplementedError where there is no memory."""
+    """Raises: NotImplementedError if there is no memory."""
     if storage.device.type == "meta":
         raise NotImplementedError("Not available for 'meta' device type")
 
@@ -671,13 +701,13 @@ OVER_STORAGE[UntypedStorage] = lambda data, dtype: elements(data._storage, dtype
 
 
 def _as_elements(name: str, dtype: dtypes.dtype) -> None:
-    """A method that makes a typed storage with the bytes, one by one, as its elements."""
+    """Declares a method that makes a typed storage whose elements are the bytes, one by one."""
 
     def method(self: UntypedStorage) -> TypedStorage:
         return TypedStorage(wrap_storage=self, dtype=dtypes.uint8, _internal=True).to_dtype(dtype)
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"A typed storage with the bytes, one by one, as {dtype}."
+    method.__doc__ = f"Returns a typed storage whose elements are the bytes, one by one, as {dtype}."
     setattr(UntypedStorage, name, method)
 
 

@@ -1,4 +1,4 @@
-"""What the views give, in memory of its own: `expand_copy`, `slice_copy`, ..."""
+"""Views copied to new memory: `expand_copy`, `slice_copy`, ..."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _copying(name: str, viewing) -> None:
         return store_out(function.__name__, out, made)
 
     function.__name__ = function.__qualname__ = f"{name}_copy"
-    function.__doc__ = f"What `{name}` gives, in memory of its own."
+    function.__doc__ = f"Returns a copy of the result of `{name}`, in new memory."
     composite("function method" if name == "narrow" else "function")(function)
 
 
 def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
-    """The view `input[..., start:end:step, ...]` at dimension `dim`."""
+    """Returns the view `input[..., start:end:step, ...]` at dimension `dim`."""
     shape = input._array.shape
     if not shape:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")

@@ -1,1 +1,1 @@
-"""Random tensors, and random numbers written into tensors."""
+"""Random tensors, and in-place random sampling."""

@@ -1,7 +1,7 @@
-"""Gamma and Dirichlet variates, and how they move with their parameters: what `torch.distributions` draws from.
+"""Gamma and Dirichlet sampling with gradients for the parameters; used by `torch.distributions`.
 
-PyTorch keeps these four under names with an underscore. The gradients are implicit ones (see
-`kernels/array/gamma_gradient.py`); they have no derivatives of their own.
+PyTorch exposes these four under names with an underscore. The gradients are implicit reparameterization gradients (see
+`kernels/array/gamma_gradient.py`); they have no derivatives themselves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _only_full_precision(kernel: str, *arrays) -> None:
 
 
 def _checked(kernel: str):
-    """A step before the kernel: all arrays are float32, or all float64."""
+    """Makes a check that runs before the kernel: all arrays must be float32, or all float64."""
 
     def prepare(*arrays):
         _only_full_precision(kernel, *arrays)
@@ -49,27 +49,28 @@ standard_gamma_grad: Callable = op(
     "standard_gamma_grad(self, output)", "gamma_gradient.standard_gamma_grad", where="",
     prepare=_checked("_standard_gamma_grad_cpu"), self=not_implemented("_standard_gamma_grad"),
     output=not_implemented("_standard_gamma_grad"), shape=lambda alpha, z: (alpha.shape, alpha.dtype),
-    doc="How a standard gamma variate `output` moves with its shape parameter `self`.")  # fmt: skip
+    doc="The derivative of a standard gamma variate `output` with respect to its shape parameter `self`.")  # fmt: skip
 dirichlet_grad: Callable = op(
     "dirichlet_grad(x, alpha, total)", "gamma_gradient.dirichlet_grad", where="",
     prepare=_checked("_dirichlet_grad_cpu"), x=not_implemented("_dirichlet_grad"),
     alpha=not_implemented("_dirichlet_grad"), total=not_implemented("_dirichlet_grad"),
     shape=lambda x, alpha, total: (x.shape, x.dtype),
-    doc="How a beta variate moves with its parameter alpha, over 1 - x, when the other is total - alpha.",
+    doc="The derivative of a Beta(alpha, total - alpha) variate with respect to alpha, divided by 1 - x.",
 )  # fmt: skip
 
 
 def _dirichlet_backward(g, alpha, x):
-    """Moving one concentration moves that share by a beta variate's gradient; the others give way in proportion."""
+    """Changing one concentration moves its share by a beta variate's gradient; the others shrink in proportion."""
     total = alpha.sum(-1, True).expand(alpha.shape)
     return dirichlet_grad(x, alpha, total) * (g - (x * g).sum(-1, True))
 
 
 @composite("function")
 def _standard_gamma(input: Tensor, generator=None) -> Tensor:
-    """Gamma variates of scale 1 whose shape parameters are the elements of `input`; differentiable.
+    """Samples gamma variates of scale 1 whose shape parameters are the elements of `input`; differentiable.
 
-    Raises: NotImplementedError unless `input` is float32 or float64.
+    Raises:
+        NotImplementedError: If `input` is not float32 or float64.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -82,9 +83,10 @@ def _standard_gamma(input: Tensor, generator=None) -> Tensor:
 
 @composite("function")
 def _sample_dirichlet(input: Tensor, generator=None) -> Tensor:
-    """Points on the simplex whose concentrations are the rows (last dimension) of `input`; differentiable.
+    """Samples from Dirichlet distributions whose concentrations are the rows of `input`; differentiable.
 
-    Raises: NotImplementedError unless `input` is float32 or float64.
+    Raises:
+        NotImplementedError: If `input` is not float32 or float64.
 
     >>> import tensorgrad as torch
     >>> torch._sample_dirichlet(torch.tensor([2.0, 3.0])).sum()
@@ -96,7 +98,7 @@ def _sample_dirichlet(input: Tensor, generator=None) -> Tensor:
 
 @composite("function")
 def _standard_gamma_grad(self: Tensor, output: Tensor) -> Tensor:
-    """The derivative of standard gamma variates `output` by their shape parameters `self`, at a fixed quantile.
+    """Returns the derivative of standard gamma variates `output` by their shape parameters `self`, at a fixed quantile.
 
     >>> import tensorgrad as torch
     >>> torch._standard_gamma_grad(torch.tensor([1.0]), torch.tensor([1.0]))
@@ -107,7 +109,7 @@ def _standard_gamma_grad(self: Tensor, output: Tensor) -> Tensor:
 
 @composite("function")
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
-    """The derivative by `alpha` of beta variates `x` with parameters `alpha` and `total - alpha`, over 1 - x.
+    """Returns the derivative by `alpha` of beta variates `x` with parameters `alpha`, `total - alpha`, over 1 - x.
 
     >>> import tensorgrad as torch
     >>> torch._dirichlet_grad(torch.tensor([0.5]), torch.tensor([1.0]), torch.tensor([2.0]))

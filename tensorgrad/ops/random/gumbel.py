@@ -1,4 +1,4 @@
-"""Categorical samples that can be differentiated through."""
+"""Differentiable categorical samples."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tensorgrad.tensor import Tensor
 
 @composite("functional")
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
-    """softmax((logits + noise) / tau) over `dim`, with Gumbel noise: its argmax is a sample of softmax(logits).
+    """Returns softmax((logits + noise) / tau) over `dim`, with Gumbel noise: its argmax is a sample of softmax(logits).
 
     Source: Jang, Gu, Poole, "Categorical reparameterization with Gumbel-Softmax", 2016.
 
     Args:
-        tau: the temperature: the lower, the nearer to one-hot.
-        hard: returns the sample as one-hot, with the gradient of the soft one.
-        eps: has no effect any more.
+        tau: the temperature; lower values give results closer to one-hot.
+        hard: whether to return one-hot samples, with the gradient of the soft ones.
+        eps: deprecated, has no effect.
 
     >>> import tensorgrad as torch
     >>> torch.nn.functional.gumbel_softmax(torch.zeros(2, 3), hard=True).sum(1)

@@ -1,6 +1,6 @@
-"""Random numbers written into tensors, and random numbers whose parameters are tensors.
+"""In-place random sampling, and sampling with tensors of parameters.
 
-Recorded, all of these have the gradient 0: what they overwrite, or draw by, does not move them smoothly.
+In the graph, all of these have the gradient 0: the result does not depend smoothly on the parameters or the old values.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _zeros(g, shape):
 
 
 def _filler(name: str, sampler, backward: str):
-    """A function that overwrites a tensor with samples; recorded, it cuts the old value's gradient off."""
+    """Makes a function that overwrites a tensor with samples; in the graph it cuts off the old value's gradient."""
 
     def kernel(xp, x, args, gen):
         filled = empty_like(x, x.dtype, None, None if xp is np else STORAGES[x.__class__].device_of(x))
@@ -68,7 +68,7 @@ _uniform = _filler("uniform", kernels.uniform, "UniformBackward0")
 _normal = _filler("normal", kernels.normal, "NormalBackward0")
 _random = _filler("random", kernels.random, "RandomBackward0")
 _randint = _filler("random_between", kernels.randint, "RandomBackward0")
-_coins = _filler("bernoulli", kernels.bernoulli, "BernoulliBackward0")
+_bernoulli_in_place = _filler("bernoulli", kernels.bernoulli, "BernoulliBackward0")
 _exponential = _filler("exponential", kernels.exponential, "ExponentialBackward0")
 _cauchy = _filler("cauchy", kernels.cauchy, "CauchyBackward0")
 _log_normal = _filler("log_normal", kernels.log_normal, "LogNormalBackward0")
@@ -76,9 +76,9 @@ _geometric = _filler("geometric", kernels.geometric, "GeometricBackward0")
 
 
 def _from_to(name: str, args: tuple, keywords: dict, first, last):
-    """The parameters that PyTorch calls `from` and `to` (no names for Python parameters)."""
+    """Returns the parameters that PyTorch calls `from` and `to`, which cannot both be Python parameter names."""
     values = {"from": first, "to": last}
-    if name == "random_" and len(args) == 1:  # one number is the end
+    if name == "random_" and len(args) == 1:  # a single argument is the end
         args = (0, *args)
     values.update(zip(("from", "to"), args, strict=False))
     for word, value in keywords.items():
@@ -90,9 +90,10 @@ def _from_to(name: str, args: tuple, keywords: dict, first, last):
 
 @composite("method")
 def uniform_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
-    """Overwrites the tensor with uniform numbers in [from, to), by default [0, 1).
+    """Fills the tensor with samples from the uniform distribution on [from, to), by default [0, 1).
 
-    Raises: RuntimeError for bounds in the wrong order or beyond the dtype.
+    Raises:
+        RuntimeError: If the bounds are in the wrong order or out of the dtype's range.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -132,7 +133,10 @@ def _of(name: str) -> str:
 
 @composite("method")
 def normal_(self: Tensor, mean=0.0, std=1.0, *, generator=None) -> Tensor:
-    """Overwrites the tensor with normal numbers. Raises: RuntimeError for a negative `std`.
+    """Fills the tensor with samples from a normal distribution.
+
+    Raises:
+        RuntimeError: If `std` is negative.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -146,9 +150,10 @@ def normal_(self: Tensor, mean=0.0, std=1.0, *, generator=None) -> Tensor:
 
 @composite("method")
 def random_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
-    """Overwrites the tensor with integers: `random_()` (all that the dtype holds), `random_(to)`, `random_(from, to)`.
+    """Fills the tensor with random integers: `random_()` (the dtype's range), `random_(to)`, or `random_(from, to)`.
 
-    Raises: RuntimeError if the range is empty or does not fit the dtype.
+    Raises:
+        RuntimeError: If the range is empty or does not fit the dtype.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -165,7 +170,10 @@ def random_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
 
 @composite("method")
 def exponential_(self: Tensor, lambd=1.0, *, generator=None) -> Tensor:
-    """Overwrites the tensor with exponential numbers of rate `lambd`. Raises: RuntimeError unless that is positive.
+    """Fills the tensor with samples from an exponential distribution with rate `lambd`.
+
+    Raises:
+        RuntimeError: If `lambd` is not positive.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -188,7 +196,10 @@ def _continuous(name: str, tensor: Tensor, names: dict[str, str]) -> None:
 
 @composite("method")
 def cauchy_(self: Tensor, median=0.0, sigma=1.0, *, generator=None) -> Tensor:
-    """Overwrites the tensor with Cauchy numbers. Raises: RuntimeError unless `sigma` is positive.
+    """Fills the tensor with samples from a Cauchy distribution.
+
+    Raises:
+        RuntimeError: If `sigma` is not positive.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -202,7 +213,10 @@ def cauchy_(self: Tensor, median=0.0, sigma=1.0, *, generator=None) -> Tensor:
 
 @composite("method")
 def log_normal_(self: Tensor, mean=1.0, std=2.0, *, generator=None) -> Tensor:
-    """Overwrites the tensor with exponentials of normal numbers. Raises: RuntimeError unless `std` is positive.
+    """Fills the tensor with samples from a log-normal distribution: exponentials of normal samples.
+
+    Raises:
+        RuntimeError: If `std` is not positive.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -217,7 +231,10 @@ def log_normal_(self: Tensor, mean=1.0, std=2.0, *, generator=None) -> Tensor:
 
 @composite("method")
 def geometric_(self: Tensor, p, *, generator=None) -> Tensor:
-    """Overwrites the tensor with the number of tosses up to the first head. Raises: RuntimeError unless 0 < p < 1.
+    """Fills the tensor with samples from a geometric distribution: the number of trials up to the first success.
+
+    Raises:
+        RuntimeError: If `p` is not in (0, 1).
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -235,7 +252,7 @@ def geometric_(self: Tensor, p, *, generator=None) -> Tensor:
 
 
 def _on_host(kernel):
-    """A kernel over host arrays as one for any array module."""
+    """Makes a kernel over host arrays usable with any array module."""
 
     def run(xp, *values):
         if xp is np:
@@ -256,9 +273,10 @@ _bernoulli = op("bernoulli_sample(input, generator: any)",
 
 @composite()
 def bernoulli(input: Tensor, p=None, *, generator=None, out=None) -> Tensor:
-    """1 with the probability that each element states (or with probability `p`), else 0.
+    """Samples 1 with the probability given by each element (or by `p`), else 0.
 
-    Raises: RuntimeError for a probability outside [0, 1].
+    Raises:
+        RuntimeError: If a probability is outside [0, 1].
 
     >>> import tensorgrad as torch
     >>> torch.bernoulli(torch.tensor([0.0, 1.0]))
@@ -288,7 +306,7 @@ _bernoulli_over = op("bernoulli_over(input, p, generator: any)",
 
 @composite("method")
 def bernoulli_(self: Tensor, p=0.5, *, generator=None) -> Tensor:
-    """Overwrites the tensor with 1 with probability `p` (a number, or a tensor that expands to this one), else 0."""
+    """Fills the tensor with 1 with probability `p` (a number, or a tensor that expands to this one), else 0."""
     gen = stream_for(self, generator, "bernoulli_")
     if isinstance(p, Tensor):
         _check_probabilities(p)
@@ -300,7 +318,7 @@ def bernoulli_(self: Tensor, p=0.5, *, generator=None) -> Tensor:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
     if self.is_complex():
         raise NotImplementedError(f"\"bernoulli_scalar_cpu_\" not implemented for '{scalar_type(self)}'")
-    return _coins(self, (p,), gen)
+    return _bernoulli_in_place(self, (p,), gen)
 
 
 _normal_both = op("normal_both(mean, std, generator: any)",
@@ -323,9 +341,11 @@ def normal(
     mean=0.0, std=1.0, size=None, *, generator=None, out=None, dtype=None, layout=None, device=None,
     requires_grad=False, pin_memory=False,
 ) -> Tensor:  # fmt: skip
-    """Normal numbers: means and deviations from tensors that broadcast, or one of each with a `size`.
+    """Samples from normal distributions with tensors of means and deviations, broadcast, or scalars and a `size`.
 
-    Raises: RuntimeError for a negative deviation, TypeError if neither a tensor nor a `size` is given.
+    Raises:
+        RuntimeError: If a deviation is negative.
+        TypeError: If neither a tensor nor a `size` is given.
 
     >>> import tensorgrad as torch
     >>> torch.normal(torch.tensor([1.0, 2.0]), 0.0)
@@ -353,7 +373,7 @@ def normal(
     for value in (mean, std):
         if isinstance(value, Tensor):
             check_floating(value._array.dtype, "normal_kernel_cpu")
-    if out is not None:  # the numbers are drawn in its dtype
+    if out is not None:  # samples are drawn in its dtype
         check_floating(out._array.dtype, "normal_kernel_cpu")
         mean, std = (v.to(out.dtype) if isinstance(v, Tensor) else v for v in (mean, std))
     gen = stream_for(mean if isinstance(mean, Tensor) else std, generator, "normal")
@@ -379,7 +399,10 @@ _poisson = op("poisson_sample(input, generator: any)", _on_host(_poisson_kernel)
 
 @composite("function")
 def poisson(input: Tensor, generator=None) -> Tensor:
-    """Poisson numbers whose rates are the elements of `input`. Raises: RuntimeError for a negative rate.
+    """Samples from Poisson distributions whose rates are the elements of `input`.
+
+    Raises:
+        RuntimeError: If a rate is negative.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -408,7 +431,7 @@ _binomial = op("binomial_sample(count, prob, generator: any)", _on_host(_binomia
 
 @composite("function")
 def binomial(count: Tensor, prob: Tensor, generator=None) -> Tensor:
-    """The number of heads in `count` tosses with probability `prob`, elementwise with broadcasting.
+    """Samples the number of successes in `count` trials with probability `prob`, elementwise with broadcasting.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)

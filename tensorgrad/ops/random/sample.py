@@ -1,7 +1,7 @@
-"""Random tensors: PyTorch's numbers from PyTorch's seeds (see `random/generator.py` and `kernels/array/sample.py`).
+"""Random tensors: PyTorch's values from PyTorch's seeds (see `random/generator.py` and `kernels/array/sample.py`).
 
-Each GPU has a generator of its own, whose kernels draw there (`kernels/cuda/random.py`). For other devices the host
-draws, and the numbers are copied. On meta nothing is drawn.
+Each GPU has its own generator, which samples on the device (`kernels/cuda/random.py`). For other devices, samples are
+drawn on the host and copied. On meta, nothing is drawn.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tensorgrad.tensor import Tensor, share, wrap
 
 
 def stream(generator, name: str, device=None) -> Generator:
-    """The generator to draw from for a tensor on `device` (None: on the host, or on meta).
+    """Returns the generator to draw from for a tensor on `device` (None: on the host, or on meta).
 
-    Raises: TypeError for what is none, RuntimeError for one of another device.
+    Raises: TypeError if `generator` is not a generator, RuntimeError if it is of another device.
     """
     if generator is None:
         if device is None or device.type != "cuda":
@@ -46,14 +46,14 @@ def stream(generator, name: str, device=None) -> Generator:
 
 
 def stream_for(tensor: Tensor, generator, name: str) -> Generator:
-    """The generator to draw from for what goes with a tensor."""
+    """Returns the generator to draw from for a tensor's device."""
     if tensor._array.__class__ is np.ndarray:
         return stream(generator, name)
     return stream(generator, name, tensor.device)
 
 
 def drawn(sampler, gen: Generator, shape, dtype: np.dtype, args: tuple, device, **to):
-    """Samples as an array on `device`: by its own sampler of that name, else by the host's, copied."""
+    """Draws samples as an array on `device`: with the device's own sampler of that name, else on the host, copied."""
     storage = storage_class(device)
     own = own_part(sampler.__name__, storage)
     made = NotImplemented if own is None else own(gen, shape, dtype, *args, **to)
@@ -66,12 +66,12 @@ def drawn(sampler, gen: Generator, shape, dtype: np.dtype, args: tuple, device, 
 
 
 def host_stream(gen: Generator) -> Generator:
-    """A generator that the host's samplers can draw from."""
+    """Returns a generator that the host's samplers can draw from."""
     return gen.host() if isinstance(gen, philox.PhiloxGenerator) else gen
 
 
 def fill(array, sampler, gen: Generator, *args) -> None:
-    """Overwrites an array of any device, in place, in the order of its memory."""
+    """Overwrites an array on any device in place, in memory order."""
     if array.__class__ is np.ndarray:
         kernels.fill(array, sampler, gen, *args)
         return
@@ -85,7 +85,7 @@ def fill(array, sampler, gen: Generator, *args) -> None:
 
 
 def check_shape(name: str, size: tuple) -> tuple[int, ...]:
-    """The shape asked for. Raises: TypeError for what is no size, RuntimeError for a negative one."""
+    """Returns the requested shape. Raises: TypeError if it is not a shape, RuntimeError if a size is negative."""
     if len(size) == 1 and isinstance(size[0], tuple | list):
         size = tuple(size[0])
     for n in size:
@@ -95,7 +95,7 @@ def check_shape(name: str, size: tuple) -> tuple[int, ...]:
 
 
 def check_floating(dtype: np.dtype, kernel: str, complex_too: bool = True) -> None:
-    """Raises: NotImplementedError for a dtype that the sampler cannot fill."""
+    """Raises: NotImplementedError if the sampler does not support the dtype."""
     if dtype.kind in "biu" or (dtype.kind == "c" and not complex_too):
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_type(dtype)}'")
 
@@ -104,7 +104,7 @@ def check_floating(dtype: np.dtype, kernel: str, complex_too: bool = True) -> No
 
 
 def sampled(name, sampler, shape, dtype, args, generator, device, requires_grad, out=None) -> Tensor:
-    """A new tensor (or `out`) of `shape` filled by a sampler."""
+    """Returns a new tensor of `shape` (or `out`) filled by a sampler."""
     if out is not None:
         return _into(out, name, sampler, shape, dtype, args, generator)
     device = create.resolve_device(device)
@@ -123,12 +123,12 @@ def sampled(name, sampler, shape, dtype, args, generator, device, requires_grad,
 
 
 def _into(out, name, sampler, shape, dtype, args, generator) -> Tensor:
-    """Draws in the dtype of `out` and stores there."""
+    """Draws in the dtype of `out` and stores the samples there."""
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if dtype is not None and dtype is not out.dtype:
-        asked, given = scalar_type(dtype), scalar_type(out)
-        raise RuntimeError(f"dtype {asked} does not match dtype of out parameter ({given})")
+        requested, given = scalar_type(dtype), scalar_type(out)
+        raise RuntimeError(f"dtype {requested} does not match dtype of out parameter ({given})")
     device = None if out._array.__class__ is np.ndarray else out.device
     gen, kind = stream(generator, name, device), out.dtype.numpy
     if device is None or device.type == "meta":
@@ -139,7 +139,7 @@ def _into(out, name, sampler, shape, dtype, args, generator) -> Tensor:
 
 
 def chosen_dtype(dtype, out, default):
-    """The dtype of the result, and what to check `out` against."""
+    """Returns the dtype of the result, and what to check `out` against."""
     return default if dtype is None and out is None else dtype if dtype is not None else out.dtype
 
 
@@ -147,7 +147,10 @@ def chosen_dtype(dtype, out, default):
 def rand(
     *size, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, **kw
 ) -> Tensor:
-    """Uniform numbers in [0, 1). Raises: NotImplementedError for an integer dtype.
+    """Returns samples from the uniform distribution on [0, 1).
+
+    Raises:
+        NotImplementedError: If the dtype is integral.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -164,7 +167,10 @@ def rand(
 def randn(
     *size, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, **kw
 ) -> Tensor:
-    """Normal numbers with mean 0 and variance 1. Raises: NotImplementedError for an integer dtype.
+    """Returns samples from the standard normal distribution, with mean 0 and variance 1.
+
+    Raises:
+        NotImplementedError: If the dtype is integral.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -178,7 +184,7 @@ def randn(
 
 
 def _bounds(name: str, args: tuple, low, high, size):
-    """`(low, high, size)` from `(high, size)` or `(low, high, size)`. Raises: TypeError for anything else."""
+    """Returns `(low, high, size)` from `(high, size)` or `(low, high, size)`. Raises: TypeError for anything else."""
     bounds = list(args)
     if size is None and bounds and isinstance(bounds[-1], tuple | list):
         size = bounds.pop()
@@ -219,9 +225,12 @@ def randint(
     *args, low=0, high=None, size=None, generator=None, out=None, dtype=None, layout=None, device=None,
     requires_grad=False, pin_memory=False,
 ) -> Tensor:  # fmt: skip
-    """Integers in [low, high), int64 unless `dtype` is given: `randint(high, size)` or `randint(low, high, size)`.
+    """Returns random integers in [low, high), called as `randint(high, size)` or `randint(low, high, size)`.
 
-    Raises: RuntimeError if the range is empty or does not fit the dtype.
+    The dtype is int64 unless given.
+
+    Raises:
+        RuntimeError: If the range is empty or does not fit the dtype.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -240,9 +249,10 @@ def randint(
 def randperm(
     n, *, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ) -> Tensor:
-    """A random permutation of 0 .. n - 1, int64 unless `dtype` says otherwise.
+    """Returns a random permutation of 0 .. n - 1, int64 unless `dtype` is given.
 
-    Raises: RuntimeError if `n` is negative or does not fit the dtype.
+    Raises:
+        RuntimeError: If `n` is negative or does not fit the dtype.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -291,7 +301,7 @@ def _like(name: str, sampler, check):
 
 
 def empty_like(array, dtype: np.dtype, memory_format=None, device=None) -> np.ndarray:
-    """Memory (None: of the host) of the layout that PyTorch gives to a tensor made like another."""
+    """Allocates memory (`device` None: on the host) in the layout that PyTorch gives to `*_like` tensors."""
     storage = None if device is None or device.type == "cpu" else storage_class(device)
     strides = array.strides
     if memory_format is not None and "preserve" not in str(memory_format):
@@ -357,15 +367,18 @@ def randint_like(
     )  # fmt: skip
 
 
-# --- draws from tensors ---------------------------------------------------------------------------------------------
+# --- sampling from tensors ------------------------------------------------------------------------------------------
 
 
 @composite()
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator=None, out=None) -> Tensor:
-    """Indices (int64) drawn by the weights in `input`, (n,) or (m, n) with a row per distribution.
+    """Samples indices (int64) with the probabilities in `input`, (n,) or (m, n) with one distribution per row.
 
-    Raises: RuntimeError for weights that are negative, not finite, all zero or (on the CPU) more than 2²⁴, or for more
-    samples than there are weights when none may come twice.
+    The probabilities are weights that need not sum to 1.
+
+    Raises:
+        RuntimeError: If weights are negative, not finite or all zero, there are more than 2²⁴ of them (on the CPU), or
+            more samples than weights are requested without replacement.
 
     >>> import tensorgrad as torch
     >>> torch.multinomial(torch.tensor([0.0, 3.0]), 2, replacement=True)
@@ -380,7 +393,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > array.shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-    if array.shape[-1] > 2**24 and not input.is_cuda:  # on the CPU PyTorch counts them in float32
+    if array.shape[-1] > 2**24 and not input.is_cuda:  # PyTorch's CPU version counts categories in float32
         raise RuntimeError("number of categories cannot exceed 2^24")
     if out is not None and out.dtype is not dtypes.int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {scalar_type(out)}")
@@ -403,7 +416,7 @@ def _multinomial(input: Tensor, gen: Generator, num_samples: int, replacement: b
 
 
 def mask_like(input: Tensor, shape: tuple | None, sampler, *args) -> Tensor:
-    """Noise for `input`, drawn from the default stream in its layout (or contiguous, if a `shape` is given)."""
+    """Draws random values for `input` from the default generator, in its layout (contiguous if a `shape` is given)."""
     array = input._array
     storage = input._storage.__class__
     if storage.device_type == "meta":

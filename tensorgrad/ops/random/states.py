@@ -1,4 +1,4 @@
-"""States of generators as tensors: methods of `torch.Generator`, and functions for the default generator."""
+"""Generator states as tensors: methods of `torch.Generator`, and functions for the default generator."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ def _state_array(state):
 
 
 def _get_state(self: Generator) -> Tensor:
-    """The state as PyTorch writes it: a tensor of 5,056 bytes."""
+    """Returns the state in PyTorch's format: a tensor of 5,056 bytes."""
     return wrap(self.state_bytes())
 
 
 def _set_state(self: Generator, new_state: Tensor) -> None:
-    """Continues from a state that `get_state` returned, here or in PyTorch.
+    """Restores a state returned by `get_state`, here or in PyTorch.
 
-    Raises: TypeError if it is no byte tensor, RuntimeError if it is no state.
+    Raises:
+        TypeError: If `new_state` is not a byte tensor.
+        RuntimeError: If it is not a generator state.
     """
     self.set_state_bytes(_state_array(new_state))
 
 
 def _graphsafe_set_state(self: Generator, state: Generator) -> None:
-    """Continues where another generator stands."""
+    """Copies the state of another generator."""
     self.set_state_bytes(state.state_bytes())
 
 
@@ -37,7 +39,7 @@ Generator.graphsafe_set_state = _graphsafe_set_state  # type: ignore[attr-define
 
 
 def get_rng_state() -> Tensor:
-    """The state of the default generator, as a byte tensor.
+    """Returns the state of the default generator as a byte tensor.
 
     >>> import tensorgrad as torch
     >>> state = torch.get_rng_state()
@@ -49,7 +51,11 @@ def get_rng_state() -> Tensor:
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Sets the state of the default generator. Raises: TypeError, RuntimeError for what is no state.
+    """Sets the state of the default generator.
+
+    Raises:
+        TypeError: If `new_state` is not a byte tensor.
+        RuntimeError: If it is not a generator state.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)

@@ -1,10 +1,10 @@
-"""Discrete Fourier transforms, as `torch.fft` names them.
+"""Discrete Fourier transforms, with the names of `torch.fft`.
 
     X[k] = Σⱼ x[j] · exp(-2πi·jk / n)        forward; the inverse has the opposite sign and is divided by n
 
-Three rows do all of it: complex to complex, real to complex, complex to real. The last two are each other's transpose
-but for the frequencies that a one-sided spectrum leaves out: in a real signal those mirror others, which therefore
-count twice. The rest of the file turns PyTorch's eighteen functions into calls of these rows.
+Three rows implement all of it: complex to complex, real to complex, complex to real. The last two are each other's
+transpose, except for the frequencies that a one-sided spectrum omits: for a real signal these mirror others, which
+therefore count twice. The rest of the file maps PyTorch's eighteen functions to calls of these rows.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ fft_c2r = op("fft_c2r(input, dim: any, normalization: int, size: int, forward: b
 weigh_half = op("fft_weigh_half(input, dim: int, size: int, factor: float)", "fft.weigh_half",
                 input=lambda g, dim, size, factor: weigh_half(g, dim, size, factor),
                 shape=lambda x, dim, size, factor: x.shape, where="",
-                doc="A one-sided spectrum with those frequencies multiplied that stand for two.")  # fmt: skip
+                doc="Scales the frequencies of a one-sided spectrum that count twice.")  # fmt: skip
 
 
 def _r2c_gradient(g, n: int, dim, normalization: int, onesided: bool, forward: bool):
-    """The real part of the adjoint transform. (The engine takes it where it has not been taken.)"""
+    """The adjoint transform, of which the engine takes the real part if needed."""
     if not onesided:
         return fft_c2c(g, dim, normalization, not forward)
     return fft_c2r(weigh_half(g, dim[-1], n, 0.5), dim, normalization, n, not forward)
@@ -65,7 +65,7 @@ def _r2c_gradient(g, n: int, dim, normalization: int, onesided: bool, forward: b
 
 
 def floating(input: Tensor) -> Tensor:
-    """What is transformed: integers as the default float. Raises: RuntimeError for half precision."""
+    """Returns the input with integers cast to the default float dtype. Raises: RuntimeError for half precision."""
     if input._array.dtype.char in "fdFD":
         return input
     dtype = input.dtype
@@ -88,7 +88,7 @@ def _argument(name: str, argument: str, value) -> int:
 
 
 def normalization_of(name: str, norm, forward: bool) -> int:
-    """0: no scale, 1: divide by the root of the number of points, 2: divide by that number."""
+    """Returns 0: no scaling, 1: divide by the square root of the number of points, 2: divide by that number."""
     if norm is None:
         return 0 if forward else 2
     if not isinstance(norm, str):
@@ -101,7 +101,7 @@ def normalization_of(name: str, norm, forward: bool) -> int:
 
 
 def _axis(name: str, input: Tensor, n, dim) -> tuple[list, tuple]:
-    """Size (None: as it is) and dimension of a transform over one dimension."""
+    """Returns the size (None: unchanged) and dimension of a one-dimensional transform, as lists."""
     ndim = input._array.ndim
     if dim.__class__ is not int:
         dim = _argument(name, "dim", dim)
@@ -111,7 +111,7 @@ def _axis(name: str, input: Tensor, n, dim) -> tuple[list, tuple]:
 
 
 def _axes(input: Tensor, s, dim) -> tuple[list, tuple]:
-    """Sizes (None: as it is) and dimensions of a transform over several: all that there are, unless some are named."""
+    """Returns the sizes (None: unchanged) and dimensions of a multidimensional transform; by default all dimensions."""
     ndim = input.ndim
     sizes = None if s is None else [None if n == -1 else n for n in ints(s)]
     if dim is not None:
@@ -132,7 +132,7 @@ def _axes(input: Tensor, s, dim) -> tuple[list, tuple]:
 
 
 def _two_axes(name: str, dim):
-    """`dim` for `_axes`. Raises: TypeError for None, which the two-dimensional functions do not take."""
+    """Returns `dim` for `_axes`. Raises: TypeError for None, which the two-dimensional functions do not accept."""
     if dim is None:
         raise TypeError(f"fft_{name}(): argument 'dim' must be tuple of ints, not NoneType")
     return dim
@@ -144,7 +144,7 @@ def _check_dimensions(input: Tensor, dims: tuple) -> None:
 
 
 def _resized(input: Tensor, sizes: list, dims: tuple) -> Tensor:
-    """The input cut off, or padded with zeros, to the sizes. Raises: RuntimeError for a size below 1."""
+    """Truncates the input, or pads it with zeros, to the sizes. Raises: RuntimeError for a size below 1."""
     pad, shape = None, input._array.shape
     for n, d in zip(sizes, dims, strict=True):
         have = shape[d]
@@ -155,7 +155,7 @@ def _resized(input: Tensor, sizes: list, dims: tuple) -> Tensor:
             input = input.narrow(d, 0, n)
         elif n > have:
             pad = pad or [0] * (2 * input.ndim)
-            pad[-2 * d - 1] = n - have  # pads are counted from the last dimension, (before, after)
+            pad[-2 * d - 1] = n - have  # padding is ordered from the last dimension, as (before, after)
     return constant_pad_nd(input, pad) if pad else input
 
 
@@ -163,7 +163,7 @@ def _resized(input: Tensor, sizes: list, dims: tuple) -> Tensor:
 
 
 def _full(name: str, input: Tensor, sizes, dims, norm, forward: bool, out) -> Tensor:
-    """To a complex spectrum of all frequencies, from complex or real numbers."""
+    """Transforms complex or real input to a complex spectrum of all frequencies."""
     if out is not None and not out.dtype.is_complex:
         called = "fftn" if name == "ifftn" else name
         raise RuntimeError(f"{called} expects a complex output tensor, but got {scalar_type(out)}")
@@ -174,7 +174,7 @@ def _full(name: str, input: Tensor, sizes, dims, norm, forward: bool, out) -> Te
 
 
 def _half(name: str, input: Tensor, sizes, dims, norm, forward: bool, out) -> Tensor:
-    """To the non-negative frequencies of the last dimension, from real numbers."""
+    """Transforms real input to the nonnegative frequencies of the last dimension."""
     _check_real(name, input)
     if out is not None and not out.dtype.is_complex:
         raise RuntimeError(f"{name} expects a complex output tensor, but got {scalar_type(out)}")
@@ -184,7 +184,7 @@ def _half(name: str, input: Tensor, sizes, dims, norm, forward: bool, out) -> Te
 
 
 def _real(name: str, input: Tensor, sizes, dims, norm, forward: bool, out) -> Tensor:
-    """From such a half spectrum back to real numbers."""
+    """Transforms such a half spectrum back to real values."""
     if out is not None and not out.dtype.is_floating_point:
         raise RuntimeError(f"{name} expects a floating point output tensor, but got {scalar_type(out)}")
     _check_any(name, dims)
@@ -215,11 +215,14 @@ def _check_any(name: str, dims: tuple) -> None:
 
 
 def fft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
-    """The Fourier transform over dimension `dim`: X[k] = Σⱼ x[j]·exp(-2πi·jk/n) for k = 0 … n - 1.
+    """Computes the Fourier transform over dimension `dim`: X[k] = Σⱼ x[j]·exp(-2πi·jk/n) for k = 0 … n - 1.
 
-    `n` cuts the input off, or pads it with zeros, to that size. `norm` is "backward" (no scale, as None), "ortho"
-    (divided by √n) or "forward" (divided by n). The result is complex, of the input's precision.
-    Raises: RuntimeError for n < 1, for another `norm`, and for half precision; IndexError for a wrong `dim`.
+    The input is truncated or zero-padded to size `n`. `norm` is "backward" (no scaling, the default), "ortho" (divide
+    by √n) or "forward" (divide by n). The result is complex, of the input's precision.
+
+    Raises:
+        RuntimeError: If n < 1, `norm` is unknown, or the input is in half precision.
+        IndexError: If `dim` is out of range.
 
     >>> import tensorgrad as torch
     >>> torch.fft.fft(torch.tensor([1.0, 0.0, 0.0, 1.0]))
@@ -230,10 +233,10 @@ def fft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
 
 
 def ifft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
-    """The inverse of `fft`: x[j] = 1/n · Σₖ X[k]·exp(2πi·jk/n).
+    """Computes the inverse of `fft`: x[j] = 1/n · Σₖ X[k]·exp(2πi·jk/n).
 
-    `norm` is "backward" (divided by n, as None), "ortho" (by √n) or "forward" (no scale); other arguments and errors
-    are those of `fft`.
+    `norm` is "backward" (divide by n, the default), "ortho" (by √n) or "forward" (no scaling); other arguments and
+    errors are those of `fft`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.ifft(torch.tensor([2, 2j]))
@@ -244,9 +247,12 @@ def ifft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
 
 
 def rfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
-    """`fft` of real numbers, without the negative frequencies: they are the conjugates of the positive ones.
+    """Computes `fft` of real input without the negative frequencies, which are the conjugates of the positive ones.
 
-    Of n points the result has n // 2 + 1. Raises: RuntimeError for a complex input, and as `fft` does.
+    The result has n // 2 + 1 points.
+
+    Raises:
+        RuntimeError: If the input is complex; also as for `fft`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.rfft(torch.tensor([1.0, 0.0, 0.0, 1.0]))
@@ -257,9 +263,9 @@ def rfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
 
 
 def irfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
-    """The inverse of `rfft`: `n` real numbers from the n // 2 + 1 non-negative frequencies of their spectrum.
+    """Computes the inverse of `rfft`: `n` real values from the n // 2 + 1 nonnegative frequencies of their spectrum.
 
-    Without `n` the result has an even size; give it where the original one was odd. Errors are those of `fft`.
+    By default the result has an even size; specify `n` if the original size was odd. Errors are those of `fft`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.irfft(torch.fft.rfft(torch.tensor([1.0, 2.0, 3.0])), n=3)
@@ -270,9 +276,9 @@ def irfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
 
 
 def hfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
-    """`fft` of a signal with x[-j] = conj(x[j]), given by its first half (j ≥ 0): its spectrum is real.
+    """Computes `fft` of a Hermitian signal, x[-j] = conj(x[j]), given by its first half (j ≥ 0): its spectrum is real.
 
-    `n` is the size of the result, 2·(size - 1) unless given. Arguments and errors are those of `fft`.
+    `n` is the size of the result, by default 2·(size - 1). Other arguments and errors are those of `fft`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.hfft(torch.tensor([1.0, 2.0, 1.0]))
@@ -283,9 +289,12 @@ def hfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
 
 
 def ihfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
-    """The inverse of `hfft`: the first half of a signal with x[-j] = conj(x[j]) from its real spectrum.
+    """Computes the inverse of `hfft`: the first half of a Hermitian signal, x[-j] = conj(x[j]), from its real spectrum.
 
-    Of n points the result has n // 2 + 1. Raises: RuntimeError for a complex input, and as `fft` does.
+    The result has n // 2 + 1 points.
+
+    Raises:
+        RuntimeError: If the input is complex; also as for `fft`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.ihfft(torch.tensor([6.0, 0.0, -2.0, 0.0])).real
@@ -299,11 +308,13 @@ def ihfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
 
 
 def fftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
-    """`fft` over each of the dimensions `dim`: all, or (given only sizes) the last `len(s)` ones.
+    """Computes `fft` over each of the dimensions `dim`: by default all or, if `s` is given, the last `len(s)`.
 
-    `s` are the sizes to which those dimensions are cut off or padded (-1: as it is); `norm` is that of `fft`, with the
+    These dimensions are truncated or zero-padded to the sizes `s` (-1: unchanged); `norm` is that of `fft`, with the
     product of the sizes for n.
-    Raises: RuntimeError for a dimension named twice, for sizes that do not match `dim`, and as `fft` does.
+
+    Raises:
+        RuntimeError: If a dimension is repeated, `s` and `dim` do not match; also as for `fft`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.fftn(torch.ones(2, 2))
@@ -315,7 +326,7 @@ def fftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
 
 
 def ifftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
-    """The inverse of `fftn`.
+    """Computes the inverse of `fftn`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.ifftn(torch.tensor([[4.0, 0.0], [0.0, 0.0]])).real
@@ -327,9 +338,10 @@ def ifftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
 
 
 def rfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
-    """`fftn` of real numbers, without the negative frequencies of the last of the dimensions.
+    """Computes `fftn` of real input without the negative frequencies of the last transformed dimension.
 
-    Raises: RuntimeError for a complex input or no dimension, and as `fftn` does.
+    Raises:
+        RuntimeError: If the input is complex or there is no dimension; also as for `fftn`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.rfftn(torch.ones(2, 4)).shape
@@ -340,9 +352,9 @@ def rfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
 
 
 def irfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
-    """The inverse of `rfftn`: real numbers from a spectrum without the negative frequencies of the last dimension.
+    """Computes the inverse of `rfftn`: real values from a spectrum without the last dimension's negative frequencies.
 
-    Unless `s` says otherwise, that dimension gets 2·(size - 1) points. Errors are those of `fftn`.
+    Unless `s` is given, that dimension gets 2·(size - 1) points. Errors are those of `fftn`.
 
     >>> import tensorgrad as torch
     >>> x = torch.arange(6.0).view(2, 3)
@@ -355,9 +367,9 @@ def irfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
 
 
 def hfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
-    """`fftn` of a signal that conjugates where all dimensions are reversed, given by the first half of the last one.
+    """Computes `fftn` of a signal that is Hermitian in all dimensions together, given by half of the last one.
 
-    The result is real; the last dimension gets 2·(size - 1) points unless `s` says otherwise. Errors are `fftn`'s.
+    The result is real; its last dimension gets 2·(size - 1) points unless `s` is given. Errors are those of `fftn`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.hfftn(torch.ones(2, 2))
@@ -369,7 +381,10 @@ def hfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
 
 
 def ihfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
-    """The inverse of `hfftn`. Raises: RuntimeError for a complex input or no dimension, and as `fftn` does.
+    """Computes the inverse of `hfftn`.
+
+    Raises:
+        RuntimeError: If the input is complex or there is no dimension; also as for `fftn`.
 
     >>> import tensorgrad as torch
     >>> torch.fft.ihfftn(torch.tensor([[4.0, 0.0], [0.0, 0.0]])).real
@@ -381,7 +396,7 @@ def ihfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
 
 
 def fft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
-    """`fftn` over two dimensions: the last ones, unless `dim` names others.
+    """Computes `fftn` over two dimensions, by default the last two.
 
     >>> import tensorgrad as torch
     >>> torch.fft.fft2(torch.ones(2, 2)).real
@@ -392,7 +407,7 @@ def fft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
 
 
 def ifft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
-    """`ifftn` over two dimensions: the last ones, unless `dim` names others.
+    """Computes `ifftn` over two dimensions, by default the last two.
 
     >>> import tensorgrad as torch
     >>> torch.fft.ifft2(torch.ones(2, 2)).real
@@ -403,7 +418,7 @@ def ifft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor
 
 
 def rfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
-    """`rfftn` over two dimensions: the last ones, unless `dim` names others.
+    """Computes `rfftn` over two dimensions, by default the last two.
 
     >>> import tensorgrad as torch
     >>> torch.fft.rfft2(torch.ones(2, 4)).shape
@@ -413,7 +428,7 @@ def rfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor
 
 
 def irfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
-    """`irfftn` over two dimensions: the last ones, unless `dim` names others.
+    """Computes `irfftn` over two dimensions, by default the last two.
 
     >>> import tensorgrad as torch
     >>> torch.fft.irfft2(torch.ones(2, 3)).shape
@@ -423,7 +438,7 @@ def irfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tenso
 
 
 def hfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
-    """`hfftn` over two dimensions: the last ones, unless `dim` names others.
+    """Computes `hfftn` over two dimensions, by default the last two.
 
     >>> import tensorgrad as torch
     >>> torch.fft.hfft2(torch.ones(2, 3)).shape
@@ -433,7 +448,7 @@ def hfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor
 
 
 def ihfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
-    """`ihfftn` over two dimensions: the last ones, unless `dim` names others.
+    """Computes `ihfftn` over two dimensions, by default the last two.
 
     >>> import tensorgrad as torch
     >>> torch.fft.ihfft2(torch.ones(2, 4)).shape
@@ -446,22 +461,25 @@ def ihfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tenso
 
 
 def _frequencies(name: str, steps, n: int, d: float, dtype, device, requires_grad, out) -> Tensor:
-    """`steps`, an array of integers, over n·d."""
+    """Divides `steps`, an array of integers, by n·d."""
     dtype = out.dtype if out is not None else dtype or dtypes.DEFAULT.floating
     if dtype.category < dtypes.FLOATING:
         raise RuntimeError(f"{name} requires a floating point or complex dtype")
     if dtype.is_complex:
         raise NotImplementedError(f"\"arange_cpu\" not implemented for '{scalar_type(dtype)}'")
-    with np.errstate(all="ignore"):  # a spacing of 0 makes them infinite
+    with np.errstate(all="ignore"):  # a spacing of 0 gives infinite frequencies
         unit = np.float64(1) / np.float64(n * d)
         made = finish((steps * unit).astype(dtype.numpy), requires_grad, out.device if out is not None else device)
     return store_out(name, out, made, quietly=True)
 
 
 def fftfreq(n: int, d: float = 1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
-    """The frequencies of `fft`'s results, in cycles per unit, for `n` points `d` apart: 0, 1/nd, …, …, -1/nd.
+    """Returns the frequencies of `fft`'s result, in cycles per unit, for `n` points `d` apart: 0, 1/nd, …, …, -1/nd.
 
-    The default dtype unless given. Raises: RuntimeError for another than a floating-point dtype, or n < 0.
+    The dtype is the default dtype unless given.
+
+    Raises:
+        RuntimeError: If the dtype is not floating-point or complex, or n < 0.
 
     >>> import tensorgrad as torch
     >>> torch.fft.fftfreq(4)
@@ -475,9 +493,12 @@ def fftfreq(n: int, d: float = 1.0, *, out=None, dtype=None, layout=None, device
 
 
 def rfftfreq(n: int, d: float = 1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
-    """The frequencies of `rfft`'s results, in cycles per unit, for `n` points `d` apart: 0, 1/nd, …, up to 1/2d.
+    """Returns the frequencies of `rfft`'s result, in cycles per unit, for `n` points `d` apart: 0, 1/nd, …, up to 1/2d.
 
-    The default dtype unless given. Raises: RuntimeError for another than a floating-point dtype.
+    The dtype is the default dtype unless given.
+
+    Raises:
+        RuntimeError: If the dtype is not floating-point or complex.
 
     >>> import tensorgrad as torch
     >>> torch.fft.rfftfreq(4)
@@ -494,7 +515,7 @@ def _shifted(input: Tensor, dim, half) -> Tensor:
 
 
 def fftshift(input: Tensor, dim=None) -> Tensor:
-    """A spectrum with frequency 0 in the middle: the second half of each of the dimensions `dim` (all) comes first.
+    """Moves frequency 0 of a spectrum to the middle, by swapping the halves of each of the dimensions `dim` (all).
 
     >>> import tensorgrad as torch
     >>> torch.fft.fftshift(torch.fft.fftfreq(4))
@@ -504,7 +525,7 @@ def fftshift(input: Tensor, dim=None) -> Tensor:
 
 
 def ifftshift(input: Tensor, dim=None) -> Tensor:
-    """The inverse of `fftshift`: frequency 0 moves from the middle to the front of each of the dimensions `dim` (all).
+    """Inverts `fftshift`: moves frequency 0 from the middle to the front of each of the dimensions `dim` (all).
 
     >>> import tensorgrad as torch
     >>> torch.fft.ifftshift(torch.tensor([-1, 0, 1]))

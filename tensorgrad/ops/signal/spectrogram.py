@@ -2,10 +2,10 @@
 
     X[k, t] = Σⱼ w[j] · x[t·hop + j] · exp(-2πi·jk / n)
 
-A signal is cut into frames of n points that overlap, `hop` points apart; each is multiplied by a window and
-transformed. Back: every frame's inverse transform is multiplied by the window once more, what overlaps is added up,
-and the sum is divided by that of the squared windows, which makes up for both (D. Griffin, J. Lim, "Signal estimation
-from modified short-time Fourier transform", 1984).
+A signal is divided into overlapping frames of n points, `hop` points apart; each is multiplied by a window and
+transformed. The inverse multiplies each frame's inverse transform by the window again, adds up the overlapping parts,
+and divides the sum by that of the squared windows, which compensates for both multiplications (D. Griffin, J. Lim,
+"Signal estimation from modified short-time Fourier transform", 1984).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TOO_SHORT = (
 
 
 def _described(call: str, **arguments) -> str:
-    """A call with its arguments, as PyTorch's messages name it; `call` is its beginning."""
+    """Returns a call with its arguments, as PyTorch's messages show it; `call` is its beginning."""
 
     def shown(value):
         if isinstance(value, Tensor):
@@ -64,7 +64,7 @@ def _check_tensor(name: str, input) -> None:
 
 
 def _lengths(name: str, n_fft, hop_length, win_length) -> tuple[int, int, int]:
-    """The three lengths; a quarter of `n_fft` and all of it, unless given."""
+    """Returns the three lengths; by default a quarter of `n_fft`, and all of it."""
     values: list[int] = []
     for key, value in (("n_fft", n_fft), ("hop_length", hop_length), ("win_length", win_length)):
         if value is None and key != "n_fft":
@@ -77,12 +77,12 @@ def _lengths(name: str, n_fft, hop_length, win_length) -> tuple[int, int, int]:
 
 
 def _framed(window: Tensor, n_fft: int, win_length: int) -> Tensor:
-    """The window with zeros on both sides up to `n_fft` points."""
+    """Returns the window zero-padded on both sides to `n_fft` points."""
     left = (n_fft - win_length) // 2
     return window if win_length == n_fft else constant_pad_nd(window, [left, n_fft - win_length - left])
 
 
-# --- forth ---------------------------------------------------------------------------------------------------------
+# --- forward -------------------------------------------------------------------------------------------------------
 
 
 @composite()
@@ -90,18 +90,19 @@ def stft(
     input: Tensor, n_fft: int, hop_length=None, win_length=None, window=None, center: bool = True,
     pad_mode: str = "reflect", normalized: bool = False, onesided=None, return_complex=None, align_to_window=None,
 ) -> Tensor:  # fmt: skip
-    """The spectra of overlapping stretches of a signal: (signals, points) to (signals, frequencies, frames).
+    """Computes spectra of overlapping frames of a signal: (signals, points) to (signals, frequencies, frames).
 
-    A frame has `n_fft` points and begins `hop_length` (a quarter of that) after the one before. It is multiplied by
-    `window`, a tensor of `win_length` (`n_fft`) points that is put in its middle; without one, by 1. `center` adds half
-    a frame to both ends of the signal first (as `torch.nn.functional.pad` does in `pad_mode`), so that frame t has
-    point t·hop in its middle; otherwise `align_to_window` adds only what the window is shorter than a frame.
-    `normalized` divides by √n_fft. Of real signals and windows only the frequencies 0 … n_fft // 2 are returned, unless
-    `onesided` is False. `return_complex=False` (deprecated) gives pairs of real numbers instead of complex ones; the
-    argument is required where everything is real.
+    A frame has `n_fft` points and starts `hop_length` (default: a quarter of that) after the previous one. It is
+    multiplied by `window`, a tensor of `win_length` (default: `n_fft`) points, centered in the frame; by default by 1.
+    `center` first adds half a frame to both ends of the signal (as `torch.nn.functional.pad` does in `pad_mode`), so
+    that frame t is centered at point t·hop; otherwise `align_to_window` adds only the difference between frame and
+    window length. `normalized` divides by √n_fft. For real signals and windows only the frequencies 0 … n_fft // 2 are
+    returned, unless `onesided` is False. `return_complex=False` (deprecated) returns pairs of real numbers instead of
+    complex ones; the argument is required if signal and window are real.
 
-    Raises: RuntimeError for lengths that do not fit, for another than a floating-point or complex signal, and where
-    `onesided` meets complex numbers.
+    Raises:
+        RuntimeError: If the lengths do not fit, the signal is not floating-point or complex, or `onesided` is True for
+            complex input.
 
     >>> import tensorgrad as torch
     >>> x = torch.sin(torch.arange(64.0) * (2 * torch.pi / 8))
@@ -149,7 +150,7 @@ def stft(
 
 
 def _check_stft(signals, n_fft, hop_length, win_length, window, normalized, onesided, return_complex, align) -> None:
-    """Raises: RuntimeError, naming the call, for arguments that do not fit together."""
+    """Raises: RuntimeError, showing the call, for arguments that do not fit together."""
     shape = list(signals.shape)
     length = shape[-1] if shape else 0
     problem = None
@@ -177,7 +178,7 @@ def _check_stft(signals, n_fft, hop_length, win_length, window, normalized, ones
         raise RuntimeError(f"{call} : {problem}")
 
 
-# --- and back ------------------------------------------------------------------------------------------------------
+# --- inverse -------------------------------------------------------------------------------------------------------
 
 
 @composite()
@@ -185,14 +186,15 @@ def istft(
     input: Tensor, n_fft: int, hop_length=None, win_length=None, window=None, center: bool = True,
     normalized: bool = False, onesided=None, length=None, return_complex: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The signal whose `stft` comes nearest to `input`: (signals, frequencies, frames) to (signals, points).
+    """Reconstructs the signal whose `stft` is closest to `input`: (signals, frequencies, frames) to (signals, points).
 
-    The arguments are those of the `stft`. `onesided` says whether the negative frequencies are left out (unless given,
-    it follows from their number), `length` how many points to return: what `center` added in front is cut off, and, as
-    far as it is known, what it added behind. `return_complex` is for complex signals.
+    The arguments are those of the `stft`. `onesided` is whether the negative frequencies were omitted (by default this
+    is inferred from the number of frequencies). `length` is the number of points to return: the padding that `center`
+    added in front is removed and, as far as it is known, that at the end. `return_complex` is for complex signals.
 
-    Raises: RuntimeError for a real input, for lengths that do not fit, and where the windows of all frames together
-    leave a point out ("window overlap add min: 1").
+    Raises:
+        RuntimeError: If the input is real, the lengths do not fit, or the windows of all frames together do not cover
+            some point ("window overlap add min: 1").
 
     >>> import tensorgrad as torch
     >>> x, window = torch.arange(32.0), torch.hann_window(8)
@@ -242,8 +244,8 @@ def istft(
 
 
 def _istft_problem(input, n_fft, hop_length, win_length, window, onesided) -> str | None:
-    """What does not fit together in the arguments, or None."""
-    if not 2 <= input.ndim <= 3:  # the dimension of real and imaginary parts is counted
+    """Returns what does not fit together in the arguments, or None."""
+    if not 2 <= input.ndim <= 3:  # messages also count the dimension of real and imaginary parts
         return f"expected a tensor with 3 or 4 dimensions, but got {input.ndim + 1}"
     if not input.numel():
         return "input tensor cannot be empty."
@@ -265,7 +267,7 @@ def _istft_problem(input, n_fft, hop_length, win_length, window, onesided) -> st
 
 
 def _inverse(spectra: Tensor, n_fft: int, normalized: bool, onesided: bool, return_complex: bool) -> Tensor:
-    """(…, frequencies, frames) to (…, frames, points)."""
+    """Inverts the transform: (…, frequencies, frames) to (…, frames, points)."""
     spectra, last, scale = spectra.transpose(-1, -2), (spectra.ndim - 1,), 1 if normalized else 2
     if return_complex:
         return fft_c2c(spectra, last, scale, False)

@@ -1,10 +1,10 @@
-"""Window functions, by which a stretch of a signal is multiplied so that it fades in and out.
+"""Window functions: a signal segment is multiplied by one to taper its ends.
 
 A window of N points is a function of n/D, with D = N - 1 for a symmetric window and D = N for a periodic one (the
-symmetric one of N + 1 points without its last). The values are computed in double precision on the host.
+symmetric window of N + 1 points without the last). Values are computed in double precision on the host.
 
 The shapes are those of F. J. Harris, "On the use of windows for harmonic analysis with the discrete Fourier transform",
-1978. Here are `torch.hann_window` and the like; `torch.signal.windows` uses the same formulas.
+1978. This file has `torch.hann_window` and the like; `torch.signal.windows` uses the same formulas.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tensorgrad.tensor import Tensor
 
 
 def sampled(length: int, symmetric: bool, shape: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """`shape`, a function on [0, 1], at the points of a window; a window of one point is 1."""
+    """Evaluates `shape`, a function on [0, 1], at the points of a window; a window of one point is 1."""
     if length <= 1:
         return np.ones(length)
     return shape(np.arange(length) / (length - symmetric))
@@ -43,14 +43,14 @@ def cosine_sum(*coefficients: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def triangle(t: np.ndarray) -> np.ndarray:
-    """From 0 straight up to 1 in the middle, and down again."""
+    """Rises linearly from 0 to 1 in the middle, and falls back to 0."""
     return 1 - abs(2 * t - 1)
 
 
 def kaiser(beta: float) -> Callable[[np.ndarray], np.ndarray]:
     """I₀(β·√(1 - (2t - 1)²)) / I₀(β), with the modified Bessel function I₀.
 
-    (J. F. Kaiser, R. W. Schafer, "On the use of the I₀-sinh window for spectrum analysis", 1980.)
+    Source: J. F. Kaiser, R. W. Schafer, "On the use of the I₀-sinh window for spectrum analysis", 1980.
     """
 
     def shape(t):
@@ -66,7 +66,7 @@ BLACKMAN = (0.42, 0.5, 0.08)
 
 
 def _window(name: str, shape, length, periodic, dtype, layout, device, requires_grad) -> Tensor:
-    """Raises: RuntimeError for a negative length, another than a floating-point dtype or the strided layout."""
+    """Raises: RuntimeError for a negative length, or if dtype or layout are not floating-point and strided."""
     try:
         length = as_int(length)
     except TypeError:
@@ -89,9 +89,12 @@ def hann_window(
     window_length: int, periodic: bool = True, *, dtype=None, layout=None, device=None, pin_memory=False,
     requires_grad=False,
 ) -> Tensor:  # fmt: skip
-    """The Hann window, sin²(πn/D): D is `window_length` for a periodic window, and one less for a symmetric one.
+    """Returns the Hann window sin²(πn/D), where D is `window_length` if periodic, and one less if symmetric.
 
-    In the default dtype unless given. Raises: RuntimeError for a negative length, or for integers as dtype.
+    The dtype is the default dtype unless given.
+
+    Raises:
+        RuntimeError: If the length is negative or the dtype is not floating-point.
 
     >>> import tensorgrad as torch
     >>> torch.hann_window(4)
@@ -106,7 +109,7 @@ def hamming_window(
     window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype=None, layout=None,
     device=None, pin_memory=False, requires_grad=False,
 ) -> Tensor:  # fmt: skip
-    """The Hamming window, `alpha` - `beta`·cos(2πn/D); see `hann_window` for D, dtype and errors.
+    """Returns the Hamming window `alpha` - `beta`·cos(2πn/D); see `hann_window` for D, dtype and errors.
 
     >>> import tensorgrad as torch
     >>> torch.hamming_window(4)
@@ -121,7 +124,7 @@ def blackman_window(
     window_length: int, periodic: bool = True, *, dtype=None, layout=None, device=None, pin_memory=False,
     requires_grad=False,
 ) -> Tensor:  # fmt: skip
-    """The Blackman window, 0.42 - 0.5·cos(2πn/D) + 0.08·cos(4πn/D); see `hann_window` for D, dtype and errors.
+    """Returns the Blackman window 0.42 - 0.5·cos(2πn/D) + 0.08·cos(4πn/D); see `hann_window` for D, dtype and errors.
 
     >>> import tensorgrad as torch
     >>> torch.blackman_window(4)[1:]
@@ -136,7 +139,7 @@ def bartlett_window(
     window_length: int, periodic: bool = True, *, dtype=None, layout=None, device=None, pin_memory=False,
     requires_grad=False,
 ) -> Tensor:  # fmt: skip
-    """The Bartlett window, a triangle: 1 - |2n/D - 1|; see `hann_window` for D, dtype and errors.
+    """Returns the Bartlett (triangular) window 1 - |2n/D - 1|; see `hann_window` for D, dtype and errors.
 
     >>> import tensorgrad as torch
     >>> torch.bartlett_window(4)
@@ -150,8 +153,9 @@ def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype=None, layout=None, device=None,
     pin_memory=False, requires_grad=False,
 ) -> Tensor:  # fmt: skip
-    """The Kaiser window, I₀(β·√(1 - (2n/D - 1)²)) / I₀(β); the larger `beta`, the narrower. See `hann_window` for D,
-    dtype and errors.
+    """Returns the Kaiser window I₀(β·√(1 - (2n/D - 1)²)) / I₀(β), which is narrower for larger `beta`.
+
+    See `hann_window` for D, dtype and errors.
 
     >>> import tensorgrad as torch
     >>> torch.kaiser_window(4, beta=3.0)

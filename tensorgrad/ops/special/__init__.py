@@ -1,1 +1,1 @@
-"""Functions of mathematical physics and statistics, elementwise."""
+"""Special functions of mathematical physics and statistics, elementwise."""

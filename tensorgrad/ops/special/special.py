@@ -1,6 +1,6 @@
-"""Functions that have names of their own: error functions, the gamma family, entropies.
+"""Special functions: error functions, the gamma family, entropies.
 
-`SPECIAL` is what `torch.special` holds; `bessel` and `orthogonal` add theirs.
+`SPECIAL` is the content of `torch.special`; `bessel` and `orthogonal` add to it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SQRT_PI = math.sqrt(math.pi)
 
 
 def real_only(name: str, half: bool = True):
-    """A check before the kernel: complex numbers (and, without `half`, two-byte floats) have no `name` here, as in
-    PyTorch."""
+    """Makes a check that runs before the kernel: as in PyTorch, `name` does not support complex numbers nor, without
+    `half`, 16-bit floats."""
 
     def prepare(*values):
         for x in values[:2]:
@@ -46,7 +46,7 @@ def _row(signature: str, kernel: str, *, where="function method", in_place=True,
 
 
 def _special(signature: str, kernel: str, **row):
-    """A row that users find only in `torch.special`."""
+    """A row that is public only in `torch.special`."""
     function = _row(f"special_{signature}", f"special.{kernel}", where="", in_place=False, **row)
     SPECIAL[signature.partition("(")[0]] = function
     return function
@@ -58,49 +58,49 @@ sigmoid = pointwise("sigmoid(input)", "pointwise.sigmoid", rule="float", backwar
                     input=lambda g, out: g * conj(out * (1 - out)), doc="1 / (1 + exp(-input)).")  # fmt: skip
 logit = _row("logit(input, eps: float = None)", "special.logit",
              input=lambda g, input, eps: _logit_slope(g, input, eps),
-             doc="log(input / (1 - input)), the inverse of `sigmoid`; nan outside of [0, 1]. With `eps` the input is "
-             "first limited to [eps, 1 - eps].")  # fmt: skip
+             doc="log(input / (1 - input)), the inverse of `sigmoid`; NaN outside [0, 1]. With `eps`, the input is "
+             "first clamped to [eps, 1 - eps].")  # fmt: skip
 sinc = pointwise("sinc(input)", "special.sinc", rule="float", input=lambda g, input: _sinc_slope(g, input),
                  doc="sin(π input) / (π input), 1 at 0.")  # fmt: skip
 
 
 def _logit_slope(g, x, eps):
     low = 0.0 if eps is None else eps
-    outside = ~((x >= low) & (x <= 1 - low))  # nan is
+    outside = ~((x >= low) & (x <= 1 - low))  # true for NaN
     return (g / (x * (1 - x))).masked_fill(outside, math.nan if eps is None else 0)
 
 
 def _sinc_slope(g, x):
-    if x.element_size() == 2:  # the difference below leaves few digits
+    if x.element_size() == 2:  # the difference below loses precision
         x = x.float()
     t = x * math.pi
-    square = t * x  # 0 for the smallest numbers too
+    square = t * x  # underflows to 0 for tiny numbers, too
     return g * conj((t * t.cos() - t.sin()) / square).masked_fill(square == 0, 0)
 
 
 # --- error functions -----------------------------------------------------------------------------------------------
 
-erf = _row("erf(input)", "special.erf", input=lambda g, input: g * _bell(input) * (2 / SQRT_PI),
+erf = _row("erf(input)", "special.erf", input=lambda g, input: g * _gaussian(input) * (2 / SQRT_PI),
            doc="The error function 2/√π ∫₀ˣ exp(-t²) dt.")  # fmt: skip
-erfc = _row("erfc(input)", "special.erfc", input=lambda g, input: g * _bell(input) * (-2 / SQRT_PI),
-            doc="1 - erf(input), accurate where that is small.")  # fmt: skip
+erfc = _row("erfc(input)", "special.erfc", input=lambda g, input: g * _gaussian(input) * (-2 / SQRT_PI),
+            doc="1 - erf(input), accurate where the result is small.")  # fmt: skip
 erfinv = _row("erfinv(input)", "special.erfinv", input=lambda g, out: g * (out * out).exp() * (SQRT_PI / 2),
-              doc="The inverse of erf; ±∞ at ±1, nan beyond.")  # fmt: skip
+              doc="The inverse of erf; ±∞ at ±1, NaN beyond.")  # fmt: skip
 erfcx = _special("erfcx(input)", "erfcx", half=False, input=lambda g, input, out: g * (input * out * 2 - 2 / SQRT_PI),
                  doc="exp(input²) erfc(input), accurate where erfc underflows.")  # fmt: skip
 ndtr = _special("ndtr(input)", "ndtr",
-                doc="The area under the standard normal density left of `input`: (1 + erf(input / √2)) / 2.",
+                doc="The area under the standard normal density to the left of `input`: (1 + erf(input / √2)) / 2.",
                 input=lambda g, input: g * (input * input * -0.5).exp() * (1 / math.sqrt(2 * math.pi)))  # fmt: skip
 ndtri = _special("ndtri(input)", "ndtri", half=False,
-                 doc="The inverse of ndtr: a quantile of the standard normal distribution.",
+                 doc="The inverse of ndtr: the quantile function of the standard normal distribution.",
                  input=lambda g, out: g * (out * out * 0.5).exp() * math.sqrt(2 * math.pi))  # fmt: skip
-log_ndtr = _special("log_ndtr(input)", "log_ndtr", half=False, doc="log(ndtr(input)), without underflow.",
+log_ndtr = _special("log_ndtr(input)", "log_ndtr", half=False, doc="log(ndtr(input)), computed without underflow.",
                     input=lambda g, input: g / erfcx(input * -math.sqrt(0.5)) * math.sqrt(2 / math.pi))  # fmt: skip
 entr = _special("entr(input)", "entr", input=lambda g, input: g * (-input.log() - 1),
                 doc="-input · log(input); 0 at 0, -∞ below.")  # fmt: skip
 
 
-def _bell(x):
+def _gaussian(x):
     return (-(x * x)).exp()
 
 
@@ -109,7 +109,7 @@ def _bell(x):
 lgamma = _row("lgamma(input)", "special.lgamma", input=lambda g, input: g * input.digamma(),
               doc="log |Γ(input)|; ∞ at 0, -1, -2, ...")  # fmt: skip
 digamma = _row("digamma(input)", "special.digamma", input=lambda g, input: g * _polygamma(input, 1),
-               doc="ψ(input) = Γ'(input) / Γ(input), `lgamma`'s derivative; -∞ at 0, nan at -1, -2, ...")  # fmt: skip
+               doc="ψ(input) = Γ'(input) / Γ(input), `lgamma`'s derivative; -∞ at 0, NaN at -1, -2, ...")  # fmt: skip
 _polygamma: Callable = pointwise("polygamma(input, n: int)", "pointwise.polygamma", rule="float", where="",
                        prepare=real_only("polygamma"),
                        input=lambda g, input, n: g * _polygamma(input, n + 1))  # fmt: skip
@@ -126,7 +126,10 @@ def _check_order(n: int) -> int:
 
 @composite("function")
 def polygamma(n: int, input: Tensor, *, out=None) -> Tensor:
-    """The n-th derivative of digamma. Raises: RuntimeError for negative n.
+    """Computes the n-th derivative of the digamma function.
+
+    Raises:
+        RuntimeError: If `n` is negative.
 
     >>> import tensorgrad as torch
     >>> torch.polygamma(1, torch.tensor([1.0]))
@@ -137,7 +140,7 @@ def polygamma(n: int, input: Tensor, *, out=None) -> Tensor:
 
 @composite("method", name="polygamma")
 def _polygamma_method(self: Tensor, n: int) -> Tensor:
-    """The n-th derivative of digamma at this tensor.
+    """Computes the n-th derivative of the digamma function of this tensor.
 
     >>> import tensorgrad as torch
     >>> torch.tensor([1.0, 2.0]).polygamma(1)
@@ -148,9 +151,10 @@ def _polygamma_method(self: Tensor, n: int) -> Tensor:
 
 @composite(in_place=True)
 def mvlgamma(input: Tensor, p: int, *, out=None) -> Tensor:
-    """The logarithm of the multivariate gamma function of dimension p: Σⱼ lgamma(input - j/2) + p(p-1)/4 log π.
+    """Computes the logarithm of the p-dimensional multivariate gamma function: Σⱼ lgamma(input - j/2) + p(p-1)/4 log π.
 
-    Raises: RuntimeError if p is below 1.
+    Raises:
+        RuntimeError: If `p` is less than 1.
 
     >>> import tensorgrad as torch
     >>> torch.mvlgamma(torch.tensor([2.0]), 2)
@@ -165,7 +169,7 @@ def mvlgamma(input: Tensor, p: int, *, out=None) -> Tensor:
 
 
 def zeta(input, other, *, out=None) -> Tensor:
-    """Hurwitz's zeta function Σ (k + other) ** -input over k >= 0; either may be a number.
+    """Computes the Hurwitz zeta function Σ (k + other) ** -input over k >= 0; either may be a number.
 
     >>> import tensorgrad as torch
     >>> torch.special.zeta(2.0, torch.tensor([1.0, 2.0]))
@@ -175,7 +179,7 @@ def zeta(input, other, *, out=None) -> Tensor:
 
 
 def _floats_only(name: str):
-    """A check before the kernel: integers and complex numbers have no `name` here, as in PyTorch."""
+    """Makes a check run before the kernel: as in PyTorch, `name` supports neither integers nor complex numbers."""
 
     def prepare(x, other):
         if x.dtype.kind in "biuc":
@@ -188,15 +192,15 @@ def _floats_only(name: str):
 igamma = pointwise("igamma(input, other)", "gamma.igamma", numbers=(), prepare=_floats_only("igamma"),
                    input=not_implemented("igamma: input"),
                    other=lambda g, input, other: g * _gamma_density(input, other),
-                   doc="The regularised lower incomplete gamma function P(input, other): 1/Γ(a) ∫₀ˣ exp(-t) t^(a-1) dt "
-                       "with a = input, x = other. nan where one is negative; no derivative for `input`."
+                   doc="The regularized lower incomplete gamma function P(input, other): 1/Γ(a) ∫₀ˣ exp(-t) t^(a-1) dt "
+                       "with a = input, x = other. NaN where one is negative; not differentiable in `input`."
                        "\n\n>>> import tensorgrad as torch"
                        "\n>>> torch.igamma(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]))"
                        "\ntensor([0.6321, 0.5940])")  # fmt: skip
 igammac = pointwise("igammac(input, other)", "gamma.igammac", numbers=(), prepare=_floats_only("igammac"),
                     input=not_implemented("igammac: input"),
                     other=lambda g, input, other: -g * _gamma_density(input, other),
-                    doc="1 - igamma(input, other), accurate where that is small."
+                    doc="1 - igamma(input, other), accurate where the result is small."
                         "\n\n>>> import tensorgrad as torch"
                         "\n>>> torch.igammac(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]))"
                         "\ntensor([0.3679, 0.4060])")  # fmt: skip
@@ -212,16 +216,16 @@ def _gamma_density(a, x):
 xlogy = pointwise("xlogy(input, other)", "pointwise.xlogy", numbers="all", rule="float",
                   input=lambda g, input, other: _times_log_slope(g, input, other, 0),
                   other=lambda g, input, other: g * (input / other),
-                  doc="input · log(other), 0 where input is 0 (unless other is nan).")  # fmt: skip
+                  doc="input · log(other), 0 where input is 0 (unless other is NaN).")  # fmt: skip
 xlog1py = pointwise("special_xlog1py(input, other)", "pointwise.xlog1py", numbers="all", rule="float",
                     where="", in_place=False,
                     input=lambda g, input, other: _times_log_slope(g, input, other, 1),
                     other=lambda g, input, other: g * (input / (other + 1)),
-                    doc="input · log(1 + other), 0 where input is 0 (unless other is nan).")  # fmt: skip
+                    doc="input · log(1 + other), 0 where input is 0 (unless other is NaN).")  # fmt: skip
 
 
 def _times_log_slope(g, x, y, shift):
-    """g log y, but 0 where both x is 0 and the logarithm is no number, and where g is 0."""
+    """Computes g log y, but 0 where x is 0 and the logarithm is not a number, and where g is 0."""
     product = xlog1py(g, y) if shift else xlogy(g, y)
     return product.masked_fill((x == 0) & (y <= -shift), 0)
 
@@ -231,16 +235,16 @@ def _times_log_slope(g, x, y, shift):
 i0 = _row("i0(input)", "special.i0", input=lambda g, input: g * i1(input),
           doc="The modified Bessel function of the first kind, of order 0: Σₖ (input² / 4)ᵏ / (k!)².")  # fmt: skip
 i0e = _special("i0e(input)", "i0e", input=lambda g, input, out: g * (i1e(input) - input.sgn() * out),
-               doc="exp(-|input|) i0(input), which does not overflow.")  # fmt: skip
+               doc="exp(-|input|) i0(input), computed without overflow.")  # fmt: skip
 i1: Callable = _special("i1(input)", "i1",
               doc="The modified Bessel function of the first kind, of order 1: the derivative of `i0`.",
               input=lambda g, input, out: g * _off_zero(i0(input), out, input, 0))  # fmt: skip
-i1e: Callable = _special("i1e(input)", "i1e", doc="exp(-|input|) i1(input), which does not overflow.",
+i1e: Callable = _special("i1e(input)", "i1e", doc="exp(-|input|) i1(input), computed without overflow.",
                input=lambda g, input, out: g * _off_zero(i0e(input), out, input, 1))  # fmt: skip
 
 
 def _off_zero(even, odd, x, scaled):
-    """The derivative of the function of order 1, from those of order 0 and 1: 1/2 at 0."""
+    """The derivative of the function of order 1 from those of order 0 and 1; 1/2 at 0."""
     near = ~(x.abs() > dtypes.finfo(x.dtype).eps)
     away = x.masked_fill(near, 1)
     slope = even - odd * (away.reciprocal() + away.sgn()) if scaled else even - odd / away

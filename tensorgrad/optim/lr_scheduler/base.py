@@ -1,4 +1,4 @@
-"""What all schedules share."""
+"""The base class of all schedules."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class LRScheduler:
     A subclass defines :meth:`get_lr`, or only :meth:`_factor`, and ``_get_closed_form_lr`` if it has one.
 
     Args:
-        optimizer: whose groups' ``"lr"`` is set.
+        optimizer: the optimizer whose groups' ``"lr"`` is set.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        TypeError: not an optimizer.
-        KeyError: resuming without the groups' ``"initial_lr"``.
+        TypeError: ``optimizer`` is not an optimizer.
+        KeyError: a schedule is resumed and a group has no ``"initial_lr"``.
 
     >>> import tensorgrad as torch
     >>> class Halving(torch.optim.lr_scheduler.LRScheduler):
@@ -71,11 +71,11 @@ class LRScheduler:
             self._is_initial = False
 
     def get_last_lr(self) -> list[Any]:
-        """The learning rate of each group, as last set."""
+        """Returns the learning rate of each group, as last set."""
         return self._last_lr
 
     def get_lr(self) -> list[Any]:
-        """The learning rate of each group after ``last_epoch`` steps, from the present one. Used by :meth:`step`."""
+        """Computes the learning rate of each group after ``last_epoch`` steps. Used by :meth:`step`."""
         factor = self._factor()
         self._warn_unless_stepping()
         if factor is None:
@@ -83,7 +83,7 @@ class LRScheduler:
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 
     def _factor(self) -> float | None:
-        """By what this step multiplies the rate; ``None`` leaves it."""
+        """Returns the factor of this step on the rate, or ``None`` for no change."""
         raise NotImplementedError
 
     def _warn_unless_stepping(self) -> None:
@@ -130,11 +130,11 @@ class LRScheduler:
         self._last_lr = values(self.optimizer, "lr")
 
     def state_dict(self) -> dict[str, Any]:
-        """All that :meth:`load_state_dict` needs; not the optimizer."""
+        """Returns the state for :meth:`load_state_dict`, without the optimizer."""
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continues where the scheduler was whose :meth:`state_dict` this is."""
+        """Restores the state that :meth:`state_dict` returned."""
         self.__dict__.update(state_dict)
 
 
@@ -144,7 +144,7 @@ def check_optimizer(optimizer: Any) -> None:
 
 
 def _overridden(optimizer: Optimizer) -> bool:
-    """Whether the optimizer got another ``step`` since the schedule was made, that is no wrapper of its own."""
+    """Returns whether ``step`` was replaced after the schedule was created, by a function that does not wrap it."""
     step = optimizer.__dict__.get("step")
     before = optimizer.__dict__.get("_step_before_schedule")
     return step is not None and step is not before and not hasattr(step, "__wrapped__")
@@ -171,7 +171,7 @@ def values(optimizer: Optimizer, key: str) -> list[Any]:
 
 
 def put(group: dict[str, Any], key: str, value: Any) -> None:
-    if isinstance(group[key], Tensor):  # somebody may hold it, and wants to see it move
+    if isinstance(group[key], Tensor):  # in place, as other code may hold a reference
         group[key].fill_(value.squeeze() if isinstance(value, Tensor) else value)
     else:
         group[key] = value

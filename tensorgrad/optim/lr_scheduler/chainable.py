@@ -1,4 +1,4 @@
-"""Schedules that say by what each step multiplies the rate, so that several can act on one optimizer."""
+"""Schedules that multiply the rate by a factor in each step, so that several can act on one optimizer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _ByFunction(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """As the base class's; functions cannot be saved, of callable objects their attributes are."""
+        """Like the base class. Functions are not saved; of other callables, the attributes are."""
         state = {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "lr_lambdas")}
         state["lr_lambdas"] = [
             None if isinstance(f, types.FunctionType) else f.__dict__.copy() for f in self.lr_lambdas
@@ -32,7 +32,7 @@ class _ByFunction(LRScheduler):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As the base class's; functions stay those given at construction."""
+        """Like the base class. Functions given at construction are kept."""
         self.__dict__.update((name, value) for name, value in state_dict.items() if name != "lr_lambdas")
         for function, attributes in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
             if attributes is not None:
@@ -40,15 +40,15 @@ class _ByFunction(LRScheduler):
 
 
 class LambdaLR(_ByFunction):
-    """The initial rate times ``lr_lambda(number of steps)``; one function, or one per group.
+    """Sets the initial rate times ``lr_lambda(number of steps)``; one function, or one per group.
 
     Args:
-        optimizer: whose learning rates are set.
-        lr_lambda: what the initial rate is multiplied by; a list has one function for each group.
+        optimizer: the optimizer whose learning rates are set.
+        lr_lambda: computes the factor on the initial rate; or a list of one function for each group.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        ValueError: not as many functions as groups.
+        ValueError: the number of functions is not that of the groups.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -68,16 +68,16 @@ class LambdaLR(_ByFunction):
 
 
 class MultiplicativeLR(_ByFunction):
-    """The present rate times ``lr_lambda(number of steps)``; one function, or one per group.
+    """Multiplies the current rate by ``lr_lambda(number of steps)``; one function, or one per group.
 
     Args:
-        optimizer: whose learning rates are set.
-        lr_lambda: what the present rate is multiplied by; a list has one function for each group.
+        optimizer: the optimizer whose learning rates are set.
+        lr_lambda: computes the factor on the current rate; or a list of one function for each group.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        TypeError: not a function.
-        ValueError: not as many functions as groups.
+        TypeError: ``lr_lambda`` is not a function.
+        ValueError: the number of functions is not that of the groups.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -99,19 +99,19 @@ class MultiplicativeLR(_ByFunction):
 
     def get_lr(self) -> list[Any]:
         self._warn_unless_stepping()
-        present = values(self.optimizer, "lr")
+        current = values(self.optimizer, "lr")
         if self._is_initial:
-            return present
-        return [lr * f(self.last_epoch) for f, lr in zip(self.lr_lambdas, present, strict=True)]
+            return current
+        return [lr * f(self.last_epoch) for f, lr in zip(self.lr_lambdas, current, strict=True)]
 
 
 class StepLR(LRScheduler):
     """Multiplies the rate by ``gamma`` every ``step_size`` steps.
 
     Args:
-        optimizer: whose learning rates are set.
-        step_size: after how many steps.
-        gamma: by what.
+        optimizer: the optimizer whose learning rates are set.
+        step_size: the number of steps between reductions.
+        gamma: the factor.
         last_epoch: the number of steps already taken; -1 to start.
 
     Example::
@@ -141,9 +141,9 @@ class MultiStepLR(LRScheduler):
     """Multiplies the rate by ``gamma`` after each number of steps in ``milestones``.
 
     Args:
-        optimizer: whose learning rates are set.
-        milestones: after which numbers of steps; one that occurs twice counts twice.
-        gamma: by what.
+        optimizer: the optimizer whose learning rates are set.
+        milestones: the numbers of steps; one that occurs twice counts twice.
+        gamma: the factor.
         last_epoch: the number of steps already taken; -1 to start.
 
     >>> import tensorgrad as torch
@@ -174,16 +174,16 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """The rate times ``factor`` for the first ``total_iters`` steps, then the rate itself.
+    """Multiplies the rate by ``factor`` for the first ``total_iters`` steps.
 
     Args:
-        optimizer: whose learning rates are set.
+        optimizer: the optimizer whose learning rates are set.
         factor: from 0 to 1.
-        total_iters: how many steps.
+        total_iters: the number of steps.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        ValueError: the factor is out of its range.
+        ValueError: the factor is out of range.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -216,17 +216,17 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """The rate times a factor that goes straight from ``start_factor`` to ``end_factor`` in ``total_iters`` steps.
+    """Multiplies the rate by a factor that changes linearly from ``start_factor`` to ``end_factor``.
 
     Args:
-        optimizer: whose learning rates are set.
+        optimizer: the optimizer whose learning rates are set.
         start_factor: above 0, at most 1.
         end_factor: from 0 to 1.
-        total_iters: how many steps.
+        total_iters: the number of steps.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        ValueError: a factor is out of its range.
+        ValueError: a factor is out of range.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -272,8 +272,8 @@ class ExponentialLR(LRScheduler):
     """Multiplies the rate by ``gamma`` in every step.
 
     Args:
-        optimizer: whose learning rates are set.
-        gamma: by what.
+        optimizer: the optimizer whose learning rates are set.
+        gamma: the factor.
         last_epoch: the number of steps already taken; -1 to start.
 
     >>> import tensorgrad as torch
@@ -300,12 +300,12 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """The rate times (1 - step / total_iters)^power, which reaches 0 after ``total_iters`` steps.
+    """Multiplies the initial rate by (1 - step / total_iters)^power, which is 0 after ``total_iters`` steps.
 
     Args:
-        optimizer: whose learning rates are set.
-        total_iters: how many steps.
-        power: 1 for a straight line.
+        optimizer: the optimizer whose learning rates are set.
+        total_iters: the number of steps.
+        power: the exponent; 1 is linear.
         last_epoch: the number of steps already taken; -1 to start.
 
     >>> import tensorgrad as torch

@@ -1,4 +1,4 @@
-"""Schedules made of others."""
+"""Schedules that combine others."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ class _Several(LRScheduler):
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """As the base class's, with the state of each scheduler."""
+        """Like the base class, with the state of each scheduler."""
         state = {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "_schedulers")}
         state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As the base class's, with the state of each scheduler."""
+        """Like the base class, with the state of each scheduler."""
         self.__dict__.update((name, value) for name, value in state_dict.items() if name != "_schedulers")
         for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             scheduler.load_state_dict(state)
 
 
 class SequentialLR(_Several):
-    """One scheduler after another: the next begins after each number of steps in ``milestones``.
+    """Runs schedulers one after another; ``milestones`` has the numbers of steps after which the next one starts.
 
     Args:
-        optimizer: whose learning rates are set.
-        schedulers: all of this optimizer.
-        milestones: one less than schedulers.
+        optimizer: the optimizer whose learning rates are set.
+        schedulers: the schedulers, all of this optimizer.
+        milestones: the numbers of steps, one fewer than schedulers.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        ValueError: no scheduler, a wrong number of milestones, or a scheduler that cannot be one of several.
-        TypeError: not a scheduler.
+        ValueError: there is no scheduler, the number of milestones is wrong, or a scheduler cannot be combined.
+        TypeError: an element is not a scheduler.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -90,7 +90,7 @@ class SequentialLR(_Several):
         self._schedulers, self._milestones = schedulers, milestones
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        # Every scheduler has set its own first rate when it was made; only the first one's counts.
+        # Each scheduler set its own first rate when it was created; only that of the first one counts.
         for group in optimizer.param_groups:
             put(group, "lr", group["initial_lr"])
         self.recursive_undo()
@@ -99,7 +99,7 @@ class SequentialLR(_Several):
         self._last_lr = first.get_last_lr()
 
     def recursive_undo(self, sched: Any = None) -> None:
-        """Takes back the step that each scheduler made when it was made."""
+        """Undoes the step that each scheduler took when it was created."""
         scheduler = self if sched is None else sched
         if hasattr(scheduler, "_schedulers"):
             for inner in scheduler._schedulers:
@@ -120,15 +120,15 @@ class SequentialLR(_Several):
 
 
 class ChainedScheduler(_Several):
-    """Several chainable schedulers at once: each step is a step of all.
+    """Runs several chainable schedulers together: each step is a step of all.
 
     Args:
-        schedulers: all of one optimizer.
-        optimizer: that one; by default the first scheduler's.
+        schedulers: the schedulers, all of the same optimizer.
+        optimizer: their optimizer; by default the first scheduler's.
 
     Raises:
-        ValueError: no scheduler, or one that cannot be one of several.
-        TypeError: not a scheduler.
+        ValueError: there is no scheduler, or one cannot be combined.
+        TypeError: an element is not a scheduler.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)

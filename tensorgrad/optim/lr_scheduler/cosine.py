@@ -10,15 +10,15 @@ from tensorgrad.optim.optimizer import Optimizer
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the initial rate down to ``eta_min`` in ``T_max`` steps, then up again as long, and so on.
+    """Follows a cosine from the initial rate down to ``eta_min`` in ``T_max`` steps, then up again, and so on.
 
     After t steps: eta_min + (lr - eta_min) · (1 + cos(π t / T_max)) / 2 (Loshchilov and Hutter, 2016, *SGDR: Stochastic
     Gradient Descent with Warm Restarts*).
 
     Args:
-        optimizer: whose learning rates are set.
-        T_max: how many steps.
-        eta_min: the least rate.
+        optimizer: the optimizer whose learning rates are set.
+        T_max: the number of steps from the initial to the minimum rate.
+        eta_min: the minimum rate.
         last_epoch: the number of steps already taken; -1 to start.
 
     >>> import tensorgrad as torch
@@ -45,7 +45,7 @@ class CosineAnnealingLR(LRScheduler):
         if self._step_count == 1 and t > 0:
             return self._get_closed_form_lr()
         groups = self.optimizer.param_groups
-        if (t - 1 - T) % (2 * T) == 0:  # the rate is at its minimum, from which no factor leads up again
+        if (t - 1 - T) % (2 * T) == 0:  # at the minimum, the recursion divides by zero
             rise = (1 - math.cos(math.pi / T)) / 2
             return [g["lr"] + (base - low) * rise for base, g in zip(self.base_lrs, groups, strict=True)]
         factor = (1 + math.cos(math.pi * t / T)) / (1 + math.cos(math.pi * (t - 1) / T))
@@ -57,17 +57,17 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """As :class:`CosineAnnealingLR`, but starts again after ``T_0`` steps, then ``T_mult`` times as many, and so on.
+    """Like :class:`CosineAnnealingLR`, but restarts after ``T_0`` steps, then ``T_mult`` times as many, and so on.
 
     Args:
-        optimizer: whose learning rates are set.
-        T_0: the steps of the first cycle.
-        T_mult: by what each cycle is longer than the one before.
-        eta_min: the least rate.
+        optimizer: the optimizer whose learning rates are set.
+        T_0: the number of steps of the first cycle.
+        T_mult: the factor by which each cycle is longer than the previous one.
+        eta_min: the minimum rate.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        ValueError: a setting out of its range, or of another type.
+        ValueError: a setting is out of range, or has the wrong type.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)

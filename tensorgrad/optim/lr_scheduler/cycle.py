@@ -1,4 +1,4 @@
-"""Schedules that go up and down."""
+"""Schedules that raise and lower the rate."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tensorgrad.optim.optimizer import Optimizer
 
 
 class _Cycling(LRScheduler):
-    """A schedule that may also move the momentum, or β₁."""
+    """A schedule that can also change the momentum, or β₁."""
 
     optimizer: Optimizer
 
     def _start_momentum(self, highest: Any, base: Any, last_epoch: int) -> tuple[list, list]:
-        """Sets the first momentum, and returns the highest and the least one of each group."""
+        """Sets the initial momentum, and returns the maximum and the minimum of each group."""
         optimizer = self.optimizer
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
             raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
@@ -38,24 +38,24 @@ class _Cycling(LRScheduler):
 
 
 class OneCycleLR(_Cycling):
-    """Up to ``max_lr``, then down far below the start: one cycle per training.
+    """Raises the rate to ``max_lr``, then lowers it far below the initial rate: one cycle per training.
 
     Smith and Topin, 2017, *Super-Convergence: Very Fast Training of Neural Networks Using Large Learning Rates*.
 
     Args:
-        optimizer: whose learning rates are set.
-        max_lr: the highest rate, one for all or one per group.
-        total_steps: the length of the cycle; or ``epochs`` and ``steps_per_epoch``, whose product it is.
-        pct_start: the share of the cycle in which the rate rises.
+        optimizer: the optimizer whose learning rates are set.
+        max_lr: the maximum rate, one for all or one per group.
+        total_steps: the length of the cycle; alternatively, give ``epochs`` and ``steps_per_epoch``, its factors.
+        pct_start: the fraction of the cycle in which the rate rises.
         anneal_strategy: ``cos`` or ``linear``.
-        cycle_momentum: move the momentum (or β₁) the other way, from ``max_momentum`` to ``base_momentum`` and back.
+        cycle_momentum: change the momentum (or β₁) inversely, from ``max_momentum`` to ``base_momentum`` and back.
         div_factor: the first rate is ``max_lr`` divided by this.
         final_div_factor: the last rate is the first divided by this.
-        three_phase: come down as symmetrically as it went up, and only then further.
+        three_phase: lower the rate to the first rate in as many steps as it rose, and only then to the last rate.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        ValueError: a setting out of its range, or a step beyond the cycle.
+        ValueError: a setting is out of range, or ``step`` is called after the end of the cycle.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -122,10 +122,10 @@ class OneCycleLR(_Cycling):
             self._start_momentum(max_momentum, base_momentum, last_epoch)
         super().__init__(optimizer, last_epoch)
 
-    def _between(self, start: float, end: float, share: float) -> float:
+    def _between(self, start: float, end: float, fraction: float) -> float:
         if self._anneal_func_type == "cos":
-            return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
-        return (end - start) * share + start
+            return end + (start - end) / 2.0 * (math.cos(math.pi * fraction) + 1)
+        return (end - start) * fraction + start
 
     def get_lr(self) -> list[Any]:
         self._warn_unless_stepping()
@@ -138,13 +138,13 @@ class OneCycleLR(_Cycling):
             if step <= phase["end_step"] or i == len(self._schedule_phases) - 1:
                 break
             start = phase["end_step"]
-        share = (step - start) / (phase["end_step"] - start)
+        fraction = (step - start) / (phase["end_step"] - start)
         lrs = []
         for group in self.optimizer.param_groups:
-            lrs.append(self._between(group[phase["start_lr"]], group[phase["end_lr"]], share))
+            lrs.append(self._between(group[phase["start_lr"]], group[phase["end_lr"]], fraction))
             if self.cycle_momentum:
                 ends = group[phase["start_momentum"]], group[phase["end_momentum"]]
-                self._set_momentum(group, self._between(*ends, share))
+                self._set_momentum(group, self._between(*ends, fraction))
         return lrs
 
 
@@ -156,25 +156,25 @@ def _phase(end_step: float, start_lr: str, end_lr: str, start_momentum: str, end
 
 
 class CyclicLR(_Cycling):
-    """Up from ``base_lr`` to ``max_lr`` and down again, over and over.
+    """Cycles the rate between ``base_lr`` and ``max_lr``.
 
-    Smith, 2015, *Cyclical Learning Rates for Training Neural Networks*. Made for a step after every batch.
+    Smith, 2015, *Cyclical Learning Rates for Training Neural Networks*. Intended for a step after every batch.
 
     Args:
-        optimizer: whose learning rates are set.
-        base_lr, max_lr: the least and the highest rate, one for all or one per group.
-        step_size_up: the steps on the way up.
-        step_size_down: the steps on the way down; as many by default.
-        mode: ``triangular``: all cycles are alike; ``triangular2``: each is half as high as the one before;
+        optimizer: the optimizer whose learning rates are set.
+        base_lr, max_lr: the minimum and the maximum rate, one for all or one per group.
+        step_size_up: the number of steps in which the rate rises.
+        step_size_down: the number of steps in which it falls; by default the same.
+        mode: ``triangular``: all cycles are equal; ``triangular2``: each is half as high as the previous one;
             ``exp_range``: the height is multiplied by ``gamma`` in each step.
         gamma: see ``mode``.
-        scale_fn: what the height is multiplied by, instead of a ``mode``.
-        scale_mode: is ``scale_fn`` given the number of the cycle (``cycle``) or of the step (``iterations``)?
-        cycle_momentum: move the momentum (or β₁) the other way, from ``max_momentum`` to ``base_momentum`` and back.
+        scale_fn: a function that scales the height, instead of a ``mode``.
+        scale_mode: the argument of ``scale_fn``: the number of the cycle (``cycle``) or of the step (``iterations``).
+        cycle_momentum: change the momentum (or β₁) inversely, from ``max_momentum`` to ``base_momentum`` and back.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        ValueError: an unknown mode; or an optimizer without momentum, unless ``cycle_momentum=False``.
+        ValueError: the mode is unknown, or the optimizer has no momentum and ``cycle_momentum`` is not False.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -233,7 +233,7 @@ class CyclicLR(_Cycling):
         self.base_lrs = base_lrs
 
     def scale_fn(self, x: float) -> float:
-        """What the height is multiplied by, in cycle or step number ``x``."""
+        """Returns the factor on the height in cycle or step number ``x``."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         return self._scale_fn_ref(x)
@@ -264,7 +264,7 @@ class CyclicLR(_Cycling):
         return [low + (high - low) * height * scale for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
-        """As the base class's; a function ``scale_fn`` cannot be saved, of a callable object its attributes are."""
+        """Like the base class. If ``scale_fn`` is a function, it is not saved; of other callables, attributes are."""
         state, function = super().state_dict(), self._scale_fn_custom
         state.pop("_scale_fn_ref", None)
         saved = function is not None and not isinstance(function, types.FunctionType)
@@ -272,7 +272,7 @@ class CyclicLR(_Cycling):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As the base class's; a function ``scale_fn`` stays the one given at construction."""
+        """Like the base class. If ``scale_fn`` is a function, the one given at construction is kept."""
         state_dict = dict(state_dict)
         attributes = state_dict.pop("_scale_fn_custom")
         super().load_state_dict(state_dict)

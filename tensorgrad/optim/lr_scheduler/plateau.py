@@ -1,4 +1,4 @@
-"""The schedule that waits until training makes no more progress."""
+"""The schedule that reduces the rate when training stops making progress."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tensorgrad.optim.optimizer import Optimizer
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Multiplies the rate by ``factor`` when a measured value has not become better for more than ``patience`` steps.
+    """Multiplies the rate by ``factor`` when a metric has not improved for more than ``patience`` steps.
 
     Args:
-        optimizer: whose learning rates are set.
-        mode: ``min`` or ``max``: is a smaller or a larger value better?
+        optimizer: the optimizer whose learning rates are set.
+        mode: ``min`` or ``max``, whether smaller or larger values are better.
         factor: less than 1.
-        patience: the steps without progress that are forgiven.
-        threshold: how much better counts as better; relative (``threshold_mode="rel"``) or absolute (``"abs"``).
-        cooldown: steps after a reduction in which nothing is counted.
-        min_lr: the least rate, one for all or one per group.
-        eps: reductions by less than this are not made.
+        patience: the number of steps without improvement to tolerate.
+        threshold: the minimum improvement, relative (``threshold_mode="rel"``) or absolute (``"abs"``).
+        cooldown: the number of steps after a reduction in which steps without improvement are not counted.
+        min_lr: the minimum rate, one for all or one per group.
+        eps: smaller reductions than this are skipped.
 
     Raises:
-        ValueError: a setting out of its range, or not as many least rates as groups.
+        ValueError: a setting is out of range, or the number of minimum rates is not that of the groups.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -73,11 +73,11 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
-        """Whether the last reduction is so recent that nothing is counted."""
+        """Whether the schedule is in the cooldown after a reduction."""
         return self.cooldown_counter > 0
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Looks at the latest value of what is measured, and reduces the rate if it is time."""
+        """Takes the latest value of the metric, and reduces the rate if it has not improved for long enough."""
         current = float(metrics)
         if epoch is not None:
             warnings.warn(EPOCH_WARNING, stacklevel=2)

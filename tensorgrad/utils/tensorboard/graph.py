@@ -8,7 +8,7 @@ from typing import Any
 
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch import switches
-from tensorgrad.nn.listening import Listener, ignore, listen
+from tensorgrad.nn.call_hooks import Listener, ignore, listen
 from tensorgrad.nn.module import Module
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils.tensorboard.messages import messages

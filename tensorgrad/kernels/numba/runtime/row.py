@@ -35,7 +35,7 @@ class Row:
     def elements(self, elements: int) -> None:
         self._elements = elements
         if self.op in kernel_tables.OPS:  # the call path looks there
-            kernel_tables.OPS[self.op].few = elements
+            kernel_tables.OPS[self.op].compiled.kernels.few = elements
 
     def available(self) -> bool:
         """Whether the kernel is compiled; if not, asks for it."""

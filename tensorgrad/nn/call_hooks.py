@@ -1,7 +1,7 @@
-"""Hearing of every call of every module, for summaries, profiles and counters.
+"""Observing every call of every module, for summaries, profiles and counters.
 
-While somebody listens, `Module.__call__` is another function; afterwards it is the same as before, so that nobody pays
-who does not listen. (Global hooks would make all calls slower from then on.)
+While listeners are registered, `Module.__call__` is replaced by a slower version that notifies them; without listeners
+the original is in place, so calls cost nothing extra. (Global module hooks would slow down all later calls.)
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tensorgrad.system import forks
 
 
 class Listener:
-    """What can be heard. `enter` comes before a module's `forward` and its hooks, `leave` after them, in its thread;
-    after an exception `result` is None."""
+    """Base class of listeners. `enter` runs before a module's `forward` and its hooks, `leave` after them, both in the
+    thread of the call. `result` is None if the call raised."""
 
     def enter(self, module: Module) -> None:
-        """A call of `module` begins."""
+        """Called when a call of `module` begins."""
 
     def leave(self, module: Module, result: Any) -> None:
-        """It ends, with this result."""
+        """Called when it ends, with its result."""
 
 
 _LISTENERS: list[Listener] = []
@@ -28,7 +28,7 @@ _lock = forks.lock()
 _plain_call = Module.__call__
 
 
-def _heard_call(self: Module, *args: Any, **kwargs: Any) -> Any:
+def _observed_call(self: Module, *args: Any, **kwargs: Any) -> Any:
     listeners = list(_LISTENERS)
     for listener in listeners:
         listener.enter(self)
@@ -42,14 +42,14 @@ def _heard_call(self: Module, *args: Any, **kwargs: Any) -> Any:
 
 
 def listen(listener: Listener) -> None:
-    """Calls `listener` from now on."""
+    """Registers `listener`."""
     with _lock:
         _LISTENERS.append(listener)
-        Module.__call__ = _heard_call
+        Module.__call__ = _observed_call
 
 
 def ignore(listener: Listener) -> None:
-    """Calls it no more."""
+    """Unregisters `listener`."""
     with _lock:
         _LISTENERS.remove(listener)
         if not _LISTENERS:

@@ -1,0 +1,721 @@
+"""The text of the functions that are generated for a row: templates, and what fills them in.
+
+A template reads like the function that it becomes. A slot within a line takes an expression; a slot that has a line to
+itself takes any number of lines, indented like the slot, or none. To see the functions of an op:
+
+    python -m tensorgrad.dispatch.show mul
+
+What the texts call is in generate.py, where they are compiled.
+"""
+
+from __future__ import annotations
+
+from tensorgrad.dispatch.kernel_tables import LARGE, REGISTERED
+from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.signature import LIST, OPTIONAL, Param, arguments_of
+from tensorgrad.errors import NUMPY_NAMES
+
+
+def fill(template: str, **parts: str) -> str:
+    """Fills the slots of a template.
+
+    >>> from tensorgrad.dispatch.templates import fill
+    >>> print(fill('''
+    ... if {condition}:
+    ...     {body}
+    ... ''', condition="x is None", body="x = 0\\ny = 1"))
+    if x is None:
+        x = 0
+        y = 1
+    """
+    lines = []
+    for line in template.strip("\n").split("\n"):
+        slot = line.strip()
+        if slot.startswith("{") and slot[1:-1] in parts:
+            indent = line[: -len(slot)]
+            lines += [indent + each for each in parts[slot[1:-1]].splitlines()]
+        else:
+            lines.append(line.format(**parts))
+    return "\n".join(lines)
+
+
+# --- forward -------------------------------------------------------------------------------------------------------
+
+FORWARD = """
+def {name}({parameters}):
+    {given}
+    {slow_path}
+    {unwrap}
+    {defaults}
+    {promote}
+    {prepare}
+    try:
+        {array} = {kernel}({values})
+    except Exception as error:
+        {array} = explain(OP, error, ({values},), ({names},))
+    {wrap}
+    {record}
+    return made
+"""
+
+SLOW_PATH = """
+if SLOW{or_out}:
+    return {slowly}
+"""
+
+OTHER_OPERAND = """
+if {b}.__class__ not in OPERANDS:
+    return other_operand(OP, {a}, {b})
+"""
+
+
+def forward(op: Op, variant: str = "call", name: str = "call") -> str:
+    """The text of an op's function: `call` (users'), `operator` (for `a + b`) or `plain` (for the slow path)."""
+    tensors = [p for p in op.params if p.is_tensor]
+    given = slow_path = defaults = ""
+    taken = op.params
+    if variant == "call":
+        given = given_otherwise(op)
+        or_out = " or out is not None" if has_out(op) else ""
+        slow_path = fill(SLOW_PATH, or_out=or_out, slowly=_slowly(op, variant))
+    elif variant == "operator":
+        taken = op.params[:2]
+        given = fill(OTHER_OPERAND, a=taken[0].name, b=taken[1].name)
+        slow_path = fill(SLOW_PATH, or_out="", slowly=_slowly(op, variant))
+        defaults = "\n".join(f"{p.name} = {p.default}" for p in op.params[2:] if not p.is_tensor)
+    array = "array" if len(op.outputs) == 1 else "*arrays" if op.cache else "arrays"
+    text = fill(
+        FORWARD,
+        name=name,
+        parameters=parameters(op, variant),
+        given=given,
+        slow_path=slow_path,
+        unwrap="\n".join(_unwrap(op, i, p, variant) for i, p in enumerate(tensors)),
+        defaults=defaults,
+        promote=_promote(op, tensors, variant),
+        prepare=_prepare(op),
+        array=", ".join((array, *op.cache)),
+        kernel=_kernel(op, tensors),
+        values=", ".join(_values(op)),
+        names=", ".join(p.name for p in taken),
+        wrap=_wrap(op),
+        record=_record(op, tensors),
+    )
+    return text + "\n"
+
+
+def has_out(op: Op) -> bool:
+    """Whether the op takes `out=` (all do, but for derivatives that have a parameter of that name)."""
+    return all(p.name != "out" for p in op.params)
+
+
+def parameters(op: Op, variant: str) -> str:
+    """The parameters of an op's function, as its `def` lists them."""
+    parts, star = [], False
+    for p in op.params[:2] if variant == "operator" else op.params:
+        if p.keyword and not star and variant != "plain":
+            parts.append("*old" if variant == "call" and _scalars_first(op) else "*")
+            star = True
+        default = p.default or ("MISSING" if p.name in _late(op) else "")
+        parts.append(f"{p.name}={default}" if default and variant == "call" else p.name)
+    last = ["out=None"] if has_out(op) else []
+    last += [f"{NUMPY_NAMES[p.name]}=None" for p in op.params if p.name in NUMPY_NAMES]
+    if variant == "call" and last:
+        parts += last if star else ["*", *last]
+    return ", ".join(parts)
+
+
+def _slowly(op: Op, variant: str) -> str:
+    """The call of the slow path with the op's arguments."""
+    if variant == "operator":
+        a, b = op.params[0].name, op.params[1].name
+        rest = "".join(f", {p.default}" for p in op.params[2:])
+        return f"slowly(OP, (owner(OP, {a}), {b}{rest},))"
+    names = ", ".join(p.name for p in op.params)
+    return f"slowly(OP, ({names},), out)" if has_out(op) else f"slowly(OP, ({names},))"
+
+
+# --- arguments that are given by another name, in another place, or as another type ---------------------------------
+
+SCALARS_FIRST = """
+if old:
+    {tensors}, {scalars} = numbers_first(OP, ({tensors}, *old), ({scalars},))
+"""
+
+NUMPY_NAME = """
+if {numpy_name} is not None:
+    {name} = {numpy_name}
+"""
+
+NOT_GIVEN = """
+if {any_missing}:
+    missing({function}, {names})
+"""
+
+DTYPE_OF = """
+if {name} is not None and {name}.__class__ is not DTYPE:
+    {name} = as_dtype({name}, {function})
+"""
+
+
+def given_otherwise(op: Op) -> str:
+    """Lines that bring the arguments of a call into the form that the row has them in."""
+    parts = []
+    if _scalars_first(op):
+        tensors = ", ".join(p.name for p in op.params if p.is_tensor)
+        parts.append(fill(SCALARS_FIRST, tensors=tensors, scalars=", ".join(p.name for p in op.params if p.keyword)))
+    parts += numpy_names([p.name for p in op.params], _late(op), repr(op.name))
+    parts += [dtype_of(p.name, repr(op.name)) for p in op.params if p.annotation == "dtype"]
+    return "\n".join(parts)
+
+
+def numpy_names(names: list[str], late: list[str], function: str) -> list[str]:
+    """Lines that take `axis` for `dim` and `keepdims` for `keepdim`, and miss what neither name was given for."""
+    parts = [fill(NUMPY_NAME, name=name, numpy_name=NUMPY_NAMES[name]) for name in names if name in NUMPY_NAMES]
+    if late:
+        any_missing = " or ".join(f"{name} is MISSING" for name in late)
+        given = ", ".join(f"{name}={name}" for name in late)
+        parts.append(fill(NOT_GIVEN, any_missing=any_missing, function=function, names=given))
+    return parts
+
+
+def dtype_of(name: str, function: str) -> str:
+    """Lines that take Python's `float` and the like for a dtype."""
+    return fill(DTYPE_OF, name=name, function=function)
+
+
+def _scalars_first(op: Op) -> bool:
+    """Whether the op's scalars, now keywords, once came before the last tensors (dispatch/legacy_calls.py)."""
+    keywords = [p for p in op.params if p.keyword]
+    tensors = [p for p in op.params if p.is_tensor]
+    return bool(keywords) and all(p.annotation == "number" for p in keywords) and op.params == (*tensors, *keywords)
+
+
+def _late(op: Op) -> list[str]:
+    """The required parameters from `dim` on. Python cannot check that they were given: `axis` may be instead."""
+    at = next((i for i, p in enumerate(op.params) if p.name == "dim"), len(op.params))
+    return [p.name for p in op.params[at:] if not p.default]
+
+
+# --- from tensors to arrays ----------------------------------------------------------------------------------------
+
+UNWRAP = """
+if {p}.__class__ in PLAIN:
+    x{i} = {p}._array
+    r{i} = {p}._requires_grad
+{or_scalar}
+{or_none}
+else:
+    x{i}, r{i} = {operand}(OP, {i}, {given})
+    {overridden}
+"""
+
+OR_SCALAR = """
+elif {p}.__class__ is float or {p}.__class__ is int:
+    x1 = {p}
+    r1 = False
+"""
+
+OR_NONE = """
+elif {p} is None:
+    x{i} = None
+    r{i} = False
+"""
+
+UNWRAP_LIST = """
+x{i}, r{i} = {operand}s(OP, {i}, {p})
+{overridden}
+"""
+
+OVERRIDDEN = """
+if r{i} is OVERRIDDEN:
+    return {slowly}
+"""
+
+
+def _unwrap(op: Op, i: int, p: Param, variant: str) -> str:
+    """Lines that set x<i>, the array of a tensor argument, and r<i>, whether it requires grad."""
+    with_scalar = i == 1 and _with_scalar(op, variant)
+    return fill(
+        UNWRAP_LIST if p.kind is LIST else UNWRAP,
+        i=str(i),
+        p=p.name,
+        or_scalar=fill(OR_SCALAR, p=p.name) if with_scalar else "",
+        or_none=fill(OR_NONE, p=p.name, i=str(i)) if p.kind is OPTIONAL else "",
+        operand="plain_operand" if variant == "plain" else "operand",
+        given=f"owner(OP, {p.name})" if variant == "operator" and i == 0 else p.name,
+        overridden="" if variant == "plain" else fill(OVERRIDDEN, i=str(i), slowly=_slowly(op, variant)),
+    )
+
+
+def _with_scalar(op: Op, variant: str) -> bool:
+    """Whether the function is that of an operator which also takes a scalar on its right: `tensor + 1`."""
+    return variant == "operator" and op.kind == "pointwise" and op.takes_number == (op.takes_number[0], True)
+
+
+PROMOTE = """
+if not ({alike}):
+    {xs} = promote(OP, {xs})
+"""
+
+PROMOTE_WITH_SCALAR = """
+if not ({alike}):
+    if not (x0.dtype is F32 and (x1.__class__ is float or x1.__class__ is int)):
+        {xs} = promote(OP, {xs})
+"""
+
+TO_FLOATING = """
+if x0.dtype is not F32:
+    x0 = to_floating(OP, x0)
+"""
+
+
+def _promote(op: Op, tensors: list[Param], variant: str) -> str:
+    """Lines that give the operands of a pointwise op one dtype. (NumPy itself keeps float32 next to a scalar.)"""
+    if op.kind != "pointwise":
+        return ""
+    xs = [f"x{i}" for i in range(len(tensors))]
+    if len(xs) == 1:
+        return fill(TO_FLOATING) if op.rule == "float" else ""
+    same_class = " and ".join(f"x0.__class__ is {x}.__class__" for x in xs[1:])
+    same_dtype = " is ".join(f"{x}.dtype" for x in xs) + (" is F32" if op.rule == "float" else "")
+    template = PROMOTE_WITH_SCALAR if _with_scalar(op, variant) else PROMOTE
+    return fill(template, alike=f"{same_class} and {same_dtype}", xs=", ".join(xs))
+
+
+PREPARE_IF_GIVEN = """
+if {given}:
+    {values} = PREPARE({values})
+"""
+
+
+def _prepare(op: Op) -> str:
+    """The line that runs the row's `prepare`: checks, normalized arguments."""
+    if op.prepare is None:
+        return ""
+    values = ", ".join(_values(op))
+    if op.kind == "reduction":  # nothing to prepare in the most frequent call, `x.sum()`
+        given = " or ".join(f"{p.name} is not None" for p in op.params if p.name in ("dim", "dtype"))
+        return fill(PREPARE_IF_GIVEN, given=given, values=values)
+    return f"{values}{',' if len(op.params) == 1 else ''} = PREPARE({values})"
+
+
+def _values(op: Op) -> list[str]:
+    """The op's parameters in order, tensors as the variables that hold their arrays."""
+    values, i = [], 0
+    for p in op.params:
+        if p.is_tensor:
+            values.append(f"x{i}")
+            i += 1
+        else:
+            values.append(p.name)
+    return values
+
+
+def _kernel(op: Op, tensors: list[Param]) -> str:
+    """The expression that finds the kernel."""
+    table = "KERNELS"
+    if op.name in LARGE:
+        sized = _values(op)[LARGE[op.name].sized]
+        table = f"(KERNELS if {sized}.size < KERNELS.few else KERNELS.large)"
+    return f"{table}[{'x0[0]' if tensors[0].kind is LIST else 'x0'}.__class__]"
+
+
+# --- from arrays to tensors ----------------------------------------------------------------------------------------
+
+WRAP = """
+{as_array}
+{in_rows}
+{in_format}
+made = new(Tensor)
+made._array = array
+{memory}
+"""
+
+AS_ARRAY = """
+if array.__class__ not in STORAGES:
+    array = as_array(array)
+"""
+
+IN_ROWS = """
+elif array.ndim > 1 and not array.flags.c_contiguous:
+    array = in_rows(array)
+"""
+
+OWN_MEMORY = """
+made._requires_grad = False
+made._memory = made._edge = made._grad = made._view = made._hooks = None
+"""
+
+MEMORY_OF_BASE = """
+storage = {base}._memory
+if storage is None:
+    storage = {base}._storage
+made._memory = storage
+made._edge = made._grad = made._hooks = None
+view = {base}._view
+made._view = (
+    ({base}, (None, OP, {arguments}), storage.version, GRAD.enabled)
+    if view is None
+    else (view[0], (view[1], OP, {arguments}), storage.version, view[3] and GRAD.enabled)
+)
+made._requires_grad = VIEW
+"""
+
+WRAP_ALL = """
+{in_rows}
+{in_format}
+made = wrap_all(OP, arrays)
+"""
+
+EACH_IN_ROWS = """
+if not x0.flags.c_contiguous:
+    arrays = each_in_rows(arrays)
+"""
+
+IN_FORMAT = """
+if x0.ndim {ranks} and ({channels_last}):
+    {arrays} = in_format_of(({inputs},), {arrays})
+"""
+
+
+def _wrap(op: Op) -> str:
+    """Lines that make tensors of the results. Those of a reduction are stored in the order of rows: NumPy keeps the
+    input's order of dimensions."""
+    reduction, view = op.kind == "reduction", op.kind == "view"
+    if len(op.outputs) > 1:
+        return fill(WRAP_ALL, in_rows=fill(EACH_IN_ROWS) if reduction else "", in_format=_in_format(op, "arrays"))
+    memory = fill(OWN_MEMORY)
+    if view:
+        rest = ", ".join(p.name for p in op.params[1:])
+        memory = fill(MEMORY_OF_BASE, base=op.params[0].name, arguments=f"({rest},)" if rest else "()")
+    return fill(
+        WRAP,
+        as_array="" if view else fill(AS_ARRAY),
+        in_rows=fill(IN_ROWS) if reduction else "",
+        in_format=_in_format(op, "array"),
+        memory=memory,
+    )
+
+
+def _in_format(op: Op, arrays: str) -> str:
+    """Lines that give results the memory format of inputs whose channels have the smallest stride (channels_last).
+
+    In an image of one pixel, and so in every 1×1 kernel, all strides are equal: only the first input decides then.
+    """
+    if not op.format_of:
+        return ""
+    names = [p.name for p in op.params if p.is_tensor]
+    inputs = [f"x{names.index(name)}" for name in op.format_of]
+    found = " or ".join(f"(steps := {x}.strides)[1] {'<' if n else '<='} steps[-1]" for n, x in enumerate(inputs))
+    ranks = f"== {op.format_ranks[0]}" if len(op.format_ranks) == 1 else "> 3"
+    return fill(IN_FORMAT, ranks=ranks, channels_last=found, inputs=", ".join(inputs), arrays=arrays)
+
+
+# --- the graph -----------------------------------------------------------------------------------------------------
+
+RECORD = """
+if ({tracked}) and GRAD.enabled:
+    {find_edges}
+    if {needed}:
+        {refuse_integers}
+        node = new(Node)
+        node.op = OP
+        node.edges = ({edges},)
+        node.saved = ({saved})
+        node.args = ({args})
+        node.hooks = None
+        node.sequence_nr = next_sequence_nr()
+        {attach}
+"""
+
+ATTACH = """
+node.outputs = ((array.shape, array.dtype, array.__class__),)
+made._edge = (node, 0)
+{requires_grad}
+"""
+
+
+def _record(op: Op, tensors: list[Param]) -> str:
+    """Lines that record a node: edges to the inputs that require grad, and what the formulas of these need."""
+    wanted = [(i, p) for i, p in enumerate(tensors) if p.name in op.wrt]
+    if not wanted:
+        return ""
+    find, edges, some = [], [], []
+    for i, p in wanted:
+        if p.kind is LIST:
+            find.append(f"e{i} = [edge_of(t) for t in {p.name}] if r{i} else [None] * len(x{i})")
+            edges.append(f"*e{i}")
+            some.append(f"any(e{i})")
+        else:
+            n = p.name
+            find.append(f"e{i} = ({n}._edge or ({n}, 0)) if r{i} is True else view_edge({n}) if r{i} else None")
+            edges.append(f"e{i}")
+            some.append(f"e{i} is not None")
+    needed = " or ".join(some)
+    if op.kind == "cast":  # integers have no gradients
+        needed = f"({needed}) and array.dtype.kind not in 'biu'"
+    integers = op.kind != "cast" and any(p.name == "dtype" for p in op.params)
+    saved = [_saved(op, name, users, tensors) for name, users in op.saved.items()]
+    attach = "attach(OP, node, made)"
+    if len(op.outputs) == 1:
+        attach = fill(ATTACH, requires_grad="" if op.kind == "view" else "made._requires_grad = True")
+    return fill(
+        RECORD,
+        tracked=" or ".join(f"r{i}" for i, _ in wanted),
+        find_edges="\n".join(find),
+        needed=needed,
+        refuse_integers="refuse_integers(array)" if integers else "",
+        edges=", ".join(edges),
+        saved=", ".join(saved) + "," * bool(saved),
+        args="".join(_argument(op, tensors, name) + ", " for name in op.kept).rstrip(),
+        attach=attach,
+    )
+
+
+def _saved(op: Op, name: str, users: set[str], tensors: list[Param]) -> str:
+    """The expression that saves a tensor for backward, if an input whose formula needs it requires grad."""
+    if name in op.cache:
+        return name
+    if name in op.outputs:
+        name = "made" if len(op.outputs) == 1 else f"made[{op.outputs.index(name)}]"
+    if users == set(op.wrt):
+        return f"save({name})"
+    index = {p.name: i for i, p in enumerate(tensors)}
+    needed = " or ".join(f"e{index[user]} is not None" for user in op.wrt if user in users)
+    return f"save({name}) if {needed} else None"
+
+
+def _argument(op: Op, tensors: list[Param], name: str) -> str:
+    """How a plain value reaches `node.args`; `input_shape` and `input_dtype` are read off the tensor."""
+    for p in tensors:
+        for suffix, attribute in (("_shape", "shape"), ("_dtype", "dtype")):
+            if name == p.name + suffix:
+                if p.kind is LIST:
+                    return f"[t._array.{attribute} for t in {p.name}]"
+                if op.kind == "pointwise" or p.kind is OPTIONAL:  # may be a scalar or None
+                    return f"attribute_of({p.name}, '{attribute}')"
+                return f"{p.name}._array.{attribute}"
+    return name
+
+
+# --- backward ------------------------------------------------------------------------------------------------------
+
+BACKWARD = """
+def {name}(node, grads):
+    saved = node.saved
+    if saved is FREED:
+        raise_freed()
+    {on_arrays}
+    {gradients}
+"""
+
+ON_ARRAYS_FIRST = """
+if not GRAD.enabled:  # nothing is recorded: the arrays will do
+    on_arrays = ON_ARRAYS[{array_type}]
+    results = NotImplemented if on_arrays is None else on_arrays(node, grads)
+    if results is not NotImplemented:
+        return results
+"""
+
+FROM_FORMULAS = """
+g = grads[0]
+{edges}
+{saved}
+{arguments}
+{needs}
+return [{results}]
+"""
+
+
+def backward(op: Op, name: str = "backward") -> str:
+    """The text of `(node, grads) -> gradients`: unpacks what was saved and runs the formulas that are needed."""
+    on_arrays = ""
+    if has_array_backward(op):
+        array_type = "grads[0]._array.__class__" if op.differentiable_outputs == 1 else "node.outputs[0][2]"
+        on_arrays = fill(ON_ARRAYS_FIRST, array_type=array_type)
+    gradients = "return through_twin(node, grads)" if op.through_twin else _from_formulas(op)
+    return fill(BACKWARD, name=name, on_arrays=on_arrays, gradients=gradients) + "\n"
+
+
+def _from_formulas(op: Op) -> str:
+    """Lines that return the gradients that the row's formulas give."""
+    wanted = _differentiated(op)
+    saved = [f"{name} = unpack(node, saved[{k}], {_edge_of(op, name, k)})" for k, name in enumerate(op.saved)
+             if name not in op.cache]  # fmt: skip
+    if op.backward is not None:
+        needs, results = _needs(wanted), f"*OP.backward({', '.join(arguments_of(op.backward))})"
+    else:
+        needs, results = "", ", ".join(_gradient(op, p) for p in wanted)
+    return fill(
+        FROM_FORMULAS,
+        edges=_edges(wanted),
+        saved="\n".join(saved),
+        arguments="\n".join(f"{name} = node.args[{k}]" for k, name in enumerate(op.kept)),
+        needs=needs,
+        results=results,
+    )
+
+
+def _differentiated(op: Op) -> list[Param]:
+    return [p for p in op.params if p.is_tensor and p.name in op.wrt]
+
+
+def _edges(wanted: list[Param]) -> str:
+    """Lines that set e_<input>, the edge of each input that can have a gradient."""
+    lists = [p for p in wanted if p.kind is LIST]
+    if not lists:
+        return f"{', '.join(f'e_{p.name}' for p in wanted)}, = node.edges"
+    after = len(wanted) - 1
+    lines = [f"e_{lists[0].name} = node.edges[: len(node.edges) - {after}]"]
+    single = [p for p in wanted if p.kind is not LIST]
+    lines += [f"e_{p.name} = node.edges[len(node.edges) - {after - k}]" for k, p in enumerate(single)]
+    return "\n".join(lines)
+
+
+def _edge_of(op: Op, name: str, k: int) -> str:
+    """The edge through which a saved tensor, the k-th, is differentiated again."""
+    if name in op.outputs:
+        output = op.outputs.index(name)
+        return f"(node, {output})" if output < op.differentiable_outputs else "None"
+    if name in op.wrt:
+        return f"e_{name}"
+    is_list = any(p.name == name and p.kind is LIST for p in op.params)
+    return f"[None] * len(saved[{k}])" if is_list else "None"
+
+
+def _gradient(op: Op, p: Param) -> str:
+    call = f"D_{p.name}({', '.join(arguments_of(op.formulas[p.name]))})"
+    return f"*{call}" if p.kind is LIST else f"{call} if e_{p.name} is not None else None"
+
+
+def _needs(wanted: list[Param]) -> str:
+    return f"needs = ({''.join(f'e_{p.name} is not None, ' for p in wanted).rstrip()})"
+
+
+# --- backward on arrays --------------------------------------------------------------------------------------------
+
+ARRAY_BACKWARD = """
+def on_arrays(node, grads):
+    g = grads[0]
+    {declines}
+    saved = node.saved
+    {edges}
+    {saved}
+    {arguments}
+    {gradients}
+"""
+
+DECLINES_OTHER_OUTPUTS = """
+if g is None or grads.count(None) < len(grads) - 1:
+    return NotImplemented
+"""
+
+DECLINES_LARGE = """
+if g._array.size >= MANY:
+    return NotImplemented
+"""
+
+FROM_KERNEL = """
+{needs}
+{all_grads}
+arrays = BACKWARD({arguments})
+if arrays is NotImplemented:
+    return NotImplemented
+if arrays.__class__ is not tuple:
+    arrays = (arrays,)
+{in_format}
+return [None if a is None else as_grad(a, g) for a in arrays]
+"""
+
+ALL_GRADS = """
+grads = filled_up(node, grads)
+g = grads[0]
+"""
+
+
+def has_array_backward(op: Op) -> bool:
+    """Whether gradients can be computed without tensors: by formulas, the row's kernel, or a registered one."""
+    registered = any(name == op.name and hasattr(k, "backward") for (name, _), k in REGISTERED.items())
+    return bool(op.on_arrays or op.backward_kernel or (registered and op.differentiable_outputs == 1))
+
+
+def array_backward(op: Op, arguments: tuple[str, ...] | None) -> str:
+    """The text of a backward on arrays: of a kernel with these arguments, or (None) of the formulas."""
+    wanted = _differentiated(op)
+    in_format = op.format_of[0] if op.format_of and op.through_twin else None
+    declines = ""
+    if op.differentiable_outputs > 1 and arguments is not None and "grads" not in arguments:  # one output's alone
+        declines = fill(DECLINES_OTHER_OUTPUTS)
+    if arguments is None and LARGE:  # the ops have kernels for large arrays, which plain arithmetic has not
+        declines = fill(DECLINES_LARGE)
+    used = {*op.saved, *op.kept} if arguments is None else {*arguments, in_format}
+    saved = [f"{name} = saved_array(node, saved[{k}], {f'e_{name}' if name in op.wrt else None})"
+             for k, name in enumerate(op.saved) if name in used]  # fmt: skip
+    kept = [f"{name} = node.args[{k}]" for k, name in enumerate(op.kept) if name in used]
+    gradients = _arrays_from_formulas(op) if arguments is None else _arrays_from_kernel(op, arguments, in_format)
+    text = fill(
+        ARRAY_BACKWARD,
+        declines=declines,
+        edges=f"{', '.join(f'e_{p.name}' for p in wanted)}, = node.edges",
+        saved="\n".join(saved),
+        arguments="\n".join(kept),
+        gradients=gradients,
+    )
+    return text + "\n"
+
+
+def _arrays_from_formulas(op: Op) -> str:
+    results = []
+    for p in _differentiated(op):
+        given = ", ".join("g._array" if name == "g" else name for name in arguments_of(op.formulas[p.name]))
+        results.append(f"as_grad(D_{p.name}({given}), g) if e_{p.name} is not None else None")
+    return f"return [{', '.join(results)}]"
+
+
+def _arrays_from_kernel(op: Op, arguments: tuple[str, ...], in_format: str | None) -> str:
+    given = {"g": "g._array", "grads": "[g._array for g in grads]"}
+    return fill(
+        FROM_KERNEL,
+        needs=_needs(_differentiated(op)) if "needs" in arguments else "",
+        all_grads=fill(ALL_GRADS) if "grads" in arguments else "",
+        arguments=", ".join(given.get(name, name) for name in arguments),
+        in_format=f"arrays = gradients_in_format_of({in_format}, arrays)" if in_format else "",
+    )
+
+
+# --- composites ----------------------------------------------------------------------------------------------------
+
+GUARD = """
+def guard({parameters}):
+    {given}
+    try:
+        {autocast}
+        return FUNCTION({arguments})
+    except Exception:
+        check_tensors(FUNCTION, SELF, ({tensors}))
+        raise
+"""
+
+AUTOCAST = """
+if LOCAL.autocast is not None:
+    return LOCAL.autocast.composite(FUNCTION, {arguments})
+"""
+
+CHECK_LAYOUT = """
+if layout is not None and layout is not strided:
+    check_strided(SELF.__name__, layout)
+"""
+
+
+def guard(parameters: list[str], arguments: list[str], given: list[str], tensors: list[str], autocast: bool) -> str:
+    """The text of the function that guards a composite (guard.py): it checks the `tensors` if the composite fails."""
+    call = ", ".join(arguments)
+    return fill(
+        GUARD,
+        parameters=", ".join(parameters),
+        given="\n".join(given),
+        autocast=fill(AUTOCAST, arguments=call) if autocast else "",
+        arguments=call,
+        tensors="".join(f"{name}, " for name in tensors),
+    )
